@@ -1,0 +1,102 @@
+"""Frozen tree nodes with a cached hash and structural equality.
+
+Invariant: a node never changes after construction, so it can be a dictionary key, be shared between trees, and be
+compared by identity first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Self, TypeVar, dataclass_transform
+
+N = TypeVar("N", bound="Node")
+
+
+class Node:
+    """Base of all IR nodes; declare subclasses with `@node`."""
+
+    _hash: int
+
+    def __post_init__(self) -> None:
+        self.check()
+        object.__setattr__(self, "_hash", hash((type(self).__name__, *self._values())))
+
+    def check(self) -> None:
+        """Raise if the fields do not fit together; called on construction."""
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or self._hash != other._hash:  # type: ignore[attr-defined]
+            return False
+        return self._values() == other._values()  # type: ignore[attr-defined]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # String hashes differ between processes: a node that was pickled gets its hash anew.
+        self.__dict__.update(state)
+        object.__setattr__(self, "_hash", hash((type(self).__name__, *self._values())))
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The nodes directly below, in field order."""
+        found: list[Node] = []
+        for value in self._values():
+            if isinstance(value, Node):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found.extend(_flatten(value))
+        return tuple(found)
+
+    def with_children(self, children: tuple[Node, ...]) -> Self:
+        """A copy with other children, in the order of `children`."""
+        rest = iter(children)
+        return type(self)(*(_replace(value, rest) for value in self._values()))
+
+    def map_children(self, fn: Callable[[Any], Any]) -> Self:
+        """A copy with `fn` applied to each child; the node itself if no child changed."""
+        old = self.children
+        new = tuple(fn(child) for child in old)
+        return self if all(a is b for a, b in zip(old, new, strict=True)) else self.with_children(new)
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def _flatten(value: tuple[Any, ...]) -> Iterator[Node]:
+    for item in value:
+        if isinstance(item, Node):
+            yield item
+        elif isinstance(item, tuple):
+            yield from _flatten(item)
+
+
+def _replace(value: Any, rest: Iterator[Node]) -> Any:
+    if isinstance(value, Node):
+        return next(rest)
+    if isinstance(value, tuple):
+        return tuple(_replace(item, rest) for item in value)
+    return value
+
+
+@dataclass_transform(frozen_default=True)
+def node(cls: type[N]) -> type[N]:
+    """Declare a node class: a frozen dataclass with the equality and hash of `Node`.
+
+    >>> @node
+    ... class Pair(Node):
+    ...     left: Node | None
+    ...     right: Node | None
+    >>> Pair(None, Pair(None, None)) == Pair(None, Pair(None, None))
+    True
+    """
+    return dataclass(frozen=True, eq=False)(cls)

@@ -1,0 +1,94 @@
+"""Rules as data, and the fixpoint driver.
+
+A rule has a name, the node classes it looks at, and a function that returns the new node or None. `rewrite` works
+bottom-up: children first, then the node until no rule applies. Invariant: the result is a fixpoint, no rule of the set
+applies anywhere in it. A set of rules that cycles raises `RewriteCycle`, which names the rules of the cycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from everfresh.rewrite.node import Node
+
+N = TypeVar("N", bound=Node)
+_LIMIT = 1_000  # steps at one place: far above any real chain
+
+
+class RewriteCycle(AssertionError):
+    """The rules do not reach a fixpoint: a bug in a rule set, never a user's mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`name: node of one of `classes` -> new node, or None if the rule does not apply`."""
+
+    name: str
+    classes: tuple[type[Node], ...]
+    apply: Callable[[Any], Node | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """Rules in order of preference; sets are joined with `+`."""
+
+    rules: tuple[Rule, ...]
+    _by_class: dict[type[Node], tuple[Rule, ...]] = field(default_factory=dict, compare=False, repr=False)
+
+    def __add__(self, other: RuleSet) -> RuleSet:
+        return RuleSet(self.rules + other.rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def for_class(self, cls: type[Node]) -> tuple[Rule, ...]:
+        """The rules that look at nodes of `cls`."""
+        if cls not in self._by_class:
+            self._by_class[cls] = tuple(rule for rule in self.rules if issubclass(cls, rule.classes))
+        return self._by_class[cls]
+
+
+@dataclass(slots=True)
+class Trace:
+    """What a rewrite did: `(rule, before, after)` in order."""
+
+    steps: list[tuple[str, Node, Node]] = field(default_factory=list)
+
+    def names(self) -> list[str]:
+        """The names of the rules that were applied, in order."""
+        return [name for name, _, _ in self.steps]
+
+
+def rewrite(root: N, rules: RuleSet, trace: Trace | None = None) -> N:
+    """`root` with `rules` applied everywhere until none applies."""
+    done: dict[Node, Node] = {}
+
+    def visit(node: Node) -> Node:
+        if node in done:
+            return done[node]
+        start, seen, names = node, {node}, []
+        node = node.map_children(visit)
+        while (step := _step(node, rules)) is not None:
+            name, after = step
+            names.append(name)
+            if trace is not None:
+                trace.steps.append((name, node, after))
+            if after in seen or len(names) > _LIMIT:
+                cycle = names if len(names) <= _LIMIT else names[-20:]
+                raise RewriteCycle(f"rules {', '.join(dict.fromkeys(cycle))} do not end on {start}")
+            seen.add(after)
+            node = after.map_children(visit)
+        done[start] = node
+        return node
+
+    return visit(root)  # type: ignore[return-value]
+
+
+def _step(node: Node, rules: RuleSet) -> tuple[str, Node] | None:
+    for rule in rules.for_class(type(node)):
+        after = rule.apply(node)
+        if after is not None and after != node:
+            return rule.name, after
+    return None
