@@ -35,8 +35,9 @@ class Options:
     inline_bytes: int = 32 << 10
     """Spark: a worker's part of an epoch up to this size travels in the commit record instead of a file of its own."""
 
-    driver_rows: int = 200_000
-    """Spark: rows given in the driver's memory are sent in one file up to this many, and through Parquet above."""
+    read_bytes: int = 64 << 20
+    """Spark: files given as a batch up to this many bytes are read by every task, which keeps its part; larger ones are scanned
+    by Spark and exchanged."""
 
     fault: str | None = None
     """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See `everfresh.state.faults`."""

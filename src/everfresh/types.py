@@ -31,6 +31,7 @@ from everfresh.errors import Code, EverfreshError
 _EPOCH = dt.date(1970, 1, 1)
 _EPOCH_TS = dt.datetime(1970, 1, 1)
 _US = dt.timedelta(microseconds=1)
+NAN = float("nan")  # the one NaN object: tuples that hold it compare equal, since Python compares by identity first
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +203,7 @@ def from_arrow(type_: pa.DataType) -> SqlType | None:
 
 def canonical_float(x: float) -> float:
     """The one representative of a float: NaN is one value, and -0.0 is 0.0."""
-    if x != x:
-        return float("nan")
-    return x + 0.0
+    return NAN if x != x else x + 0.0
 
 
 def to_physical(value: Any, type_: SqlType) -> Any:
@@ -295,10 +294,19 @@ class TableSchema:
         """The Arrow schema of the table's rows."""
         return arrow_schema(self.columns)
 
-    def __str__(self) -> str:
-        body = ", ".join(str(column) for column in self.columns)
-        key = f", PRIMARY KEY ({', '.join(self.key)})" if self.key else ""
-        return f"CREATE {'STATIC ' if self.static else ''}TABLE {self.name} ({body}{key})"
+    @property
+    def ddl(self) -> str:
+        """The statement that creates the table; every name is quoted, so that any name reads back."""
+        body = ", ".join(
+            f"{quoted(c.name)} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns
+        )
+        key = f", PRIMARY KEY ({', '.join(map(quoted, self.key))})" if self.key else ""
+        return f"CREATE {'STATIC ' if self.static else ''}TABLE {quoted(self.name)} ({body}{key})"
+
+
+def quoted(name: str) -> str:
+    """A name as a quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:

@@ -7,10 +7,13 @@ types of its arguments alone, and the scalar evaluator, the vectorised one and g
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everfresh.rewrite import Node, node
 from everfresh.types import SqlType
+
+if TYPE_CHECKING:
+    from everfresh.expr.signature import Signature
 
 
 class Expr(Node):
@@ -88,16 +91,22 @@ class Call(Expr):
 
     def check(self) -> None:
         """Compute the result type; raises if the arguments do not fit the function."""
-        from everfresh.expr.functions import FUNCTIONS
+        from everfresh.expr.functions import FUNCTIONS, Signature
 
         function = FUNCTIONS[self.op]
-        object.__setattr__(self, "_type", function.result([a.type for a in self.args]))
+        types = tuple(a.type for a in self.args)
+        object.__setattr__(self, "_signature", Signature(types, function.result(types)))
         object.__setattr__(self, "_nullable", function.nullable(self.args))
 
     @property
     def type(self) -> SqlType:
         """The type that the function gives for these argument types."""
-        return self._type  # type: ignore[attr-defined,no-any-return]
+        return self.signature.result
+
+    @property
+    def signature(self) -> Signature:
+        """The types of the arguments and of the result."""
+        return self._signature  # type: ignore[attr-defined,no-any-return]
 
     @property
     def nullable(self) -> bool:

@@ -1,0 +1,112 @@
+"""Binding patterns (section 2.2.4): the input and the output variables of a query.
+
+An *input* must be given from outside before the query can be evaluated; an *output* is a column of its result. In a
+product bindings flow from left to right, so an input of a later factor may be an output of an earlier one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import singledispatch
+
+from everfresh.calculus.nodes import Bind, Cond, Exists, Lift, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
+from everfresh.expr.nodes import Expr, Var, variables
+
+Pattern = tuple[tuple[Var, ...], tuple[Var, ...]]
+
+
+@singledispatch
+def pattern(query: Query) -> Pattern:
+    """`(inputs, outputs)` of a query, each in order of first appearance."""
+    raise TypeError(f"no binding pattern for {type(query).__name__}")
+
+
+def inputs(query: Query) -> tuple[Var, ...]:
+    """The variables that must be bound before `query` is evaluated."""
+    return pattern(query)[0]
+
+
+def outputs(query: Query) -> tuple[Var, ...]:
+    """The columns of the result of `query`."""
+    return pattern(query)[1]
+
+
+def _unique(items: Iterable[Var]) -> tuple[Var, ...]:
+    return tuple({var.name: var for var in reversed(list(items))}.values())[::-1]
+
+
+def _minus(items: Iterable[Var], names: Iterable[Var]) -> tuple[Var, ...]:
+    taken = {var.name for var in names}
+    return tuple(var for var in items if var.name not in taken)
+
+
+@pattern.register
+def _(query: Rel) -> Pattern:
+    return (), _unique(query.vars)
+
+
+@pattern.register
+def _(query: MapRef) -> Pattern:
+    return (), _unique(query.keys)
+
+
+@pattern.register
+def _(query: Cond) -> Pattern:
+    return variables(query.condition), ()
+
+
+@pattern.register
+def _(query: Value) -> Pattern:
+    return _unique(v for item in query.items for v in _vars(item)), ()
+
+
+def _vars(expr: Expr) -> tuple[Var, ...]:
+    return variables(expr)
+
+
+@pattern.register
+def _(query: Bind) -> Pattern:
+    return variables(query.expr), (query.var,)
+
+
+@pattern.register
+def _(query: Prod) -> Pattern:
+    ins: list[Var] = []
+    outs: list[Var] = []
+    for factor in query.factors:
+        factor_in, factor_out = pattern(factor)
+        ins.extend(_minus(factor_in, outs))
+        outs.extend(factor_out)
+    return _unique(ins), _unique(outs)
+
+
+@pattern.register
+def _(query: Plus) -> Pattern:
+    patterns = [pattern(term) for term in query.terms]
+    ins = _unique(v for term_in, _ in patterns for v in term_in)
+    outs = _unique(v for _, term_out in patterns for v in term_out)
+    return ins, outs
+
+
+@pattern.register
+def _(query: Neg) -> Pattern:
+    return pattern(query.body)
+
+
+@pattern.register
+def _(query: Sum) -> Pattern:
+    ins, outs = pattern(query.body)
+    bound = {var.name for var in outs}
+    # A group variable that the body does not bind is itself an input: it must come from outside.
+    return _unique([*ins, *(v for v in query.group if v.name not in bound)]), query.group
+
+
+@pattern.register
+def _(query: Lift) -> Pattern:
+    ins, outs = pattern(query.body)
+    return ins, _unique([*outs, query.var])
+
+
+@pattern.register
+def _(query: Exists) -> Pattern:
+    return pattern(query.body)

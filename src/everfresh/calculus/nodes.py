@@ -1,0 +1,159 @@
+"""The nodes of the calculus: AGCA (section 2.2 of the thesis) over Q^k.
+
+A query maps tuples over its output variables to weights: a count `n` and k values. Products pass bindings from left to right.
+Variables, tuples and groups are compared by *identity*: NULL is NULL, NaN is NaN. SQL's `=` is a condition, which lowering guards
+against NULL.
+
+| text | node | weight of a tuple |
+|---|---|---|
+| `R(x, y)`, `ΔR(x, y)` | `Rel` | m in every component, m the multiplicity in the table or in its change |
+| `M[x](0, 2)` | `MapRef` | the named components of the map's entry, 0 being its count |
+| `[x < y]` | `Cond` | 1 where the condition is TRUE, else 0 |
+| `⟨x, x * y⟩` | `Value` | count 1 and these values |
+| `(x := y + 1)` | `Bind` | 1 on the tuple that gives x this value |
+| `Q1 * Q2`, `Q1 + Q2`, `-Q` | `Prod`, `Plus`, `Neg` | the ring; `1` is the empty product, `0` the empty sum |
+| `Sum_[x](Q)` | `Sum` | the sum over all other variables |
+| `(x :=: Q)`, `(x :=! Q)` | `Lift` | 1 where Q's value is x; grouped (rows with n != 0), or closed (always one row) |
+| `Exists(Q)` | `Exists` | 1 where n != 0 |
+"""
+
+from __future__ import annotations
+
+from everfresh.expr.nodes import Expr, Var
+from everfresh.rewrite import Node, node
+
+
+class Query(Node):
+    """An expression of the calculus."""
+
+    def __str__(self) -> str:
+        from everfresh.calculus.text import to_text
+
+        return to_text(self)
+
+
+@node
+class Rel(Query):
+    """A base relation, or (`delta`) the change of one in the current batch."""
+
+    name: str
+    vars: tuple[Var, ...]
+    delta: bool = False
+
+
+@node
+class MapRef(Query):
+    """A materialized map read at its keys; `components[i]` is the stored component that serves as component i."""
+
+    name: str
+    keys: tuple[Var, ...]
+    components: tuple[int, ...] = (0,)
+
+
+@node
+class Prod(Query):
+    """A product, evaluated from left to right; the empty product is 1."""
+
+    factors: tuple[Query, ...]
+
+
+@node
+class Plus(Query):
+    """A sum of queries with the same output variables; the empty sum is 0."""
+
+    terms: tuple[Query, ...]
+
+
+@node
+class Neg(Query):
+    """The additive inverse."""
+
+    body: Query
+
+
+@node
+class Sum(Query):
+    """The aggregate over all variables but `group`."""
+
+    group: tuple[Var, ...]
+    body: Query
+
+
+@node
+class Cond(Query):
+    """A condition as a 0/1 weight: 1 exactly where it is TRUE."""
+
+    condition: Expr
+
+
+@node
+class Value(Query):
+    """A vector of values as a weight with count 1; no item is ever NULL."""
+
+    items: tuple[Expr, ...]
+
+
+@node
+class Bind(Query):
+    """`var := expr`: binds a variable to a scalar, or compares by identity if it is bound already."""
+
+    var: Var
+    expr: Expr
+
+
+@node
+class Lift(Query):
+    """`var := body`: the value of a query becomes a column.
+
+    Grouped: a row for each tuple of `body` with n != 0. Closed (`closed`): the body has no output variables of its own and there is
+    always one row, with value 0 over nothing. The delta rule is the same for both.
+    """
+
+    var: Var
+    body: Query
+    closed: bool = False
+
+
+@node
+class Exists(Query):
+    """1 for each tuple of `body` with n != 0."""
+
+    body: Query
+
+
+ONE = Prod(())
+ZERO = Plus(())
+
+
+def product(*factors: Query) -> Query:
+    """The product of `factors`, flattened."""
+    flat: list[Query] = []
+    for factor in factors:
+        flat.extend(factor.factors if isinstance(factor, Prod) else (factor,))
+    return flat[0] if len(flat) == 1 else Prod(tuple(flat))
+
+
+def union(*terms: Query) -> Query:
+    """The sum of `terms`, flattened."""
+    flat: list[Query] = []
+    for term in terms:
+        flat.extend(term.terms if isinstance(term, Plus) else (term,))
+    return flat[0] if len(flat) == 1 else Plus(tuple(flat))
+
+
+def relations(query: Query, *, delta: bool = False) -> tuple[str, ...]:
+    """The names of the base relations (or of the changes) in a query, each once, in order."""
+    return tuple(dict.fromkeys(n.name for n in query.walk() if isinstance(n, Rel) and n.delta == delta))
+
+
+def arity(query: Query) -> int:
+    """k: how many values a weight of this query carries beside its count."""
+    match query:
+        case Value(items):
+            return len(items)
+        case MapRef(_, _, components):
+            return len(components) - 1
+        case Lift() | Exists():
+            return 0
+        case _:
+            return max((arity(child) for child in query.children if isinstance(child, Query)), default=0)

@@ -1,0 +1,242 @@
+"""Queries as text, in the notation of the thesis, and back: `parse(to_text(q), schema) == q`.
+
+    Sum_[c](orders(k, c, p) * [p > 10] * (m := p * 2) * ⟨p, m⟩)
+
+Variables get their types from the relations and maps that bind them, so a parser is given those. Where a bound variable has another
+type than its expression, and for every lift, the type is written behind the variable's name (`?` marks it nullable).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from everfresh.calculus.nodes import (
+    ONE,
+    ZERO,
+    Bind,
+    Cond,
+    Exists,
+    Lift,
+    MapRef,
+    Neg,
+    Plus,
+    Prod,
+    Query,
+    Rel,
+    Sum,
+    Value,
+)
+from everfresh.expr.nodes import Expr, Var
+from everfresh.expr.text import parse_expr
+from everfresh.expr.text import to_text as expr_text
+from everfresh.expr.tokens import TokenStream, quote_name
+from everfresh.types import DECIMAL, Column, SqlType, parse_type
+
+_WORDS = frozenset({"SUM_", "EXISTS"})
+_SUM, _PRODUCT, _FACTOR = 0, 1, 2
+
+
+def to_text(query: Query) -> str:
+    """The query as text."""
+    return _text(query, _SUM)
+
+
+def _name(name: str) -> str:
+    return f'"{name}"' if name.startswith("Δ") else quote_name(name, _WORDS)
+
+
+def _names(vars_: Sequence[Var]) -> str:
+    return ", ".join(quote_name(v.name) for v in vars_)
+
+
+def _typed(var: Var) -> str:
+    return f"{quote_name(var.name)} {var.type}{'?' if var.nullable else ''}"
+
+
+def _text(query: Query, place: int) -> str:
+    match query:
+        case Rel(name, vars_, delta):
+            return f"{'Δ' if delta else ''}{_name(name)}({_names(vars_)})"
+        case MapRef(name, keys, components):
+            return f"{_name(name)}[{_names(keys)}]({', '.join(map(str, components))})"
+        case Cond(condition):
+            return f"[{condition}]"
+        case Value(items):
+            return f"⟨{', '.join(map(expr_text, items))}⟩"
+        case Bind(var, expr):
+            same = var.type == expr.type and var.nullable == expr.nullable
+            return f"({quote_name(var.name) if same else _typed(var)} := {expr})"
+        case Lift(var, body, closed):
+            return f"({_typed(var)} {':=!' if closed else ':=:'} {to_text(body)})"
+        case Exists(body):
+            return f"Exists({to_text(body)})"
+        case Sum(group, body):
+            return f"Sum_[{_names(group)}]({to_text(body)})"
+        case Neg(body):
+            return _wrap(f"-{_text(body, _FACTOR)}", place > _SUM)
+        case Prod(factors):
+            if len(factors) < 2:  # 1, and a product of one factor, which simplification removes
+                return "1" if not factors else f"(1 * {_text(factors[0], _FACTOR)})"
+            return _wrap(" * ".join(_text(f, _FACTOR) for f in factors), place > _PRODUCT)
+        case Plus(terms):
+            if len(terms) < 2:
+                return "0" if not terms else f"(0 + {_text(terms[0], _PRODUCT)})"
+            return _wrap(" + ".join(_text(t, _PRODUCT) for t in terms), place > _SUM)
+    raise TypeError(f"{type(query).__name__} has no text")
+
+
+def _wrap(text: str, needed: bool) -> str:
+    return f"({text})" if needed else text
+
+
+def parse(
+    text: str, relations: Mapping[str, Sequence[Column]], maps: Mapping[str, Sequence[Var]] | None = None
+) -> Query:
+    """The query written in `text`, over these relations (by their columns) and maps (by their keys)."""
+    parser = _Parser(TokenStream(text), relations, maps or {})
+    query = parser.sum()
+    parser.stream.end()
+    return query
+
+
+@dataclass
+class _Parser:
+    stream: TokenStream
+    relations: Mapping[str, Sequence[Column]]
+    maps: Mapping[str, Sequence[Var]]
+    known: dict[str, Var] = field(default_factory=dict)
+
+    def sum(self) -> Query:
+        terms = [self.product()]
+        while self.stream.accept("+"):
+            terms.append(self.product())
+        if len(terms) > 1 and terms[0] == ZERO:
+            return Plus(tuple(terms[1:]))
+        return terms[0] if len(terms) == 1 else Plus(tuple(terms))
+
+    def product(self) -> Query:
+        if self.stream.accept("-"):
+            return Neg(self.factor())
+        factors = [self.factor()]
+        while self.stream.accept("*"):
+            factors.append(self.factor())
+        if len(factors) > 1 and factors[0] == ONE:
+            return Prod(tuple(factors[1:]))
+        return factors[0] if len(factors) == 1 else Prod(tuple(factors))
+
+    def factor(self) -> Query:
+        stream = self.stream
+        if stream.accept("0"):
+            return ZERO
+        if stream.peek().kind == "number" and stream.peek().text in ("0", "1"):
+            return ZERO if stream.next().text == "0" else ONE
+        if stream.accept("["):
+            condition = self.expr()
+            stream.expect("]")
+            return Cond(condition)
+        if stream.accept("⟨"):
+            return Value(tuple(self.listed(self.expr, "⟩")))
+        if stream.at("Sum_", "["):
+            return self.aggregate()
+        if stream.peek().kind == "name" and stream.accept("Exists", "("):
+            body = self.sum()
+            stream.expect(")")
+            return Exists(body)
+        if stream.at("("):
+            return self.bracket()
+        return self.atom()
+
+    def expr(self) -> Expr:
+        return parse_expr(self.stream, self.known)
+
+    def listed(self, item: object, end: str) -> list[Expr]:
+        found: list[Expr] = []
+        while not self.stream.accept(end):
+            if found:
+                self.stream.expect(",")
+            found.append(item())  # type: ignore[operator]
+        return found
+
+    def variables(self, end: str) -> list[str]:
+        return self.listed(self.stream.name, end)  # type: ignore[return-value]
+
+    def aggregate(self) -> Query:
+        self.stream.expect("Sum_", "[")
+        names = self.variables("]")
+        self.stream.expect("(")
+        body = self.sum()
+        self.stream.expect(")")
+        return Sum(tuple(self.known[name] for name in names), body)
+
+    def atom(self) -> Query:
+        quoted = self.stream.peek().kind == "quoted"
+        name = self.stream.name()
+        delta = not quoted and name.startswith("Δ")
+        if delta:
+            name = name[1:] or self.stream.name()
+        if self.stream.accept("("):
+            return Rel(name, self.bind(self.variables(")"), self.relation(name)), delta)
+        self.stream.expect("[")
+        keys = self.bind(self.variables("]"), self.maps[name])
+        self.stream.expect("(")
+        components = [self.stream.integer()]
+        while self.stream.accept(","):
+            components.append(self.stream.integer())
+        self.stream.expect(")")
+        return MapRef(name, keys, tuple(components))
+
+    def relation(self, name: str) -> list[Var]:
+        return [Var(c.name, c.type, c.nullable) for c in self.relations[name]]
+
+    def bind(self, names: list[str], types: Sequence[Var]) -> tuple[Var, ...]:
+        vars_ = tuple(Var(n, t.type, t.nullable) for n, t in zip(names, types, strict=True))
+        for var in vars_:
+            self.known.setdefault(var.name, var)
+        return vars_
+
+    def bracket(self) -> Query:
+        """A binding, a lift, or a query in parentheses."""
+        stream = self.stream
+        start = stream.position
+        stream.expect("(")
+        if stream.peek().kind in ("name", "quoted"):
+            name = stream.name()
+            declared = self.declared() if not stream.at(":=") and stream.peek().kind == "name" else None
+            if stream.accept(":="):
+                query = self.assignment(name, declared)
+                stream.expect(")")
+                return query
+        stream.position = start
+        stream.expect("(")
+        query = self.sum()
+        stream.expect(")")
+        return query
+
+    def declared(self) -> tuple[SqlType, bool] | None:
+        stream = self.stream
+        name = stream.name()
+        if name == "DECIMAL":
+            stream.expect("(")
+            precision = stream.integer()
+            stream.expect(",")
+            type_ = DECIMAL(precision, stream.integer())
+            stream.expect(")")
+        else:
+            type_ = parse_type(name)
+        return type_, stream.accept("?")
+
+    def assignment(self, name: str, declared: tuple[SqlType, bool] | None) -> Query:
+        stream = self.stream
+        lifted = stream.accept(":") or stream.at("!")
+        if lifted:
+            closed = stream.accept("!")
+            body = self.sum()
+            assert declared is not None
+            return Lift(self.declare(Var(name, *declared)), body, closed)
+        expr = self.expr()
+        return Bind(self.declare(Var(name, *(declared or (expr.type, expr.nullable)))), expr)
+
+    def declare(self, var: Var) -> Var:
+        self.known.setdefault(var.name, var)
+        return var

@@ -1,0 +1,267 @@
+"""The catalog: which tables and views there are, and what a DDL statement does to them.
+
+A catalog is immutable: executing a statement gives a new one and an `Effect` that tells an engine which state to make, drop or
+rebuild. A database is reopened by executing the texts in `ddl` in order; texts about objects that are gone are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from everfresh.compiler.compile import CompiledView, compile_view
+from everfresh.errors import Code, EverfreshError
+from everfresh.expr import Const, Var
+from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement, parse_and_bind
+from everfresh.sql import plan as p
+from everfresh.types import Column, TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDef:
+    """A view in the catalog: its text as the user wrote it, and its compiled form."""
+
+    name: str
+    text: str
+    compiled: CompiledView
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the view."""
+        return self.compiled.view.columns
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an engine has to do for a DDL statement: drop, then alter, then create."""
+
+    text: str
+    drop_tables: tuple[str, ...] = ()
+    drop_views: tuple[str, ...] = ()
+    create_table: TableSchema | None = None
+    create_view: ViewDef | None = None
+    alter_table: tuple[TableSchema, TableSchema, Const | None] | None = None
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the statement changes nothing (IF [NOT] EXISTS)."""
+        return self == Effect(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Tables and views by name. Names are found whatever their case, and kept as written."""
+
+    tables: Mapping[str, TableSchema] = field(default_factory=dict)
+    views: Mapping[str, ViewDef] = field(default_factory=dict)
+    ddl: tuple[tuple[str, str], ...] = ()
+
+    # -- look-up, as the SQL binder asks --------------------------------------------------------------------------
+
+    def resolve(self, name: str) -> str | None:
+        """The name as it was written when the object was created."""
+        lowered = name.lower()
+        return next((n for n in (*self.tables, *self.views) if n.lower() == lowered), None)
+
+    def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
+        """`("table" | "view", columns)`, or None."""
+        found = self.resolve(name)
+        if found is None:
+            return None
+        return ("table", self.tables[found].columns) if found in self.tables else ("view", self.views[found].columns)
+
+    def table(self, name: str) -> TableSchema | None:
+        """The schema of a table, or None."""
+        found = self.resolve(name)
+        return self.tables.get(found) if found is not None else None
+
+    def names(self) -> list[str]:
+        """All names."""
+        return [*self.tables, *self.views]
+
+    def expect_table(self, name: str) -> TableSchema:
+        """The schema of a table, or an error that lists what there is."""
+        schema = self.table(name)
+        if schema is None:
+            found = self.resolve(name)
+            message = f"'{name}' is a view, not a table" if found else f"there is no table '{name}'"
+            raise EverfreshError(Code.NOT_FOUND, message, hint="tables are: " + (", ".join(self.tables) or "none yet"))
+        return schema
+
+    def expect_view(self, name: str) -> ViewDef:
+        """A view, or an error that lists what there is."""
+        found = self.resolve(name)
+        if found is None or found not in self.views:
+            message = f"'{name}' is a table, not a view" if found else f"there is no view '{name}'"
+            raise EverfreshError(Code.NOT_FOUND, message, hint="views are: " + (", ".join(self.views) or "none yet"))
+        return self.views[found]
+
+    def views_on(self, table: str) -> tuple[ViewDef, ...]:
+        """The views that read `table`."""
+        return tuple(v for v in self.views.values() if table in v.compiled.tables)
+
+    # -- statements -------------------------------------------------------------------------------------------------
+
+    def execute(self, statement: Any) -> tuple[Catalog, Effect]:
+        """The catalog after a DDL statement, and what an engine has to do for it."""
+        match statement:
+            case CreateTable():
+                return self._create_table(statement)
+            case CreateView():
+                return self._create_view(statement)
+            case Drop():
+                return self._drop(statement)
+            case AddColumn():
+                return self._add_column(statement)
+            case DropColumn():
+                return self._drop_column(statement)
+        raise TypeError(f"{type(statement).__name__} is not a DDL statement")
+
+    def replay(self, entry: str) -> tuple[Catalog, Effect]:
+        """`execute` for one statement as commit records keep it."""
+        dialect, text = entry.split("|", 1)
+        (statement,) = parse_and_bind(text, self, dialect)
+        return self.execute(statement)
+
+    def _taken(self, name: str, kind: str, *, replace: bool, skip: bool) -> str | None:
+        """The existing object called `name`, if the statement may replace or skip it; raises otherwise."""
+        found = self.resolve(name)
+        if found is None or skip:
+            return found
+        is_kind = found in (self.tables if kind == "table" else self.views)
+        if replace and is_kind:
+            return found
+        what = "table" if found in self.tables else "view"
+        hint = f"drop it first, or use CREATE OR REPLACE {'MATERIALIZED VIEW' if kind == 'view' else 'TABLE'}"
+        raise EverfreshError(Code.EXISTS, f"there is already a {what} '{found}'", hint=hint if is_kind else "choose another name")
+
+    def _create_table(self, s: CreateTable) -> tuple[Catalog, Effect]:
+        if s.options:
+            option = next(iter(s.options))
+            raise EverfreshError(Code.UNSUPPORTED, f"the table option '{option}' is not supported",
+                                 hint="every table keeps its rows")
+        found = self._taken(s.schema.name, "table", replace=s.or_replace, skip=s.if_not_exists)
+        if found is not None and not s.or_replace:
+            return self, Effect(_entry(s))
+        drop: tuple[str, ...] = ()
+        base = self
+        if found is not None:
+            self._no_dependents(found)
+            drop, base = (found,), self._without(found)
+        new = replace(base, tables={**base.tables, s.schema.name: s.schema}, ddl=(*base.ddl, (s.schema.name, _entry(s))))
+        return new, Effect(_entry(s), drop_tables=drop, create_table=s.schema)
+
+    def _create_view(self, s: CreateView) -> tuple[Catalog, Effect]:
+        found = self._taken(s.name, "view", replace=s.or_replace, skip=s.if_not_exists)
+        if found is not None and not s.or_replace:
+            return self, Effect(_entry(s))
+        options = dict(s.options)
+        strategy = str(options.pop("strategy", "auto"))
+        if options:
+            raise EverfreshError(Code.UNSUPPORTED, f"the view option '{next(iter(options))}' is not supported",
+                                 hint="options of a view are: strategy")
+        for scan in (n for n in s.plan.walk() if isinstance(n, p.Scan)):
+            if scan.table in self.views:
+                raise EverfreshError(Code.UNSUPPORTED, f"a view over the view '{scan.table}' is not supported",
+                                     hint="write the query over the base table")
+        view = ViewDef(s.name, s.text, compile_view(s.name, s.plan, strategy))
+        base = self._without(found) if found is not None else self
+        new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, _entry(s))))
+        return new, Effect(_entry(s), drop_views=(found,) if found is not None else (), create_view=view)
+
+    def _drop(self, s: Drop) -> tuple[Catalog, Effect]:
+        found = self.resolve(s.name)
+        if found is None and s.if_exists:
+            return self, Effect(_entry(s))
+        if s.kind == "view":
+            name = self.expect_view(s.name).name
+            return self._without(name), Effect(_entry(s), drop_views=(name,))
+        name = self.expect_table(s.name).name
+        dependents = tuple(v.name for v in self.views_on(name))
+        if dependents and not s.cascade:
+            self._no_dependents(name)
+        new = self
+        for gone in (*dependents, name):
+            new = new._without(gone)
+        return new, Effect(_entry(s), drop_tables=(name,), drop_views=dependents)
+
+    def _no_dependents(self, table: str) -> None:
+        dependents = [v.name for v in self.views_on(table)]
+        if dependents:
+            raise EverfreshError(
+                Code.DEPENDENCY, f"table '{table}' is read by {', '.join(dependents)}",
+                hint=f"drop them first, or DROP TABLE {table} CASCADE",
+            )
+
+    def _without(self, name: str) -> Catalog:
+        return replace(
+            self,
+            tables={n: t for n, t in self.tables.items() if n != name},
+            views={n: v for n, v in self.views.items() if n != name},
+            ddl=tuple((n, text) for n, text in self.ddl if n != name),
+        )
+
+    def _add_column(self, s: AddColumn) -> tuple[Catalog, Effect]:
+        old = self.expect_table(s.table)
+        if any(c.name.lower() == s.column.name.lower() for c in old.columns):
+            if s.if_not_exists:
+                return self, Effect(_entry(s))
+            raise EverfreshError(Code.EXISTS, f"table '{old.name}' already has a column '{s.column.name}'")
+        if not s.column.nullable and (s.default is None or s.default.value is None):
+            raise EverfreshError(Code.NULL, f"the new column '{s.column.name}' is NOT NULL and has no default",
+                                 hint="give a DEFAULT, or leave NOT NULL out")
+        new = replace(old, columns=(*old.columns, s.column))
+        return self._altered(_entry(s), old, new, s.default)
+
+    def _drop_column(self, s: DropColumn) -> tuple[Catalog, Effect]:
+        old = self.expect_table(s.table)
+        name = next((c.name for c in old.columns if c.name.lower() == s.column.lower()), None)
+        if name is None and s.if_exists:
+            return self, Effect(_entry(s))
+        if name is None:
+            old.column(s.column)  # raises, listing the columns
+            raise AssertionError("unreachable")
+        if name in old.key:
+            raise EverfreshError(Code.DEPENDENCY, f"column '{name}' is part of the primary key of '{old.name}'")
+        if len(old.columns) == 1:
+            raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is the only column of '{old.name}'", hint="drop the table")
+        readers = [v.name for v in self.views_on(old.name) if name in _columns_read(v.compiled.plan)]
+        if readers:
+            raise EverfreshError(Code.DEPENDENCY, f"column '{name}' of '{old.name}' is read by {', '.join(readers)}",
+                                 hint="drop these views first")
+        new = replace(old, columns=tuple(c for c in old.columns if c.name != name))
+        return self._altered(_entry(s), old, new, None)
+
+    def _altered(self, text: str, old: TableSchema, new: TableSchema, default: Const | None) -> tuple[Catalog, Effect]:
+        """Views over the table keep their columns: only the relation atoms in their programs change."""
+        scan = tuple(Var(c.name, c.type, c.nullable) for c in new.columns)
+        views = dict(self.views)
+        for view in self.views_on(old.name):
+            plan = _rescan(view.compiled.plan, new.name, scan)
+            views[view.name] = replace(view, compiled=compile_view(view.name, plan, view.compiled.strategy))
+        tables = {**self.tables, new.name: new}
+        catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
+        return catalog, Effect(text, alter_table=(old, new, default))
+
+
+def _entry(s: Statement) -> str:
+    """A statement as it is kept: `dialect|text`; a table by its schema, whatever IF NOT EXISTS and OR REPLACE said."""
+    return f"duckdb|{s.schema.ddl}" if isinstance(s, CreateTable) else f"{s.dialect}|{s.text}"
+
+
+def _rescan(plan: p.Plan, table: str, vars_: tuple[Var, ...]) -> p.Plan:
+    if isinstance(plan, p.Scan):
+        return replace(plan, vars=vars_) if plan.table == table else plan
+    return plan.map_children(lambda child: _rescan(child, table, vars_) if isinstance(child, p.Plan) else child)
+
+
+def _columns_read(plan: p.Plan) -> set[str]:
+    """The columns of the scan that some expression above it reads."""
+    match plan:
+        case p.Scan():
+            return set()
+        case _:
+            own = {n.name for c in plan.children if not isinstance(c, p.Plan) for n in c.walk() if isinstance(n, Var)}
+            return own.union(*(_columns_read(c) for c in plan.children if isinstance(c, p.Plan)))
+

@@ -1,0 +1,84 @@
+"""What a view does and why: as text in the notation of the thesis, as JSON, and as a drawing (Graphviz DOT)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from everfresh.calculus import relations
+from everfresh.compiler.compile import CompiledView
+from everfresh.errors import Code, EverfreshError
+
+FORMATS = ("text", "json", "dot")
+
+
+def explain(compiled: CompiledView, text: str, format: str = "text", engine: dict[str, Any] | None = None) -> str:
+    """The maintenance program of a view; `engine` adds what the runtime knows (sizes, placement)."""
+    if format not in FORMATS:
+        raise EverfreshError(Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS))
+    return {"text": _text, "json": _json, "dot": _dot}[format](compiled, text, engine or {})
+
+
+def _text(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
+    view = compiled.view
+    lines = [f"VIEW {view.name} ({', '.join(map(str, view.columns))})", f"  {text}", "", compiled.program.to_text(), ""]
+    lines.append("READ")
+    for column, expr in zip(view.columns, view.outputs, strict=True):
+        lines.append(f"  {column.name} = {expr}")
+    if view.having is not None:
+        lines.append(f"  where {view.having}")
+    lines.append(f"  {rows_of(compiled)}")
+    if engine:
+        lines += ["", "ENGINE", *(f"  {name}: {value}" for name, value in engine.items())]
+    return "\n".join(lines)
+
+
+def rows_of(compiled: CompiledView) -> str:
+    """How many rows an entry of the map stands for, in words."""
+    view = compiled.view
+    if view.bag:
+        return "as many equal rows per entry as its count #0"
+    return "always exactly one row" if view.always else "one row per entry"
+
+
+def _json(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
+    view, program = compiled.view, compiled.program
+    return json.dumps(
+        {
+            "view": view.name,
+            "sql": text,
+            "strategy": compiled.strategy,
+            "columns": [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in view.columns],
+            "maps": [
+                {"name": m.name, "keys": [v.name for v in m.keys], "components": [k.name for k in m.kinds],
+                 "definition": str(m.definition)}
+                for m in program.maps
+            ],
+            "triggers": [
+                {"base": t.base,
+                 "statements": [
+                     {"target": s.target, "op": s.op, "expr": str(s.expr), "strategy": s.strategy, "reason": s.reason}
+                     for s in t.statements
+                 ]}
+                for t in program.triggers
+            ],
+            "outputs": {c.name: str(e) for c, e in zip(view.columns, view.outputs, strict=True)},
+            "rows": rows_of(compiled),
+            "engine": engine,
+        },
+        indent=2,
+    )
+
+
+def _dot(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
+    view, program = compiled.view, compiled.program
+    lines = ["digraph view {", "  rankdir=LR;", f'  "view {view.name}" [shape=box, style=bold];']
+    for m in program.maps:
+        keys = ", ".join(v.name for v in m.keys)
+        lines.append(f'  "{m.name}[{keys}]" [shape=box];')
+        for base in relations(m.definition):
+            reasons = [s.strategy for t in program.triggers if t.base == base for s in t.statements]
+            lines.append(f'  "{base}" -> "{m.name}[{keys}]" [label="{", ".join(reasons)}"];')
+        if m.name == view.map:
+            lines.append(f'  "{m.name}[{keys}]" -> "view {view.name}";')
+    return "\n".join([*lines, "}"])

@@ -1,0 +1,386 @@
+"""The composition root: what a user holds after `everfresh.connect`.
+
+A `Database` owns the order of things: it parses and binds statements against the engine's catalog, turns data into batches, runs one
+change at a time, and tells listeners. Engines keep the state; this module is the only one that knows all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from everfresh import sql as s
+from everfresh.compiler import Catalog, explain
+from everfresh.delta import Delta, SparkRows, read_rows
+from everfresh.errors import Code, EverfreshError
+from everfresh.expr import Vector, evaluate
+from everfresh.options import Options
+from everfresh.program import Batch, Engine, OnConflict, Part, Progress
+from everfresh.relations import Result, Table, View
+from everfresh.types import Column, TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("everfresh")
+
+
+def connect(
+    path: str | Path | None = None,
+    engine: str = "spark",
+    spark: SparkSession | None = None,
+    read_only: bool = False,
+    options: Options | None = None,
+) -> Database:
+    """Open a database, or make one.
+
+    `path` is its folder; without one nothing outlives the connection. `engine` is "spark" (on `spark`, or on a session of its own) or
+    "local" (in this process, no JVM). One process writes a folder at a time; with `read_only` any number read it.
+
+    >>> import everfresh as ef
+    >>> db = ef.connect(engine="local")
+    >>> db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v DECIMAL(9,2))")
+    1
+    >>> db.close()
+    """
+    options = options or Options()
+    if read_only and path is None:
+        raise EverfreshError(Code.ARGUMENT, "a database without a path cannot be opened for reading",
+                             hint="give the path of an existing database")
+    if isinstance(path, str) and "://" in path:
+        raise EverfreshError(Code.UNSUPPORTED, f"'{path}' is not a local path", hint="give a folder of a local file system")
+    if engine == "local":
+        if spark is not None:
+            raise EverfreshError(Code.ARGUMENT, "the local engine does not use a Spark session", hint="leave engine out")
+        from everfresh.local.engine import LocalEngine
+
+        return Database(LocalEngine(path, options, read_only=read_only), read_only=read_only)
+    if engine == "spark":
+        from everfresh.spark.engine import SparkEngine
+
+        return Database(SparkEngine(path, options, session=spark, read_only=read_only), read_only=read_only)
+    raise EverfreshError(Code.ARGUMENT, f"there is no engine '{engine}'", hint="engines are: spark, local")
+
+
+class Database:
+    """Tables, views over them, and the one way to change both. Made by `everfresh.connect`."""
+
+    def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
+        self._engine = engine
+        self._read_only = read_only
+        self._lock = threading.RLock()
+        self._closed = False
+        self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
+        self._progress: Progress | None = None
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the folder and everything held for it. Closing twice is harmless."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._engine.close()
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<everfresh database, closed>"
+        catalog = self._engine.catalog
+        counts = f"{len(catalog.tables)} tables, {len(catalog.views)} views"
+        return f"<everfresh database on the {self._engine.name} engine: {counts}, epoch {self._engine.epoch}>"
+
+    def _open(self) -> Engine:
+        """The engine, at the last epoch it can see; raises if the database was closed."""
+        if self._closed:
+            raise EverfreshError(Code.CLOSED, "the database is closed", hint="open it again with everfresh.connect(path)")
+        if self._read_only:
+            self._engine.refresh()
+        return self._engine
+
+    def _writable(self) -> Engine:
+        engine = self._open()
+        if self._read_only:
+            raise EverfreshError(Code.READ_ONLY, "the database is open for reading only",
+                                 hint="connect without read_only=True to change it")
+        return engine
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last committed change."""
+        with self._lock:
+            return self._open().epoch
+
+    @property
+    def catalog(self) -> Catalog:
+        """The schemas and compiled views as of now."""
+        with self._lock:
+            catalog: Catalog = self._open().catalog
+            return catalog
+
+    @property
+    def tables(self) -> Mapping[str, Table]:
+        """All base tables by name."""
+        return {name: Table(self, name) for name in self.catalog.tables}
+
+    @property
+    def views(self) -> Mapping[str, View]:
+        """All views by name."""
+        return {name: View(self, name) for name in self.catalog.views}
+
+    def view(self, name: str) -> View:
+        """The view called `name`."""
+        return View(self, self.catalog.expect_view(name).name)
+
+    def table(self, name: str) -> Table:
+        """The base table called `name`."""
+        return Table(self, self.catalog.expect_table(name).name)
+
+    def statistics(self) -> dict[str, Any]:
+        """Sizes of tables and views, and what the engine knows about its state."""
+        with self._lock:
+            return self._open().statistics()
+
+    def on_progress(self, fn: Progress | None) -> None:
+        """Call `fn(what, done, total)` while something long runs, such as the first load of a view."""
+        self._progress = fn
+
+    # -- change -------------------------------------------------------------------------------------------------------
+
+    def apply(self, batch: Mapping[str, Any] | None = None, /, *, key: str | None = None, **tables: Any) -> int:
+        """Apply one atomic batch; returns the epoch it committed.
+
+        Each table gets rows to insert, or an `everfresh.Delta` with inserts, deletes and updates. The batch is applied whole or, with
+        an `EverfreshError`, not at all. A `key` that was committed before returns its epoch and changes nothing, so a batch can be
+        sent again.
+        """
+        with self._lock:
+            engine = self._writable()
+            given = {**(batch or {}), **tables}
+            if batch is not None and not isinstance(batch, Mapping):
+                raise EverfreshError(Code.ARGUMENT, "a batch is a mapping of table names to rows",
+                                     hint='db.apply({"orders": rows}), or db.apply(orders=rows)')
+            if key is not None and not isinstance(key, str):
+                raise EverfreshError(Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")')
+            parts = [part for name, rows in given.items() for part in self._parts(engine.catalog.expect_table(name), rows)]
+            return self._commit(Batch(tuple(parts), key))
+
+    def _parts(self, schema: TableSchema, rows: Any) -> Iterator[Part]:
+        for op, data in Delta.of(rows).parts():
+            what = f"table '{schema.name}', {op}s"
+            given = self._read(data, schema, what, op)
+            keyed = op == "delete" and _names(given) != set(schema.names)
+            yield Part(schema.name, "delete_key" if keyed else op, given, what)
+
+    def _read(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
+        reader = getattr(self._engine, "read_input", None)
+        return reader(data, schema, what, op) if reader is not None else read_local(data, schema, what, op)
+
+    def _commit(self, batch: Batch) -> int:
+        for name in {part.table for part in batch.parts}:
+            self._check_static(name)
+        applied = self._engine.apply(batch)
+        if applied.fresh:
+            self._tell(applied.epoch)
+        return applied.epoch
+
+    def _check_static(self, name: str) -> None:
+        catalog = self._engine.catalog
+        readers = catalog.views_on(name)
+        if catalog.tables[name].static and readers:
+            raise EverfreshError(
+                Code.DEPENDENCY, f"static table '{name}' is read by {', '.join(v.name for v in readers)} and cannot change",
+                hint="drop these views first, or create the table without STATIC",
+            )
+
+    # -- listeners ----------------------------------------------------------------------------------------------------
+
+    def _listen(self, view: str, fn: Callable[[pa.Table], Any]) -> Callable[[], None]:
+        with self._lock:
+            self._listeners.setdefault(view, []).append(fn)
+
+        def stop() -> None:
+            with self._lock:
+                if fn in self._listeners.get(view, []):
+                    self._listeners[view].remove(fn)
+
+        return stop
+
+    def _tell(self, epoch: int) -> None:
+        """Hand each listener the change of its view. The batch is committed: a listener that fails is logged, not raised."""
+        for view, listeners in list(self._listeners.items()):
+            if not listeners or view not in self._engine.catalog.views:
+                continue
+            change = self._engine.changes(view, epoch - 1)
+            if not change.num_rows:
+                continue
+            for fn in list(listeners):
+                try:
+                    fn(change)
+                except Exception:
+                    _log.exception("a listener of view '%s' failed on epoch %d", view, epoch)
+
+    # -- SQL ----------------------------------------------------------------------------------------------------------
+
+    def sql(self, text: str, dialect: str = "duckdb") -> Result | int | None:
+        """Run one statement or a script; returns what its last statement gives.
+
+        A SELECT gives a `Result`, which reads like a view; a change gives its epoch. A script stops at its first error; what came before
+        it stays done.
+        """
+        result: Result | int | None = None
+        with self._lock:
+            engine = self._open()
+            for statement in s.parse_and_bind(text, _Current(engine), dialect):
+                result = self._run(statement)
+        return result
+
+    def _run(self, statement: s.Statement) -> Result | int | None:
+        match statement:
+            case s.Select(plan):
+                return Result(self._open().select(plan))
+            case s.Show() | s.Explain():
+                return self._describe(statement)
+            case s.Insert():
+                return self._insert(statement)
+            case s.Delete(table, where):
+                rows, _ = self._writable().matching(table, where)
+                return self._commit(Batch((Part(table, "delete", rows, f"DELETE FROM {table}"),)))
+            case s.Update(table, assignments, where):
+                return self._update(table, assignments, where)
+            case s.Copy():
+                return self._copy(statement)
+            case _:
+                return self._ddl(statement)
+
+    def _ddl(self, statement: s.Statement) -> int:
+        engine = self._writable()
+        epoch = engine.execute(statement, self._progress)
+        for view in [name for name in self._listeners if name not in engine.catalog.views]:
+            del self._listeners[view]
+        return epoch
+
+    def _insert(self, statement: s.Insert) -> int:
+        engine = self._writable()
+        schema = engine.catalog.tables[statement.table]
+        what = f"INSERT INTO {schema.name}"
+        if statement.plan is not None:
+            rows = engine.select(statement.plan)
+            rows = self._read(_renamed(rows, statement.columns), schema, what, "insert")
+        else:
+            rows = _constants(statement, schema, what)
+        conflict = statement.conflict
+        if conflict is None:
+            return self._commit(Batch((Part(schema.name, "insert", rows, what),)))
+        action = OnConflict(conflict.assignments if conflict.action == "update" else (), conflict.where)
+        return self._commit(Batch((Part(schema.name, "upsert", rows, what, action),)))
+
+    def _update(self, table: str, assignments: Any, where: Any) -> int:
+        engine = self._writable()
+        schema = engine.catalog.tables[table]
+        old, new = engine.matching(table, where, assignments)
+        what = f"UPDATE {table}"
+        if isinstance(new, pa.Table):
+            new = read_rows(new, schema, what=what)
+        return self._commit(Batch((Part(table, "delete", old, what), Part(table, "insert", new, what))))
+
+    def _copy(self, statement: s.Copy) -> int:
+        engine = self._writable()
+        schema = engine.catalog.tables[statement.table]
+        unknown = set(statement.options) - {"header", "format"}
+        if unknown:
+            raise EverfreshError(Code.UNSUPPORTED, f"COPY has no option '{sorted(unknown)[0]}'", place=statement.place,
+                                 hint="a CSV file has a header line and commas")
+        if statement.options.get("header") is False:
+            raise EverfreshError(Code.UNSUPPORTED, "a CSV file without a header line is not supported", place=statement.place,
+                                 hint="add a first line with the column names")
+        what = f"COPY {schema.name}"
+        rows = self._read(statement.path, schema, what, "insert")
+        return self._commit(Batch((Part(schema.name, "insert", rows, what),)))
+
+    def _describe(self, statement: s.Show | s.Explain) -> Result:
+        catalog = self.catalog
+        if isinstance(statement, s.Explain):
+            text = self.explain(statement.view) if statement.view is not None else str(getattr(statement.statement, "plan", ""))
+            return Result(pa.table({"explain": text.splitlines()}))
+        if statement.kind == "describe":
+            found = catalog.relation(statement.name or "")
+            columns: tuple[Column, ...] = found[1] if found is not None else ()
+            return Result(pa.table({
+                "column_name": [c.name for c in columns],
+                "column_type": [str(c.type) for c in columns],
+                "null": ["YES" if c.nullable else "NO" for c in columns],
+            }))
+        names = list(catalog.tables if statement.kind == "tables" else catalog.views)
+        return Result(pa.table({"name": pa.array(names, pa.string())}))
+
+    def explain(self, view: str, format: str = "text") -> str:
+        """How a view is maintained, and why: as "text", "json" or "dot"."""
+        with self._lock:
+            engine = self._open()
+            definition = engine.catalog.expect_view(view)
+            known = getattr(engine, "explain", None)
+            return explain(definition.compiled, definition.text, format, known(definition.name) if known is not None else None)
+
+
+class _Current:
+    """The catalog as the binder sees it: always the engine's current one, so that a script sees its own DDL."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
+        return self._engine.catalog.relation(name)  # type: ignore[no-any-return]
+
+    def table(self, name: str) -> TableSchema | None:
+        return self._engine.catalog.table(name)  # type: ignore[no-any-return]
+
+    def names(self) -> list[str]:
+        return self._engine.catalog.names()  # type: ignore[no-any-return]
+
+    def resolve(self, name: str) -> str | None:
+        return self._engine.catalog.resolve(name)  # type: ignore[no-any-return]
+
+
+def read_local(data: Any, schema: TableSchema, what: str, op: Any) -> pa.Table:
+    """Rows of any kind as an Arrow table in this process."""
+    rows = read_rows(data, schema, what=what, op=op)
+    return read_rows(rows.df.toArrow(), schema, what=what, op=op) if isinstance(rows, SparkRows) else rows
+
+
+def _names(rows: Any) -> set[str]:
+    return {name for name, _ in rows.names} if isinstance(rows, SparkRows) else set(rows.column_names)
+
+
+def _renamed(rows: Any, names: tuple[str, ...]) -> Any:
+    return rows.rename_columns(list(names)) if isinstance(rows, pa.Table) else rows.toDF(*names)
+
+
+def _constants(statement: s.Insert, schema: TableSchema, what: str) -> pa.Table:
+    """The rows of VALUES as an Arrow table; columns that are not named are NULL."""
+    arrays: dict[str, pa.Array] = {}
+    for index, name in enumerate(statement.columns):
+        column = schema.column(name)
+        values = []
+        for row, exprs in enumerate(statement.rows or []):
+            try:
+                values.append(evaluate(exprs[index], {}))
+            except EverfreshError as error:
+                raise error.at(f"{what}, row {row}, column {name}") from error
+        arrays[name] = Vector.from_pylist(values, column.type).to_arrow()
+    rows = read_rows(pa.table(arrays), schema, what=what)
+    assert isinstance(rows, pa.Table)
+    return rows

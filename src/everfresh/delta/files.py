@@ -1,0 +1,203 @@
+"""Parquet and CSV files as Arrow tables: one file, a folder, a glob or an address (s3://...).
+
+CSV columns are read as text, so that `coerce` reads them by the schema's types: '007' stays '007' in a
+VARCHAR, decimals and dates are exact, and a bad value is named with its row. An empty field is NULL, `""` the
+empty text. The first line has the column names. Folders named `column=value` (Hive, Spark) below the folder
+that was given are columns. Invariant: files come in the order of their paths; each gives its own table, so
+that rows are counted per file.
+"""
+
+from __future__ import annotations
+
+import csv
+import glob
+import io
+import os
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+
+from everfresh.errors import Code, EverfreshError
+
+_PARQUET = (".parquet", ".parq", ".pq")
+_TEXT = {".csv": ",", ".tsv": "\t"}
+_PACKED = (".gz", ".bz2", ".zst", ".lz4")
+_HINT = "files end in .parquet, .csv or .tsv (also .csv.gz); a folder or a glob of them will do"
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def read_files(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str, pa.Table]]:
+    """The file at `path`, or each of the files that it stands for, with its name; never none."""
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise EverfreshError(
+            Code.ARGUMENT, "a path is a str, not bytes", place=what, hint="use os.fsdecode(path)"
+        )
+    filesystem, root, files = _find(text, what)
+    for file in files:
+        table = _read(filesystem, file, what)
+        for name, value in _partition(file[len(root) :]):
+            if name.casefold() not in {column.casefold() for column in table.column_names}:
+                table = table.append_column(name, pa.repeat(pa.scalar(value, pa.string()), table.num_rows))
+        yield file, table
+
+
+def _find(text: str, what: str) -> tuple[Any, str, list[str]]:
+    """The filesystem, the path below which folder names are columns, and the files."""
+    if "://" in text:
+        try:
+            filesystem, root = pa_fs.FileSystem.from_uri(text)
+        except (pa.ArrowException, ValueError, OSError) as problem:
+            raise EverfreshError(
+                Code.ARGUMENT, f"cannot open '{text}': {problem}", place=what, hint=_HINT
+            ) from problem
+    else:
+        filesystem, root = pa_fs.LocalFileSystem(), os.path.expanduser(text)
+        if glob.has_magic(root) and not os.path.exists(root):
+            fixed = root[: min(root.find(c) for c in "*?[" if c in root)]
+            found = [
+                file
+                for match in sorted(glob.glob(root, recursive=True))
+                for file in _below(filesystem, match, what)
+            ]
+            return filesystem, fixed[: fixed.rfind("/") + 1], _some(list(dict.fromkeys(found)), text, what)
+    return filesystem, root, _some(_below(filesystem, root, what), text, what)
+
+
+def _some(files: list[str], text: str, what: str) -> list[str]:
+    if not files:
+        raise EverfreshError(
+            Code.NOT_FOUND, f"there are no Parquet or CSV files at '{text}'", place=what, hint=_HINT
+        )
+    return files
+
+
+def _below(filesystem: Any, path: str, what: str) -> list[str]:
+    """The file at `path`, or the data files in the folder there, without hidden files and markers."""
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == pa_fs.FileType.NotFound:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"there is no file '{path}'",
+                place=what,
+                hint=f"text is read as a path; {_HINT}",
+            )
+        if info.type == pa_fs.FileType.File:
+            return [path]
+        inside = filesystem.get_file_info(pa_fs.FileSelector(path, recursive=True))
+    except OSError as problem:
+        raise _unreadable(path, problem, what) from problem
+    return sorted(
+        item.path for item in inside
+        if item.type == pa_fs.FileType.File and _kind(item.path)
+        and not any(part.startswith((".", "_")) for part in item.path[len(path) :].split("/"))
+    )
+
+
+def _partition(below: str) -> Iterator[tuple[str, str | None]]:
+    for part in below.split("/")[:-1]:
+        name, equals, value = part.partition("=")
+        if equals:
+            yield unquote(name), None if value == _NO_VALUE else unquote(value)
+
+
+def _kind(path: str) -> str | None:
+    """`parquet`, the separator of a text file, or None."""
+    lower = path.lower()
+    if lower.endswith(_PARQUET):
+        return "parquet"
+    base, suffix = os.path.splitext(lower)
+    return _TEXT.get(os.path.splitext(base)[1] if suffix in _PACKED else suffix)
+
+
+def _read(filesystem: Any, path: str, what: str) -> pa.Table:
+    kind = _kind(path)
+    if kind is None:
+        raise EverfreshError(
+            Code.ARGUMENT, f"cannot tell what '{path}' is by its name", place=what, hint=_HINT
+        )
+    try:
+        if kind != "parquet":
+            return _read_text(filesystem, path, kind, what)
+        with filesystem.open_input_file(
+            path
+        ) as file:  # int96 is Spark's old timestamp: its years go beyond nanoseconds
+            return pq.ParquetFile(file, coerce_int96_timestamp_unit="us").read()
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise _unreadable(path, problem, what) from problem
+
+
+def _unreadable(path: str, problem: Exception, what: str) -> EverfreshError:
+    hint = (
+        "save the file as UTF-8"
+        if "utf" in str(problem).lower()
+        else "is the file whole, and of the kind its name says?"
+    )
+    return EverfreshError(Code.ARGUMENT, f"cannot read '{path}': {problem}", place=what, hint=hint)
+
+
+def _read_text(filesystem: Any, path: str, separator: str, what: str) -> pa.Table:
+    with filesystem.open_input_stream(path, compression="detect") as stream:
+        names = next(csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), delimiter=separator), None)
+    if not names:
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"'{path}' is empty",
+            place=what,
+            hint="the first line of the file has the column names",
+        )
+
+    def read(handler: Any) -> pa.Table:
+        with filesystem.open_input_stream(path, compression="detect") as stream:
+            return pa_csv.read_csv(
+                stream,
+                read_options=pa_csv.ReadOptions(use_threads=handler is None),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=separator,
+                    newlines_in_values=True,
+                    invalid_row_handler=handler,
+                    ignore_empty_lines=len(names) > 1,  # in a file of one column an empty line is a NULL
+                ),
+                convert_options=pa_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+
+    try:
+        return read(None)
+    except pa.ArrowInvalid as problem:
+        if "columns, got" not in str(problem):
+            raise
+        _name_row(read, path, what)
+        raise
+
+
+def _name_row(read: Any, path: str, what: str) -> None:
+    """Read once more, in order, to find the row with too many or too few fields; raise its error."""
+    rows: list[Any] = []
+
+    def note(row: Any) -> str:
+        rows.append(row)
+        return "error"
+
+    try:
+        read(note)
+    except pa.ArrowInvalid as problem:
+        if not rows:
+            raise
+        bad, row = rows[0], rows[0].number - 2  # Arrow counts from 1, and the header too
+        raise EverfreshError(
+            Code.VALUE,
+            f"row {row} of '{path}' has {bad.actual_columns} fields for {bad.expected_columns} columns",
+            place=f"{what}, file '{path}', row {row}",
+            hint="put text that has the separator in it in double quotes",
+        ) from problem

@@ -1,0 +1,356 @@
+"""Every accepted kind of rows, matched to a table's schema by column name.
+
+`read_rows` is the one way data gets in: it recognises what it was given (foreign classes by their module's
+name, never by importing them), finds the schema's columns in it without regard to case, and hands the columns
+to `coerce`.
+
+- A pandas NaN, NaT or NA is NULL, as pandas itself has it; a NaN from anywhere else is a NaN.
+- An insert may leave out nullable columns: they are NULL. A delete has all columns or exactly the primary
+  key. An update has the primary key and some other columns, the same in every row.
+- Tuples go by position: all columns in the table's order (a delete: or the key columns in the key's order).
+
+Invariant: the result has the table's columns in the table's order (those that were given, for key deletes and
+updates), in the form that `coerce` promises; key columns hold no NULL.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everfresh.delta.changes import Delta, Operation
+from everfresh.delta.coerce import coerce_column, null_error
+from everfresh.delta.files import read_files
+from everfresh.errors import Code, EverfreshError
+from everfresh.types import Column, TableSchema, arrow_schema, to_arrow
+
+ACCEPTED = (
+    "rows can be a pyarrow Table, a pandas, Polars or Spark DataFrame, a DuckDB relation, a list of dicts "
+    "or tuples, a dict of columns, or a path to .parquet or .csv files"
+)
+
+
+@dataclass(frozen=True)
+class SparkRows:
+    """Rows in a Spark DataFrame, untouched: its types are checked where it is read.
+
+    `names` has a pair for each of the table's columns that is there: its name in the table, its name in the
+    DataFrame.
+    """
+
+    df: Any
+    names: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Named columns of one length, as Arrow or as Python values."""
+
+    names: Sequence[Any]
+    columns: Sequence[Any]
+    rows: int
+
+
+def read_rows(data: Any, schema: TableSchema, *, what: str, op: Operation = "insert") -> pa.Table | SparkRows:
+    """The rows in `data` as an Arrow table of `schema`; `what` names them in errors ("table 't', inserts").
+
+    >>> from everfresh.types import BIGINT, VARCHAR
+    >>> schema = TableSchema("t", (Column("a", BIGINT), Column("b", VARCHAR)))
+    >>> read_rows([{"A": 1}, {"A": 2, "b": "x"}], schema, what="table 't'").to_pylist()
+    [{'a': 1, 'b': None}, {'a': 2, 'b': 'x'}]
+    """
+    if _is_from(data, "pyspark.sql") and hasattr(data, "columns"):
+        return _read_spark(data, schema, what, op)
+    if not isinstance(data, (str, os.PathLike)):
+        return _fit(_open(data, schema, what, op), schema, what, op)
+    tables = []
+    for name, table in read_files(data, what=what):
+        tables.append(_fit(_from_table(table), schema, f"{what}, file '{name}'", op))
+        if tables[-1].schema != tables[0].schema:
+            raise EverfreshError(
+                Code.ARGUMENT, f"file '{name}' has other columns than the file before it", place=what,
+                hint="apply the files one by one",
+            )
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
+
+
+# -- which columns -------------------------------------------------------------------------------------------
+
+
+def match_columns(
+    names: Sequence[Any], schema: TableSchema, *, what: str, op: Operation
+) -> list[tuple[Column, int | None]]:
+    """The table's columns that the operation is about, each with its position in `names` (None: NULL)."""
+    folded = {column.name.casefold(): column for column in schema.columns}
+    found: dict[str, int] = {}
+    for index, name in enumerate(names):
+        column = folded.get(str(name).casefold())
+        if column is None:
+            raise _unknown(str(name), schema, what)
+        if column.name in found:
+            raise EverfreshError(
+                Code.ARGUMENT, f"column '{column.name}' is given twice", place=what,
+                hint="names are compared without regard to case",
+            )
+        found[column.name] = index
+    if op == "insert":
+        for column in schema.columns:
+            if column.name not in found and _required(column, schema):
+                raise null_error(column, what, None)
+        return [(column, found.get(column.name)) for column in schema.columns]
+    _check_key(found, schema, what, op)
+    return [(column, found[column.name]) for column in schema.columns if column.name in found]
+
+
+def _check_key(found: Mapping[str, int], schema: TableSchema, what: str, op: Operation) -> None:
+    """A delete has all columns or exactly the key, an update at least the key."""
+    if op == "update" and not schema.key:
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"table '{schema.name}' has no primary key, so its rows cannot be updated by it",
+            place=what,
+            hint="delete the old row in full and insert the new one",
+        )
+    lacking = [name for name in (schema.key if op == "update" else schema.names) if name not in found]
+    if not lacking or (op == "delete" and schema.key and set(found) == set(schema.key)):
+        return
+    key = f"exactly the primary key ({', '.join(schema.key)})" if schema.key else ""
+    if op == "update":
+        hint = f"an update names its rows by the primary key ({', '.join(schema.key)})"
+    else:
+        hint = "a deleted row has all columns" + (f", or {key}" if key else "; the table has no primary key")
+    raise EverfreshError(
+        Code.ARGUMENT,
+        f"the rows to {op} lack column '{lacking[0]}' of table '{schema.name}'",
+        place=what,
+        hint=hint,
+    )
+
+
+def _required(column: Column, schema: TableSchema) -> bool:
+    return not column.nullable or column.name in schema.key
+
+
+def _unknown(name: str, schema: TableSchema, what: str) -> EverfreshError:
+    near = difflib.get_close_matches(name.lower(), [n.lower() for n in schema.names], n=1)
+    real = [n for n in schema.names if near and n.lower() == near[0]]
+    hint = f"did you mean '{real[0]}'? " if real else ""
+    return EverfreshError(
+        Code.NOT_FOUND, f"table '{schema.name}' has no column '{name}'", place=what,
+        hint=f"{hint}columns are: {', '.join(schema.names)}",
+    )
+
+
+def _fit(source: _Source, schema: TableSchema, what: str, op: Operation) -> pa.Table:
+    """The columns of `source` that the operation is about, with the schema's types."""
+    if not source.names and source.rows == 0:  # nothing at all: no rows, of any shape
+        return schema.arrow.empty_table()
+    chosen = match_columns(source.names, schema, what=what, op=op)
+    arrays = [
+        pa.nulls(source.rows, to_arrow(column.type)) if index is None
+        else coerce_column(source.columns[index], column, what=what, required=_required(column, schema))
+        for column, index in chosen
+    ]
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(tuple(column for column, _ in chosen)))
+
+
+def _read_spark(df: Any, schema: TableSchema, what: str, op: Operation) -> SparkRows:
+    if df.isStreaming:
+        raise EverfreshError(
+            Code.ARGUMENT,
+            "a streaming DataFrame is not one batch of rows",
+            place=what,
+            hint="use db.stream(table, df)",
+        )
+    names = df.columns
+    chosen = match_columns(names, schema, what=what, op=op)
+    return SparkRows(df, tuple((column.name, names[index]) for column, index in chosen if index is not None))
+
+
+# -- which kind ----------------------------------------------------------------------------------------------
+
+
+def _is_from(value: Any, package: str) -> bool:
+    module = type(value).__module__
+    return module == package or module.startswith(package + ".")
+
+
+def _open(data: Any, schema: TableSchema, what: str, op: Operation) -> _Source:
+    """The columns in `data`, whatever it is (but for paths and Spark)."""
+    if isinstance(data, pa.Table):
+        return _from_table(data)
+    if _is_from(data, "pandas") and hasattr(data, "iloc") and hasattr(data, "columns"):
+        columns = [_pandas_column(data.iloc[:, index]) for index in range(len(data.columns))]
+        return _Source(list(data.columns), columns, len(data))
+    if _is_from(data, "polars") and hasattr(data, "collect"):
+        data = data.collect()
+    if (
+        isinstance(data, pa.RecordBatchReader)
+        or hasattr(data, "__arrow_c_stream__")
+        or hasattr(data, "__arrow_c_array__")
+    ):
+        return _from_arrow(data, what)
+    if _is_from(data, "pyarrow") and hasattr(data, "to_table"):  # a Dataset or a Scanner
+        return _from_table(data.to_table())
+    if isinstance(data, np.ndarray) and data.dtype.names:
+        return _from_columns({name: data[name] for name in data.dtype.names}, what)
+    if isinstance(data, Mapping):
+        return _from_mapping(data, schema, what, op)
+    if isinstance(data, Iterable) and not isinstance(data, (bytes, bytearray, np.ndarray, Delta)):
+        return _from_rows(list(data), schema, what, op)
+    raise EverfreshError(Code.ARGUMENT, f"{_a(data)} is not rows", place=what, hint=ACCEPTED)
+
+
+def _a(value: Any) -> str:
+    name = "None" if value is None else f"{type(value).__name__}"
+    return name if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _from_table(table: pa.Table) -> _Source:
+    return _Source(table.column_names, table.columns, table.num_rows)
+
+
+def _from_arrow(data: Any, what: str) -> _Source:
+    try:
+        return _from_table(data.read_all() if isinstance(data, pa.RecordBatchReader) else pa.table(data))
+    except Exception as problem:  # whatever the producer raises, or a column that is no table
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"{_a(data)} cannot be read as an Arrow table: {problem}",
+            place=what,
+            hint=ACCEPTED,
+        ) from problem
+
+
+def _pandas_column(series: Any) -> Any:
+    """A pandas Series: by Arrow, but for objects, whose types pandas does not know."""
+    if series.dtype != object:
+        try:
+            return pa.array(series, from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError):  # a type of pandas' own, such as a period
+            series = series.astype(object)
+    return [None if missing else value for value, missing in zip(series, series.isna(), strict=True)]
+
+
+def _is_column(value: Any) -> bool:
+    return (
+        (isinstance(value, (list, tuple, range, np.ndarray)) and not isinstance(value, pa.MonthDayNano))
+        or (hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"))
+        or (_is_from(value, "pandas") and hasattr(value, "isna"))
+    )
+
+
+def _from_mapping(data: Mapping[Any, Any], schema: TableSchema, what: str, op: Operation) -> _Source:
+    """A dict of columns, or one row: a table has no lists for values, so there is no third reading."""
+    columns = [name for name, value in data.items() if _is_column(value)]
+    if data and not columns:
+        return _from_rows([data], schema, what, op)
+    if not data or len(columns) != len(data):
+        single = next((name for name in data if name not in columns), None)
+        problem = (
+            "an empty dict is not rows"
+            if not data
+            else f"'{single}' is one value, '{columns[0]}' a column of them"
+        )
+        raise EverfreshError(
+            Code.ARGUMENT, problem, place=what, hint="a dict is one row, or a column of values for each name"
+        )
+    return _from_columns(data, what)
+
+
+def _from_columns(data: Mapping[Any, Any], what: str) -> _Source:
+    columns = [_column(value, name, what) for name, value in data.items()]
+    lengths = {name: len(column) for name, column in zip(data, columns, strict=True)}
+    first = next(iter(lengths))
+    for name, length in lengths.items():
+        if length != lengths[first]:
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"column '{first}' has {lengths[first]} values, column '{name}' has {length}",
+                place=what,
+                hint="columns are of one length",
+            )
+    return _Source(list(data), columns, lengths[first])
+
+
+def _column(value: Any, name: Any, what: str) -> Any:
+    if _is_from(value, "pandas") and hasattr(value, "dtype"):
+        return _pandas_column(value)
+    if isinstance(value, (pa.Array, pa.ChunkedArray)):
+        return value
+    try:
+        if isinstance(value, np.ndarray):
+            return pa.array(value) if value.dtype != object else value.tolist()
+        return pa.chunked_array(value) if hasattr(value, "__arrow_c_stream__") else list(value)
+    except (pa.ArrowException, TypeError, ValueError) as problem:
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"column '{name}' cannot be read: {problem}",
+            place=what,
+            hint="give a list of values",
+        ) from problem
+
+
+def _from_rows(rows: list[Any], schema: TableSchema, what: str, op: Operation) -> _Source:
+    """A list of rows of one kind: by name or by position."""
+    if not rows:
+        return _Source([], [], 0)
+    if set(map(type, rows)) not in ({dict}, {tuple}, {list}):
+        rows = [_row(row, index, what) for index, row in enumerate(rows)]
+    by_name = isinstance(rows[0], Mapping)
+    for index, row in enumerate(rows):
+        if isinstance(row, Mapping) != by_name:
+            raise _bad_row(
+                index, "is by " + ("position" if by_name else "name") + ", unlike the rows before it", what
+            )
+    return _from_dicts(rows, what, op) if by_name else _from_tuples(rows, schema, what, op)
+
+
+def _row(row: Any, index: int, what: str) -> Any:
+    if isinstance(row, Mapping):
+        return row
+    for method in ("_asdict", "asDict"):  # a namedtuple, a Spark Row
+        if isinstance(row, tuple) and hasattr(row, method):
+            return getattr(row, method)()
+    if dataclasses.is_dataclass(row) and not isinstance(row, type):
+        return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    if isinstance(row, (tuple, list)):
+        return row
+    raise _bad_row(index, f"is {_a(row)}, not a dict or a tuple", what)
+
+
+def _bad_row(index: int, problem: str, what: str, hint: str = ACCEPTED) -> EverfreshError:
+    return EverfreshError(Code.ARGUMENT, f"row {index} {problem}", place=f"{what}, row {index}", hint=hint)
+
+
+def _from_dicts(rows: list[Mapping[Any, Any]], what: str, op: Operation) -> _Source:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if op != "insert":  # what is left out of an update stays as it is, so it must not become NULL
+        for index, row in enumerate(rows):
+            if len(row) != len(names):
+                lacking = next(name for name in names if name not in row)
+                raise _bad_row(index, f"lacks column '{lacking}', which other rows have", what,
+                               f"the rows to {op} have the same columns; use one batch for each shape")
+    return _Source(names, [[row.get(name) for row in rows] for name in names], len(rows))
+
+
+def _from_tuples(rows: list[Sequence[Any]], schema: TableSchema, what: str, op: Operation) -> _Source:
+    names = schema.names
+    if op == "delete" and len(rows[0]) == len(schema.key) != len(names):
+        names = schema.key
+    for index, row in enumerate(rows):
+        if len(row) != len(names):
+            raise _bad_row(
+                index,
+                f"has {len(row)} values for {len(names)} columns",
+                what,
+                f"a tuple has a value for each of: {', '.join(names)}; use dicts to leave some out",
+            )
+    return _Source(names, [list(column) for column in zip(*rows, strict=True)], len(rows))

@@ -1,0 +1,41 @@
+"""Scalar expressions: nodes, the function table, two evaluators that agree, text, typed construction, folding.
+
+`build` makes expressions with DuckDB's implicit casts; `evaluate` is the reference, `evaluate_vector` its fast twin on
+`Vector` columns; `to_text` and `parse` are inverse; `FOLD` evaluates what is constant.
+"""
+
+from everfresh.expr import build
+from everfresh.expr.column import Vector, concat
+from everfresh.expr.fold import FOLD
+from everfresh.expr.functions import FUNCTIONS, Function, Signature
+from everfresh.expr.nodes import Call, Case, Cast, Const, Expr, Var, substitute, variables
+from everfresh.expr.scalar import evaluate
+from everfresh.expr.text import parse, parse_expr, to_text
+from everfresh.expr.tokens import Token, TokenStream, quote_name
+from everfresh.expr.vector import evaluate_vector
+
+__all__ = [
+    "FOLD",
+    "FUNCTIONS",
+    "Call",
+    "Case",
+    "Cast",
+    "Const",
+    "Expr",
+    "Function",
+    "Signature",
+    "Token",
+    "TokenStream",
+    "Var",
+    "Vector",
+    "build",
+    "concat",
+    "evaluate",
+    "evaluate_vector",
+    "parse",
+    "parse_expr",
+    "quote_name",
+    "substitute",
+    "to_text",
+    "variables",
+]

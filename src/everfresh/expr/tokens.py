@@ -1,0 +1,123 @@
+"""A tokenizer for the texts of everfresh's intermediate languages: expressions, the calculus, programs.
+
+Tokens are names, "quoted names", numbers, 'strings' and symbols; blanks separate and mean nothing. A `TokenStream` is
+what the hand-written parsers read from; its errors say line and column.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from everfresh.errors import Code, EverfreshError
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+      | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
+      | (?P<name>[^\W\d][\w$\#@]*(?:\.[^\W\d][\w$\#@]*)*)
+      | "(?P<quoted>(?:[^"]|"")*)"
+      | '(?P<string>(?:[^']|'')*)'
+      | (?P<symbol>\|\||<>|<=|>=|::|:=|\+=|//|->|.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_PLAIN = re.compile(r"[^\W\d][\w$#@]*(?:\.[^\W\d][\w$#@]*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """`kind` is name, quoted, number, string, symbol or end; `text` is without quotes."""
+
+    kind: str
+    text: str
+    start: int
+
+    def matches(self, text: str) -> bool:
+        """Whether it is this symbol, or this name in any case (keywords are never quoted)."""
+        return self.kind == "symbol" and self.text == text or self.kind == "name" and self.text.upper() == text.upper()
+
+
+def quote_name(name: str, keywords: frozenset[str] = frozenset()) -> str:
+    """A name as it is written: quoted unless it is plain and no keyword.
+
+    >>> quote_name("o_id"), quote_name("o id"), quote_name("l.o_id")
+    ('o_id', '"o id"', 'l.o_id')
+    """
+    if _PLAIN.fullmatch(name) and name.upper() not in keywords:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+class TokenStream:
+    """The tokens of a text and a position in them.
+
+    >>> stream = TokenStream("a + 1")
+    >>> stream.next().text, stream.accept("-"), stream.accept("+"), stream.peek().kind
+    ('a', False, True, 'number')
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[Token] = []
+        self.position = 0
+        for match in _TOKEN.finditer(text):
+            kind = match.lastgroup or ""
+            if kind in ("quoted", "string"):
+                mark = '"' if kind == "quoted" else "'"
+                self.tokens.append(Token(kind, match[kind].replace(mark * 2, mark), match.start()))
+            elif kind != "space":
+                self.tokens.append(Token(kind, match[kind], match.start()))
+        self.tokens.append(Token("end", "", len(text)))
+
+    def peek(self, ahead: int = 0) -> Token:
+        """The token `ahead` of the position; past the end it is the end."""
+        return self.tokens[min(self.position + ahead, len(self.tokens) - 1)]
+
+    def next(self) -> Token:
+        """The token at the position, which moves on."""
+        token = self.peek()
+        self.position += 1
+        return token
+
+    def at(self, *texts: str) -> bool:
+        """Whether these symbols or keywords come next, in this order."""
+        return all(self.peek(i).matches(text) for i, text in enumerate(texts))
+
+    def accept(self, *texts: str) -> bool:
+        """Step over these symbols or keywords if they come next."""
+        found = self.at(*texts)
+        if found:
+            self.position += len(texts)
+        return found
+
+    def expect(self, *texts: str) -> None:
+        """Step over these symbols or keywords, or raise."""
+        for text in texts:
+            if not self.accept(text):
+                raise self.error(f"'{text}' is expected")
+
+    def name(self) -> str:
+        """The name at the position, plain or quoted."""
+        if self.peek().kind not in ("name", "quoted"):
+            raise self.error("a name is expected")
+        return self.next().text
+
+    def integer(self) -> int:
+        """The integer at the position, with its sign."""
+        sign = -1 if self.accept("-") else 1
+        token = self.peek()
+        if token.kind != "number" or not token.text.isdigit():
+            raise self.error("an integer is expected")
+        return sign * int(self.next().text)
+
+    def end(self) -> None:
+        """Raise unless everything has been read."""
+        if self.peek().kind != "end":
+            raise self.error("the text should end here")
+
+    def error(self, message: str) -> EverfreshError:
+        """A syntax error at the position."""
+        token = self.peek()
+        before = self.text[: token.start]
+        line, column = before.count("\n") + 1, token.start - (before.rfind("\n") + 1) + 1
+        found = "the end" if token.kind == "end" else f"'{token.text}'"
+        return EverfreshError(Code.SYNTAX, f"{message}, not {found}", place=f"line {line}, column {column}")

@@ -1,0 +1,199 @@
+"""Columns of values as key words of a pool, and back.
+
+A column is one int64 word (two for wide integers: high and low); strings are interned codes, doubles their canonical bits; after all columns
+comes one null-mask word per 63 nullable columns, where bit i says that the i-th nullable column is NULL (its word is then 0). Invariant:
+two rows are identical in SQL's sense (NULL is NULL, NaN is NaN) exactly when their words are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from everfresh.expr import Vector
+from everfresh.local.pool import wide_from_int64, wide_from_python, wide_to_python
+from everfresh.local.strings import Interner
+from everfresh.types import Column, SqlType
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+_MASK_BITS = 63
+
+
+class Codec:
+    """How rows of `columns` stand in a pool; strings go through `interner`."""
+
+    def __init__(self, columns: Sequence[Column], interner: Interner) -> None:
+        self.columns = tuple(columns)
+        self.interner = interner
+        self._first: dict[str, int] = {}
+        at = 0
+        for column in self.columns:
+            self._first[column.name] = at
+            at += 2 if column.type.is_wide else 1
+        nullable = [c.name for c in self.columns if c.nullable]
+        self._null_bit = {name: (at + i // _MASK_BITS, i % _MASK_BITS) for i, name in enumerate(nullable)}
+        self.words = at + -(-len(nullable) // _MASK_BITS)
+
+    def positions(self, names: Sequence[str]) -> tuple[int, ...]:
+        """The word positions of some columns, which must not be nullable."""
+        found: list[int] = []
+        for column in self.columns:
+            if column.name in names:
+                first = self._first[column.name]
+                found.extend(range(first, first + (2 if column.type.is_wide else 1)))
+        return tuple(found)
+
+    # -- encode -----------------------------------------------------------------------------------------------------
+
+    def encode(self, table: pa.Table) -> Ints:
+        """The words of the rows of an Arrow table with exactly these columns."""
+        out = np.zeros((self.words, table.num_rows), np.int64)
+        for column in self.columns:
+            array = table.column(column.name)
+            if column.type.name == "VARCHAR":
+                codes = self.interner.intern(array)
+                self._store(out, column, codes, (codes != 0) if array.null_count else None)
+            else:
+                vector = Vector.from_arrow(array, column.type)
+                self._store_vector(out, column, vector)
+        return out
+
+    def encode_vectors(self, vectors: Sequence[Vector], rows: int) -> Ints:
+        """The words of rows given as vectors, in the order of the columns."""
+        out = np.zeros((self.words, rows), np.int64)
+        for column, vector in zip(self.columns, vectors, strict=True):
+            if vector.dictionary is not None:
+                codes = self.interner.intern(pa.array(vector.dictionary, pa.string()))
+                # A dictionary may be empty when every row is NULL.
+                words = codes[vector.values] if len(codes) else np.zeros(rows, np.int64)
+                self._store(out, column, words, vector.valid)
+            else:
+                self._store_vector(out, column, vector)
+        return out
+
+    def replace(self, words: Ints, table: pa.Table) -> Ints:
+        """`words` with the columns of `table` put over them."""
+        part = Codec([c for c in self.columns if c.name in table.column_names], self.interner)
+        given = part.encode(table)
+        out = words.copy()
+        for column in part.columns:
+            at, source = self._first[column.name], part._first[column.name]
+            for i in range(2 if column.type.is_wide else 1):
+                out[at + i] = given[source + i]
+            if column.nullable:
+                row, bit = self._null_bit[column.name]
+                source_row, source_bit = part._null_bit[column.name]
+                null = (given[source_row] >> source_bit) & 1
+                out[row] = (out[row] & ~(1 << bit)) | (null << bit)
+        return out
+
+    def _store_vector(self, out: Ints, column: Column, vector: Vector) -> None:
+        first = self._first[column.name]
+        if column.type.is_wide:
+            values = [0] * len(vector) if vector.valid is None else None
+            values = [int(v) if v is not None else 0 for v in vector.to_pylist()] if len(vector) else values or []
+            out[first], out[first + 1] = wide_from_python(values)
+            self._nulls(out, column, vector.valid)
+        else:
+            self._store(out, column, to_word(vector.values, column.type), vector.valid)
+
+    def _store(self, out: Ints, column: Column, words: Ints, valid: Mask | None) -> None:
+        out[self._first[column.name]] = words if valid is None else np.where(valid, words, 0)
+        self._nulls(out, column, valid)
+
+    def _nulls(self, out: Ints, column: Column, valid: Mask | None) -> None:
+        if valid is not None and not valid.all():
+            row, bit = self._null_bit[column.name]
+            out[row] |= (~valid).astype(np.int64) << bit
+
+    # -- decode -----------------------------------------------------------------------------------------------------
+
+    def decode(self, words: Ints, names: Sequence[str] | None = None) -> pa.Table:
+        """Rows as an Arrow table, of all columns or of `names`."""
+        arrays, fields = [], []
+        for column in self.columns:
+            if names is not None and column.name not in names:
+                continue
+            if column.type.name == "VARCHAR":
+                array = self.interner.decode(words[self._first[column.name]])
+            else:
+                array = self.vector(words, column).to_arrow()
+            arrays.append(array)
+            fields.append(pa.field(column.name, array.type, column.nullable))
+        if not arrays:
+            return pa.table({}).slice(0)
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def vectors(self, words: Ints, names: Sequence[str] | None = None) -> dict[str, Vector]:
+        """Rows as vectors by column name."""
+        return {c.name: self.vector(words, c) for c in self.columns if names is None or c.name in names}
+
+    def vector(self, words: Ints, column: Column) -> Vector:
+        """One column of some rows."""
+        first = self._first[column.name]
+        valid = self._valid(words, column)
+        type_ = column.type
+        if type_.name == "VARCHAR":
+            codes, inverse = np.unique(words[first], return_inverse=True)
+            strings = np.array(self.interner.strings(codes), dtype=object)
+            if len(codes) and codes[0] == 0:
+                strings[0] = ""
+            return Vector(type_, inverse.astype(np.int64), valid, strings)
+        if type_.is_wide:
+            values = np.array(wide_to_python(words[first], words[first + 1]) or [0], dtype=object)
+            return Vector(type_, values[: words.shape[1]], valid)
+        return Vector(type_, from_word(words[first], type_), valid)
+
+    def _valid(self, words: Ints, column: Column) -> Mask | None:
+        if not column.nullable:
+            return None
+        row, bit = self._null_bit[column.name]
+        null = (words[row] >> bit) & 1
+        return (null == 0) if null.any() else None
+
+    def remap_strings(self, words: Ints, remap: Ints) -> None:
+        """Rewrite string codes in place, after the interner was compacted."""
+        for column in self.columns:
+            if column.type.name == "VARCHAR":
+                at = self._first[column.name]
+                words[at] = remap[words[at]]
+
+    def string_codes(self, words: Ints) -> list[Ints]:
+        """The code columns of some rows, to find which strings are still used."""
+        return [words[self._first[c.name]] for c in self.columns if c.type.name == "VARCHAR"]
+
+
+def to_word(values: NDArray[np.generic], type_: SqlType) -> Ints:
+    """The int64 word of each value; floats by their canonical bits."""
+    if type_.is_float:
+        wide = values.astype(np.float64) + 0.0
+        wide[np.isnan(wide)] = np.nan
+        return wide.view(np.int64)
+    return values.astype(np.int64, copy=False)
+
+
+def from_word(words: Ints, type_: SqlType) -> NDArray[np.generic]:
+    """The inverse of `to_word`."""
+    if type_.name == "DOUBLE":
+        return np.ascontiguousarray(words).view(np.float64)
+    if type_.name == "REAL":
+        return np.ascontiguousarray(words).view(np.float64).astype(np.float32)
+    if type_.name == "BOOLEAN":
+        return words != 0
+    return words
+
+
+def wide_words(vector: Vector) -> tuple[Ints, Ints]:
+    """High and low words of a vector of exact values."""
+    if vector.values.dtype == object:
+        return wide_from_python([int(v) for v in vector.values])
+    return wide_from_int64(vector.values.astype(np.int64, copy=False))
+
+
+def empty_columns(columns: Sequence[Column]) -> Mapping[str, Vector]:
+    """Vectors of no rows."""
+    return {c.name: Vector.from_pylist([], c.type) for c in columns}

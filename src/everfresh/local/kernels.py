@@ -1,0 +1,625 @@
+"""Every compiled loop of the in-process engine: hash index, sums, string interning.
+
+Implements the record pools and unique hash indexes of 001, section 4.2.2, as arrays: an entry is a *slot*,
+a column of the arrays of `pool.Pool`; the index maps key words to slots. All kernels and all their helpers
+live in this one module: a function cached on disk does not notice that a callee in another module has
+changed.
+
+The hash table is open addressing with linear probing over a power of two. A cell is one int64: the high
+half is a 32-bit tag of the hash, the low half is slot + 1, and 0 is an empty cell. The home position is the
+low bits of the tag, so growing the table and closing the gap of a deletion never read a key.
+
+`mark[slot]` is at least 0 for a live slot: its place among the slots touched by the current batch, or a
+stale one (`touched[mark[slot]] == slot` tells which, so nothing is cleared between batches). For a free
+slot it is negative and links the free list: `-2 - next`, so that -1 ends it.
+
+Invariants: kernels raise nothing and never run out of room (they return how far they came); a slot not in
+use holds zero in n and in all components; no kernel reads a parameter from a module variable. Integers are
+added as uint64, whose wrap-around is defined. Never compile with fastmath: it deletes the compensation of
+float sums.
+"""
+
+# ruff: noqa: PLR0917 - kernels take arrays one by one: tuples of arrays are slow to pass and to unpack
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bytes = NDArray[np.uint8]
+Marks = NDArray[np.int32]
+
+# Positions in a pool's state: slots ever used, head of the free list (-1: none), live entries.
+TOP, FREE, LIVE = 0, 1, 2
+
+_HIGH = np.int64(-1 << 32)
+_LOW = np.int64((1 << 32) - 1)
+_MIX = np.uint64(0xD6E8FEB86659FD93)
+_HALF = np.uint64(32)
+_ONE = np.uint64(1)
+_AHEAD = 16     # rows between asking for a table cell and reading it
+_STEP = 6       # the same for each of the three reads to a string
+
+
+# -------------------------------------------------------------------------------------- primitives
+
+
+@intrinsic
+def _prefetch(_typing: Any, array: Any, _at: Any) -> Any:
+    """Ask the processor for the cache line of `array[at]`, without waiting for it."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = builder.bitcast(builder.gep(view.data, [args[1]]), ir.PointerType(ir.IntType(8)))
+        word = ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
+        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
+        builder.call(function, [pointer, word(0), word(3), word(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
+
+
+@intrinsic
+def _load64(_typing: Any, data: Any, _at: Any) -> Any:
+    """The eight bytes from `data[at]` on as one uint64, at any alignment."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = builder.gep(view.data, [args[1]])
+        return builder.load(builder.bitcast(pointer, ir.PointerType(ir.IntType(64))), align=1)
+
+    return types.uint64(data, types.intp), codegen
+
+
+@njit(forceinline=True, cache=True)
+def _finish(h: np.uint64) -> np.int64:
+    """The tag, in the high half: its low bits vary also when only the lowest or the top bits of `h` do."""
+    h ^= h >> _HALF
+    h *= _MIX
+    h ^= h >> np.uint64(15)
+    return np.int64(h) & _HIGH
+
+
+@njit(forceinline=True, cache=True)
+def _two_sum(a: float, b: float) -> tuple[float, float]:
+    """a + b as rounded sum and exact error (Knuth)."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+# -------------------------------------------------------------------------------------- hash index
+
+
+@njit(cache=True)
+def _tags(words: Ints, rows: Ints, multipliers: Ints, start: int) -> Ints:
+    """The tags of columns `start`.. of `words`, hashing its rows `rows`."""
+    m = words.shape[1] - start
+    sums = np.zeros(m, np.uint64)
+    for j in range(rows.size):
+        row = words[rows[j]]
+        c = np.uint64(multipliers[j])
+        for i in range(m):
+            sums[i] += np.uint64(row[start + i]) * c
+    out = np.empty(m, np.int64)
+    for i in range(m):
+        out[i] = _finish(sums[i])
+    return out
+
+
+@njit(forceinline=True, cache=True)
+def _same(keys: Ints, key: Ints, slot: int, words: Ints, rows: Ints, i: int) -> bool:
+    for j in range(key.size):       # noqa: SIM110 - Numba compiles the loop better than all()
+        if keys[key[j], slot] != words[rows[j], i]:
+            return False
+    return True
+
+
+@njit(forceinline=True, cache=True)
+def _probe(keys: Ints, table: Ints, key: Ints, tag: int, words: Ints, rows: Ints, i: int) -> int:
+    """The slot of column `i` of `words`, or -1 - (the empty cell where it belongs)."""
+    mask = table.size - 1
+    at = (tag >> 32) & mask
+    while True:
+        cell = table[at]
+        if cell == 0:
+            return -1 - at
+        if (cell & _HIGH) == tag:
+            slot = (cell & _LOW) - 1
+            if _same(keys, key, slot, words, rows, i):
+                return int(slot)
+        at = (at + 1) & mask
+
+
+@njit(forceinline=True, cache=True)
+def _take(mark: Marks, state: Ints) -> int:
+    """A slot for a new entry: the one freed last, else a fresh one, else -1."""
+    slot = state[FREE]
+    if slot >= 0:
+        state[FREE] = -2 - mark[slot]
+    else:
+        slot = state[TOP]
+        if slot == mark.size:
+            return -1
+        state[TOP] = slot + 1
+    state[LIVE] += 1
+    mark[slot] = 0
+    return int(slot)
+
+
+@njit(forceinline=True, cache=True)
+def _store(keys: Ints, slot: int, words: Ints, i: int) -> None:
+    for j in range(keys.shape[0]):
+        keys[j, slot] = words[j, i]
+
+
+@njit(cache=True)
+def _release(
+    keys: Ints, table: Ints, mark: Marks, state: Ints, key: Ints, multipliers: Ints, slot: int
+) -> None:
+    """Take `slot` out of the index and free it. Releasing in reverse order of `_take` undoes it exactly."""
+    h = np.uint64(0)
+    for j in range(key.size):
+        h += np.uint64(keys[key[j], slot]) * np.uint64(multipliers[j])
+    mask = table.size - 1
+    hole = (_finish(h) >> 32) & mask
+    while (table[hole] & _LOW) != slot + 1:
+        hole = (hole + 1) & mask
+    at = hole
+    while True:                 # backward shift: an entry moves up unless its home lies after the hole
+        at = (at + 1) & mask
+        cell = table[at]
+        if cell == 0:
+            break
+        if ((at - (cell >> 32)) & mask) >= ((at - hole) & mask):
+            table[hole] = cell
+            hole = at
+    table[hole] = 0
+    for j in range(keys.shape[0]):
+        keys[j, slot] = 0
+    state[LIVE] -= 1
+    if state[FREE] < 0 and slot == state[TOP] - 1:
+        state[TOP] = slot
+        mark[slot] = -1
+    else:
+        mark[slot] = -2 - state[FREE]
+        state[FREE] = slot
+
+
+@njit(cache=True)
+def rehash(table: Ints, bigger: Ints) -> None:
+    """Move all cells of `table` into the empty `bigger`."""
+    mask = bigger.size - 1
+    for i in range(table.size):
+        cell = table[i]
+        if cell != 0:
+            at = (cell >> 32) & mask
+            while bigger[at] != 0:
+                at = (at + 1) & mask
+            bigger[at] = cell
+
+
+# ------------------------------------------------------------------------------------------- pools
+
+
+@njit(cache=True)
+def find(keys: Ints, table: Ints, key: Ints, words: Ints, rows: Ints, multipliers: Ints, out: Ints) -> None:
+    """`out[i]`: the slot whose key words equal column `i` of `words`, or -1."""
+    tags = _tags(words, rows, multipliers, 0)
+    mask = table.size - 1
+    for i in range(out.size):
+        if i + _AHEAD < out.size:
+            _prefetch(table, (tags[i + _AHEAD] >> 32) & mask)
+        out[i] = max(_probe(keys, table, key, tags[i], words, rows, i), -1)
+
+
+@njit(cache=True)
+def resolve(
+    keys: Ints, table: Ints, mark: Marks, state: Ints, key: Ints, multipliers: Ints,
+    words: Ints, start: int, count: int, slots: Ints, touched: Ints, created: NDArray[np.bool_],
+) -> tuple[int, int]:
+    """Find or create the entries of columns `start`.. of `words`: `slots`, and each one once in `touched`.
+
+    Returns the column reached (not the end when the pool is full: grow, call again) and the number touched.
+    """
+    tags = _tags(words, key, multipliers, start)
+    mask = table.size - 1
+    m = slots.size
+    for i in range(start, m):
+        if i + _AHEAD < m:
+            _prefetch(table, (tags[i + _AHEAD - start] >> 32) & mask)
+        tag = tags[i - start]
+        slot = _probe(keys, table, key, tag, words, key, i)
+        if slot < 0:
+            at = -1 - slot
+            slot = _take(mark, state)
+            if slot < 0:
+                return i, count
+            table[at] = tag | (slot + 1)
+            _store(keys, slot, words, i)
+            touched[count] = slot
+            created[count] = True
+            mark[slot] = count
+            count += 1
+        else:
+            place = mark[slot]
+            if place >= count or touched[place] != slot:
+                touched[count] = slot
+                created[count] = False
+                mark[slot] = count
+                count += 1
+        slots[i] = slot
+    return m, count
+
+
+@njit(forceinline=True, cache=True)
+def _add_checked(target: Ints, slots: Ints, delta: Ints) -> int:
+    """target[slots] += delta; negative if one addition overflowed."""
+    bad = 0
+    for i in range(slots.size):
+        a = target[slots[i]]
+        b = delta[i]
+        s = np.int64(np.uint64(a) + np.uint64(b))
+        bad |= (a ^ s) & (b ^ s)
+        target[slots[i]] = s
+    return int(bad)
+
+
+@njit(forceinline=True, cache=True)
+def _add_wide(high: Ints, low: Ints, slots: Ints, delta_high: Ints, delta_low: Ints) -> int:
+    """The same for two-word integers: carry from the low word, overflow judged in the high one."""
+    bad = 0
+    for i in range(slots.size):
+        slot = slots[i]
+        x = np.uint64(low[slot])
+        y = x + np.uint64(delta_low[i])
+        a = high[slot]
+        b = delta_high[i]
+        s = np.uint64(a) + np.uint64(b)
+        if y < x:
+            s += _ONE
+        bad |= (a ^ np.int64(s)) & (b ^ np.int64(s))
+        low[slot] = np.int64(y)
+        high[slot] = np.int64(s)
+    return int(bad)
+
+
+@njit(forceinline=True, cache=True)
+def _add_cascade(s: Floats, c: Floats, cc: Floats, slots: Ints, ds: Floats, dc: Floats, dcc: Floats) -> int:
+    """The three-term cascade, level by level; negative if a sum left the finite range (for good)."""
+    bad = 0
+    for i in range(slots.size):
+        slot = slots[i]
+        t, error = _two_sum(s[slot], ds[i])
+        u, first = _two_sum(c[slot], dc[i])
+        u, second = _two_sum(u, error)
+        s[slot] = t
+        c[slot] = u
+        cc[slot] += dcc[i] + (first + second)
+        if not np.isfinite(t):
+            bad = -1
+    return int(bad)
+
+
+@njit(cache=True)
+def accumulate(
+    n: Ints, ints: Ints, floats: Floats, kinds: Ints, slots: Ints,
+    delta_n: Ints, delta_ints: Ints, delta_floats: Floats,
+) -> int:
+    """Add the deltas at `slots`, in order. Returns 0, or 1 for an overflow of n, or 2 + its component."""
+    failed = 0
+    if _add_checked(n, slots, delta_n) < 0:
+        failed = 1
+    row, float_row = 0, 0
+    for component in range(kinds.size):
+        if kinds[component] == 0:
+            bad = _add_checked(ints[row], slots, delta_ints[row])
+            row += 1
+        elif kinds[component] == 1:
+            bad = _add_wide(ints[row], ints[row + 1], slots, delta_ints[row], delta_ints[row + 1])
+            row += 2
+        else:
+            f, d = float_row, delta_floats
+            bad = _add_cascade(floats[f], floats[f + 1], floats[f + 2], slots, d[f], d[f + 1], d[f + 2])
+            float_row += 3
+        if bad < 0 and failed == 0:
+            failed = 2 + component
+    return failed
+
+
+@njit(forceinline=True, cache=True)
+def _fetch(matrix: Any, slots: Ints, top: int, out: Any) -> None:
+    for j in range(matrix.shape[0]):
+        row = matrix[j]
+        target = out[j]
+        for i in range(slots.size):
+            slot = slots[i]
+            target[i] = row[slot] if 0 <= slot < top else 0
+
+
+@njit(cache=True)
+def gather(matrix: Any, slots: Ints, top: int, out: Any) -> None:
+    """out[:, i] = matrix[:, slots[i]], or zeros where `slots[i]` is no slot."""
+    _fetch(matrix, slots, top, out)
+
+
+@njit(cache=True)
+def gather_values(
+    n: Ints, ints: Ints, floats: Floats, slots: Ints, top: int,
+    out_n: Ints, out_ints: Ints, out_floats: Floats,
+) -> None:
+    """n and all components at `slots`, zeros where there is no slot."""
+    for i in range(slots.size):
+        slot = slots[i]
+        out_n[i] = n[slot] if 0 <= slot < top else 0
+    _fetch(ints, slots, top, out_ints)
+    _fetch(floats, slots, top, out_floats)
+
+
+@njit(forceinline=True, cache=True)
+def _assign(
+    n: Ints, ints: Ints, floats: Floats, slot: int, from_n: Ints, from_ints: Ints, from_floats: Floats, i: int
+) -> None:
+    n[slot] = from_n[i]
+    for j in range(ints.shape[0]):
+        ints[j, slot] = from_ints[j, i]
+    for j in range(floats.shape[0]):
+        floats[j, slot] = from_floats[j, i]
+
+
+@njit(forceinline=True, cache=True)
+def _wipe(n: Ints, ints: Ints, floats: Floats, slot: int) -> None:
+    n[slot] = 0
+    for j in range(ints.shape[0]):
+        ints[j, slot] = 0
+    for j in range(floats.shape[0]):
+        floats[j, slot] = 0.0
+
+
+@njit(cache=True)
+def undo(
+    keys: Ints, table: Ints, mark: Marks, state: Ints, key: Ints, multipliers: Ints,
+    n: Ints, ints: Ints, floats: Floats,
+    slots: Ints, created: NDArray[np.bool_], old_n: Ints, old_ints: Ints, old_floats: Floats,
+) -> None:
+    """Give touched slots their old values, backwards; those that were created leave the pool."""
+    for i in range(slots.size - 1, -1, -1):
+        slot = slots[i]
+        if created[i]:
+            _wipe(n, ints, floats, slot)
+            _release(keys, table, mark, state, key, multipliers, slot)
+        else:
+            _assign(n, ints, floats, slot, old_n, old_ints, old_floats, i)
+
+
+@njit(cache=True)
+def drop_empty(
+    keys: Ints, table: Ints, mark: Marks, state: Ints, key: Ints, multipliers: Ints,
+    n: Ints, ints: Ints, floats: Floats, slots: Ints,
+) -> None:
+    """Remove those of `slots` that are live and have n = 0."""
+    for i in range(slots.size):
+        slot = slots[i]
+        if n[slot] == 0 and mark[slot] >= 0:
+            _wipe(n, ints, floats, slot)
+            _release(keys, table, mark, state, key, multipliers, slot)
+
+
+@njit(cache=True)
+def distinct_live(mark: Marks, state: Ints, slots: Ints) -> bool:
+    """Whether all `slots` are live and no two are equal."""
+    for i in range(slots.size):
+        slot = slots[i]
+        if not 0 <= slot < state[TOP] or mark[slot] < 0:
+            return False
+        place = mark[slot]
+        if place < i and slots[place] == slot:
+            return False
+        mark[slot] = i
+    return True
+
+
+@njit(cache=True)
+def put(
+    keys: Ints, table: Ints, mark: Marks, state: Ints, key: Ints, multipliers: Ints,
+    n: Ints, ints: Ints, floats: Floats,
+    words: Ints, start: int, new_n: Ints, new_ints: Ints, new_floats: Floats,
+) -> int:
+    """Set the entries of columns `start`.. to new values; n = 0 removes. Returns the column reached."""
+    tags = _tags(words, key, multipliers, start)
+    m = words.shape[1]
+    for i in range(start, m):
+        slot = _probe(keys, table, key, tags[i - start], words, key, i)
+        if new_n[i] == 0:
+            if slot >= 0:
+                _wipe(n, ints, floats, slot)
+                _release(keys, table, mark, state, key, multipliers, slot)
+            continue
+        if slot < 0:
+            at = -1 - slot
+            slot = _take(mark, state)
+            if slot < 0:
+                return i
+            table[at] = tags[i - start] | (slot + 1)
+        _store(keys, slot, words, i)
+        _assign(n, ints, floats, slot, new_n, new_ints, new_floats, i)
+    return int(m)
+
+
+# ----------------------------------------------------------------------------------------- numbers
+
+
+@njit(cache=True)
+def wide_to_float(high: Ints, low: Ints, out: Floats) -> None:
+    """Two-word integers as doubles, rounded once, half to even."""
+    zero = np.uint64(0)
+    for i in range(out.size):
+        h, w = np.uint64(high[i]), np.uint64(low[i])
+        negative = high[i] < 0
+        if negative:
+            w = ~w + _ONE
+            h = ~h + (_ONE if w == zero else zero)
+        scale = 1.0
+        if h != zero:
+            # The top 64 bits, all lower ones folded into the last: the conversion rounds as if it saw them.
+            shift = 0
+            while (h >> np.uint64(63)) == zero:
+                h = (h << _ONE) | (w >> np.uint64(63))
+                w = w << _ONE
+                shift += 1
+            w = h | (_ONE if w != zero else zero)
+            scale = 2.0 ** np.float64(64 - shift)
+        x = np.float64(w) * scale
+        out[i] = -x if negative else x
+
+
+@njit(cache=True)
+def cascade_total(floats: Floats, out: Floats) -> None:
+    """The exact sum of the three terms of each column, rounded once, half to even."""
+    for i in range(out.size):
+        a, b, c = floats[0, i], floats[1, i], floats[2, i]
+        for _ in range(3):      # three passes order any three doubles by size, without overlap
+            b, c = _two_sum(b, c)
+            a, b = _two_sum(a, b)
+        b, c = _two_sum(b, c)
+        total, rest = _two_sum(a, b)
+        # b was half a unit of `total`, rounded to even: then the sign of c decides.
+        if rest != 0.0 and ((rest < 0.0 and c < 0.0) or (rest > 0.0 and c > 0.0)):
+            twice = rest * 2.0
+            up = total + twice
+            if twice == up - total:
+                total = up
+        out[i] = total + 0.0    # -0.0 is 0.0
+
+
+# ----------------------------------------------------------------------------------------- strings
+
+
+@njit(forceinline=True, cache=True)
+def _hash_bytes(data: Bytes, start: int, size: int) -> np.int64:
+    h = np.uint64(size)
+    at = start
+    end = start + size
+    while at + 8 <= end:
+        h = (h ^ _load64(data, at)) * _MIX
+        h ^= h >> _HALF
+        at += 8
+    tail = np.uint64(0)
+    while at < end:
+        tail = (tail << np.uint64(8)) | np.uint64(data[at])
+        at += 1
+    return np.int64(_finish((h ^ tail) * _MIX))
+
+
+@njit(forceinline=True, cache=True)
+def _equal_bytes(a: Bytes, at: int, b: Bytes, bt: int, size: int) -> bool:
+    i = 0
+    while i + 8 <= size:
+        if _load64(a, at + i) != _load64(b, bt + i):
+            return False
+        i += 8
+    while i < size:
+        if a[at + i] != b[bt + i]:
+            return False
+        i += 1
+    return True
+
+
+@njit(cache=True)
+def string_tags(data: Bytes, offsets: Ints, valid: Bytes, bit: int, tag_mask: int, out: Ints) -> None:
+    """The tags of the strings of an Arrow array, cut to `tag_mask`; 1, which no tag is, for NULL.
+
+    `valid` is the validity bitmap from bit `bit` on, empty for no NULLs.
+    """
+    for i in range(out.size):
+        if valid.size != 0 and not (valid[(bit + i) >> 3] >> ((bit + i) & 7)) & 1:
+            out[i] = 1
+        else:
+            out[i] = _hash_bytes(data, offsets[i], offsets[i + 1] - offsets[i]) & tag_mask
+
+
+@njit(forceinline=True, cache=True)
+def _prefetch_string(heap: Bytes, starts: Ints, table: Ints, tags: Ints, i: int) -> None:
+    """Three dependent reads lead to a string: ask for each some rows before the next needs it."""
+    mask = table.size - 1
+    if i + 3 * _STEP < tags.size:
+        _prefetch(table, (tags[i + 3 * _STEP] >> 32) & mask)
+        code = table[(tags[i + 2 * _STEP] >> 32) & mask] & _LOW
+        _prefetch(starts, code)
+        code = table[(tags[i + _STEP] >> 32) & mask] & _LOW
+        _prefetch(heap, starts[code - 1] if code != 0 else 0)
+
+
+@njit(cache=True)
+def intern(
+    heap: Bytes, starts: Ints, table: Ints, state: Ints,
+    data: Bytes, offsets: Ints, tags: Ints, start: int, out: Ints,
+) -> int:
+    """Codes of the strings `start`.. of an Arrow array; NULL is 0. Returns the string reached.
+
+    Less than all: something is full. `state` is (strings, bytes of the heap).
+    """
+    count, used = state[0], state[1]
+    mask = table.size - 1
+    reached = out.size
+    for i in range(start, out.size):
+        _prefetch_string(heap, starts, table, tags, i)
+        tag, begin = tags[i], offsets[i]
+        size = offsets[i + 1] - begin
+        at = (tag >> 32) & mask
+        code = 0
+        while tag != 1:
+            cell = table[at]
+            if cell == 0:
+                if count + 1 == starts.size or used + size > heap.size:
+                    reached = i
+                    break
+                for j in range(size):
+                    heap[used + j] = data[begin + j]
+                used += size
+                count += 1
+                starts[count] = used
+                code = count
+                table[at] = tag | code
+                break
+            if (cell & _HIGH) == tag:
+                known = cell & _LOW
+                where = starts[known - 1]
+                if starts[known] - where == size and _equal_bytes(heap, where, data, begin, size):
+                    code = known
+                    break
+            at = (at + 1) & mask
+        if reached == i:
+            break
+        out[i] = code
+    state[0], state[1] = count, used
+    return reached
+
+
+@njit(cache=True)
+def string_offsets(starts: Ints, codes: Ints, offsets: Ints) -> None:
+    """Arrow offsets of the strings of `codes`; code 0 is empty."""
+    offsets[0] = 0
+    for i in range(codes.size):
+        code = codes[i]
+        offsets[i + 1] = offsets[i] + (starts[code] - starts[code - 1] if code != 0 else 0)
+
+
+@njit(cache=True)
+def copy_strings(heap: Bytes, starts: Ints, codes: Ints, offsets: Ints, out: Bytes) -> None:
+    """The bytes of the strings of `codes`, one after the other."""
+    for i in range(codes.size):
+        code = codes[i]
+        if code != 0:
+            begin, to = starts[code - 1], offsets[i]
+            for j in range(offsets[i + 1] - to):
+                out[to + j] = heap[begin + j]

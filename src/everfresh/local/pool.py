@@ -1,0 +1,424 @@
+"""Record pools: the entries of a map or a table as columns of arrays, with a unique hash index.
+
+Implements 001, section 4.2.2 (record pools, free slots, unique hash indexes), batch-wise: every operation
+takes arrays and runs one or two compiled loops over them (`kernels`). An entry is key words (int64 each), a
+count `n` and the components of a `Layout`: COUNT is one int64; WIDE a 128-bit integer, the signed high word
+and then the unsigned low word with its bits as an int64; FLOAT three float64, a sum, its rounding errors
+and theirs. The *slot* of an entry does not change while it lives: other structures may refer to it.
+
+Invariant: between batches an entry is in the pool exactly while n != 0, and no two entries agree on the key
+words. Within a batch (after `add`, before `commit` or `rollback`) entries with n = 0 stay, so that a key
+which goes and comes back keeps its slot. What operations return depends on their history, not on capacity
+or hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everfresh.algebra import Kind
+from everfresh.errors import Code, EverfreshError
+from everfresh.local import kernels
+from everfresh.local.kernels import LIVE, TOP, Floats, Ints
+
+__all__ = [
+    "Kind", "Layout", "Pool", "Touched", "Values",
+    "float_total", "wide_from_int64", "wide_from_python", "wide_to_float", "wide_to_python",
+]
+
+_WORD: Final = (1 << 64) - 1
+_SLOTS: Final = 1 << 30     # most slots of one pool: slot + 1 and twice as many table cells fit 32 bits
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The components of a pool, and the rows they take in its int and float matrices.
+
+    >>> layout = Layout((Kind.WIDE, Kind.FLOAT, Kind.COUNT))
+    >>> layout.int_rows, layout.float_rows, layout.offsets
+    (3, 3, (0, 0, 2))
+    """
+
+    kinds: tuple[Kind, ...] = ()
+
+    @property
+    def int_rows(self) -> int:
+        """Rows of the int matrix."""
+        return sum((1, 2, 0)[kind] for kind in self.kinds)
+
+    @property
+    def float_rows(self) -> int:
+        """Rows of the float matrix."""
+        return sum((0, 0, 3)[kind] for kind in self.kinds)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Per component: its first row in the matrix of its kind."""
+        out, rows = [], [0, 0]
+        for kind in self.kinds:
+            matrix = kind == Kind.FLOAT
+            out.append(rows[matrix])
+            rows[matrix] += (1, 2, 3)[kind]
+        return tuple(out)
+
+
+@dataclass(slots=True)
+class Values:
+    """Counts and components of m entries: `n[m]`, `ints[int_rows, m]`, `floats[float_rows, m]`."""
+
+    n: Ints
+    ints: Ints
+    floats: Floats
+
+    @staticmethod
+    def empty(layout: Layout, m: int) -> Values:
+        """Room for `m` entries, not initialised."""
+        return Values(
+            np.empty(m, np.int64), np.empty((layout.int_rows, m), np.int64), np.empty((layout.float_rows, m))
+        )
+
+    @staticmethod
+    def zeros(layout: Layout, m: int) -> Values:
+        """`m` entries that are zero throughout."""
+        return Values(
+            np.zeros(m, np.int64), np.zeros((layout.int_rows, m), np.int64), np.zeros((layout.float_rows, m))
+        )
+
+    def __len__(self) -> int:
+        return len(self.n)
+
+    def take(self, index: Any) -> Values:
+        """The entries that a NumPy index (positions, mask or slice) selects."""
+        return Values(self.n[index], self.ints[:, index], self.floats[:, index])
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What one `add` changed: each slot once, in the order of first touch, with its values before."""
+
+    slots: Ints
+    old: Values
+    created: NDArray[np.bool_]
+
+
+def wide_from_int64(x: Ints) -> tuple[Ints, Ints]:
+    """(high, low) of int64 values.
+
+    >>> [a.tolist() for a in wide_from_int64(np.array([5, -1]))]
+    [[0, -1], [5, -1]]
+    """
+    low = np.ascontiguousarray(x, np.int64)
+    return low >> 63, low
+
+
+def wide_from_python(values: Sequence[int]) -> tuple[Ints, Ints]:
+    """(high, low) of Python integers; `OverflowError` outside 128 bits."""
+    high = np.array([v >> 64 for v in values], dtype=np.int64)      # NumPy raises what does not fit
+    return high, np.array([v & _WORD for v in values], dtype=np.uint64).view(np.int64)
+
+
+def wide_to_python(high: Ints, low: Ints) -> list[int]:
+    """The inverse of `wide_from_python`."""
+    words = np.ascontiguousarray(low).view(np.uint64).tolist()
+    return [(h << 64) | word for h, word in zip(high.tolist(), words, strict=True)]
+
+
+def wide_to_float(high: Ints, low: Ints) -> Floats:
+    """The nearest doubles, as `float(int)` gives them."""
+    out = np.empty(len(high))
+    kernels.wide_to_float(_array(high, np.int64), _array(low, np.int64), out)
+    return out
+
+
+def float_total(floats: Floats) -> Floats:
+    """The sums that the terms `floats[3, m]` stand for: added exactly, rounded once.
+
+    >>> float_total(np.array([[1e17], [0.5], [-1e-30]])).tolist()
+    [1e+17]
+    """
+    floats = _array(floats, np.float64)
+    if floats.ndim != 2 or len(floats) != 3:
+        raise ValueError(f"a float component has three rows, not shape {floats.shape}")
+    out = np.empty(floats.shape[1])
+    kernels.cascade_total(floats, out)
+    return out
+
+
+def _array(x: Any, dtype: Any) -> NDArray[Any]:
+    """`x` as the one array type that kernels are compiled for: of `dtype`, contiguous, writable."""
+    array: NDArray[Any] = np.ascontiguousarray(x, dtype)
+    return array if array.flags.writeable else array.copy()
+
+
+def _multipliers(count: int, mask: int) -> Ints:
+    """Odd 64-bit constants, one per key word (the finaliser of SplitMix64 over 1, 2, ...)."""
+    out = []
+    for i in range(1, count + 1):
+        z = i * 0x9E3779B97F4A7C15 & _WORD
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & _WORD
+        out.append(((z ^ z >> 31) | 1) & mask)
+    return np.array(out, dtype=np.uint64).view(np.int64)
+
+
+class Pool:
+    """Entries of `words` int64 words with a count and components, unique by the words at positions `key`.
+
+    Words outside the key (a table's other columns) are stored when the entry is created. A pool of zero words
+    holds at most one entry. `_multiplier_mask` = 0 makes all keys collide, for tests.
+
+    >>> pool = Pool(1, Layout((Kind.COUNT,)))
+    >>> delta = Values(np.array([1, 1, 1]), np.array([[10, 20, 5]]), np.empty((0, 3)))
+    >>> pool.commit(pool.add(np.array([[7, 8, 7]]), delta))
+    >>> pool.keys_at(pool.live()).tolist(), pool.gather(pool.live()).ints.tolist()
+    ([[7, 8]], [[15, 20]])
+    """
+
+    def __init__(
+        self, words: int, layout: Layout, key: tuple[int, ...] | None = None, capacity: int = 16,
+        *, _multiplier_mask: int = _WORD,
+    ) -> None:
+        key = tuple(range(words)) if key is None else tuple(key)
+        if len(set(key)) != len(key) or not all(0 <= i < words for i in key):
+            raise ValueError(f"{key} are not distinct positions among {words} words")
+        self.words, self.layout, self.key = words, layout, key
+        self._initial = 1 << max(capacity - 1, 1).bit_length()
+        self._mask = _multiplier_mask
+        self._key = np.array(key, dtype=np.int64)
+        self._rows = np.arange(len(key), dtype=np.int64)
+        self._kinds = np.array(layout.kinds, dtype=np.int64)
+        self._multipliers = _multipliers(len(key), _multiplier_mask)
+        self.clear()
+
+    def clear(self) -> None:
+        """Remove all entries and give their memory back."""
+        self._allocate(self._initial)
+        self._table = np.zeros(2 * self._initial, np.int64)
+        self._state = np.array([0, -1, 0], dtype=np.int64)
+
+    def _allocate(self, capacity: int) -> None:
+        """Zeroed arrays of `capacity` slots: memory is taken as slots are used."""
+        self._keys = np.zeros((self.words, capacity), np.int64)
+        self._values = Values.zeros(self.layout, capacity)
+        self._mark = np.zeros(capacity, np.int32)
+
+    @property
+    def _index(self) -> tuple[Any, ...]:
+        """What kernels that change entries take first."""
+        return self._keys, self._table, self._mark, self._state, self._key, self._multipliers
+
+    @property
+    def _cells(self) -> tuple[Ints, Ints, Floats]:
+        return self._values.n, self._values.ints, self._values.floats
+
+    # ---------------------------------------------------------------------------------------- size
+
+    def __len__(self) -> int:
+        return int(self._state[LIVE])
+
+    @property
+    def capacity(self) -> int:
+        """Slots that fit before the arrays grow."""
+        return len(self._mark)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, unused capacity included."""
+        return self._keys.nbytes + self._table.nbytes + self._mark.nbytes + sum(x.nbytes for x in self._cells)
+
+    def reserve(self, entries: int) -> None:
+        """Make room for `entries` further entries."""
+        need = len(self) + entries
+        if need > self.capacity:
+            self._grow(need)
+
+    def _grow(self, need: int) -> None:
+        capacity = 1 << (need - 1).bit_length()
+        if capacity > _SLOTS:
+            raise MemoryError(f"a pool holds at most {_SLOTS} entries")
+        top = int(self._state[TOP])
+        keys, values, mark, table = self._keys, self._values, self._mark, self._table
+        self._allocate(capacity)
+        self._keys[:, :top] = keys[:, :top]
+        self._mark[:top] = mark[:top]
+        for new, old in zip(self._cells, (values.n, values.ints, values.floats), strict=True):
+            new[..., :top] = old[..., :top]
+        self._table = np.zeros(2 * capacity, np.int64)
+        kernels.rehash(table, self._table)
+
+    def _grow_for(self, done: int, created: int, rows: int) -> None:
+        """Full after `done` of `rows` rows: grow for the rest, if it creates entries at the rate seen so far.
+
+        At most eightfold, since the first rows of a batch say little: a wrong guess then costs little memory.
+        """
+        expected = len(self) + (rows - done) * created // max(done, 1)
+        self._grow(min(max(expected, 2 * self.capacity), 8 * self.capacity))
+
+    # ------------------------------------------------------------------------------------- reading
+
+    def find(self, words: Ints) -> Ints:
+        """The slots of the entries with the key words `words[len(key), m]`; -1 where there is none."""
+        words = self._words(words, len(self.key))
+        out = np.empty(words.shape[1], np.int64)
+        kernels.find(self._keys, self._table, self._key, words, self._rows, self._multipliers, out)
+        return out
+
+    def gather(self, slots: Ints) -> Values:
+        """The values at `slots`; zeros where the slot is -1."""
+        slots = _array(slots, np.int64)
+        out = Values.empty(self.layout, len(slots))
+        kernels.gather_values(*self._cells, slots, self._state[TOP], out.n, out.ints, out.floats)
+        return out
+
+    def keys_at(self, slots: Ints) -> Ints:
+        """All words of the entries at `slots`, as `[words, m]`; zeros where the slot is -1."""
+        slots = _array(slots, np.int64)
+        out = np.empty((self.words, len(slots)), np.int64)
+        kernels.gather(self._keys, slots, self._state[TOP], out)
+        return out
+
+    def live(self) -> Ints:
+        """The slots of all entries, increasing."""
+        return np.flatnonzero(self._mark[: self._state[TOP]] >= 0)
+
+    # ---------------------------------------------------------------------------------------- maps
+
+    def add(self, words: Ints, delta: Values) -> Touched:
+        """Add `delta` to the entries of the columns of `words`, row by row; absent ones start from zero.
+
+        Each `add` is followed by `commit` or `rollback`; of several, all are committed or, last first, all
+        rolled back. An overflow leaves the pool as it was and raises.
+        """
+        words = self._words(words, self.words)
+        delta = self._delta(delta, words.shape[1])
+        slots, touched, created = self._resolve(words)
+        old = self.gather(touched)
+        failed = kernels.accumulate(*self._cells, self._kinds, slots, delta.n, delta.ints, delta.floats)
+        out = Touched(touched, old, created)
+        if failed:
+            self.rollback(out)
+            what = "a count" if failed == 1 else f"the sum in component {failed - 2}"
+            raise EverfreshError(Code.OVERFLOW, f"{what} is out of range")
+        return out
+
+    def rollback(self, touched: Touched) -> None:
+        """Undo an `add`: values, entries and the slots that come next are as before it."""
+        old = touched.old
+        kernels.undo(*self._index, *self._cells, touched.slots, touched.created, old.n, old.ints, old.floats)
+
+    def commit(self, touched: Touched) -> None:
+        """Finish an `add`: entries that have come to n = 0 go, whatever their components are."""
+        kernels.drop_empty(*self._index, *self._cells, touched.slots)
+
+    def put(self, words: Ints, values: Values) -> None:
+        """Set the entries of the columns of `words` to `values`, in order, creating them; n = 0 removes."""
+        words = self._words(words, self.words)
+        values = self._delta(values, words.shape[1])
+        m, reached, before = words.shape[1], 0, len(self)
+        while True:
+            reached = kernels.put(
+                *self._index, *self._cells, words, reached, values.n, values.ints, values.floats
+            )
+            if reached == m:
+                return
+            self._grow_for(reached, len(self) - before, m)
+
+    # -------------------------------------------------------------------------------------- tables
+
+    def insert(self, words: Ints, n: Ints) -> Ints:
+        """Create entries with counts `n` and zero components; their slots.
+
+        `ValueError`, and no change, if a key is there already or comes twice. `remove`, then `insert` of the
+        same words in reverse order, gives every entry its slot back.
+        """
+        words, n = self._words(words, self.words), _array(n, np.int64)
+        m = words.shape[1]
+        if n.shape != (m,) or not n.all():
+            raise ValueError(f"{m} rows need {m} counts other than 0")
+        slots, touched, created = self._resolve(words)
+        if len(touched) < m or not created.all():
+            self.rollback(Touched(touched, self.gather(touched), created))
+            raise ValueError("the keys to insert are not absent and distinct")
+        self._values.n[slots] = n
+        return slots
+
+    def remove(self, slots: Ints) -> None:
+        """Remove the entries at `slots`; `ValueError`, and no change, if one is not live or comes twice."""
+        slots = _array(slots, np.int64)
+        if not kernels.distinct_live(self._mark, self._state, slots):
+            raise ValueError("the slots to remove are not live and distinct")
+        self._values.n[slots] = 0
+        kernels.drop_empty(*self._index, *self._cells, slots)
+
+    # ----------------------------------------------------------------------------------- snapshots
+
+    def to_arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
+        """The whole pool as arrays, copied; names start with `prefix`."""
+        top = int(self._state[TOP])
+        n, ints, floats = self._cells
+        shape = [self.words, self.capacity, self._initial]
+        return {
+            f"{prefix}shape": np.array(shape, dtype=np.int64),
+            f"{prefix}mask": np.array([self._mask], dtype=np.uint64),
+            f"{prefix}kinds": self._kinds.copy(),
+            f"{prefix}key": self._key.copy(),
+            f"{prefix}state": self._state.copy(),
+            f"{prefix}keys": self._keys[:, :top].copy(),
+            f"{prefix}mark": self._mark[:top].copy(),
+            f"{prefix}n": n[:top].copy(),
+            f"{prefix}ints": ints[:, :top].copy(),
+            f"{prefix}floats": floats[:, :top].copy(),
+            f"{prefix}table": self._table.copy(),
+        }
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> Pool:
+        """The pool that `to_arrays` wrote, in its own memory: the arrays may be read-only and mapped."""
+        words, capacity, initial = (int(x) for x in arrays[f"{prefix}shape"])
+        layout = Layout(tuple(Kind(k) for k in arrays[f"{prefix}kinds"].tolist()))
+        key = tuple(arrays[f"{prefix}key"].tolist())
+        pool = Pool(words, layout, key, initial, _multiplier_mask=int(arrays[f"{prefix}mask"][0]))
+        pool._allocate(capacity)
+        pool._state = np.array(arrays[f"{prefix}state"])
+        pool._table = np.array(arrays[f"{prefix}table"])
+        top = int(pool._state[TOP])
+        pool._keys[:, :top] = arrays[f"{prefix}keys"]
+        pool._mark[:top] = arrays[f"{prefix}mark"]
+        for name, target in zip(("n", "ints", "floats"), pool._cells, strict=True):
+            target[..., :top] = arrays[f"{prefix}{name}"]
+        return pool
+
+    # -------------------------------------------------------------------------------------- inside
+
+    def _words(self, words: Ints, rows: int) -> Ints:
+        words = _array(words, np.int64)
+        if words.ndim != 2 or len(words) != rows:
+            raise ValueError(f"expected {rows} rows of words, not shape {words.shape}")
+        return words
+
+    def _delta(self, values: Values, m: int) -> Values:
+        n, ints, floats = (
+            _array(values.n, np.int64), _array(values.ints, np.int64), _array(values.floats, np.float64)
+        )
+        rows = self.layout.int_rows, self.layout.float_rows
+        if n.shape != (m,) or ints.shape != (rows[0], m) or floats.shape != (rows[1], m):
+            raise ValueError(f"values of shapes {n.shape}, {ints.shape}, {floats.shape} do not fit {m} rows")
+        return Values(n, ints, floats)
+
+    def _resolve(self, words: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+        """The slot of each column, created where absent; the distinct ones; and which of these are new."""
+        m = words.shape[1]
+        slots, touched = np.empty(m, np.int64), np.empty(m, np.int64)
+        created = np.empty(m, np.bool_)
+        reached = count = 0
+        before = len(self)
+        while True:
+            reached, count = kernels.resolve(*self._index, words, reached, count, slots, touched, created)
+            if reached == m:
+                return slots, touched[:count], created[:count]
+            self._grow_for(reached, len(self) - before, m)

@@ -1,0 +1,67 @@
+"""The slow twin of view maintenance: a view recomputed from its base tables by the reference evaluator.
+
+It shares nothing with the maps: definitions are evaluated over plain Python values, so `verify()` finds a damaged map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import pyarrow as pa
+
+from everfresh.algebra import Gmr, Kind, Number, Weight
+from everfresh.calculus import Database, evaluate
+from everfresh.compiler import CompiledView
+from everfresh.delta.bags import WEIGHT
+from everfresh.expr import Vector
+from everfresh.expr import evaluate as scalar
+from everfresh.program import component
+from everfresh.types import TableSchema, to_arrow
+
+
+def relation(schema: TableSchema, rows: pa.Table, counts: Any) -> Gmr:
+    """Rows of a table and their multiplicities as a generalized multiset relation of physical values."""
+    columns = [Vector.from_arrow(rows.column(c.name), c.type).to_pylist() for c in schema.columns]
+    return Gmr((key, (int(n),)) for key, n in zip(zip(*columns, strict=True), counts, strict=True))
+
+
+def recompute(compiled: CompiledView, tables: Mapping[str, Gmr]) -> pa.Table:
+    """The rows of the view over `tables`, with their multiplicity as `_weight`."""
+    view, target = compiled.view, compiled.map
+    entries = list(evaluate(target.definition, Database(tables=tables)).items())
+    if view.always and not any(weight[0] for _, weight in entries):
+        entries = [((), (0,) * (len(target.kinds) + 1))]
+    columns: list[list[Any]] = [[] for _ in view.outputs]
+    weights: list[int] = []
+    for key, weight in entries:
+        if weight[0] == 0 and not view.always:
+            continue
+        env = dict(zip((v.name for v in target.keys), key, strict=True))
+        env.update(_components(weight, target.kinds))
+        if view.having is not None and scalar(view.having, env) is not True:
+            continue
+        for column, expr in zip(columns, view.outputs, strict=True):
+            column.append(scalar(expr, env))
+        weights.append(int(weight[0]) if view.bag else 1)
+    arrays = [
+        Vector.from_pylist(values, c.type).to_arrow().cast(to_arrow(c.type))
+        for values, c in zip(columns, view.columns, strict=True)
+    ]
+    return pa.Table.from_arrays([*arrays, pa.array(weights, pa.int64())], names=[*(c.name for c in view.columns), WEIGHT])
+
+
+def _components(weight: Weight, kinds: tuple[Kind, ...]) -> dict[str, Any]:
+    values: dict[str, Any] = {component(0): weight[0]}
+    for index, (kind, value) in enumerate(zip(kinds, weight[1:], strict=True), 1):
+        values[component(index)] = _double(value) if kind == Kind.FLOAT else int(value)
+        values[component(index, unscaled=True)] = values[component(index)]
+    return values
+
+
+def _double(value: Number) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if Fraction(value) > 0 else float("-inf")

@@ -1,0 +1,177 @@
+"""Strings as int64 codes: equal strings have equal codes, and code 0 is NULL.
+
+Pools hold int64 words only (the specialised record format of 001, section 4.2.2); an `Interner` gives each
+distinct string the next code, counting from 1. The bytes of all strings lie in one heap, ordered by code.
+
+Invariant: string `code` is `heap[starts[code - 1] : starts[code]]`; a code keeps its string until
+`compact`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from everfresh.local import kernels
+from everfresh.local.kernels import Bytes, Ints
+
+_STRINGS: Final = 1 << 30       # most strings of one interner: a code and its table cell fit 32 bits
+_ARROW: Final = (1 << 31) - 1   # most bytes of one pa.string() array
+
+
+class Interner:
+    """A growing dictionary of strings. `_tag_mask` = 0 makes all strings collide, for tests.
+
+    >>> interner = Interner()
+    >>> interner.intern_list(["b", None, "", "b"]).tolist()
+    [1, 0, 2, 1]
+    >>> interner.strings(np.array([2, 0, 1]))
+    ['', None, 'b']
+    """
+
+    def __init__(self, capacity: int = 16, *, _tag_mask: int = -1) -> None:
+        capacity = 1 << max(capacity - 1, 1).bit_length()
+        self._heap = np.empty(8 * capacity, np.uint8)
+        self._starts = np.zeros(capacity + 1, np.int64)
+        self._table = np.zeros(2 * capacity, np.int64)
+        self._state = np.zeros(2, np.int64)     # strings, bytes of the heap
+        self._tag_mask = _tag_mask
+
+    def __len__(self) -> int:
+        return int(self._state[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, unused capacity included."""
+        return self._heap.nbytes + self._starts.nbytes + self._table.nbytes
+
+    # --------------------------------------------------------------------------------------- codes
+
+    def intern(self, array: pa.Array | pa.ChunkedArray) -> Ints:
+        """The codes of an Arrow string array; strings not seen before get new ones."""
+        out = np.empty(len(array), np.int64)
+        done = 0
+        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+            self._intern_chunk(chunk, out[done : done + len(chunk)])
+            done += len(chunk)
+        return out
+
+    def intern_list(self, strings: Sequence[str | None]) -> Ints:
+        """The codes of Python strings."""
+        return self.intern(pa.array(strings, pa.string()))
+
+    def decode(self, codes: Ints) -> pa.Array:
+        """The strings of `codes` as a `pa.string()` array, or `pa.large_string()` where they exceed 2 GiB."""
+        codes = self._checked(codes)
+        offsets = np.empty(len(codes) + 1, np.int64)
+        kernels.string_offsets(self._starts, codes, offsets)
+        data = np.empty(int(offsets[-1]), np.uint8)
+        kernels.copy_strings(self._heap, self._starts, codes, offsets, data)
+        small = len(data) <= _ARROW
+        valid = codes != 0
+        buffers = [
+            None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little")),
+            pa.py_buffer(offsets.astype(np.int32) if small else offsets),
+            pa.py_buffer(data),
+        ]
+        return pa.Array.from_buffers(pa.string() if small else pa.large_string(), len(codes), buffers)
+
+    def strings(self, codes: Ints) -> list[str | None]:
+        """The strings of `codes` as Python objects."""
+        out: list[str | None] = self.decode(codes).to_pylist()
+        return out
+
+    def compact(self, live_codes: Ints) -> Ints:
+        """Keep only the strings of `live_codes`, in order; the new code of each old one, 0 if dropped."""
+        keep = np.zeros(len(self) + 1, np.bool_)
+        keep[self._checked(live_codes)] = True
+        keep[0] = False
+        kept = self.decode(np.flatnonzero(keep))
+        remap = np.zeros(len(self) + 1, np.int64)
+        compacted = Interner(_tag_mask=self._tag_mask)
+        remap[keep] = compacted.intern(kept)
+        self.__dict__.update(compacted.__dict__)
+        return remap
+
+    # ----------------------------------------------------------------------------------- snapshots
+
+    def to_arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
+        """The whole dictionary as arrays, copied; names start with `prefix`."""
+        count, used = self._state.tolist()
+        return {
+            f"{prefix}heap": self._heap[:used].copy(),
+            f"{prefix}starts": self._starts[: count + 1].copy(),
+            f"{prefix}table": self._table.copy(),
+            f"{prefix}mask": np.array([self._tag_mask]),
+        }
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> Interner:
+        """The dictionary that `to_arrays` wrote, in memory of its own: the arrays may be read-only."""
+        heap, starts, table = (arrays[f"{prefix}{name}"] for name in ("heap", "starts", "table"))
+        out = Interner(len(table) // 2, _tag_mask=int(arrays[f"{prefix}mask"][0]))
+        out._heap = np.empty(max(len(heap), 64), np.uint8)
+        out._heap[: len(heap)] = heap
+        out._starts[: len(starts)] = starts
+        out._table = np.array(table)
+        out._state[:] = len(starts) - 1, len(heap)
+        return out
+
+    # -------------------------------------------------------------------------------------- inside
+
+    def _intern_chunk(self, array: pa.Array, out: Ints) -> None:
+        if array.type not in (pa.string(), pa.large_string()):
+            array = array.cast(pa.large_string())
+        if len(array) == 0:
+            return
+        bitmap, offset_buffer, data_buffer = array.buffers()
+        width = np.int32 if array.type == pa.string() else np.int64
+        offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
+        offsets = offsets.astype(np.int64)
+        data = _bytes(data_buffer)
+        tags = np.empty(len(array), np.int64)
+        valid = _bytes(bitmap if array.null_count else None)
+        kernels.string_tags(data, offsets, valid, array.offset, self._tag_mask, tags)
+        reached = 0
+        while True:
+            reached = kernels.intern(
+                self._heap, self._starts, self._table, self._state, data, offsets, tags, reached, out
+            )
+            if reached == len(out):
+                return
+            self._grow(int(offsets[reached + 1] - offsets[reached]))
+
+    def _grow(self, size: int) -> None:
+        """Room for at least one more string, of `size` bytes: doubles what is full."""
+        count, used = self._state.tolist()
+        if used + size > len(self._heap):
+            heap = np.empty(max(2 * len(self._heap), used + size), np.uint8)
+            heap[:used] = self._heap[:used]
+            self._heap = heap
+        capacity = len(self._starts) - 1
+        if count == capacity:
+            if 2 * capacity > _STRINGS:
+                raise MemoryError(f"a dictionary holds at most {_STRINGS} strings")
+            starts = np.zeros(2 * capacity + 1, np.int64)
+            starts[: count + 1] = self._starts
+            table = np.zeros(4 * capacity, np.int64)
+            kernels.rehash(self._table, table)
+            self._starts, self._table = starts, table
+
+    def _checked(self, codes: Ints) -> Ints:
+        codes = np.array(codes, dtype=np.int64)
+        if len(codes) and not (codes.min() >= 0 and codes.max() <= len(self)):
+            raise IndexError(f"a code is outside 0..{len(self)}")
+        return codes
+
+
+def _bytes(buffer: pa.Buffer | None) -> Bytes:
+    """An Arrow buffer as a read-only array: the one type that the kernel is compiled for."""
+    out = np.empty(0, np.uint8) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, np.uint8)
+    out = out.view()
+    out.flags.writeable = False
+    return out

@@ -1,0 +1,358 @@
+"""A base table: its rows in a pool, and the resolution of a batch against them.
+
+Rows of a table with a primary key are unique by it; without one the table is a bag, each distinct row with its multiplicity.
+`resolve` turns the parts of a batch into one net change of full rows: deletes before inserts, judged by the net effect
+(`+x -x` is nothing, whether x is there or not). It reads the state before the batch, changes nothing, and names the row it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.expr import Vector, evaluate_vector
+from everfresh.local.codec import Codec
+from everfresh.local.pool import Layout, Pool, Touched, Values
+from everfresh.local.strings import Interner
+from everfresh.program import OnConflict, Part
+from everfresh.types import TableSchema
+
+Ints = NDArray[np.int64]
+_NO_VALUES = Layout(())
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """The net change of a table: full rows as words, with weights that are not zero."""
+
+    words: Ints
+    weights: Ints
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class TableUndo:
+    """What an applied change did to a table."""
+
+    touched: Touched | None = None
+    removed: Ints | None = None
+    inserted: Ints | None = None
+
+
+@dataclass
+class _Signed:
+    """Rows with weights on their way to a net change, and where each came from."""
+
+    words: list[Ints] = field(default_factory=list)
+    weights: list[Ints] = field(default_factory=list)
+    origin: list[tuple[Part, Ints]] = field(default_factory=list)
+
+    def add(self, part: Part, words: Ints, weight: int, rows: Ints | None = None) -> None:
+        count = words.shape[1]
+        self.words.append(words)
+        self.weights.append(np.full(count, weight, np.int64))
+        self.origin.append((part, np.arange(count) if rows is None else rows))
+
+    def place(self, index: int) -> str:
+        """Where row `index` of all rows came from, for an error."""
+        for part, rows in self.origin:
+            if index < len(rows):
+                return f"{part.what}, row {part.number(int(rows[index]))}"
+            index -= len(rows)
+        raise IndexError(index)
+
+
+class Table:
+    """The rows of one table (or of one partition of it)."""
+
+    def __init__(self, schema: TableSchema, interner: Interner, pool: Pool | None = None) -> None:
+        self.schema = schema
+        self.codec = Codec(schema.columns, interner)
+        self._key = self.codec.positions(schema.key)
+        self.pool = pool or Pool(self.codec.words, _NO_VALUES, self._key or None)
+
+    def __len__(self) -> int:
+        """The number of rows, duplicates counted."""
+        slots = self.pool.live()
+        return len(slots) if self._key else int(self.pool.gather(slots).n.sum())
+
+    # -- resolution -------------------------------------------------------------------------------------------------
+
+    def resolve(self, parts: Sequence[Part]) -> Net:
+        """The net change that `parts` make; raises, naming a row, if the table would not allow it."""
+        signed = _Signed()
+        for part in parts:
+            getattr(self, f"_{part.op}")(part, signed)
+        words = np.concatenate(signed.words, axis=1) if signed.words else np.zeros((self.codec.words, 0), np.int64)
+        weights = np.concatenate(signed.weights) if signed.weights else np.zeros(0, np.int64)
+        if all(part.op == "insert" for part in parts):
+            first = np.arange(len(weights))
+            if not self._key:
+                words, weights, first = _net(words, weights)
+        else:
+            words, weights, first = _net(words, weights)
+        if self._key:
+            self._check_key(words, weights, first, signed)
+        else:
+            self._check_bag(words, weights, first, signed)
+        return Net(words, weights)
+
+    def _insert(self, part: Part, signed: _Signed) -> None:
+        signed.add(part, self.codec.encode(part.rows), 1)
+
+    def _delete(self, part: Part, signed: _Signed) -> None:
+        signed.add(part, self.codec.encode(part.rows), -1)
+
+    def _find(self, part: Part) -> Ints:
+        columns = [c for c in self.schema.columns if c.name in self.schema.key]
+        keys = Codec(columns, self.codec.interner).encode(part.rows.select([c.name for c in columns]))
+        return self.pool.find(keys)
+
+    def _found(self, part: Part, verb: str) -> Ints:
+        slots = self._find(part)
+        if (slots < 0).any():
+            row = int(np.flatnonzero(slots < 0)[0])
+            raise EverfreshError(
+                Code.MISSING_ROW, f"there is no row to {verb} with key {self._key_text(part.rows, row)}",
+                place=f"{part.what}, row {part.number(row)}", hint=f"every {verb} must name a row of '{self.schema.name}' that exists",
+            )
+        if len(np.unique(slots)) < len(slots):
+            _, first, counts = np.unique(slots, return_index=True, return_counts=True)
+            row = int(first[counts > 1][0])
+            raise EverfreshError(
+                Code.DUPLICATE_KEY, f"the row with key {self._key_text(part.rows, row)} is named twice",
+                place=f"{part.what}, row {part.number(row)}", hint=f"give one {verb} per row in a batch",
+            )
+        return slots
+
+    def _delete_key(self, part: Part, signed: _Signed) -> None:
+        signed.add(part, self.pool.keys_at(self._found(part, "delete")), -1)
+
+    def _update(self, part: Part, signed: _Signed) -> None:
+        old = self.pool.keys_at(self._found(part, "update"))
+        signed.add(part, old, -1)
+        signed.add(part, self.codec.replace(old, part.rows), 1)
+
+    def _upsert(self, part: Part, signed: _Signed) -> None:
+        slots = self._find(part)
+        new = self.codec.encode(part.rows)
+        self._once_per_key(part, new)
+        missing = np.flatnonzero(slots < 0)
+        present = np.flatnonzero(slots >= 0)
+        signed.add(part, np.ascontiguousarray(new[:, missing]), 1, missing)
+        conflict = part.conflict or OnConflict()
+        if conflict.ignore or not len(present):
+            return
+        old = self.pool.keys_at(slots[present])
+        changed, keep = self._assign(conflict, part.rows.take(present), old)
+        rows = present[keep]
+        signed.add(part, np.ascontiguousarray(old[:, keep]), -1, rows)
+        signed.add(part, changed, 1, rows)
+
+    def _once_per_key(self, part: Part, words: Ints) -> None:
+        keys = np.ascontiguousarray(words[list(self._key)])
+        seen = Pool(len(self._key), _NO_VALUES)
+        if len(seen.add(keys, _counts(np.ones(keys.shape[1], np.int64))).slots) < keys.shape[1]:
+            slots = seen.find(keys)
+            _, first, counts = np.unique(slots, return_index=True, return_counts=True)
+            row = int(first[counts > 1][0])
+            raise EverfreshError(
+                Code.DUPLICATE_KEY, f"the key {self._key_text(part.rows, row)} comes twice in one upsert",
+                place=f"{part.what}, row {part.number(row)}", hint="give each key once per statement",
+            )
+
+    def _assign(self, conflict: OnConflict, rows: pa.Table, old: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """The old rows with the SET expressions applied, where the WHERE of the upsert holds."""
+        env = self.codec.vectors(old)
+        for column in self.schema.columns:
+            env[f"excluded.{column.name}"] = Vector.from_arrow(rows.column(column.name), column.type)
+        count = old.shape[1]
+        keep = np.ones(count, np.bool_)
+        if conflict.where is not None:
+            verdict = evaluate_vector(conflict.where, env, count)
+            keep = verdict.values if verdict.valid is None else verdict.values & verdict.valid
+            env = {name: vector.filter(keep) for name, vector in env.items()}
+            old, count = np.ascontiguousarray(old[:, keep]), int(keep.sum())
+        values = {name: evaluate_vector(expr, env, count) for name, expr in conflict.assignments}
+        for name, vector in values.items():
+            column = self.schema.column(name)
+            if not column.nullable and vector.valid is not None and not vector.valid.all():
+                raise EverfreshError(Code.NULL, f"column '{name}' of '{self.schema.name}' is NOT NULL",
+                                     hint="the SET expression gives NULL for a row")
+        given = pa.table({name: vector.to_arrow() for name, vector in values.items()})
+        return self.codec.replace(old, given), keep
+
+    # -- checks -----------------------------------------------------------------------------------------------------
+
+    def _check_bag(self, words: Ints, weights: Ints, first: Ints, signed: _Signed) -> None:
+        gone = np.flatnonzero(weights < 0)
+        if not len(gone):
+            return
+        have = self.pool.gather(self.pool.find(np.ascontiguousarray(words[:, gone]))).n
+        bad = np.flatnonzero(have + weights[gone] < 0)
+        if len(bad):
+            self._missing(words, gone[bad], have[bad], weights, first, signed)
+
+    def _missing(self, words: Ints, at: Ints, have: Ints, weights: Ints, first: Ints, signed: _Signed) -> None:
+        row = int(at[np.argmin(first[at])])
+        here = int(have[list(at).index(row)])
+        asked = -int(weights[row])
+        message = (
+            f"there is no row {self._row_text(words, row)} to delete" if here == 0
+            else f"row {self._row_text(words, row)} is deleted {asked} times and is there {here} times"
+        )
+        raise EverfreshError(Code.MISSING_ROW, message, place=signed.place(int(first[row])),
+                             hint=f"deletes must name rows of '{self.schema.name}' that exist")
+
+    def _check_key(self, words: Ints, weights: Ints, first: Ints, signed: _Signed) -> None:
+        keys = np.ascontiguousarray(words[list(self._key)])
+        slots = self.pool.find(keys)
+        gone, come = weights < 0, weights > 0
+        if gone.any():
+            stored = self.pool.keys_at(slots)
+            wrong = gone & ((slots < 0) | (stored != words).any(axis=0) | (weights < -1))
+            if wrong.any():
+                self._wrong_delete(words, stored, slots, np.flatnonzero(wrong), weights, first, signed)
+        live = Pool(len(self._key), _NO_VALUES)
+        touched = live.add(keys, _counts(np.where(come, weights, 0)))
+        added = live.gather(live.find(keys)).n
+        removed_slots = slots[gone]
+        stays = (slots >= 0) & ~np.isin(slots, removed_slots)
+        bad = come & ((added > 1) | stays)
+        del touched
+        if bad.any():
+            row = int(min(np.flatnonzero(bad), key=lambda i: int(first[i])))
+            both = bool(stays[row])
+            message = f"key {self._words_key_text(words, row)} is already in '{self.schema.name}'" if both else (
+                f"key {self._words_key_text(words, row)} comes twice"
+            )
+            raise EverfreshError(
+                Code.DUPLICATE_KEY, message, place=signed.place(int(first[row])),
+                hint="give it as an update, or use INSERT ... ON CONFLICT DO UPDATE" if both else "give each key once",
+            )
+
+    def _wrong_delete(
+        self, words: Ints, stored: Ints, slots: Ints, bad: Ints, weights: Ints, first: Ints, signed: _Signed
+    ) -> None:
+        row = int(min(bad, key=lambda i: int(first[i])))
+        place = signed.place(int(first[row]))
+        if slots[row] < 0:
+            raise EverfreshError(
+                Code.MISSING_ROW, f"there is no row with key {self._words_key_text(words, row)} to delete", place=place,
+                hint=f"deletes must name rows of '{self.schema.name}' that exist",
+            )
+        if weights[row] < -1 and (stored[:, row] == words[:, row]).all():
+            raise EverfreshError(Code.MISSING_ROW, f"row {self._row_text(words, row)} is deleted {-int(weights[row])} times",
+                                 place=place, hint="a row with a primary key is there once")
+        mine, theirs = (self.codec.decode(w[:, row : row + 1]).to_pylist()[0] for w in (words, stored))
+        name = next(n for n in mine if mine[n] != theirs[n])
+        raise EverfreshError(
+            Code.MISSING_ROW,
+            f"the row to delete with key {self._words_key_text(words, row)} has {name} = {mine[name]!r}, "
+            f"the stored one {theirs[name]!r}",
+            place=place, hint="delete by the key columns alone, or give the row as it is stored",
+        )
+
+    def _key_text(self, rows: pa.Table, row: int) -> str:
+        return _text({name: rows.column(name)[row].as_py() for name in self.schema.key})
+
+    def _words_key_text(self, words: Ints, row: int) -> str:
+        return _text(self.codec.decode(words[:, row : row + 1], self.schema.key).to_pylist()[0])
+
+    def _row_text(self, words: Ints, row: int) -> str:
+        return _text(self.codec.decode(words[:, row : row + 1]).to_pylist()[0])
+
+    # -- change -------------------------------------------------------------------------------------------------------
+
+    def apply(self, net: Net) -> TableUndo:
+        """Add a net change; `commit` or `rollback` must follow."""
+        if not self._key:
+            return TableUndo(touched=self.pool.add(net.words, _counts(net.weights)))
+        gone = net.weights < 0
+        removed = np.ascontiguousarray(net.words[:, gone])
+        if removed.shape[1]:
+            self.pool.remove(self.pool.find(np.ascontiguousarray(removed[list(self._key)])))
+        inserted = np.ascontiguousarray(net.words[:, ~gone])
+        slots = self.pool.insert(inserted, net.weights[~gone])
+        return TableUndo(removed=removed, inserted=slots)
+
+    def commit(self, undo: TableUndo) -> None:
+        """Make a change final."""
+        if undo.touched is not None:
+            self.pool.commit(undo.touched)
+
+    def rollback(self, undo: TableUndo) -> None:
+        """Take a change back."""
+        if undo.touched is not None:
+            self.pool.rollback(undo.touched)
+            return
+        assert undo.inserted is not None and undo.removed is not None
+        self.pool.remove(undo.inserted)
+        words = np.ascontiguousarray(undo.removed[:, ::-1])  # in reverse, each row gets its slot back
+        self.pool.insert(words, np.ones(words.shape[1], np.int64))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def rows(self, names: Sequence[str] | None = None) -> tuple[pa.Table, Ints]:
+        """Distinct rows and their multiplicities."""
+        slots = self.pool.live()
+        return self.codec.decode(self.pool.keys_at(slots), names), self.pool.gather(slots).n
+
+    def chunks(self, size: int = 1 << 17) -> list[Ints]:
+        """The slots of all rows, cut into pieces, for work that shows progress."""
+        slots = self.pool.live()
+        return [slots[i : i + size] for i in range(0, len(slots), size)]
+
+    def altered(self, schema: TableSchema, default: Vector | None) -> Table:
+        """The table with a column added (filled with `default`, one row) or dropped."""
+        table = Table(schema, self.codec.interner)
+        slots = self.pool.live()
+        words, n = self.pool.keys_at(slots), self.pool.gather(slots).n
+        vectors = self.codec.vectors(words)
+        columns = []
+        for column in schema.columns:
+            if column.name in vectors:
+                columns.append(vectors[column.name])
+            else:
+                given = default if default is not None else Vector.constant(None, column.type, 1)
+                columns.append(given.take(np.zeros(len(slots), np.int64)))
+        new_words = table.codec.encode_vectors(columns, len(slots))
+        if table._key:
+            table.pool.insert(new_words, n)
+        else:
+            table.pool.commit(table.pool.add(new_words, _counts(n)))
+        return table
+
+
+def _net(words: Ints, weights: Ints) -> tuple[Ints, Ints, Ints]:
+    """Rows merged by identity, zero weights dropped, in order of first appearance; and where each first appeared."""
+    pool = Pool(words.shape[0], _NO_VALUES)
+    touched = pool.add(words, _counts(weights))
+    slots = touched.slots
+    total = pool.gather(slots).n
+    row_slots = pool.find(words)
+    first = np.full(int(slots.max(initial=-1)) + 1, -1, np.int64)
+    first[row_slots[::-1]] = np.arange(len(row_slots))[::-1]
+    keep = total != 0
+    kept = slots[keep]
+    return pool.keys_at(kept), total[keep], first[kept]
+
+
+def _counts(n: Ints) -> Values:
+    values = Values.zeros(_NO_VALUES, len(n))
+    values.n[:] = n
+    return values
+
+
+def _text(row: dict[str, object]) -> str:
+    return "(" + ", ".join(f"{name}={value!r}" for name, value in row.items()) + ")"
+
+
+__all__ = ["Net", "Table", "TableUndo"]

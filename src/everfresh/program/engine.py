@@ -1,0 +1,123 @@
+"""What an engine is: the protocol between `database` and the runtimes, and the batch they exchange.
+
+An engine keeps tables and the maps of views, and moves from epoch to epoch. Each call that changes something either commits exactly
+one epoch or raises and changes nothing. Epochs are dense from 1. `read`, `changes` and `select` answer from committed epochs only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from everfresh.expr.nodes import Expr
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Op = Literal["insert", "delete", "delete_key", "update", "upsert"]
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many rows are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnConflict:
+    """What an upsert does with a row whose primary key exists: keep the old row, or assign (`excluded.c` is the new value)."""
+
+    assignments: tuple[tuple[str, Expr], ...] = ()
+    where: Expr | None = None
+
+    @property
+    def ignore(self) -> bool:
+        """DO NOTHING."""
+        return not self.assignments
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some rows of one table and what to do with them.
+
+    `rows` is an Arrow table of exactly the schema's types, or a `SparkRows`. An `update` holds the primary key and the columns to
+    set; a `delete_key` the primary key; the others all columns. `conflict` belongs to `upsert`.
+    """
+
+    table: str
+    op: Op
+    rows: Any
+    what: str
+    conflict: OnConflict | None = None
+    numbers: Any = None
+    """The number of each row in what the user gave, where `rows` is only a piece of it; for error messages."""
+
+    def number(self, row: int) -> int:
+        """The user's number of a row of this part."""
+        return row if self.numbers is None else int(self.numbers[row])
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One atomic batch over any number of tables; `key`, if given, is applied at most once."""
+
+    parts: tuple[Part, ...]
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a commit did: its epoch, whether it was new (a batch key seen before is not), and how many rows it changed."""
+
+    epoch: int
+    fresh: bool = True
+    rows: int = 0
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """A runtime for tables and views. `everfresh.testing.engine_suite` says what it must satisfy."""
+
+    name: str
+
+    @property
+    def epoch(self) -> int:
+        """The last committed epoch this handle has seen."""
+
+    @property
+    def history(self) -> int:
+        """How many epochs back `changes` and `read` reach."""
+
+    @property
+    def catalog(self) -> Any:
+        """The tables and views as of `epoch` (`everfresh.compiler.Catalog`)."""
+
+    def refresh(self) -> None:
+        """Readers: move to the last committed epoch."""
+
+    def execute(self, statement: Any, progress: Progress | None = None) -> int:
+        """Run one bound DDL statement; returns the epoch it committed."""
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch atomically."""
+
+    def read(self, name: str, at: int | None = None) -> pa.Table:
+        """The rows of a table or view, now or at an earlier epoch."""
+
+    def changes(self, view: str, since: int) -> pa.Table:
+        """The view's change of each epoch after `since`, with `_weight` and `_epoch`."""
+
+    def select(self, plan: Any) -> pa.Table:
+        """The result of an ad hoc query plan over the current epoch."""
+
+    def matching(self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()) -> tuple[Any, Any]:
+        """The rows of a table that satisfy `where`, and the same rows with `assign` applied: what DELETE and UPDATE change."""
+
+    def verify(self, view: str) -> pa.Table:
+        """The differences of a view from its recomputation, as rows with `_weight`; none when equal."""
+
+    def to_spark(self, name: str, at: int | None = None) -> Any:
+        """A Spark DataFrame over a table or view."""
+
+    def statistics(self) -> dict[str, Any]:
+        """Sizes of tables, views and their state, for people."""
+
+    def close(self) -> None:
+        """Release everything; further calls are refused by the database."""

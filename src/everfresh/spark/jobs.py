@@ -1,0 +1,200 @@
+"""What a Spark job is told: the descriptor that the driver leaves in the inbox, and the versions of state it names.
+
+A task of a reused plan learns which batch it serves from a job property (a nonce), and everything else from `inbox/<nonce>`. A `Base` names
+one version of one state unit: a snapshot and the segments since. Names of segments and snapshots are chosen by content, so equal
+attempts write equal files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from everfresh.compiler import Catalog
+from everfresh.program import OnConflict, Part
+from everfresh.state import open_sealed, seal, unpack_table
+
+PROPERTY = "spark.everfresh.batch"
+EXCHANGE = "to int, kind int, payload binary"
+DATA, CONTROL, ERROR, ROWS = 0, 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One step of a unit's chain: the epoch, the tag after it, and where its segment is (None: in the commit record)."""
+
+    epoch: int
+    tag: str
+    file: str | None
+
+    def to_json(self) -> list[Any]:
+        """As plain data."""
+        return [self.epoch, self.tag, self.file]
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A version of a unit: `snapshot` (None: empty) and the links after it; older links serve caches and history."""
+
+    unit: str
+    snapshot: Link | None = None
+    links: tuple[Link, ...] = ()
+
+    @property
+    def version(self) -> tuple[int, str]:
+        """The epoch and the tag of the last step."""
+        if self.links:
+            return self.links[-1].epoch, self.links[-1].tag
+        return (self.snapshot.epoch, self.snapshot.tag) if self.snapshot is not None else (0, "")
+
+    def after(self, epoch: int) -> tuple[Link, ...]:
+        """The links of later epochs than `epoch`."""
+        return tuple(link for link in self.links if link.epoch > epoch)
+
+    def to_json(self) -> list[Any]:
+        """As plain data."""
+        snapshot = self.snapshot.to_json() if self.snapshot is not None else None
+        return [self.unit, snapshot, [link.to_json() for link in self.links]]
+
+    @staticmethod
+    def from_json(data: list[Any]) -> Base:
+        """The inverse of `to_json`."""
+        unit, snapshot, links = data
+        return Base(unit, Link(*snapshot) if snapshot is not None else None, tuple(Link(*link) for link in links))
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a task needs to open state: the folder, the catalog, and the identity of each table and view.
+
+    An identity is `name@epoch of creation`: a table that is dropped and made again is another table.
+    """
+
+    root: str
+    database: str
+    workers: int
+    ddl: tuple[str, ...]
+    ids: Mapping[str, str]
+    epoch: int
+    inline_bytes: int
+    durable: bool
+    fault: str | None = None
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog, compiled once per process."""
+        return _catalog(self.ddl)
+
+    @property
+    def parts(self) -> Path:
+        """Where segments and snapshots lie."""
+        return Path(self.root) / "parts"
+
+    @property
+    def inbox(self) -> Path:
+        """Where descriptors lie, and the flags of injected faults."""
+        return Path(self.root) / "inbox"
+
+    def name_of(self, identity: str) -> str | None:
+        """The name of a table or view that still exists."""
+        name = identity.rsplit("@", 1)[0]
+        return name if self.ids.get(name) == identity else None
+
+
+@lru_cache(maxsize=8)
+def _catalog(ddl: tuple[str, ...]) -> Catalog:
+    catalog = Catalog()
+    for entry in ddl:
+        catalog, _ = catalog.replay(entry)
+    return catalog
+
+
+@dataclass(frozen=True, slots=True)
+class PartSpec:
+    """A part of a batch as the descriptor names it: its rows are pieces in the inbox, files, or come through an exchange."""
+
+    table: str
+    op: str
+    what: str
+    columns: tuple[str, ...]
+    files: tuple[str, ...] = ()
+    exchanged: bool = False
+    conflict: OnConflict | None = None
+
+    def part(self, rows: pa.Table, numbers: Any = None) -> Part:
+        """The part with its rows."""
+        return Part(self.table, self.op, rows, self.what, self.conflict, numbers)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job: what to do to which versions."""
+
+    nonce: str
+    kind: str
+    world: World
+    bases: Mapping[str, Base]
+    parts: tuple[PartSpec, ...] = ()
+    view: str | None = None
+    pieces: Mapping[str, Any] = field(default_factory=dict)
+
+    def piece(self, part: int, worker: int) -> pa.Table | None:
+        """The rows of a part that the driver put into the inbox for a worker."""
+        section = self.pieces.get(f"{part}/{worker}")
+        return unpack_table(section) if section is not None else None
+
+    def write(self) -> Path:
+        """Leave the descriptor in the inbox."""
+        import pickle
+
+        world = self.world
+        header = {"nonce": self.nonce, "kind": self.kind, "view": self.view,
+                  "bases": [base.to_json() for base in self.bases.values()]}
+        # Expressions of an upsert are nodes: they travel pickled, between processes of one version of everfresh.
+        sections = {"world": pickle.dumps(world), "parts": pickle.dumps(self.parts)}
+        sections.update({f"piece/{name}": data for name, data in self.pieces.items()})
+        path = world.inbox / self.nonce
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".tmp")
+        temporary.write_bytes(seal("job", header, sections))
+        os.replace(temporary, path)
+        return path
+
+    @staticmethod
+    def read(path: Path) -> Job:
+        """The descriptor at `path`, memory-mapped: a task reads only its own pieces."""
+        import mmap
+        import pickle
+
+        with path.open("rb") as file:
+            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        sealed = open_sealed(data, "job", str(path))
+        bases = [Base.from_json(item) for item in sealed.header["bases"]]
+        pieces = {n.removeprefix("piece/"): v for n, v in sealed.sections.items() if n.startswith("piece/")}
+        return Job(
+            sealed.header["nonce"], sealed.header["kind"], pickle.loads(sealed.sections["world"]),
+            {base.unit: base for base in bases}, pickle.loads(sealed.sections["parts"]), sealed.header["view"], pieces,
+        )
+
+
+def pack_control(header: dict[str, Any], segment: bytes | None = None) -> bytes:
+    """A control row: what a task did to its unit, with a small segment inside."""
+    return seal("control", header, {"segment": segment} if segment is not None else {})
+
+
+def unpack_control(payload: bytes) -> tuple[dict[str, Any], Any]:
+    """The inverse of `pack_control`."""
+    sealed = open_sealed(payload, "control", "a control row")
+    return sealed.header, sealed.sections.get("segment")
+
+
+def pack_error(error: dict[str, Any]) -> bytes:
+    """An `EverfreshError` on its way to the driver."""
+    return json.dumps(error).encode()

@@ -1,0 +1,82 @@
+"""The Spark session: started with what everfresh needs, or given and left as it is.
+
+Everfresh's jobs run on a session of their own (`newSession`) so that their runtime settings never touch the user's. Static settings of a
+session that was given are not changed; `missing_settings` says which of them would help.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from everfresh.errors import Code, EverfreshError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STATIC = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.locality.wait": "0s",
+}
+RUNTIME = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+_JAVA = 17
+
+
+def check_java() -> None:
+    """Raise one clear sentence if there is no Java that Spark can run on."""
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    hint = "install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
+    if java is None or not os.path.exists(java):
+        raise EverfreshError(Code.ENVIRONMENT, "Spark needs Java, and there is none", hint=hint + ", or use engine='local'")
+    text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = next((word.strip('"') for word in text.split() if word.startswith('"')), "")
+    major = version.split(".")[1] if version.startswith("1.") else version.split(".")[0].split("-")[0]
+    if major.isdigit() and int(major) < _JAVA:
+        raise EverfreshError(Code.ENVIRONMENT, f"Spark needs Java {_JAVA} or newer, and {java} is {version}", hint=hint)
+
+
+def start() -> tuple[SparkSession, bool]:
+    """A local session on all cores, and whether it was started now (an active one is used as it is)."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active, False
+    check_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder: Any = SparkSession.builder.master("local[*,4]").appName("everfresh")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.log.level": "ERROR",
+        **STATIC,
+    }
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate(), True
+
+
+def own(session: SparkSession) -> SparkSession:
+    """A session of our own on the same cluster, with the settings of everfresh's jobs."""
+    ours = session.newSession()
+    for name, value in RUNTIME.items():
+        ours.conf.set(name, value)
+    return ours
+
+
+def missing_settings(session: SparkSession) -> dict[str, str]:
+    """Static settings that a given session lacks, and what they should be."""
+    return {name: value for name, value in STATIC.items() if session.conf.get(name, "") != value}

@@ -1,0 +1,358 @@
+"""State units: the part of a database's state that one worker keeps, and how a task brings it to a version.
+
+A worker w has two units: `base/w`, its rows of every table, and `maps/w`, its entries of every view's map. A process keeps the units it has
+served in a cache; a task finds its unit there at the right version, takes back one uncommitted step, catches up from segments, or rebuilds
+from a snapshot and segments. No cache is truth: dropping all of them changes latency only. A unit is used only at the tag that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.local.mapstore import MapStore
+from everfresh.local.pool import Layout, Pool, Values
+from everfresh.local.strings import Interner
+from everfresh.local.table import Table
+from everfresh.spark.jobs import Base, Link, World
+from everfresh.state import (
+    Commit,
+    create_file,
+    open_sealed,
+    pack_arrays,
+    pack_table,
+    replace_file,
+    seal,
+    unpack_arrays,
+    unpack_table,
+)
+
+_N = "_n"
+_CACHE: OrderedDict[tuple[str, str], Unit] = OrderedDict()
+_CACHE_BYTES = 4 << 30
+
+
+class Unit:
+    """The tables or maps of one worker, at one version."""
+
+    def __init__(self, name: str, world: World) -> None:
+        self.name = name
+        self.interner = Interner()
+        self.tables: dict[str, Table] = {}
+        self.maps: dict[str, MapStore] = {}
+        self.version: tuple[int, str] = (0, "")
+        self.before: tuple[int, str] | None = None
+        self._undo: list[Callable[[], None]] = []
+        self._final: list[Callable[[], None]] = []
+        self.dirty = False
+        self.sync(world)
+
+    # -- contents -----------------------------------------------------------------------------------------------------
+
+    def sync(self, world: World) -> None:
+        """Follow the catalog: objects that are gone are dropped, views that were recompiled keep their entries."""
+        for identity in [i for i in (*self.tables, *self.maps) if world.name_of(i) is None]:
+            self.tables.pop(identity, None)
+            self.maps.pop(identity, None)
+        for identity, store in self.maps.items():
+            compiled = world.catalog.views[world.name_of(identity) or ""].compiled
+            if store.compiled != compiled:
+                self.maps[identity] = MapStore(compiled, self.interner, store.pool)
+
+    def table(self, world: World, name: str) -> Table:
+        """The worker's rows of a table."""
+        identity = world.ids[name]
+        if identity not in self.tables:
+            self.tables[identity] = Table(world.catalog.tables[name], self.interner)
+        return self.tables[identity]
+
+    def map(self, world: World, name: str) -> MapStore:
+        """The worker's entries of a view's map."""
+        identity = world.ids[name]
+        if identity not in self.maps:
+            self.maps[identity] = MapStore(world.catalog.views[name].compiled, self.interner)
+        return self.maps[identity]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        pools = [t.pool for t in self.tables.values()] + [m.pool for m in self.maps.values()]
+        return self.interner.nbytes + sum(pool.nbytes for pool in pools)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start a step: what the last one left open becomes final, and an error from here on spoils the unit."""
+        for fn in self._final:
+            fn()
+        # In this order: an old undo must never serve a new step.
+        self._undo, self._final, self.before = [], [], None
+        self.dirty = True
+
+    def record(self, undo: Callable[[], None], final: Callable[[], None]) -> None:
+        """Note how one change of the step is taken back and how it is made final."""
+        self._undo.append(undo)
+        self._final.append(final)
+
+    def end(self, epoch: int, tag: str) -> None:
+        """Finish a step: the unit stands at its new version, and can go back one."""
+        self.before, self.version, self.dirty = self.version, (epoch, tag), False
+
+    def rollback(self) -> bool:
+        """Take the last step back; False if it cannot be."""
+        if self.dirty or self.before is None:
+            return False
+        for fn in reversed(self._undo):
+            fn()
+        self.version, self.before, self._undo, self._final = self.before, None, [], []
+        return True
+
+
+# -- segments -----------------------------------------------------------------------------------------------------------
+
+
+def table_image(table: Table, words: Any, n: Any) -> bytes:
+    """Rows with their multiplicity after a step; 0 means gone."""
+    rows = table.codec.decode(words)
+    return pack_table(rows.append_column(_N, pa.array(n, pa.int64())))
+
+
+def map_image(store: MapStore, words: Any, values: Values) -> bytes:
+    """Entries of a map after a step."""
+    return pack_table(entries_table(store, words, values))
+
+
+def entries_table(store: MapStore, words: Any, values: Values) -> pa.Table:
+    """Entries of a map as Arrow: keys as values, the count, and the raw rows of the components."""
+    table = store.codec.decode(words) if store.codec.columns else None
+    arrays = list(table.columns) if table is not None else []
+    names = list(table.column_names) if table is not None else []
+    for prefix, matrix in (("_i", values.ints), ("_f", values.floats)):
+        for i, row in enumerate(matrix):
+            arrays.append(pa.array(row))
+            names.append(f"{prefix}{i}")
+    return pa.Table.from_arrays([*arrays, pa.array(values.n)], names=[*names, _N])
+
+
+def entries_values(store: MapStore, table: pa.Table) -> tuple[Any, Values]:
+    """The inverse of `entries_table`: key words and values."""
+    layout: Layout = store.layout
+    values = Values.zeros(layout, table.num_rows)
+    values.n[:] = table.column(_N).to_numpy()
+    for i in range(layout.int_rows):
+        values.ints[i] = table.column(f"_i{i}").to_numpy()
+    for i in range(layout.float_rows):
+        values.floats[i] = table.column(f"_f{i}").to_numpy()
+    names = [c.name for c in store.codec.columns]
+    words = store.codec.encode(table.select(names)) if names else np.zeros((0, table.num_rows), np.int64)
+    return words, values
+
+
+def seal_segment(unit: str, epoch: int, tag_in: str, sections: dict[str, bytes]) -> tuple[bytes, str]:
+    """A segment's bytes and the tag of the version after it: a chain over contents."""
+    data = seal("segment", {"unit": unit, "epoch": epoch, "tag_in": tag_in}, sections)
+    return data, next_tag(tag_in, data)
+
+
+def next_tag(tag_in: str, data: bytes) -> str:
+    """The tag after a step whose contents are `data`."""
+    return blake2b(tag_in.encode() + data, digest_size=16).hexdigest()
+
+
+def worker_of(unit: str) -> int:
+    """The worker of a unit."""
+    return int(unit.split("/")[1])
+
+
+def folder_of(world: World, unit: str) -> Path:
+    """Where a unit's files lie."""
+    return world.parts / f"{worker_of(unit):04d}"
+
+
+def write_segment(world: World, unit: str, epoch: int, tag: str, data: bytes) -> str:
+    """Write a segment under a name that stands for its contents; returns the name."""
+    name = f"s-{epoch:010d}-{unit.split('/')[0]}-{tag}.seg"
+    folder = folder_of(world, unit)
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / name, data, world.durable)
+    return f"{folder.name}/{name}"
+
+
+def read_segment(world: World, unit: str, link: Link) -> Any:
+    """The segment of a link, from its file or from the commit record; refused if it is not what the chain names."""
+    if link.file is not None:
+        path = world.parts / link.file
+        try:
+            data: Any = path.read_bytes()
+        except FileNotFoundError:
+            raise _damaged(str(path), unit, link, "is missing") from None
+        name = str(path)
+    else:
+        path = Path(world.root) / "commits" / f"{link.epoch:010d}"
+        try:
+            commit = Commit.decode(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            raise _damaged(str(path), unit, link, "is missing") from None
+        data, name = commit.sections[f"segment/{unit}"], f"{path} (segment of {unit})"
+    sealed = open_sealed(data, "segment", name)
+    if sealed.header["unit"] != unit or next_tag(sealed.header["tag_in"], bytes(data)) != link.tag:
+        raise _damaged(name, unit, link, "does not continue the chain")
+    return sealed
+
+
+def _damaged(name: str, unit: str, link: Link, how: str) -> EverfreshError:
+    return EverfreshError(
+        Code.DAMAGED, f"{name} {how}: it holds epoch {link.epoch} of {unit}",
+        hint="restore the folder from a backup",
+    )
+
+
+def replay(unit: Unit, world: World, link: Link) -> None:
+    """Bring a unit forward by one segment: after-images need no arithmetic."""
+    sealed = read_segment(world, unit.name, link)
+    if sealed.header["tag_in"] != unit.version[1]:
+        raise _damaged(f"segment {link.tag}", unit.name, link, "does not follow the version before it")
+    unit.begin()
+    for section, data in sealed.sections.items():
+        kind, identity = section.split("/", 1)
+        name = world.name_of(identity)
+        if name is None or kind == "changes":
+            continue
+        image = unpack_table(data)
+        if kind == "table":
+            table = unit.table(world, name)
+            words = table.codec.encode(image.drop_columns([_N]))
+            values = Values.zeros(Layout(()), image.num_rows)
+            values.n[:] = image.column(_N).to_numpy()
+            table.pool.put(words, values)
+        else:
+            store = unit.map(world, name)
+            store.pool.put(*entries_values(store, image))
+    unit.version, unit.dirty = (link.epoch, link.tag), False
+
+
+# -- snapshots ----------------------------------------------------------------------------------------------------------
+
+
+def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
+    """Write a whole unit to a file named by its version; returns the name."""
+    sections = {"strings": pack_arrays(unit.interner.to_arrays())}
+    sections.update({f"table/{i}": pack_arrays(t.pool.to_arrays()) for i, t in unit.tables.items()})
+    sections.update({f"map/{i}": pack_arrays(m.pool.to_arrays()) for i, m in unit.maps.items()})
+    epoch, tag = version
+    name = f"c-{epoch:010d}-{unit.name.split('/')[0]}-{tag or 'empty'}.snap"
+    folder = folder_of(world, unit.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    create_file(folder / name, seal("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections), world.durable)
+    return f"{folder.name}/{name}"
+
+
+def load_snapshot(name: str, world: World, link: Link) -> Unit:
+    """A unit from its snapshot."""
+    path = world.parts / (link.file or "")
+    try:
+        sealed = open_sealed(path.read_bytes(), "unit", str(path))
+    except FileNotFoundError:
+        raise _damaged(str(path), name, link, "is missing") from None
+    if sealed.header["unit"] != name or sealed.header["tag"] != link.tag:
+        raise _damaged(str(path), name, link, "is a snapshot of something else")
+    unit = Unit(name, world)
+    unit.interner = Interner.from_arrays(unpack_arrays(sealed.sections["strings"]))
+    for section, data in sealed.sections.items():
+        kind, _, identity = section.partition("/")
+        known = world.name_of(identity)
+        if known is None:
+            continue
+        pool = Pool.from_arrays(unpack_arrays(data))
+        if kind == "table":
+            unit.tables[identity] = Table(world.catalog.tables[known], unit.interner, pool)
+        elif kind == "map":
+            unit.maps[identity] = MapStore(world.catalog.views[known].compiled, unit.interner, pool)
+    unit.version = (link.epoch, link.tag)
+    return unit
+
+
+# -- opening ------------------------------------------------------------------------------------------------------------
+
+
+def bring_to(base: Base, world: World) -> tuple[Unit, str]:
+    """The unit at the version `base` names, for the writer, and how it was had: hit, catch-up or rebuild."""
+    _never_in_driver(base.unit)
+    key = (world.database, base.unit)
+    unit = _CACHE.get(key)
+    if unit is not None and (unit.dirty or unit.version != base.version) and not _on_chain(unit, base):
+        unit = unit if unit.rollback() and _on_chain(unit, base) else None
+    how = "hit" if unit is not None and unit.version == base.version else "catch-up" if unit is not None else "rebuild"
+    if unit is None:
+        _CACHE.pop(key, None)
+        unit = rebuild(base, world)
+    else:
+        unit.sync(world)
+        for link in base.after(unit.version[0]):
+            replay(unit, world, link)
+    _require(unit, base)
+    _CACHE[key] = unit
+    _CACHE.move_to_end(key)
+    _evict(key)
+    return unit, how
+
+
+def open_for_reading(base: Base, world: World) -> Unit:
+    """The unit at exactly the version `base` names; a cached unit that is ahead is left alone and a private copy made."""
+    _never_in_driver(base.unit)
+    unit = _CACHE.get((world.database, base.unit))
+    if unit is None or (not unit.dirty and unit.version[0] <= base.version[0] and _on_chain(unit, base)):
+        return bring_to(base, world)[0]
+    return rebuild(base, world)
+
+
+def rebuild(base: Base, world: World) -> Unit:
+    """The unit from its snapshot and segments alone."""
+    unit = load_snapshot(base.unit, world, base.snapshot) if base.snapshot is not None else Unit(base.unit, world)
+    for link in base.after(unit.version[0]):
+        replay(unit, world, link)
+    _require(unit, base)
+    return unit
+
+
+def _on_chain(unit: Unit, base: Base) -> bool:
+    """Whether `base` can be reached from the unit's version by segments it names."""
+    if unit.dirty:
+        return False
+    if unit.version == base.version:
+        return True
+    steps = [(link.epoch, link.tag) for link in base.links]
+    if base.snapshot is None:
+        return unit.version == (0, "") or unit.version in steps
+    return unit.version == (base.snapshot.epoch, base.snapshot.tag) or unit.version in steps
+
+
+def _require(unit: Unit, base: Base) -> None:
+    if unit.version != base.version:
+        raise EverfreshError(
+            Code.DAMAGED, f"{base.unit} is at {unit.version} where {base.version} was asked for",
+            hint="restore the folder from a backup",
+        )
+
+
+def _evict(keep: tuple[str, str]) -> None:
+    total = sum(unit.nbytes for unit in _CACHE.values())
+    for key in list(_CACHE):
+        if total <= _CACHE_BYTES:
+            return
+        if key != keep:
+            total -= _CACHE.pop(key).nbytes
+
+
+def _never_in_driver(unit: str) -> None:
+    from pyspark import TaskContext
+
+    if TaskContext.get() is None:
+        raise AssertionError(f"{unit} may be opened in a task only: the driver never holds distributed state")

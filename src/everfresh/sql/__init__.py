@@ -1,0 +1,59 @@
+"""The SQL front end: text to bound statements and logical plans (architecture, section 3).
+
+`parse` reads text with sqlglot, `bind` resolves names and types against a catalog. Nothing above this
+package sees a parse tree; where databases differ, syntax, names and types are DuckDB 2's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from everfresh.sql.bind import bind
+from everfresh.sql.parse import Parsed, split
+from everfresh.sql.plan import (
+    Aggregate,
+    AggregateCall,
+    Distinct,
+    Filter,
+    Limit,
+    Plan,
+    Project,
+    Scan,
+    Single,
+    Sort,
+)
+from everfresh.sql.scope import Catalog
+from everfresh.sql.statements import (
+    AddColumn,
+    Conflict,
+    Copy,
+    CreateTable,
+    CreateView,
+    Delete,
+    Drop,
+    DropColumn,
+    Explain,
+    Insert,
+    Select,
+    Show,
+    Statement,
+    Update,
+)
+
+__all__ = [
+    "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CreateTable", "CreateView",
+    "Delete",
+    "Distinct", "Drop", "DropColumn", "Explain", "Filter", "Insert", "Limit", "Parsed", "Plan", "Project",
+    "Scan", "Select",
+    "Show", "Single", "Sort", "Statement", "Update", "bind", "parse_and_bind", "split",
+]  # fmt: skip
+
+
+def parse_and_bind(text: str, catalog: Catalog, dialect: str = "duckdb") -> Iterator[Statement]:
+    """The statements of a script. All are parsed now; each is bound when the iterator reaches it.
+
+    So a script with a syntax error does nothing at all, and a statement sees what those before it created,
+    provided that the caller executes each statement before asking for the next.
+    """
+    parsed = split(text, dialect)
+    return (bind(statement, catalog) for statement in parsed)

@@ -1,0 +1,109 @@
+"""From a parsed statement to a bound one: the table of statements.
+
+Invariant: only `EverfreshError` is raised, and the catalog is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from sqlglot import exp
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.sql import ddl, dml
+from everfresh.sql.ddl import common
+from everfresh.sql.parse import VERBS, Parsed
+from everfresh.sql.scope import Catalog, spelled
+from everfresh.sql.select import bind_query
+from everfresh.sql.source import near
+from everfresh.sql.statements import Explain, Select, Show, Statement
+
+
+def bind(parsed: Parsed, catalog: Catalog) -> Statement:
+    """The statement with its names resolved in `catalog` and its expressions typed."""
+    try:
+        if parsed.verb:
+            return _verb(parsed, catalog)
+        rule = next((_RULES[k] for k in type(parsed.tree).__mro__ if k in _RULES), None)
+        if rule is None:
+            raise parsed.source.unsupported(f"the statement {parsed.source.tokens[0].text.upper()}")
+        return rule(parsed, catalog)
+    except RecursionError:
+        raise parsed.source.error(Code.UNSUPPORTED, "the statement is nested too deeply") from None
+
+
+def _select(parsed: Parsed, catalog: Catalog) -> Select:
+    return Select(bind_query(parsed.tree, catalog, parsed.source).plan, **common(parsed.source))
+
+
+def _command(parsed: Parsed, catalog: Catalog) -> Statement:  # noqa: ARG001
+    text = " ".join(parsed.source.statement.split())
+    raise parsed.source.unsupported(f"the statement '{text[:60]}{'...' if len(text) > 60 else ''}'")
+
+
+def _verb(parsed: Parsed, catalog: Catalog) -> Statement:
+    if parsed.verb not in VERBS:
+        raise parsed.source.unsupported(f"the statement {parsed.verb}")
+    return {"EXPLAIN": _explain, "SHOW": _show, "DESCRIBE": _describe}[parsed.verb](parsed, catalog)
+
+
+def _explain(parsed: Parsed, catalog: Catalog) -> Explain:
+    if parsed.inner is not None:
+        return Explain(statement=bind(parsed.inner, catalog), **common(parsed.source))
+    words = [t.text for t in parsed.rest]
+    if [w.upper() for w in words[:1]] == ["ANALYZE"]:
+        raise parsed.source.unsupported("EXPLAIN ANALYZE")
+    skip = {("MATERIALIZED", "VIEW"): 2, ("VIEW",): 1}
+    upper = tuple(w.upper() for w in words[:-1])
+    names = words[skip.get(upper, 0) :]
+    return Explain(
+        view=_name(parsed, catalog, names, "EXPLAIN needs a view or a query", "view"), **common(parsed.source)
+    )
+
+
+def _show(parsed: Parsed, catalog: Catalog) -> Show:  # noqa: ARG001
+    kinds: dict[str, Literal["tables", "views"]] = {
+        "TABLES": "tables", "VIEWS": "views", "MATERIALIZED VIEWS": "views",
+    }  # fmt: skip
+    what = " ".join(t.text.upper() for t in parsed.rest)
+    if what not in kinds:
+        raise parsed.source.unsupported(
+            f"SHOW {what[:40]}", hint="SHOW TABLES, SHOW VIEWS and DESCRIBE name are"
+        )
+    return Show(kinds[what], **common(parsed.source))
+
+
+def _describe(parsed: Parsed, catalog: Catalog) -> Show:
+    words = [t.text for t in parsed.rest]
+    return Show(
+        "describe", _name(parsed, catalog, words, "DESCRIBE needs a table or view"), **common(parsed.source)
+    )
+
+
+def _name(parsed: Parsed, catalog: Catalog, words: list[str], usage: str, kind: str = "") -> str:
+    """The relation that the only word names."""
+    if len(words) != 1:
+        raise EverfreshError(Code.SYNTAX, usage, place=parsed.source.start)
+    found = catalog.relation(words[0])
+    if found is None or (kind and found[0] != kind):
+        what = kind or "table or view"
+        names = [n for n in catalog.names() if not kind or (catalog.relation(n) or ("",))[0] == kind]
+        raise parsed.source.error(
+            Code.NOT_FOUND, f"there is no {what} '{words[0]}'", hint=near(words[0], names, f"{what}s")
+        )
+    return spelled(catalog, words[0])
+
+
+_RULES: dict[type[Any], Callable[[Parsed, Catalog], Statement]] = {
+    exp.Create: ddl.create,
+    exp.Drop: ddl.drop,
+    exp.Alter: ddl.alter,
+    exp.Insert: dml.insert,
+    exp.Update: dml.update,
+    exp.Delete: dml.delete,
+    exp.Copy: dml.copy,
+    exp.Query: _select,
+    exp.Values: _select,
+    exp.Command: _command,
+}

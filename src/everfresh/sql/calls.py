@@ -1,0 +1,264 @@
+"""Functions and operators: how each class of the parse tree becomes a call of the expression registry.
+
+Most rows of `RULES` are data, `(function, the node's arguments in order)`; a node with any other argument
+set is refused, so that a modifier is never dropped silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from everfresh.errors import Code
+from everfresh.expr import build
+from everfresh.expr.nodes import Expr
+from everfresh.sql import refusals
+from everfresh.sql.source import near
+from everfresh.types import BIGINT, DATE
+
+if TYPE_CHECKING:
+    from everfresh.sql.expressions import Binder
+
+_Rule = Callable[["Binder", Any], Expr]
+
+# class of the tree: function of the registry, and the tree's arguments in its order
+_DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
+    exp.Add: ("+", ("this", "expression")),
+    exp.Sub: ("-", ("this", "expression")),
+    exp.Mul: ("*", ("this", "expression")),
+    exp.Div: ("/", ("this", "expression")),
+    exp.IntDiv: ("//", ("this", "expression")),
+    exp.Mod: ("%", ("this", "expression")),
+    exp.Pow: ("power", ("this", "expression")),
+    exp.DPipe: ("||", ("this", "expression")),
+    exp.NullSafeEQ: ("is_not_distinct", ("this", "expression")),
+    exp.NullSafeNEQ: ("is_distinct", ("this", "expression")),
+    exp.Coalesce: ("coalesce", ("this", "expressions")),
+    exp.Nullif: ("nullif", ("this", "expression")),
+    exp.Abs: ("abs", ("this",)),
+    exp.Sign: ("sign", ("this",)),
+    exp.Round: ("round", ("this", "decimals")),
+    exp.Floor: ("floor", ("this",)),
+    exp.Ceil: ("ceil", ("this",)),
+    exp.Trunc: ("trunc", ("this",)),
+    exp.Sqrt: ("sqrt", ("this",)),
+    exp.Ln: ("ln", ("this",)),
+    exp.Exp: ("exp", ("this",)),
+    exp.Substring: ("substring", ("this", "start", "length")),
+    exp.Left: ("left", ("this", "expression")),
+    exp.Right: ("right", ("this", "expression")),
+    exp.Length: ("length", ("this",)),
+    exp.Upper: ("upper", ("this",)),
+    exp.Lower: ("lower", ("this",)),
+    exp.Replace: ("replace", ("this", "expression", "replacement")),
+    exp.StrPosition: ("strpos", ("this", "substr")),
+    exp.StartsWith: ("starts_with", ("this", "expression")),
+    exp.EndsWith: ("ends_with", ("this", "expression")),
+    exp.Contains: ("contains", ("this", "expression")),
+    exp.Reverse: ("reverse", ("this",)),
+    exp.Repeat: ("repeat", ("this", "times")),
+    exp.Year: ("year", ("this",)),
+    exp.Month: ("month", ("this",)),
+    exp.Day: ("day", ("this",)),
+    exp.DayOfMonth: ("day", ("this",)),
+    exp.Quarter: ("quarter", ("this",)),
+    exp.DayOfWeek: ("dow", ("this",)),
+    exp.DayOfWeekIso: ("isodow", ("this",)),
+    exp.DayOfYear: ("doy", ("this",)),
+    exp.Week: ("week", ("this",)),
+    exp.WeekOfYear: ("week", ("this",)),
+    exp.Hour: ("hour", ("this",)),
+    exp.Minute: ("minute", ("this",)),
+    exp.Second: ("second", ("this",)),
+    exp.TimeToUnix: ("epoch", ("this",)),
+    exp.DateFromParts: ("make_date", ("year", "month", "day")),
+    exp.ToDays: ("to_days", ("this",)),
+}
+# flags that sqlglot sets by dialect; values behave as in DuckDB whatever the dialect
+_FLAGS = {"typed", "safe", "is_numeric", "big_int"}
+
+# functions that sqlglot does not know, by the name in the text
+_BY_NAME = {
+    "date_part": "date_part", "datepart": "date_part", "prefix": "starts_with", "suffix": "ends_with",
+    "to_years": "to_years", "to_months": "to_months", "to_hours": "to_hours", "to_minutes": "to_minutes",
+    "to_seconds": "to_seconds", "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
+}  # fmt: skip
+_KNOWN = [name for name, _ in _DIRECT.values() if name.isidentifier()] + [
+    *_BY_NAME, "sum", "count", "avg", "coalesce", "greatest", "least", "concat", "trim", "ltrim", "rtrim",
+    "lpad", "rpad",
+    "date_trunc", "extract", "log10", "log2", "log",
+]  # fmt: skip
+
+
+def _args(
+    binder: Binder, node: Any, keys: tuple[str, ...], ignore: frozenset[str] = frozenset()
+) -> list[Expr]:
+    """The bound arguments of a node; refuses it if any other argument is set."""
+    extra = [k for k, v in node.args.items() if v and k not in keys and k not in _FLAGS and k not in ignore]
+    if extra:
+        raise binder.source.unsupported(f"{extra[0].upper().strip('_')} in {node.sql_name()}", node)
+    bound = []
+    for key in keys:
+        value = node.args.get(key)
+        bound += [binder.bind(v) for v in (value if isinstance(value, list) else [value]) if v is not None]
+    return bound
+
+
+def _direct(name: str, keys: tuple[str, ...]) -> _Rule:
+    def rule(binder: Binder, node: Any) -> Expr:
+        return build.call(name, *_args(binder, node, keys))
+
+    return rule
+
+
+def by_name(binder: Binder, node: Any) -> Expr:
+    """A call of a function that sqlglot does not know."""
+    name = str(node.name).lower()
+    if name in refusals.VOLATILE_NAMES:
+        raise refusals.volatile(binder.source, name.upper(), node)
+    if name not in _BY_NAME:
+        raise binder.source.error(
+            Code.NOT_FOUND, f"there is no function '{name}'", node, hint=near(name, _KNOWN, "functions")
+        )
+    return build.call(_BY_NAME[name], *(binder.bind(a) for a in node.expressions))
+
+
+def _log(binder: Binder, node: Any) -> Expr:
+    """LOG(x) is the decimal logarithm; sqlglot reads LOG2(x) and LOG10(x) as LOG(2, x) and LOG(10, x)."""
+    base = node.expression and node.this.name
+    if base is None:
+        return build.call("log10", binder.bind(node.this))
+    if refusals.written(binder.source, node) not in ("LOG2", "LOG10"):
+        raise binder.source.unsupported("LOG with a base", node, hint="use LN, LOG2 or LOG10")
+    return build.call(f"log{base}", binder.bind(node.expression))
+
+
+def _extreme(name: str) -> _Rule:
+    def rule(binder: Binder, node: Any) -> Expr:
+        if not node.args.get("ignore_nulls"):
+            raise binder.source.unsupported(f"{name.upper()} that is NULL if any argument is", node)
+        return build.call(name, *_args(binder, node, ("this", "expressions"), frozenset({"ignore_nulls"})))
+
+    return rule
+
+
+def _concat(binder: Binder, node: Any) -> Expr:
+    args = _args(binder, node, ("expressions",), frozenset({"coalesce"}))
+    if node.args.get("coalesce"):
+        return build.call("concat", *args)
+    return reduce(lambda a, b: build.call("||", a, b), args)
+
+
+_TRIMS = {"LEADING": "ltrim", "TRAILING": "rtrim"}
+
+
+def _trim(binder: Binder, node: Any) -> Expr:
+    name = _TRIMS.get(str(node.args.get("position") or "").upper(), "trim")
+    return build.call(name, *_args(binder, node, ("this", "expression"), frozenset({"position"})))
+
+
+def _pad(binder: Binder, node: Any) -> Expr:
+    args = _args(binder, node, ("this", "expression", "fill_pattern"), frozenset({"is_left"}))
+    name = "lpad" if node.args.get("is_left") else "rpad"
+    return build.call(name, *args) if len(args) > 2 else build.call(name, *args, build.literal(" "))
+
+
+def _extract(binder: Binder, node: Any) -> Expr:
+    part = build.literal(str(node.this.name).lower())
+    return build.call("date_part", part, binder.bind(node.expression))
+
+
+def _date_trunc(binder: Binder, node: Any) -> Expr:
+    """sqlglot also reads DATE_TRUNC(column, x) as if the column's name were the part: look at the token."""
+    i = binder.source.index(node)
+    tokens = binder.source.tokens
+    if i is None or i + 2 >= len(tokens) or tokens[i + 2].token_type != TokenType.STRING:
+        raise binder.source.unsupported("DATE_TRUNC with a part that is not a constant", node)
+    part = build.literal(str(node.args["unit"].name).lower())
+    return build.call("date_trunc", part, *_args(binder, node, ("this",), frozenset({"unit"})))
+
+
+def _to_date(binder: Binder, node: Any) -> Expr:
+    (arg,) = _args(binder, node, ("this",))
+    return build.cast(arg, DATE)
+
+
+# -- intervals -------------------------------------------------------------------------------------------
+
+_UNITS: dict[str, tuple[int, int, int]] = {  # months, days, microseconds
+    "MILLENNIUM": (12000, 0, 0), "CENTURY": (1200, 0, 0), "DECADE": (120, 0, 0), "YEAR": (12, 0, 0),
+    "QUARTER": (3, 0, 0), "MONTH": (1, 0, 0), "WEEK": (0, 7, 0), "DAY": (0, 1, 0),
+    "HOUR": (0, 0, 3_600_000_000), "MINUTE": (0, 0, 60_000_000), "SECOND": (0, 0, 1_000_000),
+    "MILLISECOND": (0, 0, 1_000), "MICROSECOND": (0, 0, 1),
+}  # fmt: skip
+_SPELLINGS = {
+    **{u: u for u in _UNITS}, **{u + "S": u for u in _UNITS}, "MILLENNIA": "MILLENNIUM",
+    "CENTURIES": "CENTURY",
+    "Y": "YEAR", "MON": "MONTH", "MONS": "MONTH", "D": "DAY", "H": "HOUR", "HR": "HOUR", "HRS": "HOUR",
+    "M": "MINUTE",
+    "MIN": "MINUTE", "MINS": "MINUTE", "S": "SECOND", "SEC": "SECOND", "SECS": "SECOND", "MS": "MILLISECOND",
+    "US": "MICROSECOND",
+}  # fmt: skip
+_FUNCTIONS = {
+    "YEAR": "to_years", "MONTH": "to_months", "DAY": "to_days", "HOUR": "to_hours", "MINUTE": "to_minutes",
+    "SECOND": "to_seconds",
+}  # fmt: skip
+
+
+def _interval(binder: Binder, node: Any) -> Expr:
+    amount, unit = node.this, node.args.get("unit")
+    if not isinstance(unit, (exp.Var, type(None))):
+        raise binder.source.unsupported(f"INTERVAL {unit.sql('duckdb')[:40]}", node)
+    while isinstance(amount, exp.Paren):
+        amount = amount.this
+    sign = -1 if isinstance(amount, exp.Neg) and isinstance(amount.this, exp.Literal) else 1
+    text = (amount.this if sign < 0 else amount).name if sign < 0 or isinstance(amount, exp.Literal) else None
+    if text is None:
+        return _computed_interval(binder, node, amount, unit)
+    parts = text.split() if unit is None else [text, unit.name]
+    total = [0, 0, 0]
+    for number, word in zip(parts[::2], parts[1::2], strict=False):
+        size = _UNITS.get(_SPELLINGS.get(word.upper(), ""))
+        whole = number.lstrip("+-")
+        if size is None or not whole.isdecimal() or len(number) - len(whole) > 1 or len(whole) > 18:
+            break
+        total = [t + sign * int(number) * s for t, s in zip(total, size, strict=True)]
+    else:
+        if parts and len(parts) % 2 == 0:
+            return build.interval(*total)
+    shown = f"INTERVAL '{' '.join(parts)}'"
+    raise binder.source.unsupported(
+        shown, node, hint="write whole numbers with units, as in INTERVAL '3 months 2 days'"
+    )
+
+
+def _computed_interval(binder: Binder, node: Any, amount: Any, unit: Any) -> Expr:
+    name = _FUNCTIONS.get(_SPELLINGS.get(unit.name.upper() if unit else "", ""))
+    value = None if amount is None else binder.bind(amount)
+    if name is None or value is None or not value.type.is_integer:
+        raise binder.source.unsupported(
+            "this form of INTERVAL",
+            node,
+            hint="the amount is a whole number, the unit one of " + ", ".join(_FUNCTIONS),
+        )
+    return build.call(name, build.cast(value, BIGINT) if name in ("to_hours", "to_minutes") else value)
+
+
+RULES: dict[type[Any], _Rule] = {
+    **{kind: _direct(name, keys) for kind, (name, keys) in _DIRECT.items()},
+    exp.Log: _log,
+    exp.Greatest: _extreme("greatest"),
+    exp.Least: _extreme("least"),
+    exp.Concat: _concat,
+    exp.Trim: _trim,
+    exp.Pad: _pad,
+    exp.Extract: _extract,
+    exp.TimestampTrunc: _date_trunc,
+    exp.Date: _to_date,
+    exp.TsOrDsToDate: _to_date,
+    exp.Interval: _interval,
+}

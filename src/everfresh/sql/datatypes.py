@@ -1,0 +1,91 @@
+"""The types that DDL and CAST may name, as one table from sqlglot's type names to ours.
+
+DuckDB's meaning of each name: FLOAT is REAL, a bare DECIMAL is DECIMAL(18,3), the length of a VARCHAR is
+ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from everfresh.errors import EverfreshError
+from everfresh.sql.source import Source
+from everfresh.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DECIMAL,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    REAL,
+    SMALLINT,
+    TIMESTAMP,
+    TINYINT,
+    VARCHAR,
+    SqlType,
+)
+
+_T = exp.DType
+_TYPES: dict[Any, SqlType] = {
+    _T.BOOLEAN: BOOLEAN,
+    _T.TINYINT: TINYINT,
+    _T.SMALLINT: SMALLINT,
+    _T.INT: INTEGER,
+    _T.BIGINT: BIGINT,
+    _T.INT128: HUGEINT,
+    _T.FLOAT: REAL,
+    _T.DOUBLE: DOUBLE,
+    _T.TEXT: VARCHAR,
+    _T.VARCHAR: VARCHAR,
+    _T.CHAR: VARCHAR,
+    _T.NCHAR: VARCHAR,
+    _T.NVARCHAR: VARCHAR,
+    _T.BPCHAR: VARCHAR,
+    _T.DATE: DATE,
+    _T.TIMESTAMP: TIMESTAMP,
+    _T.TIMESTAMPNTZ: TIMESTAMP,
+    _T.DATETIME: TIMESTAMP,
+}
+_SIZED = {
+    _T.TEXT,
+    _T.VARCHAR,
+    _T.CHAR,
+    _T.NCHAR,
+    _T.NVARCHAR,
+    _T.BPCHAR,
+}  # a length may follow; it is ignored
+_LOCAL_TIMESTAMP = {"spark", "spark2", "databricks", "hive"}  # TIMESTAMP is read as TIMESTAMPTZ by sqlglot
+_HINT = (
+    "types are: BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT, REAL, DOUBLE, DECIMAL(p,s), VARCHAR, "
+    "DATE, TIMESTAMP"
+)
+
+
+def sql_type(node: Any, source: Source) -> SqlType:
+    """The type that a DataType node names; refuses types outside the language."""
+    if not isinstance(node, exp.DataType):
+        raise source.unsupported(f"type {str(node)[:40]}", node, hint=_HINT)
+    if node.this == _T.DECIMAL:
+        return _decimal(node, source)
+    found = _TYPES.get(node.this)
+    if node.this == _T.TIMESTAMPTZ and source.dialect in _LOCAL_TIMESTAMP:
+        found = TIMESTAMP
+    if found is None or (node.expressions and node.this not in _SIZED):
+        shown = node.sql(source.dialect)
+        raise source.unsupported(f"type {shown[:40]}", node, hint=_HINT)
+    return found
+
+
+def _decimal(node: Any, source: Source) -> SqlType:
+    params = [p.this for p in node.expressions if isinstance(p, exp.DataTypeParam)]
+    if any(not isinstance(p, exp.Literal) or not p.this.isdigit() for p in params) or len(params) > 2:
+        raise source.unsupported(f"type {node.sql('duckdb')[:40]}", node, hint=_HINT)
+    numbers = [int(p.this) for p in params]
+    precision, scale = (18, 3) if not numbers else (numbers[0], numbers[1] if len(numbers) > 1 else 0)
+    try:
+        return DECIMAL(precision, scale)
+    except EverfreshError as error:
+        raise error.at(source.place(node)) from None

@@ -1,0 +1,341 @@
+"""Binding CREATE, DROP and ALTER.
+
+Invariant: what a statement declares and we do not keep (a constraint, a property, a schema) is refused by
+name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+from sqlglot import exp
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.expr import evaluate
+from everfresh.expr.nodes import Const
+from everfresh.sql.datatypes import sql_type
+from everfresh.sql.expressions import Binder
+from everfresh.sql.parse import Parsed
+from everfresh.sql.plan import Project
+from everfresh.sql.scope import Catalog, Scope, spelled, table_name
+from everfresh.sql.select import bind_query, refuse_clauses
+from everfresh.sql.source import Source, near, words
+from everfresh.sql.statements import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement
+from everfresh.types import Column, TableSchema
+
+TABLE_OPTIONS: dict[str, type[Any]] = {"retain": bool}
+VIEW_OPTIONS: dict[str, type[Any]] = {"strategy": str}
+
+_CONSTRAINTS = {
+    exp.UniqueColumnConstraint: "UNIQUE",
+    exp.CheckColumnConstraint: "CHECK",
+    exp.ForeignKey: "FOREIGN KEY",
+    exp.Reference: "REFERENCES",
+    exp.DefaultColumnConstraint: "DEFAULT",
+    exp.GeneratedAsIdentityColumnConstraint: "GENERATED",
+    exp.ComputedColumnConstraint: "GENERATED",
+    exp.AutoIncrementColumnConstraint: "AUTOINCREMENT",
+    exp.CollateColumnConstraint: "COLLATE",
+    exp.LikeProperty: "CREATE TABLE ... LIKE",
+    exp.TemporaryProperty: "TEMPORARY",
+}
+
+
+def create(parsed: Parsed, catalog: Catalog) -> Statement:
+    """CREATE TABLE or CREATE MATERIALIZED VIEW."""
+    tree, source = parsed.tree, parsed.source
+    binder = {"TABLE": _create_table, "VIEW": _create_view}.get(str(tree.kind).upper())
+    if binder is None:
+        raise source.unsupported(f"CREATE {str(tree.kind).upper()}")
+    return binder(parsed, catalog)
+
+
+# -- tables ----------------------------------------------------------------------------------------------
+
+
+def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:  # noqa: ARG001
+    tree, source = parsed.tree, parsed.source
+    if tree.expression is not None:
+        raise source.unsupported(
+            "CREATE TABLE AS", tree.expression, hint="create the table, then INSERT INTO ... SELECT"
+        )
+    _refuse_properties(source, tree, ())
+    refuse_clauses(source, tree, {"this", "kind", "replace", "exists", "properties"})
+    if not isinstance(tree.this, exp.Schema):
+        raise source.error(Code.SYNTAX, "CREATE TABLE needs a list of columns", tree)
+    name = table_name(source, tree.this.this)
+    columns: list[Column] = []
+    keys: list[tuple[Any, list[Any]]] = []
+    for part in tree.this.expressions:
+        if isinstance(part, exp.ColumnDef):
+            columns.append(_column_def(source, part, columns, keys))
+        elif isinstance(part, exp.PrimaryKey):
+            keys.append((part, part.expressions))
+        elif isinstance(part, exp.Constraint) and all(
+            isinstance(e, exp.PrimaryKey) for e in part.expressions
+        ):
+            keys += [(e, e.expressions) for e in part.expressions]
+        elif isinstance(part, exp.Identifier):
+            raise source.error(Code.SYNTAX, f"column '{part.name}' has no type", part)
+        else:
+            raise _constraint(source, part.expressions[0] if isinstance(part, exp.Constraint) else part)
+    if not columns:
+        raise source.error(Code.SYNTAX, "a table needs a column", tree)
+    key = _key(source, name, columns, keys)
+    columns = [replace(c, nullable=False) if c.name in key else c for c in columns]
+    _check_options(source, parsed.options, TABLE_OPTIONS)
+    return CreateTable(
+        TableSchema(name, tuple(columns), key, parsed.static),
+        or_replace=bool(tree.args.get("replace")),
+        if_not_exists=bool(tree.args.get("exists")),
+        options=parsed.options,
+        **common(source),
+    )
+
+
+def _column_def(source: Source, part: Any, before: list[Column], keys: list[tuple[Any, list[Any]]]) -> Column:
+    name = part.name
+    if name.lower() in {c.name.lower() for c in before}:
+        raise source.error(Code.EXISTS, f"column '{name}' is declared twice", part)
+    if part.kind is None:
+        raise source.error(Code.SYNTAX, f"column '{name}' has no type", part)
+    type_ = _typed(source, part)
+    nullable = True
+    for constraint in part.constraints:
+        kind = constraint.kind
+        if isinstance(kind, exp.PrimaryKeyColumnConstraint):
+            keys.append((part, [part.this]))
+        elif isinstance(kind, exp.NotNullColumnConstraint):
+            nullable = bool(kind.args.get("allow_null"))
+        else:
+            raise _constraint(source, kind, part)
+    return Column(name, type_, nullable)
+
+
+def _typed(source: Source, part: Any) -> Any:
+    """The type of a column, with errors placed at the column."""
+    try:
+        return sql_type(part.kind, source)
+    except EverfreshError as error:
+        raise EverfreshError(
+            error.code, f"column '{part.name}': {error.message}", place=source.place(part), hint=error.hint
+        ) from None
+
+
+def _constraint(source: Source, kind: Any, part: Any = None) -> EverfreshError:
+    what = _CONSTRAINTS.get(
+        type(kind), words(kind).replace(" COLUMN CONSTRAINT", "").replace(" PROPERTY", "")
+    )
+    return source.unsupported(
+        what, part or kind, hint="PRIMARY KEY and NOT NULL are kept; check the rest before loading"
+    )
+
+
+def _key(
+    source: Source, table: str, columns: list[Column], keys: list[tuple[Any, list[Any]]]
+) -> tuple[str, ...]:
+    if not keys:
+        return ()
+    if len(keys) > 1:
+        raise source.error(Code.EXISTS, f"table '{table}' has more than one primary key", keys[1][0])
+    by_lower = {c.name.lower(): c.name for c in columns}
+    found: list[str] = []
+    for part in keys[0][1]:
+        name = by_lower.get(part.name.lower())
+        if name is None:
+            raise source.error(
+                Code.NOT_FOUND,
+                f"there is no column '{part.name}' for the primary key",
+                part,
+                hint=near(part.name, by_lower.values(), "columns"),
+            )
+        if name in found:
+            raise source.error(Code.EXISTS, f"column '{name}' is twice in the primary key", part)
+        found.append(name)
+    return tuple(found)
+
+
+def _refuse_properties(source: Source, tree: Any, allowed: tuple[type[Any], ...]) -> None:
+    properties = tree.args.get("properties")
+    for part in properties.expressions if properties is not None else []:
+        if not isinstance(part, allowed):
+            raise _constraint(source, part)
+
+
+def _check_options(source: Source, options: dict[str, Any], known: dict[str, type[Any]]) -> None:
+    for name, value in options.items():
+        if name not in known:
+            raise source.error(
+                Code.ARGUMENT, f"there is no option '{name}' here", hint=near(name, known, "options")
+            )
+        if not isinstance(value, known[name]):
+            kind = {bool: "true or false", str: "a text"}[known[name]]
+            raise source.error(Code.ARGUMENT, f"option '{name}' must be {kind}")
+
+
+# -- views -----------------------------------------------------------------------------------------------
+
+
+def _create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
+    tree, source = parsed.tree, parsed.source
+    properties = tree.args.get("properties")
+    kinds = [type(p) for p in properties.expressions] if properties is not None else []
+    if exp.MaterializedProperty not in kinds:
+        raise source.unsupported("CREATE VIEW", hint="views are kept fresh: write CREATE MATERIALIZED VIEW")
+    _refuse_properties(source, tree, (exp.MaterializedProperty,))
+    refuse_clauses(source, tree, {"this", "kind", "replace", "exists", "properties", "expression"})
+    if tree.expression is None:
+        raise source.error(Code.SYNTAX, "a view needs AS and a query", tree)
+    _check_options(source, parsed.options, VIEW_OPTIONS)
+    schema = tree.this if isinstance(tree.this, exp.Schema) else None
+    name = table_name(source, schema.this if schema else tree.this)
+    query = bind_query(tree.expression, catalog, source)
+    plan, names = query.plan, query.names
+    if schema is not None:
+        names = _view_columns(source, schema, len(names))
+        plan = Project(plan, tuple((n, v) for n, v in zip(names, plan.variables, strict=True)))
+    elif query.repeated is not None:
+        raise source.error(
+            Code.EXISTS,
+            f"the view would have two columns '{query.repeated}'",
+            tree.expression,
+            hint="name one of them with AS",
+        )
+    return CreateView(
+        name,
+        plan,
+        or_replace=bool(tree.args.get("replace")),
+        if_not_exists=bool(tree.args.get("exists")),
+        options=parsed.options,
+        **common(source),
+    )
+
+
+def _view_columns(source: Source, schema: Any, count: int) -> tuple[str, ...]:
+    names = tuple(c.name for c in schema.expressions)
+    if len(names) != count:
+        raise source.error(
+            Code.VALUE, f"{len(names)} column names for {count} columns", schema.expressions[0]
+        )
+    lowered = [n.lower() for n in names]
+    for i, column in enumerate(schema.expressions):
+        if lowered[i] in lowered[:i]:
+            raise source.error(Code.EXISTS, f"column '{column.name}' is declared twice", column)
+    return names
+
+
+# -- DROP and ALTER --------------------------------------------------------------------------------------
+
+
+def drop(parsed: Parsed, catalog: Catalog) -> Drop:
+    """DROP TABLE or DROP [MATERIALIZED] VIEW."""
+    tree, source = parsed.tree, parsed.source
+    written = str(tree.kind).upper()
+    kinds: dict[str, Literal["table", "view"]] = {"TABLE": "table", "VIEW": "view"}
+    if written not in kinds:
+        raise source.unsupported(f"DROP {written}")
+    refuse_clauses(source, tree, {"tables", "kind", "exists", "materialized", "cascade", "restrict"})
+    kind = kinds[written]
+    tables = tree.args.get("tables") or []
+    if len(tables) != 1:
+        raise source.unsupported("DROP of several things at once", hint="write one DROP for each")
+    name = table_name(source, tables[0])
+    found = catalog.relation(name)
+    if found is None and not tree.args.get("exists"):
+        raise source.error(
+            Code.NOT_FOUND,
+            f"there is no {kind} '{name}'",
+            tables[0],
+            hint=near(name, catalog.names(), f"{kind}s"),
+        )
+    if found is not None and found[0] != kind:
+        raise source.error(
+            Code.NOT_FOUND,
+            f"'{name}' is a {found[0]}, not a {kind}",
+            tables[0],
+            hint=f"write DROP {'TABLE' if found[0] == 'table' else 'MATERIALIZED VIEW'}",
+        )
+    exists, cascade = bool(tree.args.get("exists")), bool(tree.args.get("cascade"))
+    return Drop(kind, spelled(catalog, name), if_exists=exists, cascade=cascade, **common(source))
+
+
+def alter(parsed: Parsed, catalog: Catalog) -> Statement:
+    """ALTER TABLE ... ADD COLUMN or DROP COLUMN."""
+    tree, source = parsed.tree, parsed.source
+    if str(tree.args.get("kind")).upper() != "TABLE":
+        raise source.unsupported(f"ALTER {str(tree.args.get('kind')).upper()}")
+    refuse_clauses(source, tree, {"this", "kind", "actions"})
+    schema = base_table(catalog, source, tree.this)
+    actions = tree.args["actions"]
+    action = actions[0] if len(actions) == 1 else None
+    if isinstance(action, exp.ColumnDef):
+        return _add_column(source, schema, action)
+    if isinstance(action, exp.Drop) and str(action.kind).upper() == "COLUMN":
+        return _drop_column(source, schema, action)
+    what = "ALTER TABLE with several actions" if action is None else f"ALTER TABLE: {words(action)}"
+    raise source.unsupported(what, action or tree, hint="ADD COLUMN and DROP COLUMN are")
+
+
+def _add_column(source: Source, schema: TableSchema, action: Any) -> AddColumn:
+    defaults = [c.kind.this for c in action.constraints if isinstance(c.kind, exp.DefaultColumnConstraint)]
+    rest = [c for c in action.constraints if not isinstance(c.kind, exp.DefaultColumnConstraint)]
+    for constraint in rest:
+        raise source.unsupported(
+            words(constraint.kind).replace(" COLUMN CONSTRAINT", "") + " in ADD COLUMN", action
+        )
+    if action.kind is None:
+        raise source.error(Code.SYNTAX, f"column '{action.name}' has no type", action)
+    if_not_exists = bool(action.args.get("exists"))
+    if action.name.lower() in {n.lower() for n in schema.names} and not if_not_exists:
+        raise source.error(Code.EXISTS, f"table '{schema.name}' has a column '{action.name}' already", action)
+    column = Column(action.name, _typed(source, action))
+    default = None
+    if defaults:
+        bound = Binder(Scope(source), "DEFAULT").fitting(defaults[0], column.type)
+        default = Const(evaluate(bound, {}), column.type)
+    return AddColumn(schema.name, column, default, if_not_exists, **common(source))
+
+
+def _drop_column(source: Source, schema: TableSchema, action: Any) -> DropColumn:
+    tables = action.args.get("tables") or [action.this]
+    refuse_clauses(source, action, {"tables", "this", "kind", "exists", "restrict"})
+    if len(tables) != 1:
+        raise source.unsupported("DROP of several columns at once", action)
+    written = tables[0].name
+    name = next((n for n in schema.names if n.lower() == written.lower()), None)
+    if name is None and not action.args.get("exists"):
+        raise missing_column(source, schema, tables[0])
+    return DropColumn(
+        schema.name, name or written, if_exists=bool(action.args.get("exists")), **common(source)
+    )
+
+
+# -- shared with DML -------------------------------------------------------------------------------------
+
+
+def base_table(catalog: Catalog, source: Source, node: Any) -> TableSchema:
+    """The schema of the base table that a Table node names; a view is refused."""
+    name = table_name(source, node)
+    schema = catalog.table(name)
+    if schema is not None:
+        return schema
+    if catalog.relation(name) is not None:
+        raise source.unsupported(f"changing the view '{name}'", node, hint="change the tables it reads")
+    hint = near(name, [n for n in catalog.names() if catalog.table(n)], "tables")
+    raise source.error(Code.NOT_FOUND, f"there is no table '{name}'", node, hint=hint)
+
+
+def missing_column(source: Source, schema: TableSchema, node: Any) -> EverfreshError:
+    """The error for a column that a table does not have."""
+    return source.error(
+        Code.NOT_FOUND,
+        f"table '{schema.name}' has no column '{node.name}'",
+        node,
+        hint=near(node.name, schema.names, "columns"),
+    )
+
+
+def common(source: Source) -> dict[str, str]:
+    """What every statement carries."""
+    return {"text": source.statement, "place": source.start, "dialect": source.dialect}

@@ -1,0 +1,293 @@
+"""Binding INSERT, DELETE, UPDATE and COPY.
+
+Invariant: an expression for a column has the column's type; a column is assigned at most once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from sqlglot import exp
+
+from everfresh.errors import Code
+from everfresh.expr import build
+from everfresh.expr.nodes import Expr, Var
+from everfresh.sql.ddl import base_table, common, missing_column
+from everfresh.sql.expressions import Binder
+from everfresh.sql.parse import Parsed
+from everfresh.sql.plan import Plan, Project
+from everfresh.sql.scope import Catalog, Relation, Scope
+from everfresh.sql.select import bind_query, refuse_clauses
+from everfresh.sql.source import Source
+from everfresh.sql.statements import Assignments, Conflict, Copy, Delete, Insert, Update
+from everfresh.types import Column, TableSchema
+
+EXCLUDED = "excluded"
+
+
+# -- INSERT ----------------------------------------------------------------------------------------------
+
+_INSERT = {"this", "expression", "conflict", "alternative"}
+
+
+def insert(parsed: Parsed, catalog: Catalog) -> Insert:
+    """INSERT ... VALUES, INSERT ... SELECT, with OR REPLACE, OR IGNORE or ON CONFLICT."""
+    tree, source = parsed.tree, parsed.source
+    _refuse_rest(source, tree, _INSERT, "INSERT")
+    target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    if not isinstance(target, exp.Table):
+        raise source.unsupported("this target of INSERT", tree)
+    schema = base_table(catalog, source, target)
+    columns = _insert_columns(source, schema, tree.this)
+    query = tree.expression
+    if query is None:
+        raise source.error(Code.SYNTAX, "INSERT needs VALUES or a query", tree)
+    rows: list[list[Expr]] | None = None
+    plan: Plan | None = None
+    if isinstance(query, exp.Values):
+        rows = _rows(source, query, schema, columns)
+    else:
+        plan = _insert_plan(source, query, catalog, schema, columns)
+    conflict = _conflict(source, tree, schema, columns, _alias(target, schema))
+    return Insert(schema.name, tuple(c.name for c in columns), rows, plan, conflict, **common(source))
+
+
+def _refuse_rest(source: Source, tree: Any, bound: set[str], verb: str) -> None:
+    if tree.args.get("returning"):
+        raise source.unsupported("RETURNING", tree.args["returning"], keyword="RETURNING")
+    named = {"by_name": "INSERT BY NAME", "default": "INSERT DEFAULT VALUES", "overwrite": "INSERT OVERWRITE"}
+    for key, what in named.items():
+        if tree.args.get(key):
+            raise source.unsupported(what, tree)
+    if tree.args.get("using") or tree.args.get("from_"):
+        raise source.unsupported(f"{verb} with another table", tree)
+    refuse_clauses(source, tree, bound)
+
+
+def _alias(target: Any, schema: TableSchema) -> str:
+    alias = target.args.get("alias")
+    return str(alias.name) if alias is not None and alias.name else schema.name
+
+
+def _column(source: Source, schema: TableSchema, node: Any) -> Column:
+    found = next((c for c in schema.columns if c.name.lower() == node.name.lower()), None)
+    if found is None:
+        raise missing_column(source, schema, node)
+    return found
+
+
+def _insert_columns(source: Source, schema: TableSchema, node: Any) -> list[Column]:
+    if not isinstance(node, exp.Schema):
+        return list(schema.columns)
+    columns: list[Column] = []
+    for part in node.expressions:
+        column = _column(source, schema, part)
+        if column in columns:
+            raise source.error(Code.EXISTS, f"column '{column.name}' is listed twice", part)
+        columns.append(column)
+    return columns
+
+
+def _rows(source: Source, values: Any, schema: TableSchema, columns: list[Column]) -> list[list[Expr]]:
+    binder = Binder(Scope(source), "VALUES")
+    rows = []
+    for row in values.expressions:
+        trees = row.expressions if isinstance(row, exp.Tuple) else [row]
+        if len(trees) != len(columns):
+            raise source.error(
+                Code.VALUE,
+                f"{len(trees)} values for {len(columns)} columns of '{schema.name}'",
+                row,
+                hint="columns are: " + ", ".join(c.name for c in columns),
+            )
+        for tree in trees:
+            if isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT":
+                raise source.unsupported("DEFAULT in VALUES", row, hint="leave the column out of the list")
+        rows.append([binder.fitting(t, c.type) for t, c in zip(trees, columns, strict=True)])
+    return rows
+
+
+def _insert_plan(
+    source: Source, query: Any, catalog: Catalog, schema: TableSchema, columns: list[Column]
+) -> Plan:
+    plan = bind_query(query, catalog, source).plan
+    found = plan.variables
+    if len(found) != len(columns):
+        raise source.error(
+            Code.VALUE, f"{len(found)} values for {len(columns)} columns of '{schema.name}'", query
+        )
+    items = tuple((c.name, build.cast(v, c.type)) for c, v in zip(columns, found, strict=True))
+    return Project(plan, items)
+
+
+# -- ON CONFLICT -----------------------------------------------------------------------------------------
+
+
+def _conflict(
+    source: Source, tree: Any, schema: TableSchema, columns: list[Column], alias: str
+) -> Conflict | None:
+    alternative = str(tree.args.get("alternative") or "").upper()
+    clause = tree.args.get("conflict")
+    if not alternative and clause is None:
+        return None
+    if not schema.key:
+        what = f"INSERT OR {alternative}" if alternative else "ON CONFLICT"
+        raise source.error(Code.ARGUMENT, f"{what} needs a primary key, and '{schema.name}' has none", tree)
+    if alternative and clause is not None:
+        raise source.unsupported(f"INSERT OR {alternative} with ON CONFLICT", tree)
+    if alternative == "IGNORE":
+        return Conflict(schema.key, "nothing")
+    if alternative == "REPLACE":
+        others = [c for c in columns if c.name not in schema.key]
+        return Conflict(schema.key, "update", tuple((c.name, _excluded(c)) for c in others))
+    if alternative:
+        raise source.unsupported(f"INSERT OR {alternative}", tree)
+    return _on_conflict(source, clause, schema, alias)
+
+
+def _excluded(column: Column) -> Var:
+    return Var(f"{EXCLUDED}.{column.name}", column.type, column.nullable)
+
+
+def _on_conflict(source: Source, clause: Any, schema: TableSchema, alias: str) -> Conflict:
+    if clause.args.get("duplicate"):
+        raise source.unsupported("ON DUPLICATE KEY", clause, hint="write ON CONFLICT (key) DO UPDATE SET ...")
+    if clause.args.get("constraint"):
+        raise source.unsupported("ON CONFLICT ON CONSTRAINT", clause)
+    refuse_clauses(source, clause, {"expressions", "action", "conflict_keys", "where"})
+    trees = [k.this if isinstance(k, exp.Ordered) else k for k in clause.args.get("conflict_keys") or []]
+    keys = [_column(source, schema, k).name for k in trees]
+    if keys and set(keys) != set(schema.key):
+        raise source.error(
+            Code.ARGUMENT,
+            f"({', '.join(keys)}) is not the primary key of '{schema.name}'",
+            trees[0],
+            hint=f"the primary key is ({', '.join(schema.key)})",
+        )
+    action = str(clause.args["action"].name).upper() if clause.args.get("action") else ""
+    if action == "DO NOTHING":
+        return Conflict(schema.key, "nothing")
+    if action != "DO UPDATE":
+        raise source.error(Code.SYNTAX, "ON CONFLICT needs DO NOTHING or DO UPDATE SET", clause)
+    here = Relation(alias, tuple((c.name, Var(c.name, c.type, c.nullable)) for c in schema.columns))
+    there = Relation(EXCLUDED, tuple((c.name, _excluded(c)) for c in schema.columns))
+    scope = Scope(source, (here, there), frozenset({EXCLUDED}))
+    where = clause.args.get("where")
+    return Conflict(
+        schema.key,
+        "update",
+        _assignments(source, clause.expressions, schema, Binder(scope, "SET")),
+        None if where is None else Binder(scope, "WHERE").condition(where.this),
+    )
+
+
+# -- UPDATE, DELETE --------------------------------------------------------------------------------------
+
+
+def _assignments(source: Source, trees: list[Any], schema: TableSchema, binder: Binder) -> Assignments:
+    found: dict[str, Expr] = {}
+    for tree in trees:
+        if not isinstance(tree, exp.EQ) or not isinstance(tree.this, exp.Column):
+            raise source.unsupported(
+                "this form of SET", tree, hint="write SET column = value, column = value"
+            )
+        if tree.this.table:
+            raise source.error(Code.SYNTAX, "a column in SET has no qualifier", tree)
+        column = _column(source, schema, tree.this)
+        if column.name in found:
+            raise source.error(Code.EXISTS, f"column '{column.name}' is assigned twice", tree)
+        if isinstance(tree.expression, exp.Var):
+            raise source.unsupported("DEFAULT in SET", tree)
+        found[column.name] = binder.fitting(tree.expression, column.type)
+    if not found:
+        raise source.error(Code.SYNTAX, "SET assigns nothing")
+    return tuple(found.items())
+
+
+def _scope(source: Source, schema: TableSchema, target: Any) -> Scope:
+    columns = tuple((c.name, Var(c.name, c.type, c.nullable)) for c in schema.columns)
+    return Scope(source, (Relation(_alias(target, schema), columns),))
+
+
+def _where(tree: Any, scope: Scope) -> Expr | None:
+    where = tree.args.get("where")
+    return None if where is None else Binder(scope, "WHERE").condition(where.this)
+
+
+def _target(source: Source, tree: Any, verb: str) -> Any:
+    if not isinstance(tree.this, exp.Table):
+        raise source.error(Code.SYNTAX, f"{verb} needs a table", tree)
+    refuse_clauses(source, tree.this, {"this", "alias", "db", "catalog"})
+    return tree.this
+
+
+def update(parsed: Parsed, catalog: Catalog) -> Update:
+    """UPDATE table SET column = expression [WHERE condition]."""
+    tree, source = parsed.tree, parsed.source
+    _refuse_rest(source, tree, {"this", "expressions", "where"}, "UPDATE")
+    target = _target(source, tree, "UPDATE")
+    schema = base_table(catalog, source, target)
+    scope = _scope(source, schema, target)
+    assignments = _assignments(source, tree.expressions, schema, Binder(scope, "SET"))
+    return Update(schema.name, assignments, _where(tree, scope), **common(source))
+
+
+def delete(parsed: Parsed, catalog: Catalog) -> Delete:
+    """DELETE FROM table [WHERE condition]."""
+    tree, source = parsed.tree, parsed.source
+    _refuse_rest(source, tree, {"this", "where"}, "DELETE")
+    target = _target(source, tree, "DELETE")
+    schema = base_table(catalog, source, target)
+    return Delete(schema.name, _where(tree, _scope(source, schema, target)), **common(source))
+
+
+# -- COPY ------------------------------------------------------------------------------------------------
+
+
+def copy(parsed: Parsed, catalog: Catalog) -> Copy:
+    """COPY table FROM 'file' (options)."""
+    tree, source = parsed.tree, parsed.source
+    if not tree.args.get("kind"):
+        raise source.unsupported(
+            "COPY ... TO", hint="read the view, and write it with Arrow, pandas or Polars"
+        )
+    if isinstance(tree.this, exp.Schema):
+        raise source.unsupported("COPY with a list of columns", tree.this)
+    schema = base_table(catalog, source, tree.this)
+    files = tree.args.get("files") or []
+    if len(files) != 1 or not isinstance(files[0], exp.Literal):
+        raise source.error(Code.SYNTAX, "COPY reads one file, given as 'path'", tree)
+    options: dict[str, Any] = {}
+    for parameter in tree.args.get("params") or []:
+        name = parameter.name.lower()
+        if name in options:
+            raise source.error(Code.SYNTAX, f"option '{name}' is given twice")
+        options[name] = _option(source, parameter)
+    return Copy(
+        schema.name, files[0].name, _format(source, options.pop("format", None)), options, **common(source)
+    )
+
+
+def _option(source: Source, parameter: Any) -> Any:
+    value = parameter.expression
+    if value is None:
+        return True
+    if isinstance(value, exp.Boolean):
+        return bool(value.this)
+    if isinstance(value, exp.Literal) and not value.is_string:
+        return int(value.name) if value.name.isdigit() else float(value.name)
+    if isinstance(value, (exp.Literal, exp.Var, exp.Column, exp.Identifier)):
+        text = str(value.name)
+        known = {"true": True, "false": False}
+        return text if isinstance(value, exp.Literal) else known.get(text.lower(), text)
+    raise source.unsupported(f"this value of the option {parameter.name.upper()}", value)
+
+
+def _format(source: Source, value: Any) -> Literal["csv", "parquet"] | None:
+    if value is None:
+        return None
+    known: dict[str, Literal["csv", "parquet"]] = {"csv": "csv", "parquet": "parquet"}
+    found = known.get(str(value).lower())
+    if found is None:
+        raise source.unsupported(f"the format '{value}'", hint="formats are: csv, parquet")
+    return found

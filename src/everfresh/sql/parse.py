@@ -1,0 +1,313 @@
+"""From text to parse trees: one `Parsed` per statement of a script.
+
+sqlglot does the parsing. What its grammar lacks (STATIC, options of views, EXPLAIN of a view, SHOW VIEWS)
+is taken out of its token stream first, never out of the raw text. Invariant: whatever the text, only
+`EverfreshError` is raised, and nothing is printed or logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from sqlglot import Dialect, ErrorLevel, exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.sql.source import Source, near, position
+
+VERBS = ("EXPLAIN", "SHOW", "DESCRIBE", "DESC")  # statements whose rest we read ourselves
+STARTS = (
+    "SELECT",
+    "WITH",
+    "FROM",
+    "TABLE",
+    "VALUES",
+    "(",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "COPY",
+)
+REFUSED = frozenset(
+    """ANALYZE ATTACH BEGIN CALL CHECKPOINT COMMENT COMMIT DEALLOCATE DETACH EXECUTE EXPORT GRANT IMPORT
+    INSTALL LOAD LOCK MERGE OPTIMIZE PIVOT PRAGMA PREPARE REFRESH RENAME REPLACE RESET REVOKE ROLLBACK
+    SAVEPOINT SET START SUMMARIZE TRUNCATE UNCACHE UNPIVOT UPSERT USE VACUUM""".split()  # noqa: SIM905
+)
+_WHOLE = 1 << 40  # characters of context around an error: all of them, so that its offset is known
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One statement: its tree (or the verb of those we read ourselves), and what the pre-pass took out."""
+
+    source: Source
+    tree: Any = None  # exp.Expression; None with a verb of VERBS or REFUSED
+    verb: str = ""
+    static: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+    inner: Parsed | None = None  # of EXPLAIN statement
+
+    @property
+    def rest(self) -> tuple[Token, ...]:
+        """The tokens after the verb."""
+        return self.source.tokens[1:]
+
+
+def split(text: str, dialect: str = "duckdb") -> list[Parsed]:
+    """The statements of a script; empty ones are left out.
+
+    >>> [p.tree.key for p in split("CREATE STATIC TABLE t (a INT); ; DELETE FROM t;")]
+    ['create', 'delete']
+    """
+    try:
+        rules = Dialect.get_or_raise(dialect)
+    except ValueError:
+        names = sorted(n for n in Dialect.classes if n)
+        raise EverfreshError(
+            Code.ARGUMENT, f"there is no SQL dialect '{dialect}'", hint=near(str(dialect), names, "dialects")
+        ) from None
+    with _guarded(text):
+        chunks = list(_statements(text, rules))
+    parsed = []
+    for chunk in chunks:
+        with _guarded(text), _quiet():
+            parsed.append(_parse(Source(text, tuple(chunk), dialect), rules))
+    return parsed
+
+
+# -- tokens ----------------------------------------------------------------------------------------------
+
+
+@cache
+def _tokenizer(of: type[Any]) -> type[Any]:
+    """A dialect's tokenizer, made not to swallow the rest of EXPLAIN and other commands as one string."""
+    return type(of)(f"Plain{of.__name__}", (of,), {"COMMANDS": set()})
+
+
+def _statements(text: str, rules: Any) -> Iterator[list[Token]]:
+    """The tokens of each statement, without semicolons."""
+    tokenizer = _tokenizer(rules.tokenizer_class)(dialect=rules)
+    try:
+        tokens = tokenizer.tokenize(text)
+    except TokenError:
+        raise _token_error(text, tokenizer.tokens) from None
+    chunk: list[Token] = []
+    for token in tokens:
+        if token.token_type != TokenType.SEMICOLON:
+            chunk.append(token)
+        elif chunk:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _is(token: Token, *texts: str) -> bool:
+    quoted = token.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+    return not quoted and token.text.upper() in texts
+
+
+# -- one statement ---------------------------------------------------------------------------------------
+
+
+def _parse(source: Source, rules: Any) -> Parsed:
+    first = source.tokens[0]
+    word = first.text.upper()
+    if _is(first, *VERBS):
+        verb = "DESCRIBE" if word == "DESC" else word
+        return Parsed(source, verb=verb, inner=_explained(source, rules) if verb == "EXPLAIN" else None)
+    if _is(first, *REFUSED):
+        return Parsed(source, verb=word)
+    if not _is(first, *STARTS):
+        hint = near(first.text, (s for s in STARTS + VERBS if s != "("), "statements")
+        raise source.error(Code.SYNTAX, f"a statement cannot start with '{_shorten(first.text)}'", hint=hint)
+    _check_commas(source)
+    tokens, static, options = _extract(source)
+    parser = rules.parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=_WHOLE)
+    trees = parser.parse(tokens, source.text)
+    if len(trees) != 1 or trees[0] is None:
+        raise source.error(Code.SYNTAX, "this is not a statement")
+    return Parsed(source, trees[0], static=static, options=options)
+
+
+def _check_commas(source: Source) -> None:
+    """sqlglot reads `(1,,2)` as `(1,2)`."""
+    for before, token in pairwise(source.tokens):
+        if token.token_type == TokenType.COMMA and before.token_type in (TokenType.COMMA, TokenType.L_PAREN):
+            raise EverfreshError(
+                Code.SYNTAX, "a value is missing before ','", place=position(source.text, token.start)
+            )
+
+
+def _explained(source: Source, rules: Any) -> Parsed | None:
+    """The statement after EXPLAIN, if there is one rather than the name of a view."""
+    rest = source.tokens[1:]
+    if not rest or not (_is(rest[0], *STARTS) or _is(rest[0], *REFUSED, *VERBS)):
+        return None
+    return _parse(Source(source.text, rest, source.dialect), rules)
+
+
+def _extract(source: Source) -> tuple[list[Token], bool, dict[str, Any]]:
+    """The tokens that sqlglot shall see, whether STATIC was among them, and the options after WITH."""
+    tokens = list(source.tokens)
+    if _is(tokens[0], "ALTER"):
+        return _full_drop_column(tokens), False, {}
+    if not _is(tokens[0], "CREATE"):
+        return tokens, False, {}
+    kind = next((i for i, t in enumerate(tokens) if _is(t, "TABLE", "VIEW")), 0)
+    static = kind > 0 and _is(tokens[kind], "TABLE") and _is(tokens[kind - 1], "STATIC")
+    if static:
+        del tokens[kind - 1]
+    start = _options_at(tokens)
+    if start is None:
+        return tokens, static, {}
+    options, end = _read_options(source, tokens, start + 2)
+    return tokens[:start] + tokens[end:], static, options
+
+
+def _full_drop_column(tokens: list[Token]) -> list[Token]:
+    """ALTER TABLE t DROP c, which sqlglot reads only as DROP COLUMN c."""
+    at = next((i for i, t in enumerate(tokens) if i > 2 and _is(t, "DROP")), None)
+    if (
+        at is None
+        or at + 1 >= len(tokens)
+        or _is(tokens[at + 1], "COLUMN", "CONSTRAINT", "PRIMARY", "PARTITION")
+    ):
+        return tokens
+    drop = tokens[at]
+    column = Token(TokenType.COLUMN, "COLUMN", drop.line, drop.col, drop.start, drop.end)
+    return [*tokens[: at + 1], column, *tokens[at + 1 :]]
+
+
+def _options_at(tokens: Sequence[Token]) -> int | None:
+    """Where `WITH (` stands outside of parentheses and before AS."""
+    depth = 0
+    for i, token in enumerate(tokens[:-1]):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if depth == 0 and token.token_type == TokenType.ALIAS:
+            return None
+        if depth == 0 and _is(token, "WITH") and tokens[i + 1].token_type == TokenType.L_PAREN:
+            return i
+    return None
+
+
+def _read_options(source: Source, tokens: Sequence[Token], i: int) -> tuple[dict[str, Any], int]:
+    """`key = value, ...)` from token `i` on; also the index after the parenthesis."""
+    options: dict[str, Any] = {}
+    while True:
+        key, equals, value, after = (list(tokens[i : i + 4]) + [None] * 4)[:4]
+        if (
+            key is None
+            or equals is None
+            or value is None
+            or after is None
+            or equals.token_type != TokenType.EQ
+        ):
+            at = key or tokens[-1]
+            raise EverfreshError(
+                Code.SYNTAX,
+                "options are written WITH (name = value, ...)",
+                place=position(source.text, at.start),
+            )
+        name = key.text.lower()
+        if name in options:
+            raise EverfreshError(
+                Code.SYNTAX, f"option '{name}' is given twice", place=position(source.text, key.start)
+            )
+        options[name] = option_value(value)
+        i += 4
+        if after.token_type == TokenType.R_PAREN:
+            return options, i
+        if after.token_type != TokenType.COMMA:
+            raise EverfreshError(
+                Code.SYNTAX,
+                f"',' or ')' expected, not '{_shorten(after.text)}'",
+                place=position(source.text, after.start),
+            )
+
+
+def option_value(token: Token) -> Any:
+    """The value of an option: a number, a boolean, or text (quoted or not)."""
+    if token.token_type == TokenType.NUMBER:
+        return float(token.text) if not token.text.isdigit() else int(token.text)
+    if token.token_type != TokenType.STRING and token.text.upper() in ("TRUE", "FALSE"):
+        return token.text.upper() == "TRUE"
+    return token.text
+
+
+# -- errors ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _guarded(text: str) -> Iterator[None]:
+    """Turn everything sqlglot raises into a syntax error with its place."""
+    try:
+        yield
+    except ParseError as error:
+        raise _syntax(text, error) from None
+    except RecursionError:
+        raise EverfreshError(Code.SYNTAX, "the statement is nested too deeply") from None
+    except EverfreshError:
+        raise
+    except Exception as error:  # sqlglot builds some nodes without checking: ValueError, TypeError, ...
+        raise EverfreshError(Code.SYNTAX, f"the text cannot be read: {_shorten(str(error))}") from None
+
+
+def _syntax(text: str, error: ParseError) -> EverfreshError:
+    details = error.errors[0] if error.errors else {}
+    highlight = details.get("highlight") or ""
+    offset = len(details.get("start_context") or "")
+    what = _shorten(highlight)
+    described = str(details.get("description") or "")
+    if described.startswith("Expecting "):
+        message = f"{described[10:]} expected near '{what}'"
+    else:
+        message = f"syntax error at '{what}'" if what else "the statement ends too early"
+    return EverfreshError(Code.SYNTAX, message, place=position(text, offset))
+
+
+def _token_error(text: str, tokens: Sequence[Token]) -> EverfreshError:
+    """The text after the last good token is at fault."""
+    end = tokens[-1].end + 1 if tokens else 0
+    rest = text[end:].lstrip()
+    return EverfreshError(
+        Code.SYNTAX,
+        f"the text from '{_shorten(rest, 20)}' on cannot be read",
+        place=position(text, len(text) - len(rest)),
+        hint="is a quote or a comment left open?",
+    )
+
+
+def _shorten(text: str, limit: int = 40) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 3] + "..."
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep sqlglot from logging that it does not know a command: the binder refuses it."""
+    logger = logging.getLogger("sqlglot")
+
+    def nothing(record: logging.LogRecord) -> bool:  # noqa: ARG001
+        return False
+
+    logger.addFilter(nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(nothing)
+
+
+def is_query(tree: Any) -> bool:
+    """Whether a tree is a query of any kind."""
+    return isinstance(tree, (exp.Query, exp.Values))

@@ -1,0 +1,115 @@
+"""What is outside the language, by name: the messages for everything the binder has no rule for.
+
+Invariant: `refuse` names the construct that the user wrote, not sqlglot's class for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.sql.source import Source, words
+
+VOLATILE_NODES: dict[type[Any], str] = {
+    exp.CurrentDate: "CURRENT_DATE",
+    exp.CurrentDatetime: "CURRENT_DATETIME",
+    exp.CurrentTime: "CURRENT_TIME",
+    exp.CurrentTimestamp: "CURRENT_TIMESTAMP",
+    exp.CurrentUser: "CURRENT_USER",
+    exp.CurrentVersion: "VERSION",
+    exp.CurrentCatalog: "CURRENT_CATALOG",
+    exp.CurrentSchema: "CURRENT_SCHEMA",
+    exp.SessionUser: "SESSION_USER",
+    exp.Localtime: "LOCALTIME",
+    exp.Localtimestamp: "LOCALTIMESTAMP",
+    exp.Rand: "RANDOM",
+    exp.Randn: "RANDN",
+    exp.Uuid: "UUID",
+    exp.NextValueFor: "NEXT VALUE FOR",
+}
+VOLATILE_NAMES = frozenset(
+    """now today random setseed uuid gen_random_uuid uuidv4 uuidv7 nextval currval get_current_timestamp
+    get_current_time transaction_timestamp current_localtime current_localtimestamp txid_current
+    current_query current_setting clock_timestamp statement_timestamp sysdate current_database""".split()  # noqa: SIM905
+)
+
+_NAMES: dict[type[Any], str] = {
+    exp.Subquery: "a subquery",
+    exp.Select: "a subquery",
+    exp.Exists: "EXISTS",
+    exp.Any: "ANY",
+    exp.All: "ALL",
+    exp.Window: "a window function (OVER)",
+    exp.WithinGroup: "WITHIN GROUP",
+    exp.Union: "UNION",
+    exp.Intersect: "INTERSECT",
+    exp.Except: "EXCEPT",
+    exp.Star: "'*' inside an expression",
+    exp.Tuple: "a row value (a, b)",
+    exp.Array: "a list",
+    exp.Struct: "a struct",
+    exp.Bracket: "an element access [...]",
+    exp.Dot: "a field access",
+    exp.Lambda: "a lambda",
+    exp.Columns: "COLUMNS(...)",
+    exp.Placeholder: "a parameter",
+    exp.Parameter: "a parameter",
+    exp.SimilarTo: "SIMILAR TO",
+    exp.RegexpLike: "a regular expression",
+    exp.RegexpFullMatch: "a regular expression",
+    exp.BitwiseAnd: "the operator &",
+    exp.BitwiseOr: "the operator |",
+    exp.BitwiseXor: "bitwise XOR",
+    exp.BitwiseNot: "the operator ~",
+    exp.BitwiseLeftShift: "the operator <<",
+    exp.BitwiseRightShift: "the operator >>",
+    exp.ByteString: "a string with escapes (E'...')",
+    exp.HexString: "a hexadecimal literal",
+    exp.BitString: "a bit literal",
+    exp.National: "a national string (N'...')",
+    exp.Values: "VALUES as a query",
+    exp.Pivot: "PIVOT",
+    exp.Alias: "an alias inside an expression",
+    exp.Distinct: "DISTINCT inside an expression",
+}
+
+
+def refuse(source: Source, node: Any) -> EverfreshError:
+    """The error for a tree that has no rule."""
+    if type(node) in VOLATILE_NODES:
+        return volatile(source, VOLATILE_NODES[type(node)], node)
+    if isinstance(node, (exp.IgnoreNulls, exp.RespectNulls)):
+        return refuse(source, node.this) if isinstance(node.this, exp.AggFunc) else _plain(source, node)
+    if isinstance(node, exp.AggFunc):
+        return source.unsupported(
+            f"the aggregate {node.sql_name()}", node, hint="aggregates are: SUM, COUNT, AVG"
+        )
+    return _plain(source, node)
+
+
+def _plain(source: Source, node: Any) -> EverfreshError:
+    named = _NAMES.get(type(node))
+    if named is None and isinstance(node, exp.Func) and not isinstance(node, exp.Binary):
+        named = f"the function {written(source, node) or node.sql_name()}"
+    return source.unsupported(named or words(node), node)
+
+
+def written(source: Source, node: Any) -> str | None:
+    """A function's name as it stands in the text, in upper case, if it stands there."""
+    i = source.index(node)
+    if i is None or i + 1 >= len(source.tokens) or source.tokens[i + 1].text != "(":
+        return None
+    text: str = source.tokens[i].text
+    return text.upper()
+
+
+def volatile(source: Source, name: str, node: Any) -> EverfreshError:
+    """The refusal of a function without a fixed value."""
+    return source.error(
+        Code.UNSUPPORTED,
+        f"{name} has no fixed value, so it is not supported",
+        node,
+        hint="put the value into a column, or write it as a constant",
+    )

@@ -1,0 +1,139 @@
+"""Where in the text a piece of the parse tree stands, and the errors that say so.
+
+sqlglot keeps offsets on identifiers, literals and most function names only. Invariant: `Source.place`
+always finds a place: the node's own, else that of its leftmost part (moved back over an opening parenthesis
+and the function's name), else that of the nearest parent, else the statement's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokens import Token
+
+from everfresh.errors import Code, EverfreshError
+
+
+def position(text: str, offset: int) -> str:
+    """The line and column of an offset, both from 1.
+
+    >>> position("SELECT 1;\\n  SELEC 2", 12)
+    'line 2, column 3'
+    """
+    before = text[:offset]
+    return f"line {before.count(chr(10)) + 1}, column {offset - before.rfind(chr(10))}"
+
+
+def near(name: str, candidates: Iterable[str], what: str) -> str | None:
+    """A hint: the candidates like `name`, or else all of them (if there are few).
+
+    >>> near("ordrs", ["orders", "customer"], "tables")
+    "did you mean 'orders'?"
+    """
+    by_lower = {c.lower(): c for c in candidates}
+    found = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+    if found:
+        return "did you mean " + " or ".join(f"'{by_lower[f]}'" for f in found) + "?"
+    if not by_lower:
+        return f"there are no {what}"
+    names = list(by_lower.values())
+    return f"{what} are: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a script, the tokens of one of its statements, and the dialect they are in."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    dialect: str = "duckdb"
+    starts: tuple[int, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "starts", tuple(t.start for t in self.tokens))
+
+    @property
+    def statement(self) -> str:
+        """The statement as written."""
+        return self.text[self.tokens[0].start : self.tokens[-1].end + 1]
+
+    @property
+    def start(self) -> str:
+        """The place of the statement."""
+        return position(self.text, self.tokens[0].start)
+
+    def index(self, node: Any) -> int | None:
+        """The index of the token with which a node begins, where that can be told."""
+        offset = min((n.meta["start"] for n in node.walk() if "start" in n.meta), default=None)
+        if offset is None:
+            return self._keyword(node)
+        i = bisect_left(self.starts, offset)
+        if i >= len(self.tokens) or self.tokens[i].start != offset:
+            return None
+        if "start" in node.meta or not isinstance(node, exp.Func) or isinstance(node, (exp.Binary, exp.Case)):
+            return i
+        # FLOOR(x), MIN(x), EXTRACT(YEAR FROM x), ...: back to the name of the function
+        j = i
+        while j > 0 and i - j < 4:
+            j -= 1
+            if self.tokens[j].text.upper() in _spellings(node):
+                return j
+        return i
+
+    def _keyword(self, node: Any) -> int | None:
+        """CURRENT_DATE and the like carry no offset: find the word."""
+        words = _spellings(node)
+        return (
+            next((i for i, t in enumerate(self.tokens) if t.text.upper() in words), None) if words else None
+        )
+
+    def place(self, node: Any, keyword: str = "") -> str:
+        """The place of a node as text; with `keyword`, of the nearest such word at or before it."""
+        if keyword and self.index(node) is None:
+            spelled = (t.start for t in self.tokens if t.text.upper() == keyword)
+            return position(self.text, next(spelled, self.tokens[0].start))
+        while node is not None:
+            i = self.index(node)
+            if i is not None:
+                return position(self.text, self.tokens[self._back(i, keyword)].start)
+            node = node.parent
+        return self.start
+
+    def _back(self, i: int, keyword: str) -> int:
+        found = (j for j in range(i, -1, -1) if self.tokens[j].text.upper() == keyword)
+        return next(found, i) if keyword else i
+
+    def error(
+        self, code: str, message: str, node: Any = None, *, hint: str | None = None, keyword: str = ""
+    ) -> EverfreshError:
+        """An error at a node."""
+        where = self.start if node is None else self.place(node, keyword)
+        return EverfreshError(code, message, place=where, hint=hint)
+
+    def unsupported(
+        self, what: str, node: Any = None, *, hint: str | None = None, keyword: str = ""
+    ) -> EverfreshError:
+        """The refusal of a construct, by its name."""
+        return self.error(Code.UNSUPPORTED, f"{what} is not supported", node, hint=hint, keyword=keyword)
+
+
+def _spellings(node: Any) -> set[str]:
+    if not isinstance(node, exp.Func):
+        return set()
+    names = set(node.sql_names())
+    return names | {"CEIL", "CEILING"} if isinstance(node, exp.Ceil) else names
+
+
+def words(node: Any) -> str:
+    """A readable name for a class of the parse tree.
+
+    >>> words(exp.AtTimeZone())
+    'AT TIME ZONE'
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(node).__name__).upper()

@@ -1,0 +1,158 @@
+"""Bound statements: what `db.sql` is asked to do, with every name resolved and every expression typed.
+
+Invariant: names of tables and columns are spelled as the catalog spells them; expressions that fill a
+column already have the column's type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from everfresh.expr.nodes import Const, Expr
+from everfresh.sql.plan import Plan
+from everfresh.types import Column, TableSchema
+
+Assignments = tuple[tuple[str, Expr], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What all statements have: their text, its dialect, and where it stands in the script."""
+
+    text: str = ""
+    place: str = ""
+    dialect: str = "duckdb"
+
+
+@dataclass(frozen=True)
+class CreateTable(Statement):
+    """CREATE [OR REPLACE] [STATIC] TABLE [IF NOT EXISTS] name (...) [WITH (options)]."""
+
+    schema: TableSchema
+    or_replace: bool = False
+    if_not_exists: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    """CREATE [OR REPLACE] MATERIALIZED VIEW [IF NOT EXISTS] name [(columns)] [WITH (options)] AS query."""
+
+    name: str
+    plan: Plan
+    or_replace: bool = False
+    if_not_exists: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the view."""
+        return self.plan.columns
+
+
+@dataclass(frozen=True)
+class Drop(Statement):
+    """DROP TABLE | [MATERIALIZED] VIEW [IF EXISTS] name [CASCADE]."""
+
+    kind: Literal["table", "view"]
+    name: str
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True)
+class AddColumn(Statement):
+    """ALTER TABLE table ADD COLUMN [IF NOT EXISTS] column [DEFAULT constant]."""
+
+    table: str
+    column: Column
+    default: Const | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropColumn(Statement):
+    """ALTER TABLE table DROP COLUMN [IF EXISTS] column."""
+
+    table: str
+    column: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """What an INSERT does with a row whose key is taken.
+
+    `assignments` and `where` are over the columns of the row that is there, `Var('c')`, and of the row that
+    was to be inserted, `Var('excluded.c')`.
+    """
+
+    keys: tuple[str, ...]
+    action: Literal["nothing", "update"]
+    assignments: Assignments = ()
+    where: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Insert(Statement):
+    """INSERT INTO table (columns) VALUES rows | query. Exactly one of `rows` and `plan` is given.
+
+    Rows are constant expressions, one per column of `columns`; a plan yields exactly those columns.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    rows: list[list[Expr]] | None = None
+    plan: Plan | None = None
+    conflict: Conflict | None = None
+
+
+@dataclass(frozen=True)
+class Delete(Statement):
+    """DELETE FROM table [WHERE condition]; variables are the table's columns."""
+
+    table: str
+    where: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Update(Statement):
+    """UPDATE table SET assignments [WHERE condition]; variables are the table's columns."""
+
+    table: str
+    assignments: Assignments
+    where: Expr | None = None
+
+
+@dataclass(frozen=True)
+class Copy(Statement):
+    """COPY table FROM 'path' (options); option names are lower case."""
+
+    table: str
+    path: str
+    format: Literal["csv", "parquet"] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Select(Statement):
+    """A query to answer once."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    """EXPLAIN [MATERIALIZED VIEW] name, or EXPLAIN of a statement. Exactly one of the two is given."""
+
+    view: str | None = None
+    statement: Statement | None = None
+
+
+@dataclass(frozen=True)
+class Show(Statement):
+    """SHOW TABLES, SHOW VIEWS, or DESCRIBE name."""
+
+    kind: Literal["tables", "views", "describe"]
+    name: str | None = None

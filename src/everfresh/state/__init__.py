@@ -1,0 +1,48 @@
+"""State on disk: epochs, their commit records, snapshots, and the folder that holds them.
+
+A database is a folder. Its state at epoch e is a snapshot and the commit records after it, up to e; an epoch
+is committed when its record is there, whole, and nothing else decides. The layer keeps bytes and their
+order, and knows nothing of what they mean: engines choose the sections of records and snapshots.
+
+- `files`      sealed files (a digest over all), created if absent or replaced, atomically
+- `arrays`     NumPy arrays and Arrow tables as sections, opened without a copy
+- `record`     the commit record, chained to the one before by its digest
+- `commits`    where records are kept: a file per epoch (Spark)
+- `log`        the same as an append-only log (local engine)
+- `snapshots`  everything up to one epoch, memory-mapped
+- `lock`       one writer
+- `folder`     the folder: format, engine, garbage
+- `faults`     crashes on purpose
+
+Implements sections 1-3 and 9 of the design note "State on Spark: the epoch protocol".
+"""
+
+from everfresh.state.arrays import pack_arrays, pack_table, unpack_arrays, unpack_table
+from everfresh.state.commits import CommitStore, FileCommits, LogCommits, read_commit
+from everfresh.state.faults import InjectedFault, crash
+from everfresh.state.files import Sealed, create_file, open_sealed, replace_file, seal
+from everfresh.state.folder import StateFolder
+from everfresh.state.record import Commit
+from everfresh.state.snapshots import Snapshot, SnapshotStore
+
+__all__ = [
+    "Commit",
+    "CommitStore",
+    "FileCommits",
+    "InjectedFault",
+    "LogCommits",
+    "Sealed",
+    "Snapshot",
+    "SnapshotStore",
+    "StateFolder",
+    "crash",
+    "create_file",
+    "open_sealed",
+    "pack_arrays",
+    "pack_table",
+    "read_commit",
+    "replace_file",
+    "seal",
+    "unpack_arrays",
+    "unpack_table",
+]

@@ -1,0 +1,97 @@
+"""Arrays and tables as sections of a sealed file.
+
+`pack_arrays` keeps NumPy arrays of any fixed-size type at multiples of 64 bytes behind a directory (JSON),
+so that `unpack_arrays` hands out views of the section: opening a snapshot copies nothing. Tables travel as
+Arrow IPC streams.
+
+Invariant: unpacking gives arrays of equal type, shape and bytes; the views are as read-only as the buffer
+they are of. These packings have no digest of their own: the sealed file around them has.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from everfresh.state.files import aligned, byte_view
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_LENGTH = struct.Struct("<Q")
+
+
+def pack_arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """Named arrays as one block of bytes, in row-major order.
+
+    >>> packed = pack_arrays({"keys": np.arange(3), "values": np.zeros((0, 2))})
+    >>> {name: (array.tolist(), array.shape) for name, array in unpack_arrays(packed).items()}
+    {'keys': ([0, 1, 2], (3,)), 'values': ([], (0, 2))}
+    """
+    directory: list[tuple[str, Any, tuple[int, ...], int]] = []
+    contents: list[tuple[int, memoryview]] = []
+    end = 0                              # offsets count from the first array, which is aligned itself
+    for name, given in arrays.items():
+        array = np.asarray(given, order="C")
+        if array.dtype.hasobject:
+            raise TypeError(f"array '{name}' holds Python objects, which have no bytes to store")
+        offset = aligned(end)
+        directory.append((name, np.lib.format.dtype_to_descr(array.dtype), array.shape, offset))
+        if array.nbytes:
+            contents.append((offset, array.reshape(-1).view(np.uint8).data))
+        end = offset + array.nbytes
+    text = json.dumps(directory, separators=(",", ":"), ensure_ascii=False).encode()
+    start = aligned(_LENGTH.size + len(text))
+    chunks: list[Buffer] = [(_LENGTH.pack(len(text)) + text).ljust(start, b"\0")]
+    at = 0
+    for offset, view in contents:
+        chunks += [bytes(offset - at), view]
+        at = offset + view.nbytes
+    return b"".join(chunks)
+
+
+def unpack_arrays(buffer: Buffer) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of `pack_arrays`, as views of the buffer."""
+    view = byte_view(buffer)
+    (length,) = _LENGTH.unpack_from(view)
+    start = aligned(_LENGTH.size + length)
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    for name, description, shape, offset in json.loads(bytes(view[_LENGTH.size : _LENGTH.size + length])):
+        dtype = np.lib.format.descr_to_dtype(_description(description))
+        empty = dtype.itemsize == 0 or 0 in shape        # has no bytes, and perhaps no place in the buffer
+        arrays[name] = np.empty(shape, dtype) if empty else np.ndarray(shape, dtype, view, start + offset)
+    return arrays
+
+
+def _description(description: Any) -> Any:
+    """A type's description with the tuples that JSON made lists of."""
+    if isinstance(description, str):
+        return description
+    return [
+        (tuple(name) if isinstance(name, list) else name, _description(inner), *map(tuple, shape))
+        for name, inner, *shape in description
+    ]
+
+
+def pack_table(table: pa.Table) -> bytes:
+    """A table as an Arrow IPC stream.
+
+    >>> unpack_table(pack_table(pa.table({"a": [1, None]}))).to_pydict()
+    {'a': [1, None]}
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def unpack_table(buffer: Buffer) -> pa.Table:
+    """The table of `pack_table`; its columns are views of the buffer."""
+    with pa.ipc.open_stream(pa.py_buffer(buffer)) as reader:
+        return reader.read_all()

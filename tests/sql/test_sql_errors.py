@@ -1,0 +1,230 @@
+"""What is refused: the code, the construct that is named, and the place."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sql_support import bind_all, bind_one
+
+from everfresh.errors import Code, EverfreshError
+
+S, U, N, TY, E, V, A = (
+    Code.SYNTAX, Code.UNSUPPORTED, Code.NOT_FOUND, Code.TYPE, Code.EXISTS, Code.VALUE, Code.ARGUMENT,
+)  # fmt: skip
+
+# text, code, a part of the message, column on line 1
+BAD: list[tuple[str, str, str, int]] = [
+    ("SELEC 1", S, "SELEC", 1),
+    ("SELECT 1 1", S, "'1'", 10),
+    ("SELECT (1", S, ") expected", 9),
+    ("SELECT 'abc", S, "'abc", 8),
+    ("SELECT i FROM t WHERE", S, "WHERE", 17),
+    ("SELECT", S, "no columns", 1),
+    ("INSERT INTO k VALUES (1,,2)", S, "missing", 25),
+    ("CREATE TABLE x (a)", S, "'a' has no type", 17),
+    ("CREATE TABLE x (a INT) WITH (retain)", S, "name = value", 30),
+    ("SELECT x FROM t", N, "'x'", 8),
+    ("SELECT t.x FROM t", N, "'x'", 10),
+    ("SELECT u.i FROM t", N, "'u'", 8),
+    ("SELECT i FROM orders", N, "'orders'", 15),
+    ("SELECT * EXCLUDE (zz) FROM t", N, "'zz'", 19),
+    ("SELECT foo(i) FROM t", N, "function 'foo'", 8),
+    ("SELECT k + 1, i AS k FROM t", N, "'k'", 8),
+    ("SELECT *", N, "FROM", 8),
+    ("DROP TABLE nothing", N, "'nothing'", 12),
+    ("DROP TABLE v", N, "is a view", 12),
+    ("INSERT INTO k (a, z) VALUES (1, 2)", N, "'z'", 19),
+    ("INSERT INTO k VALUES (a, 'b', 1)", N, "'a'", 23),
+    ("UPDATE t SET zz = 1", N, "'zz'", 14),
+    ("EXPLAIN t", N, "view 't'", 1),
+    ("SELECT i, sum(d) FROM t", TY, "'i' must appear in GROUP BY", 8),
+    ("SELECT sum(d) + i FROM t GROUP BY ALL", TY, "'i' must appear in GROUP BY", 17),
+    ("SELECT i + d FROM t GROUP BY i", TY, "'d' must appear in GROUP BY", 12),
+    ("SELECT i FROM t GROUP BY i + 1", TY, "'i' must appear in GROUP BY", 8),
+    ("SELECT i FROM t HAVING i > 1", TY, "'i' must appear in GROUP BY", 8),
+    ("SELECT i FROM t WHERE sum(i) > 1", TY, "WHERE cannot contain the aggregate sum", 23),
+    ("SELECT i FROM t GROUP BY sum(i)", TY, "GROUP BY cannot contain the aggregate sum", 26),
+    ("SELECT sum(sum(i)) FROM t", TY, "inside the aggregate sum", 12),
+    ("SELECT sum(i) FILTER (WHERE count(*) > 1) FROM t", TY, "inside FILTER", 29),
+    ("SELECT sum(s) FROM t", TY, "sum(VARCHAR)", 8),
+    ("SELECT count(i, d) FROM t", TY, "count(INTEGER, DOUBLE)", 8),
+    ("SELECT i + s FROM t", TY, "VARCHAR", 8),
+    ("SELECT upper(i + dt) FROM t WHERE dt + ts = 1", TY, "TIMESTAMP", 35),
+    ("SELECT i FROM t ORDER BY 'a'", TY, "constant", 26),
+    ("SELECT i FROM t ORDER BY 2", V, "out of range", 26),
+    ("SELECT i FROM t GROUP BY 0", V, "out of range", 26),
+    ("SELECT i FROM t LIMIT -1", V, "negative", 24),
+    ("INSERT INTO k VALUES (1, 'x')", V, "2 values for 3 columns", 23),
+    ("CREATE MATERIALIZED VIEW w (a) AS SELECT 1, 2", V, "1 column names for 2", 29),
+    ("CREATE MATERIALIZED VIEW w AS SELECT i, I FROM t", E, "two columns 'i'", 38),
+    ("CREATE TABLE x (a INT, A INT)", E, "declared twice", 24),
+    ("CREATE TABLE x (a INT PRIMARY KEY, PRIMARY KEY (a))", E, "more than one primary key", 49),
+    ("INSERT INTO k (a, A, b) VALUES (1, 2, 3)", E, "listed twice", 19),
+    ("UPDATE t SET i = 1, I = 2", E, "assigned twice", 21),
+    ("ALTER TABLE t ADD COLUMN I INT", E, "already", 26),
+    ("INSERT OR REPLACE INTO t (i) VALUES (1)", A, "primary key", 24),
+    ("INSERT INTO k VALUES (1, 'x', 2) ON CONFLICT (a) DO NOTHING", A, "not the primary key", 47),
+    ("CREATE TABLE x (a INT) WITH (retian = false)", A, "'retian'", 1),
+    ("CREATE TABLE x (a INT) WITH (retain = 3)", A, "true or false", 1),
+    ("CREATE VIEW w AS SELECT 1", U, "CREATE VIEW", 1),
+    ("SELECT i FROM t, k", U, "join", 18),
+    ("SELECT i FROM t JOIN k ON true", U, "join", 17),
+    ("SELECT i FROM (SELECT 1) x", U, "subquery in FROM", 23),
+    ("SELECT (SELECT 1) FROM t", U, "subquery", 16),
+    ("SELECT i FROM t WHERE i IN (SELECT 1)", U, "IN with a subquery", 23),
+    ("SELECT i FROM t WHERE EXISTS (SELECT 1)", U, "EXISTS", 23),
+    ("WITH x AS (SELECT 1) SELECT * FROM x", U, "WITH", 1),
+    ("SELECT i FROM t UNION SELECT 1", U, "UNION", 8),
+    ("SELECT i FROM t INTERSECT SELECT 1", U, "INTERSECT", 8),
+    ("SELECT i FROM t EXCEPT SELECT 1", U, "EXCEPT", 8),
+    ("SELECT sum(i) OVER () FROM t", U, "window function", 8),
+    ("SELECT DISTINCT ON (i) i FROM t", U, "DISTINCT ON", 8),
+    ("SELECT i FROM t QUALIFY true", U, "QUALIFY", 17),
+    ("SELECT i FROM t PIVOT (sum(i) FOR b IN (1))", U, "PIVOT", 17),
+    ("PIVOT t ON i", U, "PIVOT", 1),
+    ("SELECT min(i) FROM t", U, "aggregate MIN", 8),
+    ("SELECT max(i) FROM t", U, "aggregate MAX", 8),
+    ("SELECT stddev(i) FROM t", U, "aggregate STDDEV", 8),
+    ("SELECT any_value(i) FROM t", U, "aggregate ANY_VALUE", 8),
+    ("SELECT count(DISTINCT i) FROM t", U, "COUNT(DISTINCT", 8),
+    ("SELECT sum(DISTINCT i) FROM t", U, "SUM(DISTINCT", 8),
+    ("SELECT avg(dt) FROM t", U, "avg(DATE)", 8),
+    ("SELECT now() FROM t", U, "NOW", 8),
+    ("CREATE MATERIALIZED VIEW w AS SELECT i, random() AS r FROM t", U, "RANDOM", 41),
+    ("SELECT i FROM t WHERE dt = CURRENT_DATE", U, "CURRENT_DATE", 28),
+    ("SELECT i, current_timestamp FROM t", U, "CURRENT_TIMESTAMP", 11),
+    ("SELECT uuid() FROM t", U, "UUID", 8),
+    ("SELECT strftime(dt, '%Y') FROM t", U, "STRFTIME", 8),
+    ("SELECT TRY_CAST(s AS INT) FROM t", U, "TRY_CAST", 8),
+    ("SELECT s::uuid FROM t", U, "UUID", 8),
+    ("SELECT i & 1 FROM t", U, "operator &", 8),
+    ("SELECT s ~ 'a' FROM t", U, "regular expression", 8),
+    ("SELECT s[1] FROM t", U, "[...]", 8),
+    ("SELECT i < 2 < 3 FROM t", U, "chain of comparisons", 8),
+    ("SELECT date_trunc(s, dt) FROM t", U, "DATE_TRUNC", 8),
+    ("SELECT dt + INTERVAL '1.5 days' FROM t", U, "INTERVAL '1.5", 8),
+    ("SELECT i FROM main.t", U, "main.t", 15),
+    ("SELECT i FROM range(3)", U, "table function", 15),
+    ("SELECT i FROM t GROUP BY ROLLUP (i)", U, "ROLLUP", 34),
+    ("SELECT DISTINCT i FROM t ORDER BY d", U, "SELECT DISTINCT", 35),
+    ("SELECT i FROM t LIMIT 50%", U, "PERCENT", 17),
+    ("SELECT * REPLACE (i + 1 AS i) FROM t", U, "REPLACE", 19),
+    ("SELECT COLUMNS('i') FROM t", U, "COLUMNS", 8),
+    ("SELECT i FROM t WHERE i = ?", U, "parameter", 23),
+    ("CREATE TABLE x (a INT UNIQUE)", U, "UNIQUE", 17),
+    ("CREATE TABLE x (a INT, CHECK (a > 1))", U, "CHECK", 31),
+    ("CREATE TABLE x (a INT DEFAULT 3)", U, "DEFAULT", 17),
+    ("CREATE TABLE x (a INT, FOREIGN KEY (a) REFERENCES k (a))", U, "FOREIGN KEY", 37),
+    ("CREATE TABLE x (a INT REFERENCES k (a))", U, "REFERENCES", 17),
+    ("CREATE TABLE x (a UUID)", U, "type UUID", 17),
+    ("CREATE TABLE x (a INT[])", U, "type INT[]", 17),
+    ("CREATE TABLE x (a TIMESTAMPTZ)", U, "type TIMESTAMPTZ", 17),
+    ("CREATE TABLE x (a INTERVAL)", U, "type INTERVAL", 17),
+    ("CREATE TABLE x (a DECIMAL(50,1))", TY, "DECIMAL(50,1)", 17),
+    ("CREATE TABLE x AS SELECT 1", U, "CREATE TABLE AS", 26),
+    ("CREATE TEMP TABLE x (a INT)", U, "TEMPORARY", 1),
+    ("CREATE INDEX x ON t (i)", U, "CREATE INDEX", 1),
+    ("DROP SCHEMA x", U, "DROP SCHEMA", 1),
+    ("DROP TABLE t, k", U, "several", 1),
+    ("ALTER TABLE t RENAME TO u", U, "RENAME", 25),
+    ("ALTER TABLE v ADD COLUMN c INT", U, "view 'v'", 13),
+    ("INSERT INTO v VALUES (1, 2)", U, "view 'v'", 13),
+    ("INSERT INTO t DEFAULT VALUES", U, "DEFAULT VALUES", 13),
+    ("INSERT INTO k VALUES (1, 'x', DEFAULT)", U, "DEFAULT in VALUES", 23),
+    ("INSERT INTO k BY NAME SELECT 1 AS a", U, "BY NAME", 13),
+    ("DELETE FROM t USING k WHERE true", U, "another table", 13),
+    ("UPDATE t SET i = 1 FROM k", U, "another table", 8),
+    ("DELETE FROM t RETURNING i", U, "RETURNING", 15),
+    ("COPY t TO 'x.csv'", U, "COPY ... TO", 1),
+    ("COPY t FROM 'x' (FORMAT json)", U, "format 'json'", 1),
+    ("MERGE INTO t USING k ON true WHEN MATCHED THEN DELETE", U, "MERGE", 1),
+    ("BEGIN", U, "BEGIN", 1),
+    ("VACUUM", U, "VACUUM", 1),
+    ("EXPLAIN ANALYZE SELECT 1", U, "ANALYZE", 1),
+    ("SHOW DATABASES", U, "SHOW DATABASES", 1),
+    ("VALUES (1)", U, "VALUES", 9),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "named", "column"), BAD, ids=[b[0] for b in BAD])
+def test_bad_statement(text: str, code: str, named: str, column: int) -> None:
+    with pytest.raises(EverfreshError) as caught:
+        bind_all(text)
+    error = caught.value
+    assert (error.code, named in error.message, error.place) == (code, True, f"line 1, column {column}"), str(error)
+    assert "\x1b" not in str(error)
+
+
+def test_places_are_of_the_script() -> None:
+    with pytest.raises(EverfreshError) as caught:
+        bind_all("SELECT i FROM t;\n\n  SELECT i,\n    nope\n  FROM t")
+    assert caught.value.place == "line 4, column 5"
+
+
+def test_hints() -> None:
+    with pytest.raises(EverfreshError, match="did you mean 'MixEd'"):
+        bind_one("SELECT mixd FROM t")
+    with pytest.raises(EverfreshError, match="did you mean 'substring'"):
+        bind_one("SELECT substrin(s, 1) FROM t")
+    with pytest.raises(EverfreshError, match="did you mean 'spark'"):
+        bind_one("SELECT 1", dialect="sparc")
+    with pytest.raises(EverfreshError, match="did you mean 'retain'"):
+        bind_one("CREATE TABLE x (a INT) WITH (retian = false)")
+
+
+def test_nothing_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), pytest.raises(EverfreshError):
+        bind_one("ALTER TABLE t SET (x = 3) garbage")
+    assert caplog.records == []
+
+
+def test_deep_nesting_is_refused() -> None:
+    with pytest.raises(EverfreshError):
+        bind_one("SELECT " + "(" * 5000 + "1" + ")" * 5000)
+    with pytest.raises(EverfreshError):
+        bind_one("SELECT " + "-" * 1 + " + ".join(["i"] * 20000) + " FROM t")
+
+
+def test_long_conditions_are_not_deep() -> None:
+    text = " OR ".join(f"i = {k}" for k in range(400))
+    assert bind_one(f"SELECT i FROM t WHERE {text}").plan
+
+
+FRAGMENTS = [
+    "SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "DISTINCT", "*", "t", "i", "s", "d", "v", ",", "(",
+    ")", "1", "'a'", "1.5", "+", "-", "/", "=", "<", "AND", "OR", "NOT", "IS NULL", "IN", "BETWEEN", "LIKE", "CASE", "WHEN",
+    "THEN", "ELSE", "END", "CAST", "AS", "INT", "::", "sum", "count", "(*)", "INTERVAL", "DATE", "EXTRACT", "year", "FILTER",
+    "OVER", "INSERT INTO", "VALUES", "k", "CREATE", "TABLE", "STATIC", "MATERIALIZED", "VIEW", "WITH", "PRIMARY KEY", "DROP",
+    "ALTER", "ADD", "COLUMN", "UPDATE", "SET", "DELETE", "ON CONFLICT", "DO", "NOTHING", "excluded", ".", "COPY", "EXPLAIN",
+    "SHOW", "TABLES", ";", "JOIN", "UNION", "EXCLUDE", "NULL", "TRUE", "\"", "'", "--", "/*", "$$", "?", ":", "[", "]", "{",
+    "}", "@", "#", "é", "\x00", "DESCRIBE", "USING", "ALL", "ANY", "trim", "substring", "NULLS FIRST", "DESC", "OFFSET", "%",
+]  # fmt: skip
+STARTS = ["SELECT", "SELECT i FROM t", "INSERT INTO k", "CREATE TABLE x", "CREATE MATERIALIZED VIEW w AS SELECT",
+          "UPDATE t SET", "DELETE FROM t WHERE", "ALTER TABLE t", "COPY t FROM", "SELECT i FROM t ORDER BY", ""]  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.sampled_from(STARTS),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=12),
+    st.sampled_from(["duckdb", "duckdb", "duckdb", "spark", "postgres", "mysql"]),
+)
+def test_fragments_raise_only_everfresh_errors(start: str, parts: list[str], dialect: str) -> None:
+    try:
+        for statement in bind_all(" ".join([start, *parts]), dialect=dialect):
+            str(getattr(statement, "plan", ""))
+    except EverfreshError as error:
+        assert error.place or error.code == Code.SYNTAX
+        assert str(error)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=40))
+def test_any_text_raises_only_everfresh_errors(text: str) -> None:
+    try:
+        bind_all(text)
+    except EverfreshError as error:
+        assert str(error)
