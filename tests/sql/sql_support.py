@@ -1,5 +1,7 @@
 """A catalog made of dictionaries, a tiny interpreter of plans, and the same data in DuckDB."""
 
+# ruff: noqa: E501  (tables of SQL, one statement per line)
+
 from __future__ import annotations
 
 import datetime as dt
@@ -25,7 +27,9 @@ T = TableSchema(
     ),
 )  # fmt: skip
 K = TableSchema(
-    "k", (Column("a", ty.INTEGER, False), Column("b", ty.VARCHAR, False), Column("v", ty.DECIMAL(10, 2))), ("a", "b")
+    "k",
+    (Column("a", ty.INTEGER, False), Column("b", ty.VARCHAR, False), Column("v", ty.DECIMAL(10, 2))),
+    ("a", "b"),
 )
 V = (Column("g", ty.INTEGER), Column("total", ty.HUGEINT))
 
@@ -42,7 +46,9 @@ ROWS: list[tuple[Any, ...]] = [
 class DictCatalog:
     """The catalog protocol over dictionaries."""
 
-    def __init__(self, tables: dict[str, TableSchema] | None = None, views: dict[str, tuple[Column, ...]] | None = None):
+    def __init__(
+        self, tables: dict[str, TableSchema] | None = None, views: dict[str, tuple[Column, ...]] | None = None
+    ):
         self.tables = {"t": T, "k": K} if tables is None else tables
         self.views = {"v": V} if views is None else views
 
@@ -88,7 +94,9 @@ def interpret(plan: p.Plan, tables: dict[str, list[Row]] | None = None) -> list[
             return [{}]
         case p.Scan():
             columns = [c.name for c in T.columns]
-            return [{v.name: r[c] for v, c in zip(plan.vars, columns, strict=True)} for r in tables[plan.table]]
+            return [
+                {v.name: r[c] for v, c in zip(plan.vars, columns, strict=True)} for r in tables[plan.table]
+            ]
         case p.Filter():
             return [r for r in rows[0] if evaluate(plan.condition, r) is True]
         case p.Project():

@@ -1,5 +1,7 @@
 """What is refused: the code, the construct that is named, and the place."""
 
+# ruff: noqa: E501  (tables of SQL, one statement per line)
+
 from __future__ import annotations
 
 import logging
@@ -154,7 +156,9 @@ def test_bad_statement(text: str, code: str, named: str, column: int) -> None:
     with pytest.raises(EverfreshError) as caught:
         bind_all(text)
     error = caught.value
-    assert (error.code, named in error.message, error.place) == (code, True, f"line 1, column {column}"), str(error)
+    assert (error.code, named in error.message, error.place) == (code, True, f"line 1, column {column}"), str(
+        error
+    )
     assert "\x1b" not in str(error)
 
 
@@ -206,6 +210,17 @@ STARTS = ["SELECT", "SELECT i FROM t", "INSERT INTO k", "CREATE TABLE x", "CREAT
           "UPDATE t SET", "DELETE FROM t WHERE", "ALTER TABLE t", "COPY t FROM", "SELECT i FROM t ORDER BY", ""]  # fmt: skip
 
 
+def _check(text: str, dialect: str) -> None:
+    """Bind a script; any other exception than EverfreshError fails the test."""
+    error = None
+    try:
+        for statement in bind_all(text, dialect=dialect):
+            str(getattr(statement, "plan", ""))
+    except EverfreshError as caught:
+        error = caught
+    assert error is None or (str(error) and (error.place or error.code in (Code.SYNTAX, Code.ARGUMENT)))
+
+
 @settings(max_examples=400, deadline=None)
 @given(
     st.sampled_from(STARTS),
@@ -213,18 +228,10 @@ STARTS = ["SELECT", "SELECT i FROM t", "INSERT INTO k", "CREATE TABLE x", "CREAT
     st.sampled_from(["duckdb", "duckdb", "duckdb", "spark", "postgres", "mysql"]),
 )
 def test_fragments_raise_only_everfresh_errors(start: str, parts: list[str], dialect: str) -> None:
-    try:
-        for statement in bind_all(" ".join([start, *parts]), dialect=dialect):
-            str(getattr(statement, "plan", ""))
-    except EverfreshError as error:
-        assert error.place or error.code == Code.SYNTAX
-        assert str(error)
+    _check(" ".join([start, *parts]), dialect)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_raises_only_everfresh_errors(text: str) -> None:
-    try:
-        bind_all(text)
-    except EverfreshError as error:
-        assert str(error)
+    _check(text, "duckdb")

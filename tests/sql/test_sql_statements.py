@@ -1,5 +1,7 @@
 """DDL, DML and scripts: what a statement is bound to."""
 
+# ruff: noqa: E501  (tables of SQL, one statement per line)
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -55,7 +57,7 @@ def test_create_table_forms() -> None:
 
 DDL_TYPES = """BOOLEAN BOOL TINYINT INT1 SMALLINT INT2 SHORT INTEGER INT INT4 SIGNED BIGINT INT8 LONG HUGEINT INT128 REAL
 FLOAT4 FLOAT DOUBLE FLOAT8 DECIMAL NUMERIC DEC(3,1) DECIMAL(7) NUMERIC(38,10) VARCHAR CHAR TEXT STRING BPCHAR VARCHAR(10)
-CHAR(5) TEXT(3) DATE TIMESTAMP DATETIME""".split()
+CHAR(5) TEXT(3) DATE TIMESTAMP DATETIME""".split()  # noqa: SIM905
 
 
 @pytest.mark.parametrize("name", DDL_TYPES)
@@ -74,7 +76,9 @@ def test_create_view() -> None:
     assert (s.name, s.or_replace, s.options) == ("w", True, {"strategy": "first-order"})
     assert [c.name for c in s.columns] == ["g", "x"]
     assert s.plan.inputs[0].table == "v"  # spelled as in the catalog
-    s = bind_one("CREATE MATERIALIZED VIEW IF NOT EXISTS w (a, b) WITH (strategy = auto) AS (SELECT g, g FROM v)")
+    s = bind_one(
+        "CREATE MATERIALIZED VIEW IF NOT EXISTS w (a, b) WITH (strategy = auto) AS (SELECT g, g FROM v)"
+    )
     assert [c.name for c in s.columns] == ["a", "b"]
     assert s.if_not_exists
     assert s.options == {"strategy": "auto"}
@@ -88,7 +92,11 @@ def test_drop_and_alter() -> None:
     assert bind_one("DROP VIEW IF EXISTS nothing").if_exists
     s = bind_one("ALTER TABLE t ADD COLUMN c DECIMAL(5,2) DEFAULT 1.5")
     assert isinstance(s, AddColumn)
-    assert (s.table, s.column, s.default) == ("t", Column("c", ty.DECIMAL(5, 2)), Const(150, ty.DECIMAL(5, 2)))
+    assert (s.table, s.column, s.default) == (
+        "t",
+        Column("c", ty.DECIMAL(5, 2)),
+        Const(150, ty.DECIMAL(5, 2)),
+    )
     assert bind_one("ALTER TABLE t ADD c INT").default is None
     for text in ("ALTER TABLE t DROP COLUMN MIXED", "ALTER TABLE t DROP mixed"):
         s = bind_one(text)
@@ -101,19 +109,29 @@ def test_insert_values() -> None:
     assert isinstance(s, Insert)
     assert (s.table, s.columns, s.plan, s.conflict) == ("k", ("v", "a", "b"), None, None)
     assert s.rows is not None
-    assert [[evaluate(e, {}) for e in row] for row in s.rows] == [[150, 2, "x"], [None, 2, "Y"], [300, 4, "5"]]
+    assert [[evaluate(e, {}) for e in row] for row in s.rows] == [
+        [150, 2, "x"],
+        [None, 2, "Y"],
+        [300, 4, "5"],
+    ]
     assert all([e.type for e in row] == [ty.DECIMAL(10, 2), ty.INTEGER, ty.VARCHAR] for row in s.rows)
 
 
 def test_insert_select() -> None:
     s = bind_one("INSERT INTO k SELECT i, s, i FROM t WHERE i IS NOT NULL")
     assert s.rows is None
-    assert [(c.name, c.type) for c in s.plan.columns] == [("a", ty.INTEGER), ("b", ty.VARCHAR), ("v", ty.DECIMAL(10, 2))]
+    assert [(c.name, c.type) for c in s.plan.columns] == [
+        ("a", ty.INTEGER),
+        ("b", ty.VARCHAR),
+        ("v", ty.DECIMAL(10, 2)),
+    ]
     assert interpret(s.plan)[0] == {"a": 1, "b": "apple", "v": 100}
 
 
 def test_insert_conflict() -> None:
-    s = bind_one("INSERT INTO k VALUES (1, 'x', 2) ON CONFLICT (b, a) DO UPDATE SET v = excluded.v + k.v WHERE v > 0")
+    s = bind_one(
+        "INSERT INTO k VALUES (1, 'x', 2) ON CONFLICT (b, a) DO UPDATE SET v = excluded.v + k.v WHERE v > 0"
+    )
     conflict = s.conflict
     assert (conflict.keys, conflict.action) == (("a", "b"), "update")
     ((column, expr),) = conflict.assignments
@@ -121,11 +139,16 @@ def test_insert_conflict() -> None:
     assert evaluate(expr, {"v": 100, "excluded.v": 250}) == 350
     assert expr.type == ty.DECIMAL(10, 2)
     assert evaluate(conflict.where, {"v": 100}) is True
-    for text in ("INSERT OR IGNORE INTO k VALUES (1, 'x', 2)", "INSERT INTO k VALUES (1, 'x', 2) ON CONFLICT DO NOTHING"):
+    for text in (
+        "INSERT OR IGNORE INTO k VALUES (1, 'x', 2)",
+        "INSERT INTO k VALUES (1, 'x', 2) ON CONFLICT DO NOTHING",
+    ):
         assert bind_one(text).conflict.action == "nothing"
     replaced = bind_one("INSERT OR REPLACE INTO k VALUES (1, 'x', 2)").conflict
     assert replaced.assignments == (("v", Var("excluded.v", ty.DECIMAL(10, 2), True)),)
-    assert bind_one("INSERT INTO k AS z VALUES (1, 'x', 2) ON CONFLICT DO UPDATE SET v = z.v").conflict.keys == ("a", "b")
+    assert bind_one(
+        "INSERT INTO k AS z VALUES (1, 'x', 2) ON CONFLICT DO UPDATE SET v = z.v"
+    ).conflict.keys == ("a", "b")
 
 
 def test_update_delete() -> None:
@@ -197,9 +220,18 @@ def test_nullability() -> None:
 # -- dialects --------------------------------------------------------------------------------------------------
 
 SPARK = [
-    ("CREATE TABLE x (a STRING, b FLOAT, c TIMESTAMP, d DECIMAL(5,1))", "VARCHAR REAL TIMESTAMP DECIMAL(5,1)"),
-    ("SELECT `My Col`, CAST(i AS STRING), year(dt), i DIV 2, \"text\" FROM t", "INTEGER VARCHAR BIGINT INTEGER VARCHAR"),
-    ("SELECT nvl(i, 0), length(s), if(b, 1, 2), date(ts), i <=> 1 FROM t", "INTEGER BIGINT INTEGER DATE BOOLEAN"),
+    (
+        "CREATE TABLE x (a STRING, b FLOAT, c TIMESTAMP, d DECIMAL(5,1))",
+        "VARCHAR REAL TIMESTAMP DECIMAL(5,1)",
+    ),
+    (
+        'SELECT `My Col`, CAST(i AS STRING), year(dt), i DIV 2, "text" FROM t',
+        "INTEGER VARCHAR BIGINT INTEGER VARCHAR",
+    ),
+    (
+        "SELECT nvl(i, 0), length(s), if(b, 1, 2), date(ts), i <=> 1 FROM t",
+        "INTEGER BIGINT INTEGER DATE BOOLEAN",
+    ),
 ]
 POSTGRES = [
     ("CREATE TABLE x (a text, b float, c real, d numeric(5,1), e timestamp)", "VARCHAR DOUBLE REAL DECIMAL(5,1) TIMESTAMP"),
@@ -224,7 +256,9 @@ def test_dialect_semantics_that_sqlglot_marks() -> None:
     spark_sort = bind_one("SELECT i FROM t ORDER BY i", dialect="spark").plan
     assert spark_sort.keys[0][2] is True
     assert bind_one("SELECT i FROM t ORDER BY i").plan.keys[0][2] is False
-    assert bind_one("CREATE MATERIALIZED VIEW w WITH (strategy = 'auto') AS SELECT i FROM t", dialect="spark").options
+    assert bind_one(
+        "CREATE MATERIALIZED VIEW w WITH (strategy = 'auto') AS SELECT i FROM t", dialect="spark"
+    ).options
     assert bind_one("CREATE STATIC TABLE w (a INT)", dialect="postgres").schema.static
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +211,52 @@ def test_a_write_that_cannot_be_taken_back_ends_writing(
     assert caught.value.code == Code.CLOSED
 
 
+def test_interrupt_at_the_last_moment_withdraws_the_record(
+    tmp_path: Path, tools: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = fill(tmp_path, tools, 2)
+    store, before = LogCommits(tmp_path, False, True), path.read_bytes()
+    add = store._add
+
+    def interrupted(*arguments: Any) -> None:
+        add(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_add", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.create(3, tools.encoded(3))
+    assert (store.last(), store.read(3), path.read_bytes()) == (2, None, before)
+    assert store.create(3, tools.encoded(3))
+    store.close()
+    assert LogCommits(tmp_path, False, False).read(3) == tools.encoded(3)
+
+
+def test_damage_that_a_sleeper_wakes_up_to_stays_found(tmp_path: Path, tools: Any) -> None:
+    store, sleeper = LogCommits(tmp_path, False, True), LogCommits(tmp_path, False, False)
+    for epoch in range(1, 7):
+        store.create(epoch, tools.encoded(epoch))
+        if epoch == 1:
+            assert sleeper.last() == 1
+        if epoch % 2 == 0:
+            store.rotate()
+    store.trim(3)
+    path = tmp_path / "log/0000000003.log"
+    path.write_bytes(path.read_bytes()[:-1])
+    for _ in range(2):                   # it must not go on with the files after the damaged one
+        with pytest.raises(EverfreshError, match="epoch 4"):
+            sleeper.last()
+
+
+def test_record_of_another_epoch_is_refused(tmp_path: Path, tools: Any) -> None:
+    store = LogCommits(tmp_path, False, True)
+    store.create(1, tools.encoded(5))
+    store.create(2, tools.encoded(2))
+    store.close()
+    with pytest.raises(EverfreshError, match="it is the record of epoch 5"):
+        LogCommits(tmp_path, False, False)
+
+
 def test_only_sealed_records_and_only_while_open(tmp_path: Path, tools: Any) -> None:
     store = LogCommits(tmp_path, False, True)
     with pytest.raises(ValueError, match="sealed"):
@@ -223,68 +268,3 @@ def test_only_sealed_records_and_only_while_open(tmp_path: Path, tools: Any) -> 
         with pytest.raises(EverfreshError) as caught:
             attempt()
         assert caught.value.code == Code.CLOSED
-
-
-TAIL = """
-import sys, time
-from pathlib import Path
-from everfresh.state import Commit, LogCommits
-reader, seen = LogCommits(Path(sys.argv[1]), False, False), 0
-print("ready", flush=True)
-while seen < int(sys.argv[2]):
-    for epoch in range(seen + 1, reader.last() + 1):
-        commit = Commit.decode(reader.read(epoch))
-        print(commit.epoch, commit.keys[0], flush=True)
-        seen = epoch
-"""
-
-
-def test_reader_in_another_process_follows(tmp_path: Path, tools: Any, child: Any) -> None:
-    writer = LogCommits(tmp_path, False, True)
-    reader = child(TAIL, tmp_path, 60)
-    assert reader.stdout.readline() == "ready\n"
-    for epoch in range(1, 61):
-        writer.create(epoch, tools.encoded(epoch, size=20_000))
-        if epoch % 20 == 0:
-            writer.rotate()
-        if epoch <= 21:                  # the reader sees each record before the next is written
-            assert reader.stdout.readline() == f"{epoch} key-{epoch}\n"
-    rest = reader.stdout.read().splitlines()
-    assert rest == [f"{epoch} key-{epoch}" for epoch in range(22, 61)]
-    assert reader.wait() == 0
-
-
-WRITE = """
-import sys
-from pathlib import Path
-from everfresh.state import Commit, LogCommits
-store, epoch, parent = LogCommits(Path(sys.argv[1]), False, True), 0, ""
-while True:
-    epoch += 1
-    commit = Commit(epoch, parent, sections={"t": bytes([epoch % 251]) * (epoch * 7919 % 30000)})
-    store.create(epoch, commit.encode())
-    parent = commit.digest
-    if epoch % 50 == 0:
-        store.rotate()
-    print(epoch, flush=True)
-"""
-
-
-@pytest.mark.parametrize("stop_after", [3, 120])
-def test_kill_loses_nothing_that_was_acknowledged(tmp_path: Path, child: Any, stop_after: int) -> None:
-    writer = child(WRITE, tmp_path)
-    for _ in range(stop_after):
-        writer.stdout.readline()
-    os.kill(writer.pid, signal.SIGKILL)
-    rest = writer.stdout.read().splitlines()
-    least = int(rest[-1]) if rest else stop_after
-    store = LogCommits(tmp_path, False, True)
-    assert least <= store.last() <= least + 1
-    parent = ""
-    for epoch in range(1, store.last() + 1):
-        commit = Commit.decode(store.read(epoch) or b"")
-        assert (commit.epoch, commit.parent) == (epoch, parent)
-        assert bytes(commit.sections["t"]) == bytes([epoch % 251]) * (epoch * 7919 % 30000)
-        parent = commit.digest
-    assert store.create(store.last() + 1, Commit(store.last() + 1, parent).encode())
-    store.close()

@@ -201,3 +201,13 @@ def _name_row(read: Any, path: str, what: str) -> None:
             place=f"{what}, file '{path}', row {row}",
             hint="put text that has the separator in it in double quotes",
         ) from problem
+
+
+def parquet_size(data: Any) -> int | None:
+    """How many bytes the Parquet files at a local path have; None if `data` is not such a path."""
+    if not isinstance(data, str | os.PathLike) or "://" in str(os.fspath(data)):
+        return None
+    filesystem, _, files = _find(str(os.fspath(data)), "rows")
+    if any(_kind(file) != "parquet" for file in files):
+        return None
+    return sum(info.size for info in filesystem.get_file_info(files))

@@ -21,6 +21,7 @@ from everfresh.expr.render import render
 from everfresh.expr.signature import Function, Rule, Signature, Typing, check
 from everfresh.types import (
     BIGINT,
+    BOOLEAN,
     DATE,
     DECIMAL,
     DOUBLE,
@@ -40,7 +41,9 @@ from everfresh.types import (
 
 def _numbers(args: Sequence[Expr]) -> SqlType | None:
     """The common numeric type of two operands; a bare NULL counts as BIGINT."""
-    found = common(args) if len(args) == 2 else None
+    if len(args) != 2 or any(arg.type == BOOLEAN for arg in args):
+        return None
+    found = common(args)
     if found == NULL:
         return BIGINT
     return found if found is not None and found.is_numeric else None
@@ -50,12 +53,19 @@ def _decimals(args: Sequence[Expr], mixed: SqlType) -> list[SqlType]:
     return [as_decimal(arg.type if arg.type.is_exact else mixed) for arg in args]
 
 
+def _plus_types(args: Sequence[Expr]) -> list[SqlType] | None:
+    # DuckDB cannot tell what a string beside + should become; beside - it can.
+    return None if any(is_string_literal(arg) for arg in args) else _sum_types(args)
+
+
 def _sum_types(args: Sequence[Expr]) -> list[SqlType] | None:
     mixed = _numbers(args)
-    if mixed is None or any(is_string_literal(arg) for arg in args):
+    if mixed is None:
         return None
     if mixed.name != "DECIMAL":
         return [mixed, mixed]
+    if any(is_string_literal(arg) for arg in args):
+        return [DOUBLE, DOUBLE]
     return [DECIMAL(min(MAX_DIGITS, d.precision - d.scale + mixed.scale), mixed.scale) for d in _decimals(args, mixed)]
 
 
@@ -128,7 +138,7 @@ def _negative(args: Sequence[Expr]) -> SqlType | None:
     return args[0].type if args[0].type.is_numeric or args[0].type == INTERVAL else None
 
 
-PLUS = _either(Rule(_sum_result, _sum_types), takes(
+PLUS = _either(Rule(_sum_result, _plus_types), takes(
     ((DATE, INTEGER), DATE), ((INTEGER, DATE), DATE), ((TIMESTAMP, INTERVAL), TIMESTAMP),
     ((INTERVAL, TIMESTAMP), TIMESTAMP), ((INTERVAL, INTERVAL), INTERVAL)))
 MINUS = _either(Rule(_sum_result, _sum_types), takes(

@@ -64,9 +64,17 @@ def interval_text(value: tuple[int, int, int]) -> str:
     return " ".join(parts)
 
 
+def real_text(value: float) -> str:
+    """A REAL by its own shortest digits, in the notation Python uses for a double."""
+    single = np.float32(value)
+    if not np.isfinite(single) or single == 0 or 1e-4 <= abs(single) < 1e16:
+        return np.format_float_positional(single, unique=True, trim="0") if np.isfinite(single) else repr(value)
+    return np.format_float_scientific(single, unique=True, trim="-", exp_digits=2)
+
+
 _RENDER: dict[str, Callable[[Any], str]] = {
     "BOOLEAN": lambda v: "true" if v else "false",
-    "REAL": lambda v: str(np.float32(v)),
+    "REAL": real_text,
     "DOUBLE": repr,
     "DATE": date_text,
     "TIMESTAMP": timestamp_text,

@@ -39,16 +39,23 @@ def lower(text: str) -> str:
     return text.lower() if text.isascii() else "".join(map(_lower_char, text))
 
 
-def _substring(_: Signature, text: str, start: int, length: int | None = None) -> str:
-    first = start - 1 if start > 0 else len(text) + start if start < 0 else -1
-    last = len(text) if length is None else first + length
+def _place(n: int) -> int:
+    """`n` if it can be a position or a length."""
+    if not -_LONGEST - 1 <= n <= _LONGEST:
+        raise EverfreshError(Code.OVERFLOW, f"position {n} is outside any string")
+    return n
+
+
+def _substring(_: Signature, text: str, start: int, length: int = _LONGEST) -> str:
+    first = _place(start) - 1 if start > 0 else len(text) + _place(start) if start < 0 else -1
+    last = first + _place(length)
     if last < first:
         first, last = last, first
     return text[max(0, first):max(0, last)]
 
 
 def _left(_: Signature, text: str, n: int) -> str:
-    return text[:n] if n >= 0 else text[:max(0, len(text) + n)]
+    return text[:_place(n)] if n >= 0 else text[:max(0, len(text) + n)]
 
 
 def _right(_: Signature, text: str, n: int) -> str:

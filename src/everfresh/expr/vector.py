@@ -164,8 +164,8 @@ def _assemble(pieces: Sequence[tuple[Array, Vector]], type_: SqlType, rows: int)
 def _call(op: str, types: Signature, args: Sequence[Vector], rows: int) -> Vector:
     function = FUNCTIONS[op]
     if rows and all(arg.is_constant for arg in args):
-        one = [arg.take(np.zeros(1, dtype=np.int64)) for arg in args]
-        return Vector.constant(_by_row(op, types, one, 1).to_pylist()[0], types.result, rows)
+        first = [arg.take(np.zeros(1, dtype=np.int64)) for arg in args]
+        return Vector.constant(_by_row(op, types, first, 1).to_pylist()[0], types.result, rows)
     if function.columns is not None and rows:
         found: Vector | None = function.columns(types, *args)
         if found is not None:
@@ -173,6 +173,8 @@ def _call(op: str, types: Signature, args: Sequence[Vector], rows: int) -> Vecto
     if not function.strict:
         return _by_row(op, types, args, rows)
     valid = all_valid(args)
+    if valid is not None and not valid.any():
+        return Vector.nulls(types.result, rows) if rows else Vector.from_pylist([], types.result)
     if function.vector is not None and not any(arg.dictionary is not None for arg in args):
         made = _arrays(lambda arrays: function.vector(types, *arrays), args, valid, types.result)  # type: ignore[misc]
         if made is not None:

@@ -250,6 +250,8 @@ class LocalEngine:
 
     def _recover(self) -> None:
         assert self._folder is not None
+        if not self._read_only:
+            self._folder.remove_garbage(new_term=True)
         self._load_snapshot()
         self._replay_to(self._folder.commits.last())
 

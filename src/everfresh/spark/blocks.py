@@ -82,9 +82,11 @@ def _job(root: str) -> Job:
 
 
 def _drain(batches: Batches) -> list[tuple[int, bytes]]:
-    """All messages of an exchange, in an order that does not depend on how they arrived."""
+    """All messages of an exchange, in an order that does not depend on how they arrived; an anchor's rows are none."""
     found: list[tuple[int, bytes]] = []
     for batch in batches:
+        if "kind" not in batch.schema.names:
+            continue
         found.extend(zip(batch.column("kind").to_pylist(), batch.column("payload").to_pylist(), strict=True))
     return sorted(found)
 
@@ -301,7 +303,8 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
 
 def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
     """The table with a column added or dropped: the unit is written anew, and its chain starts there."""
-    old_world, (old, new, default) = job.world, job.parts[0].conflict  # type: ignore[misc]
+    assert job.alter is not None
+    old_world, (old, new, default) = job.world, job.alter
     unit, _ = _open_base(job, worker)
     tag_in = unit.version[1]
     table = unit.table(old_world, old.name)

@@ -8,7 +8,9 @@ attempts write equal files.
 from __future__ import annotations
 
 import json
+import mmap
 import os
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,8 +20,11 @@ from typing import Any
 import pyarrow as pa
 
 from everfresh.compiler import Catalog
+from everfresh.errors import EverfreshError
+from everfresh.expr import Const
 from everfresh.program import OnConflict, Part
 from everfresh.state import open_sealed, seal, unpack_table
+from everfresh.types import TableSchema
 
 PROPERTY = "spark.everfresh.batch"
 EXCHANGE = "to int, kind int, payload binary"
@@ -143,6 +148,7 @@ class Job:
     bases: Mapping[str, Base]
     parts: tuple[PartSpec, ...] = ()
     view: str | None = None
+    alter: tuple[TableSchema, TableSchema, Const | None] | None = None
     pieces: Mapping[str, Any] = field(default_factory=dict)
 
     def piece(self, part: int, worker: int) -> pa.Table | None:
@@ -152,13 +158,11 @@ class Job:
 
     def write(self) -> Path:
         """Leave the descriptor in the inbox."""
-        import pickle
-
         world = self.world
         header = {"nonce": self.nonce, "kind": self.kind, "view": self.view,
                   "bases": [base.to_json() for base in self.bases.values()]}
         # Expressions of an upsert are nodes: they travel pickled, between processes of one version of everfresh.
-        sections = {"world": pickle.dumps(world), "parts": pickle.dumps(self.parts)}
+        sections = {"world": pickle.dumps(world), "parts": pickle.dumps((self.parts, self.alter))}
         sections.update({f"piece/{name}": data for name, data in self.pieces.items()})
         path = world.inbox / self.nonce
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,17 +174,15 @@ class Job:
     @staticmethod
     def read(path: Path) -> Job:
         """The descriptor at `path`, memory-mapped: a task reads only its own pieces."""
-        import mmap
-        import pickle
-
         with path.open("rb") as file:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         sealed = open_sealed(data, "job", str(path))
         bases = [Base.from_json(item) for item in sealed.header["bases"]]
         pieces = {n.removeprefix("piece/"): v for n, v in sealed.sections.items() if n.startswith("piece/")}
+        parts, alter = pickle.loads(sealed.sections["parts"])
         return Job(
             sealed.header["nonce"], sealed.header["kind"], pickle.loads(sealed.sections["world"]),
-            {base.unit: base for base in bases}, pickle.loads(sealed.sections["parts"]), sealed.header["view"], pieces,
+            {base.unit: base for base in bases}, parts, sealed.header["view"], alter, pieces,
         )
 
 
@@ -198,3 +200,8 @@ def unpack_control(payload: bytes) -> tuple[dict[str, Any], Any]:
 def pack_error(error: dict[str, Any]) -> bytes:
     """An `EverfreshError` on its way to the driver."""
     return json.dumps(error).encode()
+
+
+def read_error(payload: bytes) -> EverfreshError:
+    """The inverse of `pack_error`."""
+    return EverfreshError.from_dict(json.loads(payload))

@@ -57,6 +57,7 @@ def start() -> tuple[SparkSession, bool]:
     builder: Any = SparkSession.builder.master("local[*,4]").appName("everfresh")
     settings = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",

@@ -29,6 +29,8 @@ def bind(parsed: Parsed, catalog: Catalog) -> Statement:
         if rule is None:
             raise parsed.source.unsupported(f"the statement {parsed.source.tokens[0].text.upper()}")
         return rule(parsed, catalog)
+    except EverfreshError as error:
+        raise (error if error.place else error.at(parsed.source.start)) from None
     except RecursionError:
         raise parsed.source.error(Code.UNSUPPORTED, "the statement is nested too deeply") from None
 

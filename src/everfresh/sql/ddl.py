@@ -102,8 +102,7 @@ def _column_def(source: Source, part: Any, before: list[Column], keys: list[tupl
         raise source.error(Code.SYNTAX, f"column '{name}' has no type", part)
     type_ = _typed(source, part)
     nullable = True
-    for constraint in part.constraints:
-        kind = constraint.kind
+    for kind in _kinds(part):
         if isinstance(kind, exp.PrimaryKeyColumnConstraint):
             keys.append((part, [part.this]))
         elif isinstance(kind, exp.NotNullColumnConstraint):
@@ -111,6 +110,11 @@ def _column_def(source: Source, part: Any, before: list[Column], keys: list[tupl
         else:
             raise _constraint(source, kind, part)
     return Column(name, type_, nullable)
+
+
+def _kinds(part: Any) -> list[Any]:
+    """The constraints of a column, with or without a name."""
+    return [c.kind if isinstance(c, exp.ColumnConstraint) else c for c in part.constraints]
 
 
 def _typed(source: Source, part: Any) -> Any:
@@ -124,12 +128,13 @@ def _typed(source: Source, part: Any) -> Any:
 
 
 def _constraint(source: Source, kind: Any, part: Any = None) -> EverfreshError:
-    what = _CONSTRAINTS.get(
-        type(kind), words(kind).replace(" COLUMN CONSTRAINT", "").replace(" PROPERTY", "")
-    )
-    return source.unsupported(
-        what, part or kind, hint="PRIMARY KEY and NOT NULL are kept; check the rest before loading"
-    )
+    hint = "PRIMARY KEY and NOT NULL are kept; check the rest before loading"
+    return source.unsupported(_named(kind), part or kind, hint=hint)
+
+
+def _named(kind: Any) -> str:
+    plain = words(kind).replace(" COLUMN CONSTRAINT", "").replace(" PROPERTY", "")
+    return _CONSTRAINTS.get(type(kind), plain)
 
 
 def _key(
@@ -160,7 +165,7 @@ def _refuse_properties(source: Source, tree: Any, allowed: tuple[type[Any], ...]
     properties = tree.args.get("properties")
     for part in properties.expressions if properties is not None else []:
         if not isinstance(part, allowed):
-            raise _constraint(source, part)
+            raise source.unsupported(_named(part))
 
 
 def _check_options(source: Source, options: dict[str, Any], known: dict[str, type[Any]]) -> None:
@@ -278,12 +283,11 @@ def alter(parsed: Parsed, catalog: Catalog) -> Statement:
 
 
 def _add_column(source: Source, schema: TableSchema, action: Any) -> AddColumn:
-    defaults = [c.kind.this for c in action.constraints if isinstance(c.kind, exp.DefaultColumnConstraint)]
-    rest = [c for c in action.constraints if not isinstance(c.kind, exp.DefaultColumnConstraint)]
-    for constraint in rest:
-        raise source.unsupported(
-            words(constraint.kind).replace(" COLUMN CONSTRAINT", "") + " in ADD COLUMN", action
-        )
+    kinds = _kinds(action)
+    defaults = [k.this for k in kinds if isinstance(k, exp.DefaultColumnConstraint)]
+    for kind in kinds:
+        if not isinstance(kind, exp.DefaultColumnConstraint):
+            raise source.unsupported(f"{_named(kind)} in ADD COLUMN", action)
     if action.kind is None:
         raise source.error(Code.SYNTAX, f"column '{action.name}' has no type", action)
     if_not_exists = bool(action.args.get("exists"))
@@ -336,6 +340,6 @@ def missing_column(source: Source, schema: TableSchema, node: Any) -> EverfreshE
     )
 
 
-def common(source: Source) -> dict[str, str]:
+def common(source: Source) -> dict[str, Any]:
     """What every statement carries."""
     return {"text": source.statement, "place": source.start, "dialect": source.dialect}

@@ -7,6 +7,7 @@ of the innermost expression that causes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,6 +45,8 @@ class Binder:
 
     def bind(self, node: Any) -> Expr:
         """The typed expression of a tree."""
+        if not isinstance(node, exp.Expr):
+            raise EverfreshError(Code.SYNTAX, "an operand is missing")
         rule = _RULES.get(type(node))
         if rule is None:
             raise refusals.refuse(self.source, node)
@@ -87,16 +90,32 @@ def _column(binder: Binder, node: Any) -> Expr:
     raise binder.scope.missing(node, list(binder.aliases))
 
 
-def _literal(binder: Binder, node: Any) -> Expr:  # noqa: ARG001
-    return build.literal(node.this) if node.is_string else build.number(node.this)
+def _literal(binder: Binder, node: Any) -> Expr:
+    return build.literal(node.this) if node.is_string else _number(binder, node)
+
+
+def _number(binder: Binder, node: Any, sign: int = 1) -> Expr:
+    text = binder.source.number(node).replace("_", "")
+    if not _NUMBER.fullmatch(text):
+        text = node.this
+    if text.isdecimal():
+        value = build.literal(sign * int(text))
+        if value.type == DOUBLE:
+            raise binder.source.unsupported("an integer outside HUGEINT", node, hint="write it as 1e40")
+        return value
+    if not _NUMBER.fullmatch(text):
+        raise binder.source.error(Code.SYNTAX, f"'{text[:40]}' is not a number", node)
+    found = build.number(text)
+    return found if sign > 0 else build.call("neg", found)
+
+
+_NUMBER = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 
 def _negative(binder: Binder, node: Any) -> Expr:
     inner = unwrap(node.this)
     if isinstance(inner, exp.Literal) and not inner.is_string:
-        return build.number("-" + inner.this)
-    if isinstance(inner, exp.Neg) and isinstance(unwrap(inner.this), exp.Literal):
-        return binder.bind(unwrap(inner.this))
+        return _number(binder, inner, -1)
     return build.call("neg", binder.bind(inner))
 
 

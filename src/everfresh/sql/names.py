@@ -64,6 +64,8 @@ _TYPE_KEYWORDS = {
     "DECIMAL": "DECIMAL", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "TIMESTAMP": "TIMESTAMP",
 }  # fmt: skip
 
+_TYPED_LITERALS = ("DATE", "TIMESTAMP")  # DATE '2020-01-01'
+
 
 def output_name(node: Any, source: Source) -> str:
     """The name DuckDB gives to the column that computes `node`."""
@@ -79,7 +81,9 @@ class _Printer:
         self.source = source
 
     def show(self, node: Any) -> str:
-        """One tree."""
+        """One tree; nothing for an operand that is missing (the binder refuses it)."""
+        if not isinstance(node, exp.Expr):
+            return ""
         rule = _RULES.get(type(node))
         if rule is not None:
             return rule(self, node)
@@ -103,34 +107,55 @@ class _Printer:
 
     def type_name(self, node: Any) -> str:
         """The type of a CAST as written, except for the keywords of DuckDB's grammar."""
-        to, index = node.args["to"], self._type_index(node)
-        written = self.source.tokens[index].text if index is not None else to.sql("duckdb")
+        to, index, tokens = node.args["to"], self._type_index(node), self.source.tokens
+        if index is None:
+            plain = str(to.sql("duckdb"))
+            return "VARCHAR" if plain == "TEXT" else _TYPE_KEYWORDS.get(plain, plain)
+        written = str(tokens[index].text)
         name = _TYPE_KEYWORDS.get(written.upper(), written)
         params = [p.this.name for p in to.expressions if isinstance(p, exp.DataTypeParam)]
-        sized = (
-            index is not None
-            and index + 1 < len(self.source.tokens)
-            and self.source.tokens[index + 1].text == "("
-        )
+        sized = index + 1 < len(tokens) and tokens[index + 1].text == "("
         return f"{name}({', '.join(params)})" if params and sized else name
 
     def _type_index(self, node: Any) -> int | None:
-        ends = [n.meta["end"] for n in node.this.walk() if "end" in n.meta]
-        if not ends:
-            return None
-        tokens, i = self.source.tokens, bisect_left(self.source.starts, max(ends) + 1)
-        while i < len(tokens) and tokens[i].token_type == TokenType.R_PAREN:
-            i += 1
-        if i + 1 < len(tokens) and tokens[i].token_type in (TokenType.DCOLON, TokenType.ALIAS):
+        """The token that names the type of a CAST: it has no offset in the tree."""
+        tokens, first = self.source.tokens, self.source.index(node.this)
+        if first and isinstance(node.this, exp.Literal) and tokens[first - 1].text.upper() in _TYPED_LITERALS:
+            return first - 1
+        i = self.after(node.this)
+        if (
+            i is not None
+            and i + 1 < len(tokens)
+            and tokens[i].token_type in (TokenType.DCOLON, TokenType.ALIAS)
+        ):
             return i + 1
-        first = self.source.index(node.this)
-        return first - 1 if first and isinstance(node.this, exp.Literal) else None  # DATE '2020-01-01'
+        return None
 
-    def written(self, node: Any) -> str:
-        """A literal as it stands in the text."""
-        if "start" in node.meta:
-            return self.source.text[node.meta["start"] : node.meta["end"] + 1]
-        return str(node.name)
+    def after(self, node: Any) -> int | None:
+        """The first token behind a tree, past what closes it."""
+        tokens, i = self.source.tokens, self._last(node)
+        if i is None:
+            return None
+        i += 1
+        while i < len(tokens) and tokens[i].text.upper() in (")", "END", "NULL", "TRUE", "FALSE"):
+            i += 1
+        return i
+
+    def _last(self, node: Any) -> int | None:
+        """The last token of a tree that is known."""
+        found = [bisect_left(self.source.starts, node.meta["start"])] if "start" in node.meta else []
+        if isinstance(node, exp.Cast):
+            i = self._type_index(node)
+            found += [] if i is None else [i]
+            if i is not None and i + 1 < len(self.source.tokens) and self.source.tokens[i + 1].text == "(":
+                closing = (j for j in range(i, len(self.source.tokens)) if self.source.tokens[j].text == ")")
+                found.append(next(closing, i))
+        if isinstance(node, exp.Is) and (i := self.after(node.this)) is not None:
+            found.append(
+                i + 2 if [t.text.upper() for t in self.source.tokens[i + 1 : i + 2]] == ["NOT"] else i + 1
+            )
+        found += [i for child in node.iter_expressions() if (i := self._last(child)) is not None]
+        return max(found, default=None)
 
 
 def quote(name: str) -> str:
@@ -194,8 +219,11 @@ def _not(p: _Printer, node: Any) -> str:
 
 def _says_not(p: _Printer, node: Any) -> bool:
     """Whether `x IS NOT y` or `x NOTNULL` was written, which sqlglot reads as `NOT x IS y`."""
-    start = p.source.index(node.this)
-    return not (start and p.source.tokens[start - 1].token_type == TokenType.NOT)
+    i = p.after(node.this)
+    if i is None:
+        return False
+    texts = [t.text.upper() for t in p.source.tokens[i : i + 2]]
+    return texts[:1] == ["NOTNULL"] or texts[1:] == ["NOT"] or texts == ["NOT", "NULL"]
 
 
 def _like(op: str) -> Callable[[_Printer, Any], str]:
@@ -295,7 +323,7 @@ def _column(p: _Printer, node: Any) -> str:  # noqa: ARG001
 
 _RULES: dict[type[Any], Callable[[_Printer, Any], str]] = {
     exp.Column: _column,
-    exp.Literal: lambda p, n: _text(n.name) if n.is_string else p.written(n),
+    exp.Literal: lambda p, n: _text(n.name) if n.is_string else p.source.number(n),
     exp.RawString: lambda p, n: _text(n.name),  # noqa: ARG005
     exp.Boolean: lambda p, n: "true" if n.this else "false",  # noqa: ARG005
     exp.Null: lambda p, n: "NULL",  # noqa: ARG005

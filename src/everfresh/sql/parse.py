@@ -91,7 +91,8 @@ def split(text: str, dialect: str = "duckdb") -> list[Parsed]:
 @cache
 def _tokenizer(of: type[Any]) -> type[Any]:
     """A dialect's tokenizer, made not to swallow the rest of EXPLAIN and other commands as one string."""
-    return type(of)(f"Plain{of.__name__}", (of,), {"COMMANDS": set()})
+    made: type[Any] = type(of)(f"Plain{of.__name__}", (of,), {"COMMANDS": set()})  # type: ignore[misc]
+    return made
 
 
 def _statements(text: str, rules: Any) -> Iterator[list[Token]]:
@@ -152,7 +153,7 @@ def _check_commas(source: Source) -> None:
 def _explained(source: Source, rules: Any) -> Parsed | None:
     """The statement after EXPLAIN, if there is one rather than the name of a view."""
     rest = source.tokens[1:]
-    if not rest or not (_is(rest[0], *STARTS) or _is(rest[0], *REFUSED, *VERBS)):
+    if not rest or _is(rest[0], "ANALYZE") or not _is(rest[0], *STARTS, *REFUSED, *VERBS):
         return None
     return _parse(Source(source.text, rest, source.dialect), rules)
 

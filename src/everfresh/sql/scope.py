@@ -43,7 +43,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Scope:
-    """The relations that an expression sees. `primary` are those whose columns need no qualifier."""
+    """The relations that an expression sees."""
 
     source: Source
     relations: tuple[Relation, ...] = ()

@@ -132,7 +132,7 @@ class _Select:
 
     def _expand(self, trees: list[Any]) -> list[Item]:
         items: list[Item] = []
-        for tree in trees:
+        for tree in map(unwrap, trees):
             star = tree.this if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star) else tree
             if isinstance(star, exp.Star):
                 items += self._star(tree, star)

@@ -93,6 +93,16 @@ class Source:
             next((i for i, t in enumerate(self.tokens) if t.text.upper() in words), None) if words else None
         )
 
+    def number(self, node: Any) -> str:
+        """A number as it stands in the text.
+
+        sqlglot adds a digit to `.5`, which makes it another type, and keeps no offset for it.
+        """
+        if "start" in node.meta:
+            return self.text[node.meta["start"] : node.meta["end"] + 1]
+        text: str = node.this
+        return text[1:] if text.startswith("0.") else text
+
     def place(self, node: Any, keyword: str = "") -> str:
         """The place of a node as text; with `keyword`, of the nearest such word at or before it."""
         if keyword and self.index(node) is None:
@@ -123,11 +133,13 @@ class Source:
         return self.error(Code.UNSUPPORTED, f"{what} is not supported", node, hint=hint, keyword=keyword)
 
 
+_OTHER_SPELLINGS = {exp.Ceil: ("CEIL", "CEILING"), exp.StrPosition: ("POSITION",)}
+
+
 def _spellings(node: Any) -> set[str]:
     if not isinstance(node, exp.Func):
         return set()
-    names = set(node.sql_names())
-    return names | {"CEIL", "CEILING"} if isinstance(node, exp.Ceil) else names
+    return {*node.sql_names(), *_OTHER_SPELLINGS.get(type(node), ())}
 
 
 def words(node: Any) -> str:

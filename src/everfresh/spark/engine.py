@@ -1,0 +1,420 @@
+"""The Spark engine: tables and maps in the workers' units, one job per batch.
+
+The driver plans, commits and reads names; rows and maps stay with the partitions (`everfresh.spark.units`). A batch is one job of one stage if no view reads its
+tables, else of two; a batch given as a Spark DataFrame has one more in front. The job's tasks change only their own caches and
+write files that nobody names; the epoch exists once the driver has created its commit record.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from everfresh.compiler import Catalog
+from everfresh.delta import SparkRows, read_rows
+from everfresh.delta.bags import EPOCH, WEIGHT
+from everfresh.delta.files import parquet_size
+from everfresh.errors import Code, EverfreshError
+from everfresh.expr import Expr
+from everfresh.local.mapstore import weighted_schema
+from everfresh.options import Options
+from everfresh.program import Applied, Batch, Part, Progress
+from everfresh.spark import session as sessions
+from everfresh.spark.blocks import base_block, maps_block, read_block, route_block, split
+from everfresh.spark.jobs import CONTROL, ERROR, EXCHANGE, PROPERTY, Job, PartSpec, World, read_error, unpack_control
+from everfresh.spark.ledger import Ledger
+from everfresh.spark.units import read_segment
+from everfresh.sql import plan as p
+from everfresh.state import StateFolder, crash, pack_table, unpack_table
+from everfresh.state.interrupts import uninterrupted
+from everfresh.types import Column, TableSchema, arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("everfresh")
+_ATTEMPTS = 3
+_READ_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Rows in Parquet files small enough that every task reads them and keeps its part."""
+
+    path: str
+    column_names: tuple[str, ...]
+
+
+class SparkEngine:
+    """Tables and views on a Spark cluster. See `everfresh.program.Engine`."""
+
+    name = "spark"
+
+    def __init__(
+        self, path: str | Path | None, options: Options, *, session: SparkSession | None = None, read_only: bool = False
+    ) -> None:
+        self._options = options
+        self._read_only = read_only
+        self._temporary = tempfile.mkdtemp(prefix="everfresh-") if path is None else None
+        try:
+            self._folder = StateFolder.open(
+                path if path is not None else str(self._temporary), engine=self.name, workers=options.workers, options=options,
+                read_only=read_only,
+            )
+            try:
+                self._user, self._started = (session, False) if session is not None else sessions.start()
+                self._spark = sessions.own(self._user)
+                self._ledger = Ledger(self._folder, options)
+                if not read_only:
+                    self._folder.remove_garbage(self._ledger.referenced(), self._ledger.epoch, new_term=True)
+            except BaseException:
+                self._folder.close()
+                raise
+        except BaseException:
+            self._remove_temporary()
+            raise
+        self._workers = self._folder.workers
+        self._plans: dict[str, DataFrame] = {}
+        self._last: dict[str, Any] = {}
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch this handle has seen."""
+        return self._ledger.epoch
+
+    @property
+    def history(self) -> int:
+        """How many epochs back reads reach."""
+        return self._options.history
+
+    @property
+    def catalog(self) -> Catalog:
+        """Tables and views as of `epoch`."""
+        return self._ledger.catalog
+
+    def refresh(self) -> None:
+        """Readers: follow the commit records."""
+        if self._read_only:
+            self._ledger.refresh()
+
+    # -- jobs -----------------------------------------------------------------------------------------------------------
+
+    def _plan(self, kind: str) -> DataFrame:
+        """The plans of batches given on the driver: built once, since a batch reaches their tasks as a job property."""
+        if kind not in self._plans:
+            root = str(self._folder.path)
+            anchor = self._spark.range(0, self._workers, 1, self._workers)
+            base = anchor.mapInArrow(partial(base_block, root, kind == "base"), EXCHANGE)
+            self._plans[kind] = base if kind == "base" else self._then_maps(base)
+        plan = self._plans[kind]
+        # A plan with an exchange keeps its shuffle output: collected again, it would hand out the last batch's rows.
+        return plan if kind == "base" else plan.select("*")
+
+    def _then_maps(self, base: DataFrame) -> DataFrame:
+        return base.repartitionById(self._workers, "to").mapInArrow(partial(maps_block, str(self._folder.path)), EXCHANGE)
+
+    def _routed(self, world: World, frames: Mapping[int, SparkRows], specs: Sequence[PartSpec], kind: str) -> DataFrame:
+        """The plan of a batch with rows in DataFrames: they are checked and routed where they are."""
+        routed: DataFrame | None = None
+        for index, rows in frames.items():
+            one = _selected(rows).mapInArrow(partial(route_block, world, index, specs[index]), EXCHANGE)
+            routed = one if routed is None else routed.union(one)
+        assert routed is not None
+        root = str(self._folder.path)
+        base = routed.repartitionById(self._workers, "to").mapInArrow(partial(base_block, root, kind == "base"), EXCHANGE)
+        return base if kind == "base" else self._then_maps(base)
+
+    def _run(self, job: Job, kind: str, frames: Mapping[int, SparkRows] | None = None) -> list[tuple[dict[str, Any], Any]]:
+        """Run a job and return its control rows; an error that a task reported is raised."""
+        path = job.write()
+        try:
+            for attempt in range(_ATTEMPTS):
+                plan = self._routed(job.world, frames, job.parts, kind) if frames else self._plan(kind)
+                # The property must be set on the session that owns the plan.
+                plan.sparkSession.conf.set(PROPERTY, job.nonce)
+                try:
+                    rows = plan.collect()
+                    break
+                except Exception as error:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+                    _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
+        finally:
+            path.unlink(missing_ok=True)
+        crash("after-collect", self._options.fault, scratch=self._folder.inbox)
+        errors = sorted(bytes(row["payload"]) for row in rows if row["kind"] == ERROR)
+        if errors:
+            raise read_error(errors[0])
+        controls = [unpack_control(bytes(row["payload"])) for row in rows if row["kind"] == CONTROL]
+        self._check(job, controls, kind)
+        return controls
+
+    def _check(self, job: Job, controls: list[tuple[dict[str, Any], Any]], kind: str) -> None:
+        """Every unit answered exactly once, for this job, from the version it was given."""
+        expected = {f"base/{w}" for w in range(self._workers)}
+        if kind != "base" or job.kind == "snapshot":
+            expected |= {f"maps/{w}" for w in range(self._workers)}
+        answered = [header["unit"] for header, _ in controls]
+        good = sorted(answered) == sorted(expected) and all(
+            header["nonce"] == job.nonce and header["tag_in"] == job.bases[header["unit"]].version[1] for header, _ in controls
+        )
+        if not good:
+            raise RuntimeError(f"job {job.nonce} answered for {sorted(answered)} where {sorted(expected)} were asked")
+
+    def _commit(
+        self, controls: Sequence[tuple[dict[str, Any], Any]], *, keys: Sequence[str] = (), ddl: Sequence[str] = ()
+    ) -> int:
+        sections = {f"segment/{header['unit']}": bytes(data) for header, data in controls if data is not None}
+        fields = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes")
+        parts = [{k: header[k] for k in fields if k in header} for header, _ in controls]
+        with uninterrupted():
+            epoch = self._ledger.commit(keys=keys, ddl=ddl, parts=parts, sections=sections)
+        if self._ledger.snapshot_due():
+            self.snapshot()
+        return epoch
+
+    def _job(self, kind: str, world: World, **fields: Any) -> Job:
+        return Job(uuid.uuid4().hex, kind, world, self._ledger.bases, **fields)
+
+    # -- DDL ------------------------------------------------------------------------------------------------------------
+
+    def execute(self, statement: Any, progress: Progress | None = None) -> int:
+        """Run one DDL statement."""
+        ledger = self._ledger
+        catalog, effect = ledger.catalog.execute(statement)
+        if effect.nothing:
+            return ledger.epoch
+        epoch = ledger.epoch + 1
+        controls: list[tuple[dict[str, Any], Any]] = []
+        if effect.create_view is not None:
+            name = effect.create_view.name
+            world = ledger.world(epoch, catalog, ledger.ids_after(effect, epoch))
+            if progress is not None:
+                progress(f"loading {name}", 0, 1)
+            controls = self._run(self._job("load", world, view=name), "maps")
+            if progress is not None:
+                progress(f"loading {name}", 1, 1)
+        elif effect.alter_table is not None:
+            controls = self._run(self._job("alter", ledger.world(epoch), alter=effect.alter_table), "base")
+        return self._commit(controls, ddl=(effect.text,))
+
+    def snapshot(self) -> None:
+        """Write every unit to a file, name them in a manifest, and forget the log before it."""
+        job = self._job("snapshot", self._ledger.world(self._ledger.epoch))
+        files = {header["unit"]: header["snapshot"] for header, _ in self._run(job, "base")}
+        self._ledger.take_manifest(files)
+
+    # -- batches --------------------------------------------------------------------------------------------------------
+
+    def read_input(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
+        """Rows as they will travel: Arrow on the driver, a DataFrame, or the name of files that tasks read."""
+        size = parquet_size(data)
+        if size is not None and size <= self._options.read_bytes:
+            import pyarrow.dataset as ds
+
+            path = str(Path(data).expanduser().absolute())
+            names = ds.dataset(path, format="parquet", partitioning="hive").schema.names
+            read_rows(self._spark.createDataFrame([], ", ".join(f"`{n}` int" for n in names)), schema, what=what, op=op)
+            known = {n.casefold(): n for n in schema.names}
+            return FileRows(path, tuple(known[n.casefold()] for n in names))
+        if size is not None:
+            data = self._spark.read.parquet(str(Path(data).expanduser().absolute()))
+        return read_rows(data, schema, what=what, op=op)
+
+    def apply(self, batch: Batch) -> Applied:
+        """Apply a batch atomically."""
+        ledger = self._ledger
+        if batch.key is not None and batch.key in ledger.keys:
+            return Applied(ledger.keys[batch.key], fresh=False)
+        world = ledger.world(ledger.epoch + 1)
+        specs: list[PartSpec] = []
+        pieces: dict[str, bytes] = {}
+        frames: dict[int, SparkRows] = {}
+        for index, part in enumerate(batch.parts):
+            spec = PartSpec(part.table, part.op, part.what, (), conflict=part.conflict)
+            if isinstance(part.rows, SparkRows):
+                spec, frames[index] = replace(spec, exchanged=True), part.rows
+            elif isinstance(part.rows, FileRows):
+                spec = replace(spec, files=(part.rows.path,))
+            else:
+                pieces.update(self._pieces(index, part))
+            specs.append(spec)
+        reads = any(ledger.catalog.views_on(part.table) for part in batch.parts)
+        job = self._job("batch", world, parts=tuple(specs), pieces=pieces)
+        controls = self._run(job, "maps" if reads else "base", frames)
+        keys = (batch.key,) if batch.key is not None else ()
+        epoch = self._commit(controls, keys=keys)
+        self._last = {h["unit"]: {k: h[k] for k in ("rows", "ms", "how") if k in h} for h, _ in controls}
+        rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
+        return Applied(epoch, rows=rows, notes=self._last)
+
+    def _pieces(self, index: int, part: Part) -> dict[str, bytes]:
+        schema = self._ledger.catalog.tables[part.table]
+        found = {}
+        for worker, rows, numbers in split(part.rows, schema, self._workers):
+            found[f"{index}/{worker}"] = pack_table(rows.append_column("_row", pa.array(numbers)))
+        return found
+
+    # -- reading --------------------------------------------------------------------------------------------------------
+
+    def _frame(self, session: SparkSession, name: str, at: int | None) -> DataFrame:
+        """A DataFrame over the units at the current epoch, fixed now."""
+        ledger = self._ledger
+        role = "base" if name in ledger.catalog.tables else "maps"
+        bases = tuple(ledger.bases[f"{role}/{w}"] for w in range(self._workers))
+        found = ledger.catalog.relation(name)
+        assert found is not None
+        read = partial(read_block, ledger.world(ledger.epoch), bases, name, at, _READ_CHUNK)
+        return session.range(0, self._workers, 1, self._workers).mapInArrow(read, spark_schema(found[1]))
+
+    def to_spark(self, name: str, at: int | None = None) -> DataFrame:
+        """A DataFrame over a table or view that reads the units where they are."""
+        self._check_at(name, at)
+        return self._frame(self._user, name, at)
+
+    def read(self, name: str, at: int | None = None) -> pa.Table:
+        """The rows of a table or view, collected."""
+        self._check_at(name, at)
+        found = self._ledger.catalog.relation(name)
+        assert found is not None
+        return to_arrow(self._frame(self._spark, name, at), found[1])
+
+    def _check_at(self, name: str, at: int | None) -> None:
+        if at is None:
+            return
+        if name in self._ledger.catalog.tables:
+            raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only")
+        self._check_epoch(name, at, created=True)
+
+    def _check_epoch(self, view: str, epoch: int, *, created: bool = False) -> None:
+        last = self._ledger.epoch
+        oldest = max(0, last - self._options.history)
+        if created:
+            oldest = max(oldest, self._ledger.created(view))
+        if not oldest <= epoch <= last:
+            raise EverfreshError(
+                Code.HISTORY, f"epoch {epoch} of view '{view}' is not available: epochs {oldest} to {last} are",
+                hint="options.history says how many epochs are kept" if epoch <= last else "it is not committed yet",
+            )
+
+    def changes(self, view: str, since: int) -> pa.Table:
+        """The view's change of each epoch after `since`, from the segments of its units."""
+        self._check_epoch(view, since)
+        ledger = self._ledger
+        world, created, section = ledger.world(ledger.epoch), ledger.created(view), f"changes/{ledger.ids[view]}"
+        parts: list[tuple[int, pa.Table]] = []
+        if since < created:
+            rows = self.read(view, created)
+            parts.append((created, rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64)))))
+        for worker in range(self._workers):
+            base = ledger.bases[f"maps/{worker}"]
+            for link in base.after(max(since, created)):
+                sealed = read_segment(world, base.unit, link)
+                if section in sealed.sections:
+                    parts.append((link.epoch, unpack_table(sealed.sections[section])))
+        parts.sort(key=lambda item: item[0])
+        schema = weighted_schema(ledger.catalog.views[view].columns).append(pa.field(EPOCH, pa.int64(), nullable=False))
+        tables = [t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema) for e, t in parts]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def select(self, plan: p.Plan) -> DataFrame:
+        """An ad hoc query, by Spark SQL over the units."""
+        from everfresh.spark.sqltext import plan_sql
+
+        return self._spark.sql(plan_sql(plan, self._temp_view))
+
+    def _temp_view(self, name: str) -> str:
+        alias = f"everfresh_{uuid.uuid4().hex}"
+        self._frame(self._spark, name, None).createOrReplaceTempView(alias)
+        return alias
+
+    def matching(self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()) -> tuple[Any, Any]:
+        """The rows that satisfy `where`, and the same rows with `assign` applied, both as DataFrames."""
+        from everfresh.spark.sqltext import plan_sql
+
+        schema = self._ledger.catalog.tables[table]
+        scan: p.Plan = p.Scan(table, table, tuple(p.Var(c.name, c.type, c.nullable) for c in schema.columns))
+        rows = p.Filter(scan, where) if where is not None else scan
+        new = dict(assign)
+        changed = p.Project(rows, tuple((v.name, new.get(v.name, v)) for v in scan.variables))
+        names = tuple((name, name) for name in schema.names)
+        alias = self._temp_view(table)
+        return tuple(
+            SparkRows(self._spark.sql(plan_sql(plan, lambda _: alias)), names) for plan in (rows, changed)
+        )  # type: ignore[return-value]
+
+    def verify(self, view: str) -> pa.Table:
+        """The differences of a view from Spark SQL's recomputation over the base tables."""
+        from everfresh.spark.verify import differences
+
+        definition = self._ledger.catalog.views[view]
+        recomputed = self.select(definition.compiled.plan)
+        return differences(recomputed, self._frame(self._spark, view, None), definition.columns)
+
+    def explain(self, view: str) -> dict[str, Any]:
+        """What this engine adds to a view's explanation."""
+        keys = ", ".join(v.name for v in self._ledger.catalog.views[view].compiled.map.keys) or "nothing: one entry, on worker 0"
+        known: dict[str, Any] = {"partitioned by": keys, "workers": self._workers, "stages per batch": "2, or 3 for a DataFrame"}
+        missing = sessions.missing_settings(self._user)
+        if missing:
+            known["settings that would help"] = ", ".join(f"{k}={v}" for k, v in missing.items())
+        return known
+
+    def statistics(self) -> dict[str, Any]:
+        """Versions and log sizes, for people."""
+        ledger = self._ledger
+        return {
+            "epoch": ledger.epoch, "workers": self._workers, "snapshot": ledger.snapshot_epoch,
+            "log bytes since": ledger.log_bytes, "tables": {n: {} for n in ledger.catalog.tables},
+            "views": {n: {} for n in ledger.catalog.views}, "last batch": self._last,
+        }
+
+    def close(self) -> None:
+        """Release the folder; a session that was started here is stopped."""
+        self._folder.close()
+        if self._started:
+            self._user.stop()
+        self._remove_temporary()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _selected(rows: SparkRows) -> DataFrame:
+    """The table's columns of a user's DataFrame, under the table's names."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import TimestampType
+
+    types = {field.name: field.dataType for field in rows.df.schema.fields}
+    columns = []
+    for name, given in rows.names:
+        column = F.col("`" + given.replace("`", "``") + "`")
+        if isinstance(types[given], TimestampType):  # wall-clock time in the session's zone, as Spark shows it
+            column = column.cast("timestamp_ntz")
+        columns.append(column.alias(name))
+    return rows.df.select(*columns)
+
+
+def spark_schema(columns: Sequence[Column]) -> Any:
+    """The Spark schema of rows with these columns."""
+    from pyspark.sql.types import StructField, StructType, _parse_datatype_string
+
+    from everfresh.spark.sqltext import spark_type
+
+    return StructType([StructField(c.name, _parse_datatype_string(spark_type(c.type)), True) for c in columns])
+
+
+def to_arrow(frame: DataFrame, columns: tuple[Column, ...]) -> pa.Table:
+    """A DataFrame's rows with exactly the Arrow types of `columns`."""
+    return frame.toArrow().cast(arrow_schema(columns))

@@ -1,0 +1,157 @@
+"""What the driver knows: the catalog, and for every state unit the chain of segments that makes its current version.
+
+Commit records are the truth. A ledger is rebuilt from the newest manifest (a snapshot without contents of its own: it names the units' files)
+and the records after it, by a reader and a writer alike. It never opens a unit.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from everfresh.compiler import Catalog, Effect
+from everfresh.errors import Code, EverfreshError
+from everfresh.options import Options
+from everfresh.spark.jobs import Base, Link, World
+from everfresh.state import Commit, StateFolder, crash, read_commit
+
+ROLES = ("base", "maps")
+_KEYS_KEPT = 10_000
+
+
+class Ledger:
+    """The committed state of a database on Spark, by name."""
+
+    def __init__(self, folder: StateFolder, options: Options) -> None:
+        self.folder = folder
+        self.options = options
+        self._reset()
+        self.refresh()
+
+    def _reset(self) -> None:
+        self.epoch = 0
+        self.digest = ""
+        self.catalog = Catalog()
+        self.ids: dict[str, str] = {}
+        self.keys: OrderedDict[str, int] = OrderedDict()
+        self.bases = {
+            f"{role}/{worker}": Base(f"{role}/{worker}") for role in ROLES for worker in range(self.folder.workers)
+        }
+        self.snapshot_epoch = 0
+        self.log_bytes = 0
+        manifest = self.folder.snapshots.latest()
+        if manifest is None:
+            return
+        meta = manifest.meta
+        self.epoch = self.snapshot_epoch = manifest.epoch
+        self.digest = meta["digest"]
+        for entry in meta["ddl"]:
+            self.catalog, _ = self.catalog.replay(entry)
+        self.ids = dict(meta["ids"])
+        self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
+        self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
+
+    def refresh(self) -> None:
+        """Follow the commit records up to the last one."""
+        last = self.folder.commits.last()
+        while self.epoch < last:
+            commit = read_commit(self.folder.commits, self.epoch + 1)
+            if commit is None:  # trimmed under a reader that fell behind
+                before = self.epoch
+                self._reset()
+                if self.epoch <= before:
+                    raise EverfreshError(Code.DAMAGED, f"there is no commit record of epoch {before + 1}",
+                                         hint="restore the folder from a backup")
+                continue
+            self._advance(commit)
+
+    def _advance(self, commit: Commit) -> None:
+        for entry in commit.ddl:
+            catalog, effect = self.catalog.replay(entry)
+            self.catalog, self.ids = catalog, self.ids_after(effect, commit.epoch)
+        for part in commit.meta.get("parts", ()):
+            base = self.bases[part["unit"]]
+            if part.get("snapshot") is not None:  # the unit was written anew: its chain starts here
+                base = Base(base.unit, Link(commit.epoch, part["tag"], part["snapshot"]))
+            elif part["tag"] != part["tag_in"]:
+                base = Base(base.unit, base.snapshot, (*base.links, Link(commit.epoch, part["tag"], part["file"])))
+                self.log_bytes += part["bytes"]
+            self.bases[base.unit] = base
+        self.epoch, self.digest = commit.epoch, commit.digest
+        for key in commit.keys:
+            self.keys[key] = commit.epoch
+            if len(self.keys) > _KEYS_KEPT:
+                self.keys.popitem(last=False)
+
+    def ids_after(self, effect: Effect, epoch: int) -> dict[str, str]:
+        """Identities after a DDL statement: what is created gets one with its epoch."""
+        ids = {n: i for n, i in self.ids.items() if n not in (*effect.drop_tables, *effect.drop_views)}
+        created = effect.create_table or effect.create_view
+        if created is not None:
+            ids[created.name] = f"{created.name}@{epoch}"
+        return ids
+
+    def created(self, name: str) -> int:
+        """The epoch in which a table or view was created."""
+        return int(self.ids[name].rsplit("@", 1)[1])
+
+    def world(self, epoch: int, catalog: Catalog | None = None, ids: Mapping[str, str] | None = None) -> World:
+        """What tasks are told about the database."""
+        ddl = tuple(text for _, text in (catalog or self.catalog).ddl)
+        options = self.options
+        return World(
+            str(self.folder.path), self.folder.id, self.folder.workers, ddl, dict(ids if ids is not None else self.ids), epoch,
+            options.inline_bytes, options.durable, options.fault,
+        )
+
+    # -- commit ---------------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, *, keys: Sequence[str] = (), ddl: Sequence[str] = (), parts: Sequence[Mapping[str, Any]] = (),
+        sections: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Make the next epoch: one record, created only if absent. Whoever loses that race stops."""
+        record = Commit(
+            self.epoch + 1, self.digest, keys=tuple(keys), ddl=tuple(ddl), meta={"parts": list(parts)}, sections=sections or {}
+        )
+        fault, inbox = self.options.fault, self.folder.inbox
+        crash("before-commit", fault, scratch=inbox)
+        if not self.folder.commits.create(record.epoch, record.encode()):
+            raise EverfreshError(Code.FENCED, f"epoch {record.epoch} was committed by another writer",
+                                 hint="this handle is out of date: close it and open the database again")
+        crash("after-commit", fault, scratch=inbox)
+        self._advance(record)
+        return self.epoch
+
+    def snapshot_due(self) -> bool:
+        """Whether replaying the log has become dearer than loading a snapshot."""
+        many = self.epoch - self.snapshot_epoch >= self.options.snapshot_epochs
+        return many or self.log_bytes > self.options.snapshot_bytes
+
+    def take_manifest(self, files: Mapping[str, str]) -> None:
+        """Name the units' new snapshot files, and forget the log that neither they nor the history need."""
+        oldest = self.epoch - self.options.history
+        bases = {}
+        for unit, base in self.bases.items():
+            epoch, tag = base.version
+            links = tuple(link for link in base.links if link.epoch > oldest)
+            bases[unit] = Base(unit, Link(epoch, tag, files[unit]), links)
+        meta = {
+            "ddl": [text for _, text in self.catalog.ddl], "ids": self.ids, "keys": list(self.keys.items()),
+            "digest": self.digest, "bases": [base.to_json() for base in bases.values()],
+        }
+        crash("before-manifest", self.options.fault, scratch=self.folder.inbox)
+        self.folder.snapshots.write(self.epoch, {}, meta)
+        self.bases, self.snapshot_epoch, self.log_bytes = bases, self.epoch, 0
+        self.folder.snapshots.drop(self.epoch)
+        self.folder.commits.trim(oldest + 1)
+        self.folder.remove_garbage(self.referenced(), self.epoch)
+
+    def referenced(self) -> set[str]:
+        """The files that some version within reach needs."""
+        return {link.file for base in self.bases.values() for link in _links(base) if link.file is not None}
+
+
+def _links(base: Base) -> Iterable[Link]:
+    return (*base.links, base.snapshot) if base.snapshot is not None else base.links

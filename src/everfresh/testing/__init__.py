@@ -1,0 +1,11 @@
+"""What every engine must satisfy, and the oracles that say what is right.
+
+- `oracle`        DuckDB over a mirror of the base tables, and how two results are compared
+- `histories`     random schemas, rows and histories, each a pure function of its seed
+- `queries`       random views over these schemas
+- `replay`        runs a history on a database and compares after every batch; shrinks one that fails
+- `engine_suite`  `EngineSuite`, one suite of tests for all engines; the `suite_*` modules are its subjects
+
+A new engine is tested by a subclass of `EngineSuite` that says how to connect. Needs pytest, DuckDB, pandas and Polars;
+nothing else in everfresh imports this package.
+"""

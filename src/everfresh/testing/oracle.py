@@ -1,0 +1,141 @@
+"""DuckDB as the oracle: the base tables mirrored as multisets, any query over them answered from scratch.
+
+The mirror is plain Python (a `Counter` of rows per table), so nothing of everfresh's own storage or arithmetic takes part in what is
+expected. A table goes to DuckDB when a query comes and it has changed since.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from everfresh.delta.bags import difference
+from everfresh.delta.show import render
+from everfresh.types import HUGEINT, NAN, TableSchema, parse_type, quoted, to_arrow
+
+Row = tuple[Any, ...]
+
+
+class DuckOracle:
+    """A DuckDB connection that holds a copy of every base table.
+
+    >>> from everfresh.types import BIGINT, Column
+    >>> oracle = DuckOracle()
+    >>> oracle.create(TableSchema("t", (Column("a", BIGINT),)))
+    >>> oracle.apply("t", inserts=[(1,), (1,), (2,)], deletes=[(1,)])
+    >>> oracle.query("SELECT SUM(a) AS s FROM t").to_pylist()
+    [{'s': Decimal('3')}]
+    >>> oracle.close()
+    """
+
+    def __init__(self) -> None:
+        import duckdb
+
+        self._con: Any = duckdb.connect()
+        self._con.execute("SET threads=1")
+        self._con.execute("SET error_on_division_by_zero=true")
+        self.tables: dict[str, TableSchema] = {}
+        self.rows: dict[str, Counter[Row]] = {}
+        self._stale: set[str] = set()
+
+    def create(self, schema: TableSchema) -> None:
+        """Mirror a new, empty table; one of that name is replaced."""
+        self.tables[schema.name] = schema
+        self.rows[schema.name] = Counter()
+        self._stale.add(schema.name)
+
+    def drop(self, name: str) -> None:
+        """Forget a table."""
+        del self.tables[name], self.rows[name]
+        self._stale.discard(name)
+        self._con.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
+
+    def apply(self, table: str, inserts: Iterable[Row] = (), deletes: Iterable[Row] = ()) -> None:
+        """Change a table; a delete takes away exactly one copy. A row that would be there less than never is a mistake of the caller."""
+        net: Counter[Row] = Counter()
+        for row in inserts:
+            net[canonical(row)] += 1
+        for row in deletes:
+            net[canonical(row)] -= 1
+        rows = self.rows[table]
+        for row, weight in net.items():
+            if rows[row] + weight < 0:
+                raise ValueError(f"{row} cannot be deleted from '{table}': it is there {rows[row]} times")
+            rows[row] += weight
+            if not rows[row]:
+                del rows[row]
+        self._stale.add(table)
+
+    def table(self, name: str) -> pa.Table:
+        """The rows of a mirrored table."""
+        schema, rows = self.tables[name], list(self.rows[name].elements())
+        arrays = [pa.array([row[i] for row in rows], to_arrow(c.type)) for i, c in enumerate(schema.columns)]
+        return pa.Table.from_arrays(arrays, schema=schema.arrow)
+
+    def query(self, sql: str) -> pa.Table:
+        """The result of a query, in the Arrow types that everfresh promises; raises `duckdb.Error`."""
+        self._load()
+        relation = self._con.sql(sql)
+        types = [parse_type(str(t).replace("FLOAT", "REAL")) for t in relation.types]
+        found = relation.to_arrow_table()
+        arrays = [column.cast(to_arrow(t)) for column, t in zip(found.columns, types, strict=True)]
+        return pa.Table.from_arrays(arrays, names=found.column_names)
+
+    def _load(self) -> None:
+        for name in sorted(self._stale):
+            columns = ", ".join(
+                f"{quoted(c.name)}::HUGEINT AS {quoted(c.name)}" if c.type == HUGEINT else quoted(c.name)
+                for c in self.tables[name].columns
+            )
+            self._con.register("incoming", self.table(name))
+            self._con.execute(f"CREATE OR REPLACE TABLE {quoted(name)} AS SELECT {columns} FROM incoming")
+            self._con.unregister("incoming")
+        self._stale.clear()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._con.close()
+
+
+def canonical(row: Iterable[Any]) -> Row:
+    """A row whose equality is that of SQL's groups: NaN is one value."""
+    return tuple(NAN if isinstance(x, float) and x != x else x for x in row)
+
+
+def counted(rows: Iterable[Mapping[str, Any]]) -> Counter[Row]:
+    """Rows as a multiset of tuples."""
+    return Counter(canonical(row.values()) for row in rows)
+
+
+def assert_same(expected: pa.Table, actual: pa.Table, what: str = "result", tolerance: float = 1e-9) -> None:
+    """Fail, showing both, unless the tables hold the same rows in columns of the same names and types.
+
+    DOUBLE and REAL match within `tolerance`; the order of rows does not count.
+    """
+    shapes = [[(field.name, str(field.type)) for field in table.schema] for table in (expected, actual)]
+    if shapes[0] != shapes[1]:
+        raise AssertionError(f"{what}: columns differ\nexpected {shapes[0]}\nactual   {shapes[1]}")
+    rest = difference(expected, actual, tolerance)
+    if rest.num_rows:
+        raise AssertionError(
+            f"{what} differs (weight > 0: missing, < 0: too many)\n{render(rest)}\n"
+            f"expected\n{render(expected)}\nactual\n{render(actual)}"
+        )
+
+
+def assert_rows(relation: Any, *rows: Row) -> None:
+    """Fail unless a view, table or result holds exactly `rows`, in any order; numbers compare by value."""
+    found = Counter(tuple(map(_plain, row.values())) for row in relation.to_pylist())
+    wanted = Counter(tuple(map(_plain, row)) for row in rows)
+    if found != wanted:
+        raise AssertionError(f"missing {list((wanted - found).elements())}, too many {list((found - wanted).elements())}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value != value:
+        return NAN
+    return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) else value
