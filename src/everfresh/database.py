@@ -169,12 +169,15 @@ class Database:
         """
         with self._lock:
             engine = self._writable()
-            given = {**(batch or {}), **tables}
             if batch is not None and not isinstance(batch, Mapping):
                 raise EverfreshError(Code.ARGUMENT, "a batch is a mapping of table names to rows",
                                      hint='db.apply({"orders": rows}), or db.apply(orders=rows)')
+            given = {**(batch or {}), **tables}
             if key is not None and not isinstance(key, str):
                 raise EverfreshError(Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")')
+            before = engine.committed(key) if key is not None else None
+            if before is not None:
+                return before
             parts = [part for name, rows in given.items() for part in self._parts(engine.catalog.expect_table(name), rows)]
             return self._commit(Batch(tuple(parts), key))
 
@@ -193,8 +196,7 @@ class Database:
         for name in {part.table for part in batch.parts}:
             self._check_static(name)
         applied = self._engine.apply(batch)
-        if applied.fresh:
-            self._tell(applied.epoch)
+        self._tell(applied.epoch)
         return applied.epoch
 
     def _check_static(self, name: str) -> None:
@@ -366,7 +368,7 @@ def _names(rows: Any) -> set[str]:
 
 
 def _renamed(rows: Any, names: tuple[str, ...]) -> Any:
-    return rows.rename_columns(list(names)) if isinstance(rows, pa.Table) else rows.toDF(*names)
+    return rows.rename_columns(list(names)) if isinstance(rows, pa.Table) else rows.frame.toDF(*names)
 
 
 def _constants(statement: s.Insert, schema: TableSchema, what: str) -> pa.Table:

@@ -61,28 +61,20 @@ class Result(Readable):
 
     def __init__(self, rows: Any) -> None:
         self._rows = rows
+        self._table = rows if isinstance(rows, pa.Table) else None
 
     def to_arrow(self) -> pa.Table:
         """The rows as a pyarrow Table."""
-        if not isinstance(self._rows, pa.Table):
-            self._rows = _Fetched(self._rows, self._rows.toArrow()) if not isinstance(self._rows, _Fetched) else self._rows
-            return self._rows.table
-        return self._rows
+        if self._table is None:
+            self._table = self._rows.fetch()
+        return self._table
 
     def to_spark(self) -> DataFrame:
         """The result as a Spark DataFrame, on the Spark engine."""
         if isinstance(self._rows, pa.Table):
             raise EverfreshError(Code.UNSUPPORTED, "the local engine has no Spark session",
                                  hint="use to_arrow() and spark.createDataFrame(table)")
-        return self._rows.frame if isinstance(self._rows, _Fetched) else self._rows
-
-
-class _Fetched:
-    """A DataFrame and its rows, fetched once."""
-
-    def __init__(self, frame: Any, table: pa.Table) -> None:
-        self.frame = frame
-        self.table = table
+        return self._rows.frame
 
 
 class _Named(Readable):

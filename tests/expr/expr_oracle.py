@@ -9,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from everfresh.expr import Var, Vector
+from everfresh.expr.readers import read
 from everfresh.types import (
     BIGINT,
     BOOLEAN,
@@ -60,6 +61,9 @@ def ask(sql: str) -> tuple[SqlType | None, list[Any]]:
     name = table["type"][0].as_py().replace("FLOAT", "REAL")
     if name == '"NULL"':
         return None, table["x"].to_pylist()
+    if name == "INTERVAL":  # DuckDB's own Arrow form wraps long ones
+        texts = connection().sql(f"SELECT CAST({sql} AS VARCHAR) AS x FROM rows ORDER BY id").fetchall()
+        return INTERVAL, [None if text is None else read(text, INTERVAL) for (text,) in texts]
     return parse_type(name), Vector.from_arrow(table["x"], parse_type(name)).to_pylist()
 
 
@@ -71,6 +75,7 @@ CAUSES = {  # what DuckDB says, and the code it corresponds to
     "invalid timestamp field": "value",
     "field value out of range": "value",
     "date out of range: ": "value",
+    "interval value is out of range": "value",
     "not recognized": "value",
     "like pattern must not end": "value",
     "invalid escape string": "value",

@@ -87,6 +87,7 @@ def test_timing():
     assert median([4.0, 1.0, 2.0, 3.0]) == 2.5
 
 
+@pytest.mark.slow
 def test_start_quick(capsys):
     from everfresh.bench import start
 

@@ -148,17 +148,17 @@ def test_a_mistake_for_real(everfresh_command):
     assert "Traceback" not in done.stderr
 
 
-def test_a_folder_is_kept(everfresh_command, tmp_path):
-    path = str(tmp_path / "shop.ef")
-    assert everfresh_command("sql", "--path", path, stdin=SCRIPT).returncode == 0
-    done = everfresh_command("sql", "--path", path, "--read-only", "-c", "SELECT total FROM v WHERE k = 7")
-    assert done.returncode == 0, done.stderr
-    assert "42" in done.stdout
-    done = everfresh_command("explain", "--path", path, "v")
-    assert done.returncode == 0, done.stderr
-    done = everfresh_command("explain", "--path", path, "-c", "SELECT k, COUNT(*) AS n FROM t GROUP BY k")
-    assert done.returncode == 0, done.stderr
-    assert everfresh_command("sql", "--path", path, "--read-only", "-c", "DELETE FROM t").returncode == 1
+def test_a_folder_is_kept(tmp_path, capsys: pytest.CaptureFixture[str]):
+    folder = ["--path", str(tmp_path / "shop.ef")]
+    assert cli.main(["sql", *folder, "-c", SCRIPT]) == 0
+    capsys.readouterr()
+    assert cli.main(["sql", *folder, "--read-only", "-c", "SELECT total FROM v WHERE k = 7"]) == 0
+    assert "42" in capsys.readouterr().out
+    assert cli.main(["explain", *folder, "v"]) == 0
+    assert cli.main(["explain", *folder, "-c", "SELECT k, COUNT(*) AS n FROM t GROUP BY k"]) == 0
+    assert capsys.readouterr().out.strip()
+    assert cli.main(["sql", *folder, "--read-only", "-c", "DELETE FROM t"]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 # -- explain ---------------------------------------------------------------------------------------
@@ -184,14 +184,12 @@ def test_explain_a_view_that_is_not_there(fake: Any, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == "error: there is no view 'nope'\n"
 
 
-def test_explain_for_real(everfresh_command):
+def test_explain_for_real(capsys: pytest.CaptureFixture[str]):
     script = "CREATE TABLE t (k INTEGER, x BIGINT); SELECT k, SUM(x) AS s FROM t GROUP BY k"
-    done = everfresh_command("explain", "-c", script)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
-    done = everfresh_command("explain", "--format", "json", "-c", script)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)
+    assert cli.main(["explain", "-c", script]) == 0
+    assert capsys.readouterr().out.strip()
+    assert cli.main(["explain", "--format", "json", "-c", script]) == 0
+    assert json.loads(capsys.readouterr().out)
 
 
 # -- bench and demo ----------------------------------------------------------------------------------

@@ -210,4 +210,4 @@ def parquet_size(data: Any) -> int | None:
     filesystem, _, files = _find(str(os.fspath(data)), "rows")
     if any(_kind(file) != "parquet" for file in files):
         return None
-    return sum(info.size for info in filesystem.get_file_info(files))
+    return int(sum(info.size for info in filesystem.get_file_info(files)))

@@ -100,14 +100,20 @@ def vector_to_arrow(vector: Vector) -> pa.Array:
         case "NULL":
             return pa.nulls(len(vector))
         case "INTERVAL":
-            spans = [None if v is None else (v[0], v[1], v[2] * 1000) for v in vector.to_pylist()]
-            return pa.array(spans, type=target)
+            return _intervals(vector, target)
         case "DATE":
             return pa.array(values.astype(np.int32), mask=mask).view(target)
         case "TIMESTAMP":
             return pa.array(values, mask=mask).view(target)
         case _:
             return pa.array(values, mask=mask).cast(target)
+
+
+def _intervals(vector: Vector, target: pa.DataType) -> pa.Array:
+    spans = [None if v is None else (v[0], v[1], v[2] * 1000) for v in vector.to_pylist()]
+    if any(span is not None and not -(1 << 63) <= span[2] < 1 << 63 for span in spans):
+        raise EverfreshError(Code.OVERFLOW, "an INTERVAL of more than 292 years in microseconds has no Arrow form")
+    return pa.array(spans, type=target)
 
 
 def _decimals(values: Array, mask: Array | None, vector: Vector, target: pa.DataType) -> pa.Array:

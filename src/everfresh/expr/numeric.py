@@ -136,16 +136,18 @@ def _digits(exact: Callable[[int, int], int], inexact: Callable[[float], float])
 
 
 def _float_digits(inexact: Callable[[float], float], type_: SqlType, x: float, n: int) -> float:
-    with np.errstate(all="ignore"):
-        if n < 0:
-            unit = float(np.float64(10.0) ** -n)
-            value = inexact(x / unit) * unit if math.isfinite(x / unit) else math.nan
-            value = value if math.isfinite(value) else 0.0
-        else:
-            unit = float(np.float64(10.0) ** n)
-            value = inexact(x * unit) / unit if math.isfinite(x * unit) else math.nan
-            value = value if math.isfinite(value) else x
-        return canonical_float(float(np.float32(value)) if type_.name == "REAL" else value)
+    """Scale, round, scale back, as DuckDB does; where that leaves the finite numbers, x itself."""
+    if abs(n) > 308:
+        # 10**309 is infinite: DuckDB rounds to 0 what is finite, and truncates nothing
+        return 0.0 if n < 0 and inexact is half_away and math.isfinite(x) else x
+    unit = float(10 ** abs(n))
+    scaled = x / unit if n < 0 else x * unit
+    if not math.isfinite(scaled):
+        return x
+    value = inexact(scaled) * unit if n < 0 else inexact(scaled) / unit
+    if not math.isfinite(value):
+        return x
+    return canonical_float(float(np.float32(value)) if type_.name == "REAL" else value)
 
 
 def _step_or_digits(step: Callable[..., Any], digits: Callable[..., Any]) -> Callable[..., Any]:

@@ -177,12 +177,13 @@ def read_interval(text: str, type_: SqlType) -> tuple[int, int, int]:
     total, position = (0, 0, 0), 0
     while position < len(body):
         match = _SPAN.match(body, position)
-        if match is None:
+        if match is None or (match[6] and not match[8] and match.end() < len(body)):  # only the last needs no unit
             raise _wrong(text, type_)
         span = _span(match, text, type_)
         total = (total[0] + span[0], total[1] + span[1], total[2] + span[2])
         position = match.end()
-    if position == 0:
+    bounds = (1 << 31, 1 << 31, 1 << 63)
+    if position == 0 or not all(-limit <= n < limit for n, limit in zip(total, bounds, strict=True)):
         raise _wrong(text, type_)
     return (-total[0], -total[1], -total[2]) if ago else total
 

@@ -200,7 +200,8 @@ def _arrays(run: Callable[[list[Array]], Array | None], args: Sequence[Vector], 
     except EverfreshError:
         if valid is None or valid.all():
             raise
-        some = run([arg.values if arg.is_constant else arg.values[valid] for arg in args])
+        count = int(valid.sum())
+        some = run([np.broadcast_to(arg.values[:1], count) if arg.is_constant else arg.values[valid] for arg in args])
         if some is None:
             return None
         out = np.zeros(len(valid), dtype=dtype_of(result))

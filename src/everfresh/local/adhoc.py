@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from everfresh.compiler import compile_view
 from everfresh.delta.bags import WEIGHT, expand, net
-from everfresh.expr import Var, Vector, evaluate_vector
+from everfresh.expr import Expr, Var, Vector, evaluate_vector
 from everfresh.local.columnar import run
 from everfresh.local.mapstore import MapStore
 from everfresh.local.strings import Interner
@@ -92,7 +92,7 @@ def _aggregate(plan: p.Aggregate, frame: Frame) -> Frame:
     return _from_table(expand(store.rows()), _vars(plan))
 
 
-def _sort(frame: Frame, keys: tuple[tuple[p.Expr, bool, bool], ...]) -> Frame:
+def _sort(frame: Frame, keys: tuple[tuple[Expr, bool, bool], ...]) -> Frame:
     if not frame.rows:
         return frame
     table = pa.table({f"k{i}": evaluate_vector(e, frame.columns, frame.rows).to_arrow() for i, (e, _, _) in enumerate(keys)})

@@ -7,7 +7,7 @@ two rows are identical in SQL's sense (NULL is NULL, NaN is NaN) exactly when th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -94,9 +94,7 @@ class Codec:
     def _store_vector(self, out: Ints, column: Column, vector: Vector) -> None:
         first = self._first[column.name]
         if column.type.is_wide:
-            values = [0] * len(vector) if vector.valid is None else None
-            values = [int(v) if v is not None else 0 for v in vector.to_pylist()] if len(vector) else values or []
-            out[first], out[first + 1] = wide_from_python(values)
+            out[first], out[first + 1] = wide_from_python([v or 0 for v in vector.to_pylist()])
             self._nulls(out, column, vector.valid)
         else:
             self._store(out, column, to_word(vector.values, column.type), vector.valid)
@@ -112,7 +110,7 @@ class Codec:
 
     # -- decode -----------------------------------------------------------------------------------------------------
 
-    def decode(self, words: Ints, names: Sequence[str] | None = None) -> pa.Table:
+    def decode(self, words: Ints, names: Collection[str] | None = None) -> pa.Table:
         """Rows as an Arrow table, of all columns or of `names`."""
         arrays, fields = [], []
         for column in self.columns:
@@ -128,7 +126,7 @@ class Codec:
             return pa.table({}).slice(0)
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
-    def vectors(self, words: Ints, names: Sequence[str] | None = None) -> dict[str, Vector]:
+    def vectors(self, words: Ints, names: Collection[str] | None = None) -> dict[str, Vector]:
         """Rows as vectors by column name."""
         return {c.name: self.vector(words, c) for c in self.columns if names is None or c.name in names}
 
@@ -183,7 +181,7 @@ def from_word(words: Ints, type_: SqlType) -> NDArray[np.generic]:
     if type_.name == "REAL":
         return np.ascontiguousarray(words).view(np.float64).astype(np.float32)
     if type_.name == "BOOLEAN":
-        return words != 0
+        return np.asarray(words != 0)
     return words
 
 
@@ -193,7 +191,3 @@ def wide_words(vector: Vector) -> tuple[Ints, Ints]:
         return wide_from_python([int(v) for v in vector.values])
     return wide_from_int64(vector.values.astype(np.int64, copy=False))
 
-
-def empty_columns(columns: Sequence[Column]) -> Mapping[str, Vector]:
-    """Vectors of no rows."""
-    return {c.name: Vector.from_pylist([], c.type) for c in columns}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Bind, Cond, Neg, Plus, Prod, Query, Rel, Sum, Value
-from everfresh.errors import EverfreshError
+from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate_vector, variables
 from everfresh.expr.vector import concat
 from everfresh.local.codec import Codec, wide_words
@@ -166,7 +166,10 @@ def _weighted(vector: Vector, n: Ints) -> tuple[Ints, Ints]:
         if largest * max(abs(int(n.min())), abs(int(n.max()))) < 1 << 63:
             return wide_words(Vector(vector.type, values * n))
     exact = vector.values.astype(object) * n.astype(object)
-    return wide_words(Vector(vector.type, exact))
+    try:
+        return wide_words(Vector(vector.type, exact))
+    except OverflowError:
+        raise EverfreshError(Code.OVERFLOW, "a sum is out of range", hint="the batch has too many copies of one large value") from None
 
 
 def key_columns(target: MapDef[Query]) -> tuple[Column, ...]:

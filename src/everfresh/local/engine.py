@@ -151,10 +151,12 @@ class LocalEngine:
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
+    def committed(self, key: str) -> int | None:
+        """The epoch that a batch with this key committed, if one did."""
+        return self._keys.get(key)
+
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
-        if batch.key is not None and batch.key in self._keys:
-            return Applied(self._keys[batch.key], fresh=False)
         parts: dict[str, list[Any]] = {}
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
@@ -256,20 +258,22 @@ class LocalEngine:
         self._replay_to(self._folder.commits.last())
 
     def _replay_to(self, last: int) -> None:
+        """Follow the log. A reader whose next record was trimmed, or withdrawn, starts again from the newest snapshot."""
         assert self._folder is not None
+        restarted = not self._read_only
         while self._epoch < last:
             commit = read_commit(self._folder.commits, self._epoch + 1)
-            if commit is None:  # trimmed under a reader that fell behind: start again from the newest snapshot
-                before = self._epoch
-                self._reset()
-                self._load_snapshot()
-                if self._epoch <= before:
-                    raise EverfreshError(
-                        Code.DAMAGED, f"the log has no record of epoch {before + 1}, and no snapshot reaches it",
-                        hint="restore the folder from a backup",
-                    )
+            if commit is not None and commit.parent == self._digest:
+                self._replay(commit)
                 continue
-            self._replay(commit)
+            if restarted:
+                raise EverfreshError(
+                    Code.DAMAGED, f"the log has no record that takes epoch {self._epoch} to the next",
+                    hint="restore the folder from a backup",
+                )
+            restarted = True
+            self._reset()
+            self._load_snapshot()
 
     def _replay(self, commit: Commit) -> None:
         for text in commit.ddl:
@@ -285,7 +289,7 @@ class LocalEngine:
         with self._changing(nets) as changes:
             pass
         self._digest = commit.digest
-        self._log_bytes += sum(len(section) for section in commit.sections.values())
+        self._log_bytes += sum(memoryview(section).nbytes for section in commit.sections.values())
         self._advance(commit.epoch, commit.keys, changes)
 
     def _maybe_snapshot(self) -> None:
@@ -331,7 +335,7 @@ class LocalEngine:
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
         self._digest = snapshot.meta["digest"]
         self._epoch = self._snapshot_epoch = snapshot.epoch
-        self._snapshot_bytes = sum(len(section) for section in snapshot.sections.values())
+        self._snapshot_bytes = sum(memoryview(section).nbytes for section in snapshot.sections.values())
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

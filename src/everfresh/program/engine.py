@@ -64,10 +64,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a commit did: its epoch, whether it was new (a batch key seen before is not), and how many rows it changed."""
+    """What a commit did: its epoch, and how many rows of tables it changed."""
 
     epoch: int
-    fresh: bool = True
     rows: int = 0
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -95,8 +94,11 @@ class Engine(Protocol):
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one bound DDL statement; returns the epoch it committed."""
 
+    def committed(self, key: str) -> int | None:
+        """The epoch that a batch with this key committed, if one did."""
+
     def apply(self, batch: Batch) -> Applied:
-        """Apply a batch atomically."""
+        """Apply a batch atomically. Its key has not been committed."""
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""

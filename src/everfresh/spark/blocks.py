@@ -32,6 +32,7 @@ from everfresh.local.pool import Pool
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.program import Part
+from everfresh.spark.failures import TaskError
 from everfresh.spark.jobs import (
     CONTROL,
     DATA,
@@ -215,7 +216,7 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
     if spec.files:
         op = "delete" if spec.op == "delete_key" else spec.op
         given = [read_rows(file, schema, what=spec.what, op=op) for file in spec.files]  # type: ignore[arg-type]
-        table = pa.concat_tables(given).combine_chunks()  # type: ignore[arg-type]
+        table = pa.concat_tables(given).combine_chunks()
         mine = [(piece, index) for to, piece, index in split(table, schema, job.world.workers) if to == worker]
         return spec.part(*mine[0]) if mine else None
     piece = job.piece(index, worker)
@@ -396,12 +397,15 @@ def read_block(
     for _ in batches:
         pass
     base = bases[_worker()]
-    unit = open_for_reading(base, world)
-    if name in world.catalog.tables:
-        rows, counts = unit.table(world, name).rows()
-        table = expand(rows.append_column(WEIGHT, pa.array(counts)))
-    else:
-        table = _view_rows(unit, world, base, name, at)
+    try:
+        unit = open_for_reading(base, world)
+        if name in world.catalog.tables:
+            rows, counts = unit.table(world, name).rows()
+            table = expand(rows.append_column(WEIGHT, pa.array(counts)))
+        else:
+            table = _view_rows(unit, world, base, name, at)
+    except EverfreshError as error:
+        raise TaskError(error) from error
     yield from table.to_batches(max_chunksize=chunk)
     _freeze()
 

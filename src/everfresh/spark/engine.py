@@ -25,15 +25,18 @@ from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import EPOCH, WEIGHT
 from everfresh.delta.files import parquet_size
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Expr
+from everfresh.expr import Expr, Var
 from everfresh.local.mapstore import weighted_schema
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress
 from everfresh.spark import session as sessions
 from everfresh.spark.blocks import base_block, maps_block, read_block, route_block, split
+from everfresh.spark.failures import translated
 from everfresh.spark.jobs import CONTROL, ERROR, EXCHANGE, PROPERTY, Job, PartSpec, World, read_error, unpack_control
 from everfresh.spark.ledger import Ledger
+from everfresh.spark.sqltext import plan_sql, spark_type
 from everfresh.spark.units import read_segment
+from everfresh.spark.verify import differences
 from everfresh.sql import plan as p
 from everfresh.state import StateFolder, crash, pack_table, unpack_table
 from everfresh.state.interrupts import uninterrupted
@@ -72,7 +75,8 @@ class SparkEngine:
                 read_only=read_only,
             )
             try:
-                self._user, self._started = (session, False) if session is not None else sessions.start()
+                self._user = session if session is not None else sessions.acquire()
+                self._given = session is not None
                 self._spark = sessions.own(self._user)
                 self._ledger = Ledger(self._folder, options)
                 if not read_only:
@@ -231,11 +235,13 @@ class SparkEngine:
             data = self._spark.read.parquet(str(Path(data).expanduser().absolute()))
         return read_rows(data, schema, what=what, op=op)
 
+    def committed(self, key: str) -> int | None:
+        """The epoch that a batch with this key committed, if one did."""
+        return self._ledger.keys.get(key)
+
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
         ledger = self._ledger
-        if batch.key is not None and batch.key in ledger.keys:
-            return Applied(ledger.keys[batch.key], fresh=False)
         world = ledger.world(ledger.epoch + 1)
         specs: list[PartSpec] = []
         pieces: dict[str, bytes] = {}
@@ -287,7 +293,7 @@ class SparkEngine:
         self._check_at(name, at)
         found = self._ledger.catalog.relation(name)
         assert found is not None
-        return to_arrow(self._frame(self._spark, name, at), found[1])
+        return SparkResult(self._frame(self._spark, name, at), found[1]).fetch()
 
     def _check_at(self, name: str, at: int | None) -> None:
         if at is None:
@@ -327,11 +333,9 @@ class SparkEngine:
         tables = [t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema) for e, t in parts]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
-    def select(self, plan: p.Plan) -> DataFrame:
+    def select(self, plan: p.Plan) -> SparkResult:
         """An ad hoc query, by Spark SQL over the units."""
-        from everfresh.spark.sqltext import plan_sql
-
-        return self._spark.sql(plan_sql(plan, self._temp_view))
+        return SparkResult(self._spark.sql(plan_sql(plan, self._temp_view)), plan.columns)
 
     def _temp_view(self, name: str) -> str:
         alias = f"everfresh_{uuid.uuid4().hex}"
@@ -340,10 +344,8 @@ class SparkEngine:
 
     def matching(self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()) -> tuple[Any, Any]:
         """The rows that satisfy `where`, and the same rows with `assign` applied, both as DataFrames."""
-        from everfresh.spark.sqltext import plan_sql
-
         schema = self._ledger.catalog.tables[table]
-        scan: p.Plan = p.Scan(table, table, tuple(p.Var(c.name, c.type, c.nullable) for c in schema.columns))
+        scan: p.Plan = p.Scan(table, table, tuple(Var(c.name, c.type, c.nullable) for c in schema.columns))
         rows = p.Filter(scan, where) if where is not None else scan
         new = dict(assign)
         changed = p.Project(rows, tuple((v.name, new.get(v.name, v)) for v in scan.variables))
@@ -355,11 +357,10 @@ class SparkEngine:
 
     def verify(self, view: str) -> pa.Table:
         """The differences of a view from Spark SQL's recomputation over the base tables."""
-        from everfresh.spark.verify import differences
-
         definition = self._ledger.catalog.views[view]
-        recomputed = self.select(definition.compiled.plan)
-        return differences(recomputed, self._frame(self._spark, view, None), definition.columns)
+        recomputed = self.select(definition.compiled.plan).frame
+        with translated():
+            return differences(recomputed, self._frame(self._spark, view, None), definition.columns)
 
     def explain(self, view: str) -> dict[str, Any]:
         """What this engine adds to a view's explanation."""
@@ -382,8 +383,8 @@ class SparkEngine:
     def close(self) -> None:
         """Release the folder; a session that was started here is stopped."""
         self._folder.close()
-        if self._started:
-            self._user.stop()
+        if not self._given:
+            sessions.release()
         self._remove_temporary()
 
     def _remove_temporary(self) -> None:
@@ -410,11 +411,17 @@ def spark_schema(columns: Sequence[Column]) -> Any:
     """The Spark schema of rows with these columns."""
     from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
-    from everfresh.spark.sqltext import spark_type
-
     return StructType([StructField(c.name, _parse_datatype_string(spark_type(c.type)), True) for c in columns])
 
 
-def to_arrow(frame: DataFrame, columns: tuple[Column, ...]) -> pa.Table:
-    """A DataFrame's rows with exactly the Arrow types of `columns`."""
-    return frame.toArrow().cast(arrow_schema(columns))
+@dataclass(frozen=True, slots=True)
+class SparkResult:
+    """A DataFrame that answers a query, and the columns it has."""
+
+    frame: DataFrame
+    columns: tuple[Column, ...]
+
+    def fetch(self) -> pa.Table:
+        """The rows, with exactly the Arrow types of the columns."""
+        with translated():
+            return self.frame.toArrow().cast(arrow_schema(self.columns))

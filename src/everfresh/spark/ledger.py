@@ -53,18 +53,21 @@ class Ledger:
         self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
 
     def refresh(self) -> None:
-        """Follow the commit records up to the last one."""
+        """Follow the commit records. A handle whose next record was trimmed starts again from the newest manifest."""
+        restarted = False
         last = self.folder.commits.last()
         while self.epoch < last:
             commit = read_commit(self.folder.commits, self.epoch + 1)
-            if commit is None:  # trimmed under a reader that fell behind
-                before = self.epoch
-                self._reset()
-                if self.epoch <= before:
-                    raise EverfreshError(Code.DAMAGED, f"there is no commit record of epoch {before + 1}",
-                                         hint="restore the folder from a backup")
+            if commit is not None and commit.parent == self.digest:
+                self._advance(commit)
                 continue
-            self._advance(commit)
+            if restarted:
+                raise EverfreshError(
+                    Code.DAMAGED, f"there is no commit record that takes epoch {self.epoch} to the next",
+                    hint="restore the folder from a backup",
+                )
+            restarted = True
+            self._reset()
 
     def _advance(self, commit: Commit) -> None:
         for entry in commit.ddl:

@@ -44,13 +44,40 @@ def check_java() -> None:
         raise EverfreshError(Code.ENVIRONMENT, f"Spark needs Java {_JAVA} or newer, and {java} is {version}", hint=hint)
 
 
-def start() -> tuple[SparkSession, bool]:
-    """A local session on all cores, and whether it was started now (an active one is used as it is)."""
+_users = 0
+_ours: SparkSession | None = None
+
+
+def acquire() -> SparkSession:
+    """The active session, or one of our own, which lasts until the last database on it is closed."""
+    global _users, _ours  # noqa: PLW0603 - a process has one Spark context
     from pyspark.sql import SparkSession
 
+    _users += 1
     active = SparkSession.getActiveSession()
     if active is not None:
-        return active, False
+        return active
+    try:
+        _ours = start()
+    except BaseException:
+        _users -= 1
+        raise
+    return _ours
+
+
+def release() -> None:
+    """One database less on the session; the last one stops a session that everfresh started."""
+    global _users, _ours  # noqa: PLW0603 - a process has one Spark context
+    _users -= 1
+    if _users == 0 and _ours is not None:
+        _ours.stop()
+        _ours = None
+
+
+def start() -> SparkSession:
+    """A local session on all cores."""
+    from pyspark.sql import SparkSession
+
     check_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -67,7 +94,8 @@ def start() -> tuple[SparkSession, bool]:
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate(), True
+    session: SparkSession = builder.getOrCreate()
+    return session
 
 
 def own(session: SparkSession) -> SparkSession:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from everfresh.delta.bags import difference
+from everfresh.delta.bags import WEIGHT, difference
 from everfresh.delta.show import render
 from everfresh.types import HUGEINT, NAN, TableSchema, parse_type, quoted, to_arrow
 
@@ -119,7 +119,8 @@ def assert_same(expected: pa.Table, actual: pa.Table, what: str = "result", tole
     shapes = [[(field.name, str(field.type)) for field in table.schema] for table in (expected, actual)]
     if shapes[0] != shapes[1]:
         raise AssertionError(f"{what}: columns differ\nexpected {shapes[0]}\nactual   {shapes[1]}")
-    rest = difference(expected, actual, tolerance)
+    names = [f"its {name}" if name == WEIGHT else name for name in expected.column_names]
+    rest = difference(expected.rename_columns(names), actual.rename_columns(names), tolerance)
     if rest.num_rows:
         raise AssertionError(
             f"{what} differs (weight > 0: missing, < 0: too many)\n{render(rest)}\n"

@@ -108,9 +108,10 @@ class InputSuite(SuiteBase):
     """What `apply` takes."""
 
     @pytest.fixture(scope="class")
-    def inbox(self) -> Any:
+    @classmethod
+    def inbox(cls) -> Any:
         """One database for all kinds: each test empties it."""
-        with self.connect() as db:
+        with cls().connect() as db:
             db.sql(f"{TABLE}; {VIEW}")
             yield db
 
@@ -159,10 +160,10 @@ class InputSuite(SuiteBase):
         with refused(Code.NOT_FOUND):
             db.apply(t=str(tmp_path / "*.csv"))
         (tmp_path / "bad.parquet").write_bytes(b"this is no Parquet file")
-        with refused(Code.VALUE, "bad.parquet"):
+        with refused(Code.ARGUMENT, "bad.parquet"):
             db.apply(t=tmp_path / "bad.parquet")
         (tmp_path / "rows.txt").write_text("a")
-        with refused(Code.UNSUPPORTED, "rows.txt"):
+        with refused(Code.ARGUMENT, "rows.txt"):
             db.apply(t=tmp_path / "rows.txt")
         (tmp_path / "bad.csv").write_text("id,name\n1,x\nzwei,y\n")
         with refused(Code.VALUE, "zwei", "row 1"):

@@ -1,0 +1,32 @@
+"""One suite of tests for all engines: subclass `EngineSuite`, say how to connect, and pytest does the rest.
+
+    class TestMyEngine(EngineSuite):
+        def connect(self, path=None, **kwargs):
+            return everfresh.connect(path, engine="mine", **kwargs)
+
+It covers what `everfresh.program.engine.Engine` asks of an engine and what the user of a `Database` on top of it may expect. The subjects:
+
+- `suite_api`         batches, reading in every form, changes and the past, listeners, errors
+- `suite_inputs`      every kind of rows
+- `suite_statements`  SQL that changes or asks
+- `suite_values`      types, NULL, groups, exact and float sums
+- `suite_bad_input`   the table of batches that must be refused whole
+- `suite_histories`   random histories of random views, against DuckDB and the reference evaluator
+- `suite_durability`  reopening, readers, locks, damage
+"""
+
+from __future__ import annotations
+
+from everfresh.testing.suite_api import ApiSuite
+from everfresh.testing.suite_bad_input import BadInputSuite
+from everfresh.testing.suite_durability import DurabilitySuite
+from everfresh.testing.suite_histories import HistorySuite
+from everfresh.testing.suite_inputs import InputSuite
+from everfresh.testing.suite_statements import StatementSuite
+from everfresh.testing.suite_values import ValueSuite
+
+
+class EngineSuite(
+    ApiSuite, InputSuite, StatementSuite, ValueSuite, BadInputSuite, HistorySuite, DurabilitySuite,
+):
+    """Everything an engine must do."""

@@ -1,0 +1,3 @@
+from everfresh.testing.suite_base import SuiteBase
+class HistorySuite(SuiteBase):
+    pass
