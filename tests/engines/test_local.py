@@ -1,9 +1,14 @@
-"""The local engine satisfies the suite."""
+"""The local engine satisfies the suite, in memory and in a folder."""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+import pytest
 
 import everfresh as ef
 from everfresh.testing.engine_suite import EngineSuite
@@ -12,3 +17,29 @@ from everfresh.testing.engine_suite import EngineSuite
 class TestLocal(EngineSuite):
     def connect(self, path: str | Path | None = None, **kwargs: Any) -> ef.Database:
         return ef.connect(path, engine="local", **kwargs)
+
+
+class TestLocalInAFolder(EngineSuite):
+    """Everything again with a log and frequent snapshots underneath."""
+
+    single_changes = 1
+    histories = 2
+    history_size = 40
+    folders: ClassVar[list[str]] = []
+
+    @pytest.fixture(scope="class", autouse=True)
+    @classmethod
+    def _remove_folders(cls) -> Iterator[None]:
+        yield
+        for folder in cls.folders:
+            shutil.rmtree(folder)
+        cls.folders.clear()
+
+    def connect(self, path: str | Path | None = None, **kwargs: Any) -> ef.Database:
+        if path is None:
+            self.folders.append(tempfile.mkdtemp(prefix="everfresh-test-"))
+            path = Path(self.folders[-1]) / "db"
+        return ef.connect(path, engine="local", **{"options": self.options(), **kwargs})
+
+    def options(self, **changes: Any) -> ef.Options:
+        return ef.Options(snapshot_epochs=5, durable=False).with_(**changes)

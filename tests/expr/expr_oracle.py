@@ -1,4 +1,4 @@
-"""DuckDB as the oracle of expressions: one table with a column of every type, and its answer for an expression."""
+"""DuckDB as the oracle of expressions: one table with a column of every type, and what it answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from everfresh.types import (
 )
 
 TYPES: dict[str, SqlType] = {
-    "b": BOOLEAN, "c": BOOLEAN, "ti": TINYINT, "si": SMALLINT, "i": INTEGER, "j": INTEGER, "bi": BIGINT, "h": HUGEINT,
+    "b": BOOLEAN, "c": BOOLEAN, "ti": TINYINT, "si": SMALLINT, "i": INTEGER, "j": INTEGER, "bi": BIGINT,
+    "h": HUGEINT,
     "m": DECIMAL(15, 2), "n": DECIMAL(9, 3), "w": DECIMAL(30, 4), "r": REAL, "d": DOUBLE, "e": DOUBLE,
     "s": VARCHAR, "t": VARCHAR, "da": DATE, "db": DATE, "ts": TIMESTAMP, "iv": INTERVAL,
 }
@@ -51,13 +52,15 @@ def load(columns: dict[str, Vector]) -> None:
     con = connection()
     con.register("incoming", pa.table(data))
     hugeints = ", ".join(f"{n}::HUGEINT AS {n}" for n, v in columns.items() if v.type == HUGEINT)
-    con.execute(f"CREATE OR REPLACE TABLE rows AS SELECT * REPLACE ({hugeints or 'id AS id'}) FROM incoming").fetchall()
+    source = f"SELECT * REPLACE ({hugeints or 'id AS id'}) FROM incoming"
+    con.execute(f"CREATE OR REPLACE TABLE rows AS {source}").fetchall()
     con.unregister("incoming")
 
 
 def ask(sql: str) -> tuple[SqlType | None, list[Any]]:
     """The type and the physical values of an expression on every row of `rows`; raises duckdb.Error."""
-    table = connection().sql(f"SELECT typeof({sql}) AS type, {sql} AS x FROM rows ORDER BY id").to_arrow_table()
+    query = f"SELECT typeof({sql}) AS type, {sql} AS x FROM rows ORDER BY id"
+    table = connection().sql(query).to_arrow_table()
     name = table["type"][0].as_py().replace("FLOAT", "REAL")
     if name == '"NULL"':
         return None, table["x"].to_pylist()

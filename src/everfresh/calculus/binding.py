@@ -32,7 +32,10 @@ def outputs(query: Query) -> tuple[Var, ...]:
 
 
 def _unique(items: Iterable[Var]) -> tuple[Var, ...]:
-    return tuple({var.name: var for var in reversed(list(items))}.values())[::-1]
+    found: dict[str, Var] = {}
+    for var in items:
+        found.setdefault(var.name, var)
+    return tuple(found.values())
 
 
 def _minus(items: Iterable[Var], names: Iterable[Var]) -> tuple[Var, ...]:
@@ -104,7 +107,8 @@ def _(query: Sum) -> Pattern:
 @pattern.register
 def _(query: Lift) -> Pattern:
     ins, outs = pattern(query.body)
-    return ins, _unique([*outs, query.var])
+    # A closed lift has a row whatever its body holds, so the body's columns must come from outside.
+    return _unique([*ins, *outs]) if query.closed else ins, _unique([*outs, query.var])
 
 
 @pattern.register

@@ -159,6 +159,6 @@ def _(query: Lift, db: Database, env: Env, k: int) -> Rows:
 @_rows.register
 def _(query: Exists, db: Database, env: Env, k: int) -> Rows:
     columns = [v.name for v in outputs(query.body)]
-    for key, weight in _grouped(query.body, columns, db, env, 0).items():
+    for key, weight in _grouped(query.body, columns, db, env, arity(query.body)).items():
         if weight[0] != 0:
             yield {**env, **dict(zip(columns, key, strict=True))}, one(k)

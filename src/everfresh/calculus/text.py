@@ -3,7 +3,8 @@
     Sum_[c](orders(k, c, p) * [p > 10] * (m := p * 2) * ⟨p, m⟩)
 
 Variables get their types from the relations and maps that bind them, so a parser is given those. Where a bound variable has another
-type than its expression, and for every lift, the type is written behind the variable's name (`?` marks it nullable).
+type than its expression, and for every lift, the type is written behind the variable's name (`?` marks it nullable). A product of
+one factor, which simplification removes, is written with a leading `1`, and a sum of one term with a leading `0`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from everfresh.expr.nodes import Expr, Var
 from everfresh.expr.text import parse_expr
 from everfresh.expr.text import to_text as expr_text
 from everfresh.expr.tokens import TokenStream, quote_name
-from everfresh.types import DECIMAL, Column, SqlType, parse_type
+from everfresh.types import DECIMAL, Column, SqlType, parse_type, quoted
 
 _WORDS = frozenset({"SUM_", "EXISTS"})
 _SUM, _PRODUCT, _FACTOR = 0, 1, 2
@@ -43,7 +44,7 @@ def to_text(query: Query) -> str:
 
 
 def _name(name: str) -> str:
-    return f'"{name}"' if name.startswith("Δ") else quote_name(name, _WORDS)
+    return quoted(name) if name.startswith("Δ") else quote_name(name, _WORDS)
 
 
 def _names(vars_: Sequence[Var]) -> str:
@@ -76,13 +77,15 @@ def _text(query: Query, place: int) -> str:
         case Neg(body):
             return _wrap(f"-{_text(body, _FACTOR)}", place > _SUM)
         case Prod(factors):
-            if len(factors) < 2:  # 1, and a product of one factor, which simplification removes
-                return "1" if not factors else f"(1 * {_text(factors[0], _FACTOR)})"
-            return _wrap(" * ".join(_text(f, _FACTOR) for f in factors), place > _PRODUCT)
+            if not factors:
+                return "1"
+            shown = (ONE, *factors) if len(factors) < 2 or factors[0] == ONE else factors
+            return _wrap(" * ".join(_text(f, _FACTOR) for f in shown), place > _PRODUCT)
         case Plus(terms):
-            if len(terms) < 2:
-                return "0" if not terms else f"(0 + {_text(terms[0], _PRODUCT)})"
-            return _wrap(" + ".join(_text(t, _PRODUCT) for t in terms), place > _SUM)
+            if not terms:
+                return "0"
+            shown = (ZERO, *terms) if len(terms) < 2 or terms[0] == ZERO else terms
+            return _wrap(" + ".join(_text(t, _PRODUCT) for t in shown), place > _SUM)
     raise TypeError(f"{type(query).__name__} has no text")
 
 

@@ -256,12 +256,11 @@ def _rescan(plan: p.Plan, table: str, vars_: tuple[Var, ...]) -> p.Plan:
     return plan.map_children(lambda child: _rescan(child, table, vars_) if isinstance(child, p.Plan) else child)
 
 
-def _columns_read(plan: p.Plan) -> set[str]:
-    """The columns of the scan that some expression above it reads."""
-    match plan:
-        case p.Scan():
-            return set()
-        case _:
-            own = {n.name for c in plan.children if not isinstance(c, p.Plan) for n in c.walk() if isinstance(n, Var)}
-            return own.union(*(_columns_read(c) for c in plan.children if isinstance(c, p.Plan)))
+def _columns_read(plan: p.Plan, above: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The columns of the scan that the plan reads; `above` are the names of its result that are read further up."""
+    if isinstance(plan, p.Scan):
+        return above
+    own = frozenset(n.name for c in plan.children if not isinstance(c, p.Plan) for n in c.walk() if isinstance(n, Var))
+    names_its_columns = isinstance(plan, p.Project | p.Aggregate)
+    return frozenset().union(*(_columns_read(c, own if names_its_columns else own | above) for c in plan.inputs))
 

@@ -13,6 +13,7 @@ from everfresh.calculus import DELTA, QUERY, STATEMENT, Query, check, delta, rel
 from everfresh.compiler.lower import lower
 from everfresh.compiler.passes import simplify
 from everfresh.errors import Code, EverfreshError
+from everfresh.expr import quote_name
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
 
@@ -52,7 +53,7 @@ def compile_view(name: str, plan: p.Plan, strategy: str = "auto") -> CompiledVie
     for base in relations(lowered.query):
         change = check(simplify(check(delta(definition, {base}), DELTA)), STATEMENT) if base in relations(definition) else None
         statements = () if change is None else (
-            Statement(target.name, "+=", change, "incremental", "reads only the change of " + base),
+            Statement(target.name, "+=", change, "incremental", "reads only the change of " + quote_name(base)),
         )
         triggers.append(Trigger(base, statements))
     return CompiledView(plan, Program((target,), tuple(triggers)), lowered.view, strategy)

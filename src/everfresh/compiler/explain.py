@@ -63,6 +63,7 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
                 for t in program.triggers
             ],
             "outputs": {c.name: str(e) for c, e in zip(view.columns, view.outputs, strict=True)},
+            "having": None if view.having is None else str(view.having),
             "rows": rows_of(compiled),
             "engine": engine,
         },
@@ -72,13 +73,19 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
 
 def _dot(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
     view, program = compiled.view, compiled.program
-    lines = ["digraph view {", "  rankdir=LR;", f'  "view {view.name}" [shape=box, style=bold];']
+    shown = _id(f"view {view.name}")
+    lines = ["digraph view {", "  rankdir=LR;", f"  {shown} [shape=box, style=bold];"]
     for m in program.maps:
-        keys = ", ".join(v.name for v in m.keys)
-        lines.append(f'  "{m.name}[{keys}]" [shape=box];')
+        entry = _id(f"{m.name}[{', '.join(v.name for v in m.keys)}]")
+        lines.append(f"  {entry} [shape=box];")
         for base in relations(m.definition):
             reasons = [s.strategy for t in program.triggers if t.base == base for s in t.statements]
-            lines.append(f'  "{base}" -> "{m.name}[{keys}]" [label="{", ".join(reasons)}"];')
+            lines.append(f"  {_id(base)} -> {entry} [label={_id(', '.join(reasons))}];")
         if m.name == view.map:
-            lines.append(f'  "{m.name}[{keys}]" -> "view {view.name}";')
+            lines.append(f"  {entry} -> {shown};")
     return "\n".join([*lines, "}"])
+
+
+def _id(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,7 +1,8 @@
-"""Scalar expressions: nodes, the function table, two evaluators that agree, text, typed construction, folding.
+"""Scalar expressions: nodes, the function table, two evaluators that agree, text, typed construction,
+folding.
 
-`build` makes expressions with DuckDB's implicit casts; `evaluate` is the reference, `evaluate_vector` its fast twin on
-`Vector` columns; `to_text` and `parse` are inverse; `FOLD` evaluates what is constant.
+`build` makes expressions with DuckDB's implicit casts; `evaluate` is the reference, `evaluate_vector` its
+fast twin on `Vector` columns; `to_text` and `parse` are inverse; `FOLD` evaluates what is constant.
 """
 
 from everfresh.expr import build

@@ -1,8 +1,8 @@
 """+ - * / // % and unary minus: typing by DuckDB's rules, checked results.
 
-DECIMAL + and - work on operands of one scale (the cast that aligns them is a `Cast` node) and have one digit more; a
-product keeps its operands as they are and adds their scales; a product of two 64-bit DECIMALs stays one (18 digits) if
-its scale allows. `/` is REAL or DOUBLE, never an error; `//` and `%` by zero raise.
+DECIMAL + and - work on operands of one scale (the cast that aligns them is a `Cast` node) and have one digit
+more; a product keeps its operands as they are and adds their scales; a product of two 64-bit DECIMALs stays
+one (18 digits) if its scale allows. `/` is REAL or DOUBLE, never an error; `//` and `%` by zero raise.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from everfresh.types import (
     canonical_float,
 )
 
-# -- typing ----------------------------------------------------------------------------------------------------------
+# -- typing --------------------------------------------------------------------------------------------------
 
 
 def _numbers(args: Sequence[Expr]) -> SqlType | None:
@@ -66,7 +66,8 @@ def _sum_types(args: Sequence[Expr]) -> list[SqlType] | None:
         return [mixed, mixed]
     if any(is_string_literal(arg) for arg in args):
         return [DOUBLE, DOUBLE]
-    return [DECIMAL(min(MAX_DIGITS, d.precision - d.scale + mixed.scale), mixed.scale) for d in _decimals(args, mixed)]
+    whole = [d.precision - d.scale for d in _decimals(args, mixed)]
+    return [DECIMAL(min(MAX_DIGITS, digits + mixed.scale), mixed.scale) for digits in whole]
 
 
 def _sum_result(types: Sequence[SqlType]) -> SqlType | None:
@@ -95,8 +96,8 @@ def _product_result(types: Sequence[SqlType]) -> SqlType | None:
         return a if a == b and a.name != "DECIMAL" else None
     digits, scale = a.precision + b.precision, a.scale + b.scale
     if scale > MAX_DIGITS:
-        raise EverfreshError(Code.TYPE, f"the product of {a} and {b} needs scale {scale}, more than {MAX_DIGITS}",
-                             hint="cast an operand to a smaller scale")
+        message = f"the product of {a} and {b} needs scale {scale}, more than {MAX_DIGITS}"
+        raise EverfreshError(Code.TYPE, message, hint="cast an operand to a smaller scale")
     if digits > INT64_DIGITS and max(a.precision, b.precision) <= INT64_DIGITS and scale < INT64_DIGITS:
         digits = INT64_DIGITS
     return DECIMAL(min(digits, MAX_DIGITS), scale)
@@ -151,7 +152,7 @@ QUOTIENT = alike(lambda t: t if t.is_float or t.is_integer else None, 2, 2, _quo
 REMAINDER = alike(lambda t: t if t.is_numeric else None, 2, 2, _remainder_type)
 NEGATIVE = alike(lambda t: t if t.is_numeric or t == INTERVAL else None, 1, 1, _negative)
 
-# -- scalar ----------------------------------------------------------------------------------------------------------
+# -- scalar --------------------------------------------------------------------------------------------------
 
 _FLOAT = {"REAL": np.float32, "DOUBLE": np.float64}
 
@@ -214,7 +215,7 @@ def _negate(types: Signature, a: Any) -> Any:
     return check(-a, types.result, lambda: f"-({render(a, types.args[0])})")
 
 
-# -- vectors ---------------------------------------------------------------------------------------------------------
+# -- vectors -------------------------------------------------------------------------------------------------
 
 
 def _vector(symbol: str, exact: Callable[[Array, Array, SqlType], Array],

@@ -24,24 +24,25 @@ def vector_from_arrow(array: pa.Array | pa.ChunkedArray, type_: SqlType) -> Vect
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
         if isinstance(array, pa.ChunkedArray):  # strings beyond 2 GiB stay in several chunks
             array = pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in array.chunks])
+    if pa.types.is_dictionary(array.type) and (type_.name != "VARCHAR" or array.dictionary.null_count):
+        array = array.dictionary_decode()  # a NULL may be a NULL code or the code of a NULL
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     if type_.name == "VARCHAR":
         return _strings(array, valid, type_)
     target = to_arrow(type_)
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
     if array.type != target:
         try:
             array = array.cast(target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise EverfreshError(Code.VALUE, f"a column of {array.type} does not fit {type_}: {error}") from None
+            message = f"a column of {array.type} does not fit {type_}: {error}"
+            raise EverfreshError(Code.VALUE, message) from None
     return Vector(type_, _values(array, valid, type_), valid)
 
 
 def _strings(array: pa.Array, valid: Array | None, type_: SqlType) -> Vector:
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
-    elif array.dictionary.null_count or len(array.dictionary.unique()) < len(array.dictionary):
+    elif len(array.dictionary.unique()) < len(array.dictionary):
         array = array.dictionary_decode().dictionary_encode()
     values = array.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     dictionary = array.dictionary.to_numpy(zero_copy_only=False).astype(object)
@@ -55,7 +56,8 @@ def _values(array: pa.Array, valid: Array | None, type_: SqlType) -> Array:
     if name == "NULL":
         return np.zeros(len(array), dtype=np.int64)
     if name == "INTERVAL":
-        spans = ((0, 0, 0) if v is None else (v.months, v.days, v.nanoseconds // 1000) for v in array.to_pylist())
+        found = array.to_pylist()
+        spans = ((0, 0, 0) if v is None else (v.months, v.days, v.nanoseconds // 1000) for v in found)
         return object_array(spans, len(array))
     if name == "DATE":
         array = array.view(pa.int32())
@@ -112,7 +114,7 @@ def vector_to_arrow(vector: Vector) -> pa.Array:
 def _intervals(vector: Vector, target: pa.DataType) -> pa.Array:
     spans = [None if v is None else (v[0], v[1], v[2] * 1000) for v in vector.to_pylist()]
     if any(span is not None and not -(1 << 63) <= span[2] < 1 << 63 for span in spans):
-        raise EverfreshError(Code.OVERFLOW, "an INTERVAL of more than 292 years in microseconds has no Arrow form")
+        raise EverfreshError(Code.OVERFLOW, "an INTERVAL with over 292 years of time has no Arrow form")
     return pa.array(spans, type=target)
 
 

@@ -1,8 +1,9 @@
 """Typed constructors: DuckDB's implicit casts made explicit. What the SQL binder calls.
 
-`call` looks a function up in `FUNCTIONS`, after aliases (`substr`, `mod`, ...) and the few that are built from others
-(`nullif`, `date_part`, `round` to a constant number of digits). Literals bend to what stands beside them
-(`everfresh.expr.coerce`), so build before folding. Invariant: every conversion in the result is a `Cast` node or a constant.
+`call` looks a function up in `FUNCTIONS`, after aliases (`substr`, `mod`, ...) and the few that are built
+from others (`nullif`, `date_part`, `round` to a constant number of digits). Literals bend to what stands
+beside them (`everfresh.expr.coerce`), so build before folding. Invariant: every conversion in the result is a
+`Cast` node or a constant.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from everfresh.types import (
     to_physical,
 )
 
-__all__ = ["MAKERS", "between", "call", "case", "cast", "common", "conjunction", "disjunction", "in_list", "interval",
-           "is_false", "is_true", "is_unknown", "literal", "number"]
+__all__ = ["MAKERS", "between", "call", "case", "cast", "common", "conjunction", "disjunction", "in_list",
+           "interval", "is_false", "is_true", "is_unknown", "literal", "number"]
 
 TRUE, FALSE = Const(True, BOOLEAN), Const(False, BOOLEAN)
 
-# -- literals and casts ----------------------------------------------------------------------------------------------
+# -- literals and casts --------------------------------------------------------------------------------------
 
 
 def literal(value: Any) -> Const:
@@ -93,7 +94,8 @@ def interval(months: int = 0, days: int = 0, microseconds: int = 0) -> Const:
 
 
 def cast(expr: Expr, to: SqlType) -> Expr:
-    """`CAST(expr AS to)`, folded if `expr` is a constant that fits; raises Code.TYPE if there is no such cast.
+    """`CAST(expr AS to)`, folded if `expr` is a constant that fits; raises Code.TYPE if there is no such
+    cast.
 
     The cast of a literal to the type it already has stays a node: what was cast explicitly no longer bends.
     """
@@ -121,13 +123,14 @@ def implicit(expr: Expr, to: SqlType) -> Expr:
     return Const(cast_value(expr.value, expr.of, to), to) if isinstance(expr, Const) else Cast(expr, to)
 
 
-# -- calls -----------------------------------------------------------------------------------------------------------
+# -- calls ---------------------------------------------------------------------------------------------------
 
 _ALIASES = {
-    "!=": "<>", "==": "=", "mod": "%", "add": "+", "subtract": "-", "multiply": "*", "divide": "//", "^": "power",
-    "**": "power", "pow": "power", "ceiling": "ceil", "log": "log10", "substr": "substring", "len": "length",
-    "char_length": "length", "character_length": "length", "lcase": "lower", "ucase": "upper", "instr": "strpos",
-    "position": "strpos", "prefix": "starts_with", "suffix": "ends_with", "^@": "starts_with", "ifnull": "coalesce",
+    "!=": "<>", "==": "=", "mod": "%", "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
+    "^": "power", "**": "power", "pow": "power", "ceiling": "ceil", "log": "log10", "substr": "substring",
+    "len": "length", "char_length": "length", "character_length": "length", "lcase": "lower",
+    "ucase": "upper", "instr": "strpos", "position": "strpos", "prefix": "starts_with", "suffix": "ends_with",
+    "^@": "starts_with", "ifnull": "coalesce",
     "dayofmonth": "day", "dayofweek": "dow", "weekday": "dow", "dayofyear": "doy", "weekofyear": "week",
     "datetrunc": "date_trunc", "datepart": "date_part", "extract": "date_part", "~~": "like", "~~*": "ilike",
     "like_escape": "like", "ilike_escape": "ilike",
@@ -238,19 +241,20 @@ def _trunc(args: Sequence[Expr]) -> Expr | None:
 
 
 _BUILT: dict[str, Callable[[Sequence[Expr]], Expr | None]] = {
-    "nullif": _nullif, "if": _if, "date_part": _date_part, "neg": _negative, "-": _minus, "+": _plus, "round": _round,
-    "trunc": _trunc,
+    "nullif": _nullif, "if": _if, "date_part": _date_part, "neg": _negative, "-": _minus, "+": _plus,
+    "round": _round, "trunc": _trunc,
 }
 
-# -- compound expressions --------------------------------------------------------------------------------------------
+# -- compound expressions ------------------------------------------------------------------------------------
 
 
 def common(exprs: Sequence[Expr], where: str = "CASE") -> SqlType:
-    """The type that CASE, COALESCE, IN and set operations bring these expressions to; raises Code.TYPE if none."""
+    """The type that CASE, COALESCE, IN and set operations bring these to; raises Code.TYPE if none."""
     found = coerce.common(exprs)
     if found is None:
         types = dict.fromkeys(str(e.type) for e in exprs if e.type != NULL)
-        raise EverfreshError(Code.TYPE, f"cannot mix {' and '.join(types)} in {where}", hint="cast one of them explicitly")
+        message = f"cannot mix {' and '.join(types)} in {where}"
+        raise EverfreshError(Code.TYPE, message, hint="cast one of them explicitly")
     return found
 
 
@@ -290,12 +294,12 @@ def is_unknown(x: Expr) -> Expr:
 
 
 def conjunction(conditions: Sequence[Expr]) -> Expr:
-    """All conditions joined with AND: one flat call, the condition itself if there is one, TRUE if there are none."""
+    """All conditions joined with AND: one flat call, a single condition as it is, TRUE if there are none."""
     return _joined("and", conditions, TRUE)
 
 
 def disjunction(conditions: Sequence[Expr]) -> Expr:
-    """All conditions joined with OR: one flat call, the condition itself if there is one, FALSE if there are none."""
+    """All conditions joined with OR: one flat call, a single condition as it is, FALSE if there are none."""
     return _joined("or", conditions, FALSE)
 
 

@@ -1,8 +1,8 @@
 """Casts between types: the scalar reference, one row per pair of families.
 
-Rounding is DuckDB's: DECIMAL to integer and to a smaller scale half away from zero, DOUBLE to integer half to even, DOUBLE
-to DECIMAL half away from zero after scaling in double. A value that does not fit raises Code.OVERFLOW; text that cannot
-be read raises Code.VALUE.
+Rounding is DuckDB's: DECIMAL to integer and to a smaller scale half away from zero, DOUBLE to integer half to
+even, DOUBLE to DECIMAL half away from zero after scaling in double. A value that does not fit raises
+Code.OVERFLOW; text that cannot be read raises Code.VALUE.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ EXACT_IN = {"DOUBLE": 1 << 53, "REAL": 1 << 24}
 
 
 def _outside(value: Any, source: SqlType, to: SqlType) -> EverfreshError:
-    return EverfreshError(Code.OVERFLOW, f"{render(value, source)} is outside {to}", hint="cast to a wider type")
+    message = f"{render(value, source)} is outside {to}"
+    return EverfreshError(Code.OVERFLOW, message, hint="cast to a wider type")
 
 
 def _bounded(result: int, value: Any, source: SqlType, to: SqlType) -> int:

@@ -1,7 +1,8 @@
-"""Exact integer arithmetic on arrays: int64 where the extremes prove it safe, Python integers where they do not.
+"""Exact integer arithmetic on arrays: int64 where the extremes prove it safe, Python integers where they do
+not.
 
-Every function takes int64 or object arrays and gives an array in the layout of the result type; a value outside the type
-raises `OutsideError`. Invariant: no result ever wraps.
+Every function takes int64 or object arrays and gives an array in the layout of the result type; a value
+outside the type raises `OutsideError`. Invariant: no result ever wraps.
 """
 
 from __future__ import annotations

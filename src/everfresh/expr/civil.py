@@ -1,7 +1,7 @@
 """The proleptic Gregorian calendar on day numbers, for Python integers and NumPy arrays alike.
 
-All divisions floor in both, so one formula serves the reference evaluator and the vectorised one (the algorithm is
-Howard Hinnant's `civil_from_days`). Year 0 is 1 BC.
+All divisions floor in both, so one formula serves the reference evaluator and the vectorised one (the
+algorithm is Howard Hinnant's `civil_from_days`). Year 0 is 1 BC.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def iso_week(days: Any) -> Any:
 
 
 def add_months(days: Any, months: Any, minimum: Any = min) -> Any:
-    """The same day `months` later, or the last of that month if it has no such day (`minimum` takes two values)."""
+    """The same day `months` later, or the last of a shorter month (`minimum` takes two values)."""
     year, month, day = civil(days)
     total = year * 12 + month - 1 + months
     year, month = total // 12, total % 12 + 1

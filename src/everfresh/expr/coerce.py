@@ -1,10 +1,12 @@
 """Implicit casts: which type arguments are brought to, as DuckDB decides it.
 
-Literals bend to what stands beside them. An integer literal takes the type of an integer column if it fits (SMALLINT + 1
-is SMALLINT, SMALLINT + 100000 is INTEGER), and counts as INTEGER or BIGINT, by its size, beside a DECIMAL. A string
-literal takes any type; a VARCHAR column takes none, except under =, <>, IN and IS DISTINCT FROM. NULL takes any type.
+Literals bend to what stands beside them. An integer literal takes the type of an integer column if it fits
+(SMALLINT + 1 is SMALLINT, SMALLINT + 100000 is INTEGER), and counts as INTEGER or BIGINT, by its size, beside
+a DECIMAL. A string literal takes any type; a VARCHAR column takes none, except under =, <>, IN and IS
+DISTINCT FROM. NULL takes any type.
 
-Invariant: a literal is a `Const` whose type is the one `literal` would give it; a constant of another type was cast.
+Invariant: a literal is a `Const` whose type is the one `literal` would give it; a constant of another type
+was cast.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def fits(value: Any, type_: SqlType) -> bool:
 
 
 def common(exprs: Sequence[Expr]) -> SqlType | None:
-    """The type that CASE, COALESCE, IN and comparisons bring these to; None if they do not mix, NULL if all are NULL."""
+    """The type that CASE, COALESCE and IN bring these to; None if they do not mix, NULL if all are NULL."""
     found: SqlType = NULL
     for expr in exprs:
         if not is_literal(expr):
@@ -103,7 +105,7 @@ def _mix(a: SqlType, b: SqlType) -> SqlType | None:
 
 
 def comparable(exprs: Sequence[Expr], equality: bool) -> SqlType | None:
-    """The type in which these are compared; under equality a VARCHAR or BOOLEAN column is cast to the other type."""
+    """The type in which these are compared; under equality VARCHAR and BOOLEAN columns are cast."""
     found = common(exprs)
     for bending in (VARCHAR, BOOLEAN):
         if found is None and equality:

@@ -1,11 +1,11 @@
 """Vectors: columns of physical values with a validity mask.
 
-Layout: BOOLEAN bool_; integers and DECIMAL of up to 18 digits, DATE and TIMESTAMP int64; HUGEINT and wider DECIMAL an
-object array of Python ints; REAL float32, DOUBLE float64; INTERVAL an object array of tuples; VARCHAR int64 codes into
-`dictionary`, so that a function of strings runs once per distinct value.
+Layout: BOOLEAN bool_; integers and DECIMAL of up to 18 digits, DATE and TIMESTAMP int64; HUGEINT and wider
+DECIMAL an object array of Python ints; REAL float32, DOUBLE float64; INTERVAL an object array of tuples;
+VARCHAR int64 codes into `dictionary`, so that a function of strings runs once per distinct value.
 
-Invariants: where `valid` is False the value is the zero of its layout. A dictionary has no value twice and at least one.
-Floats are canonical: one NaN, no -0.0. Arrays are never written to after construction.
+Invariants: where `valid` is False the value is the zero of its layout. A dictionary has no value twice and at
+least one. Floats are canonical: one NaN, no -0.0. Arrays are never written to after construction.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Vector:
         zero = zero_of(type_)
         filled = values if valid is None else [zero if value is None else value for value in values]
         dtype = dtype_of(type_)
-        made = object_array(filled, rows) if dtype == object else np.array(filled, dtype=dtype)
+        made = object_array(filled, rows) if dtype.hasobject else np.array(filled, dtype=dtype)
         return Vector(type_, canonical_floats(made) if type_.is_float else made, valid)
 
     @staticmethod
@@ -121,6 +121,10 @@ class Vector:
         if self.valid is None:
             return found
         return [value if ok else None for value, ok in zip(found, self.valid.tolist(), strict=True)]
+
+    def __getitem__(self, row: int) -> Any:
+        """The physical value of one row, None for NULL."""
+        return self.take(np.array([row])).to_pylist()[0]
 
     def take(self, indices: Array) -> Vector:
         """The rows at `indices`; the dictionary stays as it is."""
@@ -170,8 +174,8 @@ def merge_dictionaries(vectors: Sequence[Vector]) -> tuple[list[Array], Array]:
     out = []
     for vector in vectors:
         assert vector.dictionary is not None
-        recode = np.array([codes.setdefault(s, len(codes)) for s in vector.dictionary.tolist()], dtype=np.int64)
-        values = recode[vector.values]
+        recode = [codes.setdefault(s, len(codes)) for s in vector.dictionary.tolist()]
+        values = np.array(recode, dtype=np.int64)[vector.values]
         if vector.valid is not None:
             values[~vector.valid] = 0  # the zero of the layout is code 0, whatever that now is
         out.append(values)
@@ -185,7 +189,8 @@ def concat(vectors: Sequence[Vector]) -> Vector:
     type_ = vectors[0].type
     valid = None
     if any(vector.valid is not None for vector in vectors):
-        valid = np.concatenate([np.ones(len(v), dtype=np.bool_) if v.valid is None else v.valid for v in vectors])
+        masks = [np.ones(len(v), dtype=np.bool_) if v.valid is None else v.valid for v in vectors]
+        valid = np.concatenate(masks)
     if type_.name != "VARCHAR":
         return Vector(type_, np.concatenate([vector.values for vector in vectors]), valid)
     codes, dictionary = merge_dictionaries(vectors)

@@ -1,8 +1,8 @@
 """Comparisons, IS DISTINCT FROM, IN, GREATEST and LEAST.
 
-Strings compare by code points, which is the order of their UTF-8 bytes; NaN equals itself and is larger than all other
-floats; intervals compare with months of 30 days. `in(x, item, ...)` is SQL's IN: TRUE if an item equals x, else NULL if x
-or an item is NULL, else FALSE.
+Strings compare by code points, which is the order of their UTF-8 bytes; NaN equals itself and is larger than
+all other floats; intervals compare with months of 30 days. `in(x, item, ...)` is SQL's IN: TRUE if an item
+equals x, else NULL if x or an item is NULL, else FALSE.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def compare(op: Operator, type_: SqlType, a: Any, b: Any) -> bool:
     return bool(op(a, b) if key is None else op(key(a), key(b)))
 
 
-# -- vectors ---------------------------------------------------------------------------------------------------------
+# -- vectors -------------------------------------------------------------------------------------------------
 
 
 def _float_masks(op: Operator, a: Array, b: Array) -> Array:
@@ -123,7 +123,7 @@ def _distinct_columns(types: Signature, a: Vector, b: Vector) -> Vector:
     return Vector(BOOLEAN, ~_same_columns(types, a, b).values)
 
 
-# -- IN --------------------------------------------------------------------------------------------------------------
+# -- IN ------------------------------------------------------------------------------------------------------
 
 
 def _in(types: Signature, x: Any, *items: Any) -> bool | None:
@@ -138,12 +138,13 @@ def _in_columns(types: Signature, x: Vector, *items: Vector) -> Vector | None:
     """Over constant items: one look-up in a table of the distinct values, or `np.isin`."""
     if not all(item.is_constant for item in items) or types.args[0].name == "INTERVAL" or not len(x):
         return None
-    wanted = [item.take(np.zeros(1, np.int64)).to_pylist()[0] for item in items]
+    wanted = [item[0] for item in items]
     present = [value for value in wanted if value is not None]
     if types.args[0].name == "VARCHAR":
         assert x.dictionary is not None
         chosen = set(present)
-        found = np.fromiter((s in chosen for s in x.dictionary.tolist()), np.bool_, len(x.dictionary))[x.values]
+        table = np.fromiter((s in chosen for s in x.dictionary.tolist()), np.bool_, len(x.dictionary))
+        found = table[x.values]
     elif x.values.dtype == object:
         chosen = set(present)
         found = np.fromiter((v in chosen for v in x.values.tolist()), np.bool_, len(x))
@@ -156,7 +157,7 @@ def _in_columns(types: Signature, x: Vector, *items: Vector) -> Vector | None:
     return Vector(BOOLEAN, found).with_valid(valid)
 
 
-# -- GREATEST, LEAST -------------------------------------------------------------------------------------------------
+# -- GREATEST, LEAST -----------------------------------------------------------------------------------------
 
 
 def _extreme(op: Operator) -> Callable[..., Any]:
@@ -207,8 +208,8 @@ ROWS = (
     Function("is_distinct", _DISTINCT, lambda types, a, b: not _same(types, a, b), strict=False,
              columns=_distinct_columns, null=never_null),
     Function("is_not_distinct", _DISTINCT, _same, strict=False, columns=_same_columns, null=never_null),
-    Function("in", alike(lambda t: BOOLEAN, 2, prepare=lambda args: comparable(args, True)), _in, strict=False,
-             columns=_in_columns),
+    Function("in", alike(lambda t: BOOLEAN, 2, prepare=lambda args: comparable(args, True)), _in,
+             strict=False, columns=_in_columns),
     Function("greatest", alike(lambda t: t, 1, prepare=_known), _extreme(operator.gt), strict=False,
              columns=_extreme_columns(operator.gt), null=_all_nullable),
     Function("least", alike(lambda t: t, 1, prepare=_known), _extreme(operator.lt), strict=False,

@@ -1,7 +1,8 @@
 """Dates, timestamps and intervals: parts, truncation and arithmetic.
 
-A date plus an interval is a TIMESTAMP; months are added first and clamp to the last day of the month, then days, then
-microseconds. Two intervals are equal if they are with months of 30 days and days of 24 hours, as DuckDB compares them.
+A date plus an interval is a TIMESTAMP; months are added first and clamp to the last day of the month, then
+days, then microseconds. Two intervals are equal if they are with months of 30 days and days of 24 hours, as
+DuckDB compares them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from everfresh.types import (
 
 Interval = tuple[int, int, int]
 
-# -- arithmetic ------------------------------------------------------------------------------------------------------
+# -- arithmetic ----------------------------------------------------------------------------------------------
 
 
 def _inside(value: int, bounds: SqlType, unit: str, type_: SqlType) -> int:
@@ -112,8 +113,9 @@ def vector_arithmetic(symbol: str, types: Signature, a: Array, b: Array) -> Arra
 def _vector_shift(us: Array, span: Interval) -> Array | None:
     days = us // DAY_US
     if span[0]:
-        days = checked.within(add_months(days, span[0], np.minimum), INTEGER)
-    # How far each row moves fits easily: |days| < 2**32, so the products stay below 2**63 unless span[1] is huge.
+        days = checked.within(by_day(lambda d: add_months(d, span[0], np.minimum), days), INTEGER)
+    # How far each row moves fits easily: |days| < 2**32, so the products stay below 2**63 unless span[1] is
+    # huge.
     if abs(span[1]) > 1 << 24 or abs(span[2]) > 1 << 61 or (np.abs(days) > 1 << 26).any():
         return None
     return checked.add((days + span[1]) * DAY_US + us % DAY_US, np.full(1, span[2]), BIGINT)
@@ -124,7 +126,18 @@ def interval_order(span: Interval) -> int:
     return (span[0] * 30 + span[1]) * DAY_US + span[2]
 
 
-# -- parts -----------------------------------------------------------------------------------------------------------
+def by_day(fn: Callable[[Array], Any], days: Array) -> Array:
+    """`fn` of day numbers, by a table of all days between the extremes if that is shorter."""
+    if not len(days):
+        return np.asarray(fn(days), dtype=np.int64)
+    low, high = int(days.min()), int(days.max())
+    if high - low >= len(days):
+        return np.asarray(fn(days), dtype=np.int64)
+    table = np.asarray(fn(np.arange(low, high + 1)), dtype=np.int64)
+    return np.take(table, days - low)
+
+
+# -- parts ---------------------------------------------------------------------------------------------------
 
 _OF_DAYS: dict[str, Callable[[Any], Any]] = {
     "year": lambda d: civil(d)[0],
@@ -187,13 +200,15 @@ def _part(name: str) -> Function:
     def vector(types: Signature, values: Array) -> Array | None:
         if types.args[0] == INTERVAL:
             return None
+        if name in _OF_DAYS:
+            return by_day(_OF_DAYS[name], values if types.args[0] == DATE else values // DAY_US)
         return np.asarray(part_of(name, types.args[0], values), dtype=np.int64)
 
     return Function(name, takes(((DATE,), BIGINT), ((TIMESTAMP,), BIGINT), *spans),
                     lambda types, value: int(part_of(name, types.args[0], value)), vector=vector)
 
 
-# -- truncation ------------------------------------------------------------------------------------------------------
+# -- truncation ----------------------------------------------------------------------------------------------
 
 _TO_DAYS: dict[str, Callable[[Any], Any]] = {
     "millennium": lambda d: day_number(civil(d)[0] // 1000 * 1000, 1, 1),
@@ -205,7 +220,8 @@ _TO_DAYS: dict[str, Callable[[Any], Any]] = {
     "week": lambda d: d - weekday(d),
     "day": lambda d: d,
 }
-_TO_US = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "millisecond": 1_000, "microsecond": 1}
+_TO_US = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "millisecond": 1_000,
+          "microsecond": 1}
 _MONTHS = {"millennium": 12_000, "century": 1_200, "decade": 120, "year": 12, "quarter": 3, "month": 1}
 
 _SPELLINGS = {
@@ -223,7 +239,8 @@ def part_name(text: str) -> str:
     """The name of a date part in any of its spellings; raises Code.VALUE if there is none."""
     found = _PARTS.get(text.lower())
     if found is None:
-        raise EverfreshError(Code.VALUE, f"'{text}' is not a part of a date", hint="parts are: " + ", ".join(_SPELLINGS))
+        hint = "parts are: " + ", ".join(_SPELLINGS)
+        raise EverfreshError(Code.VALUE, f"'{text}' is not a part of a date", hint=hint)
     return found
 
 
@@ -234,7 +251,8 @@ def _truncate(types: Signature, part: str, value: Any) -> Any:
     if name in _TO_DAYS:
         return _TO_DAYS[name](value // DAY_US) * DAY_US
     if name not in _TO_US:
-        raise EverfreshError(Code.VALUE, f"date_trunc does not take '{part}'", hint=", ".join([*_TO_DAYS, *_TO_US]))
+        hint = "it takes: " + ", ".join([*_TO_DAYS, *_TO_US])
+        raise EverfreshError(Code.VALUE, f"date_trunc does not take '{part}'", hint=hint)
     return value - value % _TO_US[name]
 
 
@@ -251,11 +269,15 @@ def _truncate_columns(types: Signature, part: Any, value: Any) -> Any:
 
     if types.args[1] == INTERVAL or not part.is_constant or part.valid is not None:
         return None
-    made = _truncate(types, part.dictionary[part.values[0]], value.values)
+    name = part_name(part[0])
+    if name in _TO_DAYS:
+        made = by_day(_TO_DAYS[name], value.values // DAY_US) * DAY_US
+    else:
+        made = _truncate(types, part[0], value.values)
     return Vector(TIMESTAMP, made, None).with_valid(value.valid)
 
 
-# -- constructors ----------------------------------------------------------------------------------------------------
+# -- constructors --------------------------------------------------------------------------------------------
 
 
 def _make_date(_: Signature, year: int, month: int, day: int) -> int:
@@ -282,8 +304,8 @@ def _seconds(_: Signature, count: float) -> Interval:
 ROWS = (
     *(_part(name) for name in (*_OF_DAYS, *_OF_TIME)),
     Function("epoch", takes(((DATE,), DOUBLE), ((TIMESTAMP,), DOUBLE), ((INTERVAL,), DOUBLE)), _epoch),
-    Function("date_trunc", takes(((VARCHAR, TIMESTAMP), TIMESTAMP), ((VARCHAR, INTERVAL), INTERVAL)), _truncate,
-             columns=_truncate_columns),
+    Function("date_trunc", takes(((VARCHAR, TIMESTAMP), TIMESTAMP), ((VARCHAR, INTERVAL), INTERVAL)),
+             _truncate, columns=_truncate_columns),
     Function("make_date", takes(((BIGINT, BIGINT, BIGINT), DATE)), _make_date),
     _constructor("to_years", 12, 0, 0),
     _constructor("to_quarters", 3, 0, 0),

@@ -1,7 +1,8 @@
 """Partial evaluation of expressions: the rule set `FOLD`.
 
-Rules never change the value on any row, nor whether a row raises: a call whose constant arguments raise stays as it is.
-The exceptions are errors in a part that folding proves is never needed, as in `FALSE AND 1 // 0 = 1`.
+Rules never change the value on any row, nor whether a row raises: a call whose constant arguments raise stays
+as it is. The exceptions are errors in a part that folding proves is never needed, as in `FALSE AND 1 // 0 =
+1`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def _strict_null(expr: Call) -> Expr | None:
 
 
 def _connective(expr: Call) -> Expr | None:
-    """`x AND TRUE` is x, `x AND FALSE` ends there; the same for OR with the roles exchanged; calls in calls are one."""
+    """`x AND TRUE` is x, `x AND FALSE` ends there, for OR the other way round; calls in calls are one."""
     neutral, deciding = (TRUE, FALSE) if expr.op == "and" else (FALSE, TRUE)
     kept: list[Expr] = []
     for arg in expr.args:
@@ -56,11 +57,13 @@ def _connective(expr: Call) -> Expr | None:
 
 def _total(expr: Expr) -> bool:
     """Whether it obviously cannot raise."""
-    return not expr.children or (isinstance(expr, Call) and expr.op in _NEVER_RAISE and all(map(_total, expr.args)))
+    if isinstance(expr, Call):
+        return expr.op in _NEVER_RAISE and all(map(_total, expr.args))
+    return not expr.children
 
 
-_NEVER_RAISE = {"=", "<>", "<", "<=", ">", ">=", "is_distinct", "is_not_distinct", "is_null", "and", "or", "not", "in",
-                "coalesce", "greatest", "least", "truth", "not_null01"}
+_NEVER_RAISE = {"=", "<>", "<", "<=", ">", ">=", "is_distinct", "is_not_distinct", "is_null", "and", "or",
+                "not", "in", "coalesce", "greatest", "least", "truth", "not_null01"}
 
 
 def _negation(expr: Call) -> Expr | None:

@@ -1,7 +1,7 @@
 """AND, OR, NOT, IS NULL, COALESCE, and the 0/1 helpers with which conditions enter the calculus.
 
-`and`, `or` and `coalesce` take one or more arguments and are lazy: the evaluators stop at the first argument that
-decides. The helpers are never NULL, since a multiplicity never is.
+`and`, `or` and `coalesce` take one or more arguments and are lazy: the evaluators stop at the first argument
+that decides. The helpers are never NULL, since a multiplicity never is.
 """
 
 from __future__ import annotations
@@ -72,12 +72,14 @@ ROWS = (
     Function("and", _BOOLEANS, _lazy, strict=False, lazy=True),
     Function("or", _BOOLEANS, _lazy, strict=False, lazy=True),
     Function("not", every(BOOLEAN, BOOLEAN, 1, 1), lambda types, x: not x, vector=lambda types, x: ~x),
-    Function("coalesce", alike(lambda t: t, 1, prepare=common), _lazy, strict=False, lazy=True, null=_all_nullable),
-    Function("is_null", _anything(BOOLEAN), lambda types, x: x is None, strict=False, columns=_is_null, null=never_null),
-    Function("truth", every(BOOLEAN, BIGINT, 1, 1), lambda types, x: int(x is True), strict=False, columns=_truth,
+    Function("coalesce", alike(lambda t: t, 1, prepare=common), _lazy, strict=False, lazy=True,
+             null=_all_nullable),
+    Function("is_null", _anything(BOOLEAN), lambda types, x: x is None, strict=False, columns=_is_null,
              null=never_null),
-    Function("not_null01", _anything(BIGINT), lambda types, x: int(x is not None), strict=False, columns=_not_null01,
-             null=never_null),
+    Function("truth", every(BOOLEAN, BIGINT, 1, 1), lambda types, x: int(x is True), strict=False,
+             columns=_truth, null=never_null),
+    Function("not_null01", _anything(BIGINT), lambda types, x: int(x is not None), strict=False,
+             columns=_not_null01, null=never_null),
     Function("if_null_zero", _NUMBERS, _if_null_zero, strict=False, null=never_null,
              columns=lambda types, x: Vector(x.type, x.values)),
     Function("finite_or_zero", _FLOATS, _finite, strict=False, columns=_finite_columns, null=never_null),

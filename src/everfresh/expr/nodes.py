@@ -1,8 +1,9 @@
 """Scalar expressions: five immutable nodes, typed on construction.
 
-An expression computes with *physical* values (see `everfresh.types`). All implicit conversions have been made explicit
-as `Cast` nodes before an expression is built (`everfresh.expr.build` does it), so the type of a `Call` follows from the
-types of its arguments alone, and the scalar evaluator, the vectorised one and generated code need no rules of their own.
+An expression computes with *physical* values (see `everfresh.types`). All implicit conversions have been made
+explicit as `Cast` nodes before an expression is built (`everfresh.expr.build` does it), so the type of a
+`Call` follows from the types of its arguments alone, and the scalar evaluator, the vectorised one and
+generated code need no rules of their own.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Const(Expr):
     of: SqlType
 
     def _values(self) -> tuple[Any, ...]:
-        # 1, 1.0 and True are equal in Python, and NaN is not equal to itself: compare by class and by text for floats.
+        # 1, 1.0 and True are equal in Python, and NaN is not equal to itself: compare by class and by text
+        # for floats.
         key = repr(self.value) if isinstance(self.value, float) else self.value
         return (type(self.value).__name__, key, self.of)
 
@@ -84,7 +86,7 @@ class Const(Expr):
 
 @node
 class Call(Expr):
-    """A function of the registry (`everfresh.expr.functions`) applied to arguments of exactly the types it takes."""
+    """A function of the table (`everfresh.expr.functions`) applied to arguments of the types it takes."""
 
     op: str
     args: tuple[Expr, ...]

@@ -1,8 +1,8 @@
 """Functions of one number: abs, sign, rounding, roots, logarithms and powers.
 
-`round(DECIMAL(p,s))`, `floor`, `ceil` and `trunc` have scale 0. A constant number of digits changes the type of a
-DECIMAL; `everfresh.expr.build` turns it into a cast, so that here types follow from types. Logarithms and powers are the C
-library's, row by row: NumPy's own differ in the last bit.
+`round(DECIMAL(p,s))`, `floor`, `ceil` and `trunc` have scale 0. A constant number of digits changes the type
+of a DECIMAL; `everfresh.expr.build` turns it into a cast, so that here types follow from types. Logarithms
+and powers are the C library's, row by row: NumPy's own differ in the last bit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from everfresh.expr.render import render
 from everfresh.expr.signature import Function, Rule, Signature, check
 from everfresh.types import BIGINT, DECIMAL, DOUBLE, INTEGER, MAX_DIGITS, TINYINT, SqlType, canonical_float
 
-# -- typing ----------------------------------------------------------------------------------------------------------
+# -- typing --------------------------------------------------------------------------------------------------
 
 
 def _number(args: Sequence[Expr]) -> SqlType | None:
@@ -69,7 +69,10 @@ def _with_digits(args: Sequence[Expr]) -> list[SqlType] | None:
     return None if cost(args[1], INTEGER) is None else [found, INTEGER]
 
 
-# -- scalar and vector -----------------------------------------------------------------------------------------------
+Exact = Callable[[int, int], int]       # a scaled integer and its unit
+Inexact = Callable[[float], float]
+
+# -- scalar and vector ---------------------------------------------------------------------------------------
 
 
 def _abs(types: Signature, x: Any) -> Any:
@@ -86,7 +89,7 @@ def _abs_vector(types: Signature, x: Array) -> Array:
     return np.abs(x)
 
 
-def _step(exact: Callable[[int, int], int], inexact: Callable[[float], float]) -> Callable[[Signature, Any], Any]:
+def _step(exact: Exact, inexact: Inexact) -> Callable[[Signature, Any], Any]:
     def scalar(types: Signature, x: Any) -> Any:
         if types.result.is_float:
             return canonical_float(float(inexact(x))) if math.isfinite(x) else x
@@ -95,7 +98,9 @@ def _step(exact: Callable[[int, int], int], inexact: Callable[[float], float]) -
     return scalar
 
 
-def _step_vector(exact: Callable[[Array, int], Array], inexact: Callable[[Array], Array]) -> Callable[..., Array]:
+def _step_vector(
+    exact: Callable[[Array, int], Array], inexact: Callable[[Array], Array]
+) -> Callable[[Signature, Array], Array]:
     def vector(types: Signature, x: Array) -> Array:
         if types.result.is_float:
             with np.errstate(invalid="ignore"):
@@ -103,6 +108,14 @@ def _step_vector(exact: Callable[[Array, int], Array], inexact: Callable[[Array]
         return checked.within(exact(x, 10 ** types.args[0].scale), types.result)
 
     return vector
+
+
+def _floor(x: Any, unit: int) -> Any:
+    return x // unit
+
+
+def _ceil(x: Any, unit: int) -> Any:
+    return -(-x // unit)
 
 
 def _truncate(x: int, unit: int) -> int:
@@ -119,7 +132,7 @@ def _round_array(x: Array) -> Array:
     return out
 
 
-def _digits(exact: Callable[[int, int], int], inexact: Callable[[float], float]) -> Callable[[Signature, Any, int], Any]:
+def _digits(exact: Exact, inexact: Inexact) -> Callable[[Signature, Any, int], Any]:
     """Rounding to `n` digits behind the point, or before it if n is negative."""
 
     def scalar(types: Signature, x: Any, n: int) -> Any:
@@ -135,7 +148,7 @@ def _digits(exact: Callable[[int, int], int], inexact: Callable[[float], float])
     return scalar
 
 
-def _float_digits(inexact: Callable[[float], float], type_: SqlType, x: float, n: int) -> float:
+def _float_digits(inexact: Inexact, type_: SqlType, x: float, n: int) -> float:
     """Scale, round, scale back, as DuckDB does; where that leaves the finite numbers, x itself."""
     if abs(n) > 308:
         # 10**309 is infinite: DuckDB rounds to 0 what is finite, and truncates nothing
@@ -190,8 +203,6 @@ def _sqrt_vector(_: Signature, x: Array) -> Array:
 
 
 _ONE = takes(((DOUBLE,), DOUBLE))
-_round_step = _step(divide_half_away, half_away)
-_trunc_step = _step(_truncate, math.trunc)
 
 ROWS = (
     Function("abs", alike(lambda t: t if t.is_numeric else None, 1, 1, _number), _abs, vector=_abs_vector),
@@ -199,12 +210,14 @@ ROWS = (
              lambda types, x: (x > 0) - (x < 0),
              vector=lambda types, x: (x > 0).astype(np.int64) - (x < 0).astype(np.int64)),
     Function("floor", alike(lambda t: None if t.is_integer else _whole(t), 1, 1, _not_integer),
-             _step(lambda x, unit: x // unit, math.floor), vector=_step_vector(lambda x, unit: x // unit, np.floor)),
+             _step(_floor, math.floor), vector=_step_vector(_floor, np.floor)),
     Function("ceil", alike(lambda t: None if t.is_integer else _whole(t), 1, 1, _not_integer),
-             _step(lambda x, unit: -(-x // unit), math.ceil), vector=_step_vector(lambda x, unit: -(-x // unit), np.ceil)),
-    Function("round", Rule(_rounded, _with_digits), _step_or_digits(_round_step, _digits(divide_half_away, half_away)),
+             _step(_ceil, math.ceil), vector=_step_vector(_ceil, np.ceil)),
+    Function("round", Rule(_rounded, _with_digits),
+             _step_or_digits(_step(divide_half_away, half_away), _digits(divide_half_away, half_away)),
              vector=_only_step(_step_vector(checked.half_away, _round_array))),
-    Function("trunc", Rule(_truncated, _with_digits), _step_or_digits(_trunc_step, _digits(_truncate, math.trunc)),
+    Function("trunc", Rule(_truncated, _with_digits),
+             _step_or_digits(_step(_truncate, math.trunc), _digits(_truncate, math.trunc)),
              vector=_only_step(_step_vector(_truncate_array, np.trunc))),
     Function("sqrt", _ONE, _ieee(math.sqrt), vector=_sqrt_vector),
     Function("ln", _ONE, _ieee(math.log, -math.inf)),

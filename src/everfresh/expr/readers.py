@@ -1,7 +1,8 @@
 """Text to physical values: casts from VARCHAR, and constants in the text of expressions.
 
-Every reader raises Code.VALUE with the text and the type. They accept what DuckDB accepts in practice; what they do not
-take (special dates as 'infinity', time zone names other than UTC, hexadecimal DECIMALs) raises and is never misread.
+Every reader raises Code.VALUE with the text and the type. They accept what DuckDB accepts in practice; what
+they do not take (special dates as 'infinity', time zone names other than UTC, hexadecimal DECIMALs) raises
+and is never misread.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from everfresh.types import SqlType, canonical_float
 _NUMBER = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d+(?:_\d+)*)?)?(?:[eE]([+-]?\d+))?")
 _RADIX = re.compile(r"0x([0-9a-f]+)|0b([01]+)|0o([0-7]+)", re.IGNORECASE)
 _DATE = re.compile(r"(-?)(\d{1,7})([-/ \\])(\d{1,2})\3(\d{1,2})( \(BC\))?")
-_TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?(?:Z| ?UTC|[+-]\d{2}(?::\d{2}){0,2})?", re.IGNORECASE)
+_TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?"
+                   r"(?:Z| ?UTC|[+-]\d{2}(?::\d{2}){0,2})?", re.IGNORECASE)
 _FLOATS = {"inf", "infinity", "nan"}
 _BOOLEANS = {"true": True, "t": True, "1": True, "yes": True, "y": True,
              "false": False, "f": False, "0": False, "no": False, "n": False}
@@ -39,7 +41,7 @@ def _scaled(text: str, scale: int, type_: SqlType) -> int:
     shift = int(match[4] or 0) + scale - len(fraction)
     if shift > 100:
         raise _wrong(text, type_)
-    value = int(whole + fraction)
+    value: int = int(whole + fraction)
     if shift >= 0:
         value *= 10**shift
     else:
@@ -125,16 +127,24 @@ def read_date(text: str, type_: SqlType) -> int:
 # unit: (months, days, microseconds) of one, and the spellings besides the plural
 _UNITS: dict[str, tuple[int, int, int]] = {}
 for _names, _one in (
-    ("year years y yr yrs", (12, 0, 0)), ("month months mon mons", (1, 0, 0)), ("quarter quarters", (3, 0, 0)),
-    ("decade decades dec decs", (120, 0, 0)), ("century centuries cent c", (1200, 0, 0)),
-    ("millennium millennia millenium mil", (12000, 0, 0)), ("week weeks w", (0, 7, 0)), ("day days d", (0, 1, 0)),
-    ("hour hours h hr hrs", (0, 0, 3_600_000_000)), ("minute minutes m min mins", (0, 0, 60_000_000)),
-    ("second seconds s sec secs", (0, 0, 1_000_000)), ("millisecond milliseconds ms msec msecs", (0, 0, 1_000)),
+    ("year years y yr yrs", (12, 0, 0)),
+    ("month months mon mons", (1, 0, 0)),
+    ("quarter quarters", (3, 0, 0)),
+    ("decade decades dec decs", (120, 0, 0)),
+    ("century centuries cent c", (1200, 0, 0)),
+    ("millennium millennia millenium mil", (12000, 0, 0)),
+    ("week weeks w", (0, 7, 0)),
+    ("day days d", (0, 1, 0)),
+    ("hour hours h hr hrs", (0, 0, 3_600_000_000)),
+    ("minute minutes m min mins", (0, 0, 60_000_000)),
+    ("second seconds s sec secs", (0, 0, 1_000_000)),
+    ("millisecond milliseconds ms msec msecs", (0, 0, 1_000)),
     ("microsecond microseconds us usec usecs", (0, 0, 1)),
 ):
     _UNITS.update(dict.fromkeys(_names.split(), _one))
 
-_SPAN = re.compile(r"\s*(?:([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?|([+-]?\d+)(\.\d+)?\s*([A-Za-z]*))")
+_SPAN = re.compile(r"\s*(?:([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?"
+                   r"|([+-]?\d+)(\.\d+)?\s*([A-Za-z]*))")
 
 
 def interval_unit(name: str) -> tuple[int, int, int] | None:
@@ -177,7 +187,8 @@ def read_interval(text: str, type_: SqlType) -> tuple[int, int, int]:
     total, position = (0, 0, 0), 0
     while position < len(body):
         match = _SPAN.match(body, position)
-        if match is None or (match[6] and not match[8] and match.end() < len(body)):  # only the last needs no unit
+        # only the last number needs no unit
+        if match is None or (match[6] and not match[8] and match.end() < len(body)):
             raise _wrong(text, type_)
         span = _span(match, text, type_)
         total = (total[0] + span[0], total[1] + span[1], total[2] + span[2])
@@ -189,8 +200,9 @@ def read_interval(text: str, type_: SqlType) -> tuple[int, int, int]:
 
 
 _READERS: dict[str, Callable[[str, SqlType], Any]] = {
-    "BOOLEAN": read_boolean, "DECIMAL": read_exact, "REAL": read_float, "DOUBLE": read_float, "DATE": read_date,
-    "TIMESTAMP": read_timestamp, "INTERVAL": read_interval, "VARCHAR": lambda text, _: text,
+    "BOOLEAN": read_boolean, "DECIMAL": read_exact, "REAL": read_float, "DOUBLE": read_float,
+    "DATE": read_date, "TIMESTAMP": read_timestamp, "INTERVAL": read_interval,
+    "VARCHAR": lambda text, _: text,
 }
 
 

@@ -12,7 +12,8 @@ from everfresh.types import SqlType
 
 
 def decimal_text(value: int, scale: int, precision: int = 38) -> str:
-    """A scaled integer with its decimal point; DuckDB leaves out the zero in front if there is no room for one.
+    """A scaled integer with its decimal point; DuckDB leaves out the zero in front if there is no room for
+    one.
 
     >>> decimal_text(-5, 2), decimal_text(50, 2, 2), decimal_text(7, 0)
     ('-0.05', '.50', '7')
@@ -55,8 +56,9 @@ def interval_text(value: tuple[int, int, int]) -> str:
     """
     months, days, us = value
     sign = -1 if months < 0 else 1
+    years, rest = sign * (abs(months) // 12), sign * (abs(months) % 12)
     parts = []
-    for count, unit in ((sign * (abs(months) // 12), "year"), (sign * (abs(months) % 12), "month"), (days, "day")):
+    for count, unit in ((years, "year"), (rest, "month"), (days, "day")):
         if count:
             parts.append(f"{count} {unit}{'' if abs(count) == 1 else 's'}")
     if us or not parts:
@@ -67,8 +69,10 @@ def interval_text(value: tuple[int, int, int]) -> str:
 def real_text(value: float) -> str:
     """A REAL by its own shortest digits, in the notation Python uses for a double."""
     single = np.float32(value)
-    if not np.isfinite(single) or single == 0 or 1e-4 <= abs(single) < 1e16:
-        return np.format_float_positional(single, unique=True, trim="0") if np.isfinite(single) else repr(value)
+    if not np.isfinite(single):
+        return repr(value)
+    if single == 0 or 1e-4 <= abs(single) < 1e16:
+        return np.format_float_positional(single, unique=True, trim="0")
     return np.format_float_scientific(single, unique=True, trim="-", exp_digits=2)
 
 

@@ -1,6 +1,7 @@
 """The reference evaluator: one row, physical values, nothing clever.
 
-Case, and, or and coalesce stop at the first part that decides, so an error in a part that is not reached does not count.
+Case, and, or and coalesce stop at the first part that decides, so an error in a part that is not reached does
+not count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a row of the function table is made of.
 
-A `Function` has one typing rule and one or two implementations. Invariant: the type of a call follows from the types of
-its arguments alone, and the scalar and the vectorised implementation give the same value for every row.
+A `Function` has one typing rule and one or two implementations. Invariant: the type of a call follows from
+the types of its arguments alone, and the scalar and the vectorised implementation give the same value for
+every row.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _any_nullable(args: tuple[Expr, ...]) -> bool:
     return any(arg.nullable for arg in args)
 
 
-def never_null(args: tuple[Expr, ...]) -> bool:  # noqa: ARG001
+def never_null(args: tuple[Expr, ...]) -> bool:
     """The `null` rule of functions that always have a value."""
     return False
 
@@ -61,12 +62,13 @@ def never_null(args: tuple[Expr, ...]) -> bool:  # noqa: ARG001
 class Function:
     """One row of `FUNCTIONS`.
 
-    `scalar(signature, *values)` computes with physical values; if `strict`, a NULL argument gives NULL and `scalar` never
-    sees it. `lazy` functions (and, or, coalesce) are evaluated by the evaluators themselves, since later arguments must
-    only be evaluated where they decide.
+    `scalar(signature, *values)` computes with physical values; if `strict`, a NULL argument gives NULL and
+    `scalar` never sees it. `lazy` functions (and, or, coalesce) are evaluated by the evaluators themselves,
+    since later arguments must only be evaluated where they decide.
 
-    `vector(signature, *arrays)` is the fast twin of a strict function on arrays without NULLs; `columns(signature,
-    *vectors)` that of a function that looks at NULLs or at dictionaries. Both may give None: then the scalar one runs.
+    `vector(signature, *arrays)` is the fast twin of a strict function on arrays without NULLs;
+    `columns(signature, *vectors)` that of a function that looks at NULLs or at dictionaries. Both may give
+    None: then the scalar one runs.
     """
 
     name: str
@@ -79,7 +81,7 @@ class Function:
     null: Callable[[tuple[Expr, ...]], bool] = _any_nullable
 
     def result(self, types: Sequence[SqlType]) -> SqlType:
-        """The type of a call whose arguments have exactly these types; raises Code.TYPE if they do not fit."""
+        """The type of a call whose arguments have exactly these types; raises Code.TYPE if none fits."""
         found = self.typing.result(types)
         if found is None:
             raise self.misfit(types)
@@ -102,7 +104,8 @@ class Function:
         if self.name in _VERBS:
             what = " and ".join(map(str, types))
             return EverfreshError(Code.TYPE, f"cannot {_VERBS[self.name]} {what}", hint=hint)
-        return EverfreshError(Code.TYPE, f"{self.name} does not take ({', '.join(map(str, types))})", hint=hint)
+        what = ", ".join(map(str, types))
+        return EverfreshError(Code.TYPE, f"{self.name} does not take ({what})", hint=hint)
 
 
 def overflow(what: str, type_: SqlType) -> EverfreshError:

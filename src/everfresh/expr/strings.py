@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -71,7 +72,7 @@ def _pad(text: str, length: int, by: str, left: bool, name: str) -> str:
     if length <= len(text):
         return text[:max(0, length)]
     if not by:
-        raise EverfreshError(Code.VALUE, f"{name} of '{text}' to {length} characters needs something to pad with")
+        raise EverfreshError(Code.VALUE, f"{name} of '{text}' to {length} characters has nothing to pad with")
     missing = length - len(text)
     _limit(missing)
     padding = (by * (missing // len(by) + 1))[:missing]
@@ -111,19 +112,32 @@ def like_pattern(pattern: str, escape: str = "") -> re.Pattern[str]:
         if escape and c == escape:
             following = next(characters, None)
             if following is None:
-                raise EverfreshError(Code.VALUE, f"the LIKE pattern '{pattern}' ends with its escape character")
+                raise EverfreshError(Code.VALUE, f"the pattern '{pattern}' ends with its escape character")
             parts.append(re.escape(following))
         else:
             parts.append({"%": ".*", "_": "."}.get(c, re.escape(c)))
     return re.compile("".join(parts), re.DOTALL)
 
 
+@lru_cache(maxsize=1024)
+def matcher(pattern: str, escape: str = "") -> Callable[[str], object]:
+    """The test of a LIKE pattern: without a regular expression for the forms x, x%, %x and %x%."""
+    middle = pattern.strip("%")
+    if escape or "_" in pattern or "%" in middle or len(pattern) - len(middle) > 2:
+        return like_pattern(pattern, escape).fullmatch
+    if pattern == middle:
+        return middle.__eq__
+    if pattern == middle + "%":
+        return lambda text: text.startswith(middle)
+    return (lambda text: text.endswith(middle)) if pattern == "%" + middle else lambda text: middle in text
+
+
 def _like(_: Signature, text: str, pattern: str, escape: str = "") -> bool:
-    return like_pattern(pattern, escape).fullmatch(text) is not None
+    return bool(matcher(pattern, escape)(text))
 
 
 def _ilike(_: Signature, text: str, pattern: str, escape: str = "") -> bool:
-    return like_pattern(lower(pattern), lower(escape)).fullmatch(lower(text)) is not None
+    return bool(matcher(lower(pattern), lower(escape))(lower(text)))
 
 
 def _concat(_: Signature, *parts: Any) -> str:
@@ -149,7 +163,8 @@ ROWS = (
     Function("length", takes(((VARCHAR,), BIGINT)), lambda types, text: len(text)),
     Function("upper", _TEXT, lambda types, text: upper(text)),
     Function("lower", _TEXT, lambda types, text: lower(text)),
-    Function("substring", takes(((VARCHAR, BIGINT), VARCHAR), ((VARCHAR, BIGINT, BIGINT), VARCHAR)), _substring),
+    Function("substring", takes(((VARCHAR, BIGINT), VARCHAR), ((VARCHAR, BIGINT, BIGINT), VARCHAR)),
+             _substring),
     Function("left", _COUNT, _left),
     Function("right", _COUNT, _right),
     Function("trim", _TRIM, _trim(str.strip)),

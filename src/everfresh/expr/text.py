@@ -1,8 +1,8 @@
 """Expressions as text, and back: `parse(to_text(e), vars) == e` for every expression.
 
-The text is infix SQL in which every type can be read off: a constant whose type is not the one its digits suggest has it
-behind `::`, and casts are `CAST(x AS T)`. `parse_expr` reads from a `TokenStream` and stops behind the expression, so that
-other languages can contain expressions.
+The text is infix SQL in which every type can be read off: a constant whose type is not the one its digits
+suggest has it behind `::`, and casts are `CAST(x AS T)`. `parse_expr` reads from a `TokenStream` and stops
+behind the expression, so that other languages can contain expressions.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ _INFIX = {
     "=": ("=", 4), "<>": ("<>", 4), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4), ">=": (">=", 4),
     "is_distinct": ("IS DISTINCT FROM", 4), "is_not_distinct": ("IS NOT DISTINCT FROM", 4),
     "like": ("LIKE", 4), "ilike": ("ILIKE", 4),
-    "||": ("||", 5), "+": ("+", 6), "-": ("-", 6), "*": ("*", 7), "/": ("/", 7), "//": ("//", 7), "%": ("%", 7),
+    "||": ("||", 5), "+": ("+", 6), "-": ("-", 6),
+    "*": ("*", 7), "/": ("/", 7), "//": ("//", 7), "%": ("%", 7),
 }
 _NOT, _TEST, _UNARY, _ATOM = 3, 4, 8, 9
-KEYWORDS = frozenset(
-    "AND OR NOT IS NULL TRUE FALSE LIKE ILIKE IN CASE WHEN THEN ELSE END CAST AS DISTINCT FROM DATE TIMESTAMP "
-    "INTERVAL".split())
+KEYWORDS = frozenset({
+    "AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "LIKE", "ILIKE", "IN", "CASE", "WHEN", "THEN",
+    "ELSE", "END", "CAST", "AS", "DISTINCT", "FROM", "DATE", "TIMESTAMP", "INTERVAL",
+})
 
-# -- printing --------------------------------------------------------------------------------------------------------
+# -- printing ------------------------------------------------------------------------------------------------
 
 
 def to_text(expr: Expr) -> str:
@@ -144,7 +146,7 @@ def _float_text(value: float) -> str:
     return text if "e" in text else f"{text}e0"
 
 
-# -- parsing ---------------------------------------------------------------------------------------------------------
+# -- parsing -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,8 @@ EXACT = Makers(_exact_call, Cast, _exact_typed, _exact_case)
 
 
 def number(text: str) -> Const:
-    """A numeric literal as written: digits an integer, a point a DECIMAL of just these digits, an exponent a DOUBLE.
+    """A numeric literal as written: digits an integer, a point a DECIMAL of just these digits, an exponent a
+    DOUBLE.
 
     >>> print(number("1.50").of, number("7").of, number("1e3").of)
     DECIMAL(3,2) INTEGER DOUBLE
@@ -225,7 +228,8 @@ class _Parser:
 
     def infix(self, left: Expr, least: int) -> Expr | None:
         token = self.stream.peek()
-        op, binding = _SYMBOLS.get(token.text.upper(), ("", -1)) if token.kind in ("symbol", "name") else ("", -1)
+        known = token.text.upper() if token.kind in ("symbol", "name") else ""
+        op, binding = _SYMBOLS.get(known, ("", -1))
         if op in ("and", "or") and binding >= least:
             args = [left]
             while self.stream.accept(op):
@@ -243,7 +247,8 @@ class _Parser:
             negative = stream.accept("NOT")
             if stream.accept("DISTINCT"):
                 stream.expect("FROM")
-                return call("is_not_distinct" if negative else "is_distinct", [left, self.expression(_TEST + 1)])
+                op = "is_not_distinct" if negative else "is_distinct"
+                return call(op, [left, self.expression(_TEST + 1)])
             stream.expect("NULL")
             null = call("is_null", [left])
             return call("not", [null]) if negative else null

@@ -1,7 +1,7 @@
 """A tokenizer for the texts of everfresh's intermediate languages: expressions, the calculus, programs.
 
-Tokens are names, "quoted names", numbers, 'strings' and symbols; blanks separate and mean nothing. A `TokenStream` is
-what the hand-written parsers read from; its errors say line and column.
+Tokens are names, "quoted names", numbers, 'strings' and symbols; blanks separate and mean nothing. A
+`TokenStream` is what the hand-written parsers read from; its errors say line and column.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Token:
 
     def matches(self, text: str) -> bool:
         """Whether it is this symbol, or this name in any case (keywords are never quoted)."""
-        return self.kind == "symbol" and self.text == text or self.kind == "name" and self.text.upper() == text.upper()
+        if self.kind == "name":
+            return self.text.upper() == text.upper()
+        return self.kind == "symbol" and self.text == text
 
 
 def quote_name(name: str, keywords: frozenset[str] = frozenset()) -> str:

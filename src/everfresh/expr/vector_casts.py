@@ -1,7 +1,7 @@
 """Casts of whole vectors, where NumPy does them exactly as the scalar ones; None for the rest.
 
-Invariant: where `cast_array` gives an array, its values are those of `casts.cast_value`; where that would raise on a row, it
-raises too.
+Invariant: where `cast_array` gives an array, its values are those of `casts.cast_value`; where that would
+raise on a row, it raises too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _exact_to_float(values: Array, source: SqlType, to: SqlType) -> Array | None
     return canonical_floats(np.where(exact, near, np.where(values < 0, -far, far)))
 
 
-def _float_to_exact(values: Array, source: SqlType, to: SqlType) -> Array | None:  # noqa: ARG001
+def _float_to_exact(values: Array, source: SqlType, to: SqlType) -> Array | None:
     if to.is_wide:
         return None
     doubles = values.astype(np.float64)
@@ -64,7 +64,7 @@ def _float_to_exact(values: Array, source: SqlType, to: SqlType) -> Array | None
     return np.where(scaled < 0, -size, size).astype(np.int64)
 
 
-def _float_to_float(values: Array, source: SqlType, to: SqlType) -> Array:  # noqa: ARG001
+def _float_to_float(values: Array, source: SqlType, to: SqlType) -> Array:
     with np.errstate(over="ignore"):
         out = values.astype(dtype_of(to))
     if (np.isinf(out) & ~np.isinf(values)).any():

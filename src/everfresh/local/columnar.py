@@ -148,9 +148,13 @@ def to_words(delta: MapDelta, codec: Codec, layout: Layout) -> tuple[Ints, Value
 
 
 def _weighted_floats(x: NDArray[np.float64], n: Ints, out: NDArray[np.float64]) -> None:
-    """Products of values and weights, exact as a sum of two doubles: three inserts at once equal one three times."""
-    out[0] = x * n
-    for i in np.flatnonzero(np.abs(n) > 1):
+    """Products of values and weights, exact as a sum of two doubles: three inserts at once equal one three times.
+
+    A product beyond the finite range stays infinite, which the pool refuses.
+    """
+    with np.errstate(over="ignore"):
+        out[0] = x * n
+    for i in np.flatnonzero((np.abs(n) > 1) & np.isfinite(out[0])):
         exact = Fraction(float(x[i])) * int(n[i])
         out[0, i] = float(exact)
         out[1, i] = float(exact - Fraction(float(out[0, i])))

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from everfresh.algebra import Kind
 from everfresh.expr.nodes import Expr, Var
+from everfresh.expr.tokens import quote_name
 from everfresh.types import Column
 
 E = TypeVar("E")
@@ -66,15 +67,15 @@ class Program(Generic[E]):
         """The program in the notation of the thesis; `parse_program` reads it back."""
         lines = []
         for m in self.maps:
-            keys = ", ".join(v.name for v in m.keys)
+            keys = ", ".join(f"{quote_name(v.name)} {v.type}{'?' if v.nullable else ''}" for v in m.keys)
             kinds = ", ".join(k.name for k in m.kinds)
-            lines.append(f"MAP {m.name}[{keys}] ({kinds}) =\n  {show(m.definition)}")
+            lines.append(f"MAP {quote_name(m.name)}[{keys}] ({kinds}) =\n  {show(m.definition)}")
         for t in self.triggers:
-            lines.append(f"ON CHANGE {t.base}")
+            lines.append(f"ON CHANGE {quote_name(t.base)}")
             for s in t.statements:
-                keys = ", ".join(v.name for v in self.map(s.target).keys)
+                keys = ", ".join(quote_name(v.name) for v in self.map(s.target).keys)
                 note = f"   -- {s.strategy}: {s.reason}" if s.reason else f"   -- {s.strategy}"
-                lines.append(f"  {s.target}[{keys}] {s.op}{note}\n    {show(s.expr)}")
+                lines.append(f"  {quote_name(s.target)}[{keys}] {s.op}{note}\n    {show(s.expr)}")
         return "\n".join(lines)
 
 

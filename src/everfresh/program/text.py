@@ -3,36 +3,71 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from everfresh.algebra import Kind
 from everfresh.expr.nodes import Var
+from everfresh.expr.tokens import TokenStream
 from everfresh.program.ir import MapDef, Program, Statement, Trigger
+from everfresh.types import parse_type
 
 E = TypeVar("E")
 
-_MAP = re.compile(r"^MAP (\S+)\[(.*)\] \((.*)\) =$")
-_ON = re.compile(r"^ON CHANGE (\S+)$")
-_STATEMENT = re.compile(r"^  (\S+)\[.*\] (\+=|:=)   -- ([^:]+)(?:: (.*))?$")
+# A line ends at a newline that is in no string and in no quoted name.
+_LINE = re.compile(r"""(?:[^'"\n]|'[^']*'|"[^"]*")+""")
+_NOTE = re.compile(r"   -- ([^:]+)(?:: (.*))?$", re.DOTALL)
 
 
-def parse_program(text: str, parse: Callable[[str], E], keys: Callable[[E], tuple[Var, ...]]) -> Program[E]:
-    """The program that `to_text` printed; `parse` reads an expression, `keys` gives a definition's output variables."""
+def parse_program(text: str, parse: Callable[[str, Mapping[str, tuple[Var, ...]]], E]) -> Program[E]:
+    """The program that `to_text` printed; `parse` reads an expression, given the keys of the maps before it."""
     maps: list[MapDef[E]] = []
     triggers: list[Trigger[E]] = []
-    lines = iter(text.splitlines())
+    lines = iter(_LINE.findall(text))
+
+    def expression() -> E:
+        return parse(next(lines).strip(), {m.name: m.keys for m in maps})
+
     for line in lines:
-        if found := _MAP.match(line):
-            definition = parse(next(lines).strip())
-            kinds = tuple(Kind[name] for name in found[3].split(", ") if name)
-            maps.append(MapDef(found[1], keys(definition), kinds, definition))
-        elif found := _ON.match(line):
-            triggers.append(Trigger(found[1], ()))
-        elif found := _STATEMENT.match(line):
-            statement = Statement(found[1], found[2], parse(next(lines).strip()), found[3], found[4] or "")
+        stream = TokenStream(line)
+        if line.startswith("MAP "):
+            stream.expect("MAP")
+            name, keys = stream.name(), _keys(stream)
+            stream.expect("(")
+            kinds = [Kind[kind] for kind in _listed(stream, stream.name, ")")]
+            maps.append(MapDef(name, keys, tuple(kinds), expression()))
+        elif line.startswith("ON CHANGE "):
+            stream.expect("ON", "CHANGE")
+            triggers.append(Trigger(stream.name(), ()))
+        elif line.startswith("  ") and triggers and (note := _NOTE.search(line)):
+            target = stream.name()
+            op = line[: note.start()].rsplit(" ", 1)[1]
+            statement = Statement(target, op, expression(), note[1], note[2] or "")
             last = triggers.pop()
             triggers.append(Trigger(last.base, (*last.statements, statement)))
         else:
             raise ValueError(f"not a line of a program: {line!r}")
     return Program(tuple(maps), tuple(triggers))
+
+
+def _listed(stream: TokenStream, item: Callable[[], E], end: str) -> list[E]:
+    found: list[E] = []
+    while not stream.accept(end):
+        if found:
+            stream.expect(",")
+        found.append(item())
+    return found
+
+
+def _keys(stream: TokenStream) -> tuple[Var, ...]:
+    def key() -> Var:
+        name, type_ = stream.name(), stream.name()
+        if stream.accept("("):
+            precision = stream.integer()
+            stream.expect(",")
+            type_ = f"{type_}({precision},{stream.integer()})"
+            stream.expect(")")
+        return Var(name, parse_type(type_), stream.accept("?"))
+
+    stream.expect("[")
+    return tuple(_listed(stream, key, "]"))

@@ -25,8 +25,12 @@ class Node:
     def check(self) -> None:
         """Raise if the fields do not fit together; called on construction."""
 
-    def _values(self) -> tuple[Any, ...]:
+    def _fields(self) -> tuple[Any, ...]:
         return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+
+    def _values(self) -> tuple[Any, ...]:
+        """What equality and hash compare."""
+        return self._fields()
 
     def __hash__(self) -> int:
         return self._hash
@@ -47,7 +51,7 @@ class Node:
     def children(self) -> tuple[Node, ...]:
         """The nodes directly below, in field order."""
         found: list[Node] = []
-        for value in self._values():
+        for value in self._fields():
             if isinstance(value, Node):
                 found.append(value)
             elif isinstance(value, tuple):
@@ -57,7 +61,7 @@ class Node:
     def with_children(self, children: tuple[Node, ...]) -> Self:
         """A copy with other children, in the order of `children`."""
         rest = iter(children)
-        return type(self)(*(_replace(value, rest) for value in self._values()))
+        return type(self)(*(_replace(value, rest) for value in self._fields()))
 
     def map_children(self, fn: Callable[[Any], Any]) -> Self:
         """A copy with `fn` applied to each child; the node itself if no child changed."""

@@ -15,6 +15,7 @@ from everfresh.rewrite.node import Node
 
 N = TypeVar("N", bound=Node)
 _LIMIT = 1_000  # steps at one place: far above any real chain
+_DEPTH = 200    # results inside results: the same for rules that grow the tree
 
 
 class RewriteCycle(AssertionError):
@@ -64,11 +65,16 @@ class Trace:
 def rewrite(root: N, rules: RuleSet, trace: Trace | None = None) -> N:
     """`root` with `rules` applied everywhere until none applies."""
     done: dict[Node, Node] = {}
+    active: set[Node] = set()
+    path: list[str] = []  # the rules whose results are being visited, outermost first
 
     def visit(node: Node) -> Node:
         if node in done:
             return done[node]
+        if node in active or len(path) > _DEPTH:  # the result of a node holds the node itself, or has no end
+            raise _cycle(path, node)
         start, seen, names = node, {node}, []
+        active.add(start)
         node = node.map_children(visit)
         while (step := _step(node, rules)) is not None:
             name, after = step
@@ -76,14 +82,20 @@ def rewrite(root: N, rules: RuleSet, trace: Trace | None = None) -> N:
             if trace is not None:
                 trace.steps.append((name, node, after))
             if after in seen or len(names) > _LIMIT:
-                cycle = names if len(names) <= _LIMIT else names[-20:]
-                raise RewriteCycle(f"rules {', '.join(dict.fromkeys(cycle))} do not end on {start}")
+                raise _cycle(names, start)
             seen.add(after)
+            path.append(name)
             node = after.map_children(visit)
-        done[start] = node
+            path.pop()
+        active.remove(start)
+        done[start] = done[node] = node
         return node
 
     return visit(root)  # type: ignore[return-value]
+
+
+def _cycle(names: list[str], start: Node) -> RewriteCycle:
+    return RewriteCycle(f"rules {', '.join(dict.fromkeys(names[-20:]))} do not end on {start}")
 
 
 def _step(node: Node, rules: RuleSet) -> tuple[str, Node] | None:

@@ -394,20 +394,22 @@ def read_block(
     world: World, bases: tuple[Base, ...], name: str, at: int | None, chunk: int, batches: Batches
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a table or view that this worker has, at the version `bases` names or (a view) at an earlier epoch."""
-    for _ in batches:
-        pass
-    base = bases[_worker()]
+    # The worker is what the anchor's row says: inside a union a task's number is not the partition's.
+    workers = [int(worker) for batch in batches for worker in batch.column("id").to_pylist()]
+    for worker in workers:
+        yield from _read(world, bases[worker], name, at).to_batches(max_chunksize=chunk)
+    _freeze()
+
+
+def _read(world: World, base: Base, name: str, at: int | None) -> pa.Table:
     try:
         unit = open_for_reading(base, world)
-        if name in world.catalog.tables:
-            rows, counts = unit.table(world, name).rows()
-            table = expand(rows.append_column(WEIGHT, pa.array(counts)))
-        else:
-            table = _view_rows(unit, world, base, name, at)
+        if name not in world.catalog.tables:
+            return _view_rows(unit, world, base, name, at)
+        rows, counts = unit.table(world, name).rows()
+        return expand(rows.append_column(WEIGHT, pa.array(counts)))
     except EverfreshError as error:
         raise TaskError(error) from error
-    yield from table.to_batches(max_chunksize=chunk)
-    _freeze()
 
 
 def _view_rows(unit: Unit, world: World, base: Base, name: str, at: int | None) -> pa.Table:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from everfresh.delta.bags import difference
 from everfresh.types import Column, arrow_schema
@@ -33,15 +34,23 @@ def differences(expected: DataFrame, actual: DataFrame, columns: Sequence[Column
     ]
     grouped = sides.groupBy(*[F.col(name) for name in exact]).agg(*lists)
     wrong = grouped.where(~_agree(F.col("_0"), F.col("_1"), floats))
+    tagged = F.concat(*[
+        F.transform(F.col(f"_{side}"), lambda row, side=side: F.struct(F.lit(side).alias("side"), row.alias("row")))
+        for side in (0, 1)
+    ])
+    rows = wrong.select(*[F.col(n) for n in exact], F.explode(tagged).alias("_one"))
+    table = rows.select(
+        *[
+            (F.col(f"_one.row.{_quoted(c.name)}") if c.type.is_float else F.col(_quoted(c.name))).alias(c.name)
+            for c in columns
+        ],
+        F.col("_one.side").alias("_side"),
+    ).toArrow()
     schema = arrow_schema(tuple(columns))
-    tables = []
-    for side in (0, 1):
-        rows = wrong.select(*[F.col(n) for n in exact], F.explode(f"_{side}").alias("_row"))
-        chosen = rows.select(*[
-            (F.col(f"_row.{_quoted(c.name)}") if c.type.is_float else F.col(_quoted(c.name))).alias(c.name) for c in columns
-        ])
-        tables.append(chosen.toArrow().cast(schema))
-    return difference(tables[0], tables[1], _TOLERANCE)
+    first, second = (
+        table.filter(pc.equal(table.column("_side"), side)).drop_columns(["_side"]).cast(schema) for side in (0, 1)
+    )
+    return difference(first, second, _TOLERANCE)
 
 
 def _quoted(name: str) -> str:

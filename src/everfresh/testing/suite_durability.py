@@ -16,7 +16,10 @@ from typing import Any
 import pytest
 
 from everfresh import Code, Delta, EverfreshError
-from everfresh.testing.oracle import assert_rows, assert_same
+from everfresh.database import Database
+from everfresh.testing.histories import random_history
+from everfresh.testing.oracle import DuckOracle, assert_rows, assert_same
+from everfresh.testing.replay import run_history
 from everfresh.testing.suite_base import SuiteBase, assert_state, fill_shop, refused, state_of
 
 _READER = """
@@ -101,6 +104,22 @@ class DurabilitySuite(SuiteBase):
             for view in db.views.values():
                 assert view.verify().num_rows == 0
             assert_rows(db.view("late"), (4,))
+
+    def test_random_histories_with_reopening(self, tmp_path: Path) -> None:
+        oracle = DuckOracle()
+        options = self.options(snapshot_epochs=4)
+        for seed in range(400, 400 + max(1, self.histories // 2)):
+            opened = [self.connect(tmp_path / f"db-{seed}", options=options)]
+
+            def reopen(opened: list[Database] = opened, seed: int = seed) -> Database:
+                opened.pop().close()
+                opened.append(self.connect(tmp_path / f"db-{seed}", options=options))
+                return opened[0]
+
+            history = random_history(seed, self.history_size, self.history_views)
+            run_history(opened[0], oracle, history, None, by_key=seed % 2 == 1, reopen=reopen)
+            opened.pop().close()
+        oracle.close()
 
     def test_a_refused_batch_is_not_in_the_log(self, tmp_path: Path) -> None:
         with self.connect(tmp_path / "db") as db:

@@ -11,7 +11,7 @@ Sum_[x](R(x, y))
 
 from __future__ import annotations
 
-from everfresh.calculus import ONE, ZERO, Neg, Plus, Prod, Query, Sum, outputs
+from everfresh.calculus import ONE, ZERO, Exists, Lift, Neg, Plus, Prod, Query, Sum, outputs
 from everfresh.rewrite import Rule, RuleSet
 
 
@@ -54,9 +54,15 @@ def _sum(q: Sum) -> Query | None:
     return None
 
 
+def _empty(q: Exists | Lift) -> Query | None:
+    """Nothing exists in nothing; only a closed lift has a row over it."""
+    return ZERO if q.body == ZERO and not (isinstance(q, Lift) and q.closed) else None
+
+
 IDENTITIES = RuleSet((
     Rule("flatten product", (Prod,), _prod),
     Rule("flatten sum", (Plus,), _plus),
     Rule("negation", (Neg,), _neg),
     Rule("aggregate", (Sum,), _sum),
+    Rule("nothing", (Exists, Lift), _empty),
 ))

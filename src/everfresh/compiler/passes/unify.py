@@ -36,10 +36,17 @@ def _equal_variables(q: Sum) -> Query | None:
         x, y = factor.var, factor.expr
         rest = factors[:i] + factors[i + 1:]
         bound = {v.name for f in rest for v in outputs(f)}
-        if y.name in group or y.name not in bound or x.name in bound:
+        if y.name in group or y.name not in bound or x.name in bound or (x.of, x.null) != (y.of, y.null):
+            continue
+        if {x.name, y.name} & _summed_over(rest):  # renaming would mix it with a variable of an inner aggregate
             continue
         return Sum(q.group, rename(Prod(rest), {y.name: x}))
     return None
+
+
+def _summed_over(factors: tuple[Query, ...]) -> set[str]:
+    sums = (n for factor in factors for n in factor.walk() if isinstance(n, Sum))
+    return {v.name for n in sums for v in outputs(n.body) if v not in n.group}
 
 
 def _dead_binding(q: Sum) -> Query | None:

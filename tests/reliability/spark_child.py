@@ -1,0 +1,25 @@
+"""A process with a Spark session of its own that applies the batches of the workload until it is killed.
+
+Arguments: the database, the file of acknowledgements, the number of batches, and optionally a fault.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from reliability_workload import acknowledger, options, workload
+
+import everfresh as ef
+
+
+def main() -> None:
+    path, acks, count, *fault = sys.argv[1:]
+    with ef.connect(path, engine="spark", options=options(fault=fault[0] if fault else None)) as db:
+        print("ready", flush=True)
+        workload(int(count)).apply(db, acknowledger(Path(acks)))
+        print("done", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,244 @@
+"""Deliberately broken rules: the random histories must find each of them, or they show nothing.
+
+Each mutation is a way the local engine could be wrong. One that survives means that the generator never makes what it breaks.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import everfresh as ef
+import everfresh.compiler.lower
+from everfresh.calculus import Bind, Cond, Prod, Rel
+from everfresh.calculus.spec import SpecError
+from everfresh.expr import Const, Vector
+from everfresh.local import columnar, engine, mapstore, table
+from everfresh.testing.histories import random_history
+from everfresh.testing.oracle import DuckOracle
+from everfresh.testing.replay import Difference, run_history
+
+WITHIN = 15
+"""In how many histories a mutation must be found."""
+
+delta = sys.modules["everfresh.calculus.delta"]
+lower: Any = sys.modules["everfresh.compiler.lower"]
+Patch = Callable[[Any, str, Any], None]
+
+
+def delta_of_a_product_forgets_conditions(patch: Patch) -> None:
+    right = delta.RULES[Prod]
+    patch(delta, "RULES", delta.RULES | {
+        Prod: lambda q, names: right(Prod(tuple(f for f in q.factors if not isinstance(f, Cond))), names),
+    })
+
+
+def delta_of_a_relation_is_the_relation(patch: Patch) -> None:
+    patch(delta, "RULES", delta.RULES | {Rel: lambda q, names: q})
+
+
+def conditions_are_ignored(patch: Patch) -> None:
+    right = columnar._flat_term
+    patch(columnar, "_flat_term", lambda term: _without(right(term), Cond))
+
+
+def bound_values_are_ignored(patch: Patch) -> None:
+    right = columnar._run_term
+
+    def wrong(target: Any, term: Any, env: Any, weights: Any) -> Any:
+        found = right(target, term, env, weights)
+        return replace(found, keys=tuple(_first(k) if _is_bound(term, v) else k for k, v in zip(found.keys, target.keys, strict=True)))
+
+    patch(columnar, "_run_term", wrong)
+
+
+def an_unknown_condition_counts_as_true(patch: Patch) -> None:
+    right = columnar.evaluate_vector
+
+    def wrong(expr: Any, env: Any, rows: int) -> Any:
+        found = right(expr, env, rows)
+        if expr.type.name == "BOOLEAN" and found.valid is not None:
+            return Vector(found.type, found.values | ~found.valid)
+        return found
+
+    patch(columnar, "evaluate_vector", wrong)
+
+
+def the_sign_of_weights_is_dropped(patch: Patch) -> None:
+    right = columnar._run_term
+    patch(columnar, "_run_term", lambda target, term, env, weights: right(target, term, env, np.abs(weights)))
+
+
+def multiplicities_are_one(patch: Patch) -> None:
+    right = columnar._run_term
+    patch(columnar, "_run_term", lambda target, term, env, weights: right(target, term, env, np.sign(weights)))
+
+
+def a_group_is_there_while_its_sums_are_not_zero(patch: Patch) -> None:
+    right = mapstore.MapStore.rows_of
+
+    def wrong(self: Any, words: Any, values: Any) -> Any:
+        if len(self.layout.kinds) and not self.view.always:
+            there = (values.ints != 0).any(axis=0) | (values.floats != 0).any(axis=0)
+            words, values = np.ascontiguousarray(words[:, there]), values.take(there)
+        return right(self, words, values)
+
+    patch(mapstore.MapStore, "rows_of", wrong)
+
+
+def groups_of_null_are_lost(patch: Patch) -> None:
+    right = columnar._run_term
+
+    def wrong(target: Any, term: Any, env: Any, weights: Any) -> Any:
+        found = right(target, term, env, weights)
+        keep = np.ones(len(found.n), np.bool_)
+        for key in found.keys:
+            keep &= True if key.valid is None else key.valid
+        return columnar.MapDelta(
+            tuple(k.filter(keep) for k in found.keys), found.n[keep], tuple(c.filter(keep) for c in found.components)
+        )
+
+    patch(columnar, "_run_term", wrong)
+
+
+def null_counts_in_count_and_avg(patch: Patch) -> None:
+    right = lower.build.call
+    patch(lower.build, "call", lambda op, *args: Const(1, right(op, *args).type) if op == "not_null01" else right(op, *args))
+
+
+def filter_is_ignored(patch: Patch) -> None:
+    right = lower._aggregate
+    patch(lower, "_aggregate", lambda call, *args, **kwargs: right(replace(call, filter=None), *args, **kwargs))
+
+
+def having_is_ignored(patch: Patch) -> None:
+    _change_view(patch, having=None)
+
+
+def an_aggregate_over_nothing_has_no_row(patch: Patch) -> None:
+    _change_view(patch, always=False)
+
+
+def rows_come_once(patch: Patch) -> None:
+    _change_view(patch, bag=False)
+
+
+def changes_forget_what_was_there(patch: Patch) -> None:
+    right = mapstore.MapStore.published
+
+    def wrong(self: Any, touched: Any) -> Any:
+        found = right(self, touched)
+        return found.filter(np.array([w > 0 for w in found.column("_weight").to_pylist()], np.bool_))
+
+    patch(mapstore.MapStore, "published", wrong)
+
+
+def changes_are_of_counts_only(patch: Patch) -> None:
+    right = mapstore.MapStore.published
+
+    def wrong(self: Any, touched: Any) -> Any:
+        same = self.pool.gather(touched.slots).n == touched.old.n
+        return self.no_change() if same.all() else right(self, touched)
+
+    patch(mapstore.MapStore, "published", wrong)
+
+
+def a_late_view_is_not_loaded(patch: Patch) -> None:
+    patch(engine.LocalEngine, "_load", lambda self, store, progress: None)
+
+
+def a_batch_reaches_only_its_first_table(patch: Patch) -> None:
+    right = engine.LocalEngine._changing
+    patch(engine.LocalEngine, "_changing", lambda self, nets: right(self, dict(list(nets.items())[:1])))
+
+
+def equal_rows_of_a_batch_are_one(patch: Patch) -> None:
+    right = table._net
+
+    def wrong(words: Any, weights: Any) -> Any:
+        found, total, first = right(words, weights)
+        return found, np.sign(total), first
+
+    patch(table, "_net", wrong)
+
+
+def an_infinity_is_a_nan(patch: Patch) -> None:
+    right = lower.build.call
+    patch(lower.build, "call", lambda op, *args: right("is_nan01" if op == "is_ninf01" else op, *args))
+
+
+MUTATIONS = [
+    delta_of_a_product_forgets_conditions, delta_of_a_relation_is_the_relation, conditions_are_ignored, bound_values_are_ignored,
+    an_unknown_condition_counts_as_true, the_sign_of_weights_is_dropped, multiplicities_are_one,
+    a_group_is_there_while_its_sums_are_not_zero, groups_of_null_are_lost, null_counts_in_count_and_avg, filter_is_ignored,
+    having_is_ignored, an_aggregate_over_nothing_has_no_row, rows_come_once, changes_forget_what_was_there,
+    changes_are_of_counts_only, a_late_view_is_not_loaded, a_batch_reaches_only_its_first_table, equal_rows_of_a_batch_are_one,
+    an_infinity_is_a_nan,
+]
+
+
+def _without(term: Any, kind: type) -> Any:
+    return None if term is None else replace(term, steps=tuple(s for s in term.steps if not isinstance(s, kind)))
+
+
+def _is_bound(term: Any, var: Any) -> bool:
+    return any(isinstance(step, Bind) and step.var.name == var.name for step in term.steps)
+
+
+def _first(vector: Any) -> Any:
+    """The vector with its first value everywhere."""
+    return vector.take(np.zeros(len(vector.values), np.int64)) if len(vector.values) else vector
+
+
+def _change_view(patch: Patch, **changes: Any) -> None:
+    right = everfresh.compiler.compile.lower
+
+    def wrong(name: str, plan: Any) -> Any:
+        lowered = right(name, plan)
+        return replace(lowered, view=replace(lowered.view, **changes))
+
+    patch(sys.modules["everfresh.compiler.compile"], "lower", wrong)
+
+
+def first_difference() -> int | None:
+    """The first history that shows a difference."""
+    oracle = DuckOracle()
+    try:
+        for seed in range(WITHIN):
+            try:
+                with ef.connect(engine="local") as db:
+                    run_history(db, oracle, random_history(seed, 60, 6), None)
+            except (Difference, SpecError, ef.EverfreshError):
+                return seed
+    finally:
+        oracle.close()
+    return None
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__.replace("_", " "))
+def test_mutations_are_found(mutation: Callable[[Patch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation(monkeypatch.setattr)
+    assert first_difference() is not None, f"not found in {WITHIN} histories"
+
+
+def test_without_a_mutation_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "WITHIN", 3)
+    assert first_difference() is None
+
+
+def test_a_damaged_map_is_found_by_verify() -> None:
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE TABLE t (g VARCHAR, x BIGINT); CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, COUNT(*) AS n FROM t GROUP BY g")
+        db.apply(t=[("a", 1), ("b", 2)])
+        assert db.view("v").verify().num_rows == 0
+        store = db._engine._maps["v"]
+        slots = store.pool.live()
+        values = store.pool.gather(slots[:1])
+        values.n[:] = 1
+        store.pool.commit(store.pool.add(store.pool.keys_at(slots[:1]), values))
+        assert sorted(db.view("v").verify().column("_weight").to_pylist()) == [-1, 1]

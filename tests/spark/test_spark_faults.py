@@ -1,0 +1,143 @@
+"""Faults in tasks and in the driver: whatever fails, the state is exactly the committed epochs.
+
+A task that raises or dies is run again by Spark in another process, which finds a clean cache or rebuilds; what it wrote before is a file that
+nobody names, or the very file its retry writes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import everfresh as ef
+from everfresh.state import InjectedFault
+
+pytestmark = pytest.mark.spark
+
+DDL = """
+CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x DECIMAL(9,2));
+CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, COUNT(*) AS n FROM t GROUP BY g;
+"""
+BATCHES = [
+    ef.Delta(inserts=[(i, "abc"[i % 3], i) for i in range(20)]),
+    ef.Delta(inserts=[(i, "abcd"[i % 4], i) for i in range(20, 40)], deletes=[{"k": i} for i in range(0, 20, 2)]),
+    ef.Delta(updates=[{"k": i, "g": "z"} for i in range(1, 20, 2)]),
+]
+
+
+def expected(batches: list[ef.Delta]) -> Counter[tuple[str, int, int]]:
+    rows: dict[int, tuple[str, int]] = {}
+    for batch in batches:
+        for row in batch.deletes or []:
+            del rows[row["k"]]
+        for row in batch.updates or []:
+            rows[row["k"]] = (row["g"], rows[row["k"]][1])
+        for k, g, x in batch.inserts or []:
+            rows[k] = (g, x)
+    groups = {g for g, _ in rows.values()}
+    return Counter(
+        (g, sum(x for h, x in rows.values() if h == g), sum(h == g for h, _ in rows.values())) for g in groups
+    )
+
+
+def contents(db: ef.Database) -> Counter[tuple[str, int, int]]:
+    return Counter((r["g"], int(r["s"]), r["n"]) for r in db.view("v").to_pylist())
+
+
+def applied(db: ef.Database) -> None:
+    for number, batch in enumerate(BATCHES):
+        db.apply(t=batch, key=f"batch-{number}")
+
+
+@pytest.mark.parametrize("point", ["opened", "mid-apply", "after-apply", "mid-write", "after-write", "before-yield"])
+@pytest.mark.parametrize("kind", ["raise", "exit"])
+def test_a_task_that_fails_is_run_again(spark, tmp_path: Path, point: str, kind: str) -> None:
+    options = ef.Options(fault=f"{point}:{kind}:1:2", inline_bytes=0)
+    with ef.connect(tmp_path / "db", spark=spark, options=options) as db:
+        db.sql(DDL)
+        applied(db)
+        assert contents(db) == expected(BATCHES)
+        assert db.epoch == 2 + len(BATCHES)
+        assert db.view("v").verify().num_rows == 0
+    # From files alone, and with no fault.
+    with ef.connect(tmp_path / "db", spark=spark) as db:
+        assert contents(db) == expected(BATCHES)
+
+
+@pytest.mark.parametrize("point", ["after-collect", "before-commit", "mid-commit"])
+def test_a_driver_that_fails_before_the_commit_leaves_nothing(spark, tmp_path: Path, point: str) -> None:
+    with ef.connect(tmp_path / "db", spark=spark) as db:
+        db.sql(DDL)
+        db.apply(t=BATCHES[0], key="batch-0")
+    with ef.connect(tmp_path / "db", spark=spark, options=ef.Options(fault=f"{point}:raise:*:1")) as db:
+        with pytest.raises(InjectedFault):
+            db.apply(t=BATCHES[1], key="batch-1")
+        assert db.epoch == 3
+        assert contents(db) == expected(BATCHES[:1])
+        applied(db)  # sent again, whole: what is there is not applied twice
+        assert contents(db) == expected(BATCHES)
+        assert db.epoch == 5
+
+
+def test_a_batch_committed_without_an_answer_is_not_applied_twice(spark, tmp_path: Path) -> None:
+    with ef.connect(tmp_path / "db", spark=spark) as db:
+        db.sql(DDL)
+    with ef.connect(tmp_path / "db", spark=spark, options=ef.Options(fault="after-commit:raise:*:1")) as db:
+        with pytest.raises(InjectedFault):
+            db.apply(t=BATCHES[0], key="batch-0")
+    with ef.connect(tmp_path / "db", spark=spark) as db:
+        assert db.apply(t=BATCHES[0], key="batch-0") == 3
+        assert contents(db) == expected(BATCHES[:1])
+
+
+def test_a_refused_batch_leaves_no_trace_in_the_workers(spark) -> None:
+    with ef.connect(spark=spark) as db:
+        db.sql(DDL)
+        applied(db)
+        before = contents(db)
+        for _ in range(3):  # whichever process serves it, its cache has taken the step back
+            with pytest.raises(ef.EverfreshError, match="already in 't'"):
+                db.apply(t=[(100, "a", 1), (25, "a", 1)])
+            assert contents(db) == before
+        db.apply(t=[(100, "a", 1)])
+        assert contents(db) == expected([*BATCHES, ef.Delta(inserts=[(100, "a", 1)])])
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "delete", "swap"])
+def test_a_damaged_segment_is_refused(spark, tmp_path: Path, damage: str) -> None:
+    with ef.connect(tmp_path / "db", spark=spark, options=ef.Options(inline_bytes=0)) as db:
+        db.sql(DDL)
+        applied(db)
+    segments = sorted((tmp_path / "db" / "parts").glob("*/*-maps-*.seg"))
+    victim = segments[-1]
+    data = victim.read_bytes()
+    if damage == "truncate":
+        victim.write_bytes(data[: len(data) // 2])
+    elif damage == "flip":
+        victim.write_bytes(data[:200] + bytes([data[200] ^ 1]) + data[201:])
+    elif damage == "delete":
+        victim.unlink()
+    else:
+        victim.write_bytes(segments[0].read_bytes())
+    # A new identity for the database: no process has its units in a cache.
+    moved = tmp_path / "moved"
+    (tmp_path / "db").rename(moved)
+    _forget_caches(spark)
+    with ef.connect(moved, spark=spark) as db, pytest.raises(ef.EverfreshError) as caught:
+        db.view("v").to_arrow()
+    assert caught.value.code == ef.Code.DAMAGED
+    assert "seg" in str(caught.value)
+
+
+def _forget_caches(spark) -> None:
+    def forget(batches):
+        from everfresh.spark import units
+
+        for batch in batches:
+            units._CACHE.clear()
+            yield batch
+
+    for _ in range(4):  # enough tasks that every process gets one
+        spark.range(0, 16, 1, 8).mapInArrow(forget, "id long").collect()
