@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import cache
 from typing import Any
 
 import pytest
@@ -18,10 +19,15 @@ from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
 _SPARK = "<!-- spark -->"
 
 
+@cache
+def _folders() -> tempfile.TemporaryDirectory[str]:
+    """Removed when Python ends, not with the page: a JVM that a page started keeps its working folder."""
+    return tempfile.TemporaryDirectory(prefix="everfresh-docs-", ignore_cleanup_errors=True)
+
+
 def _enter(namespace: dict[str, Any]) -> None:
     namespace["_home"] = os.getcwd()
-    namespace["_folder"] = tempfile.TemporaryDirectory(prefix="everfresh-docs-")
-    os.chdir(namespace["_folder"].name)
+    os.chdir(tempfile.mkdtemp(dir=_folders().name))
 
 
 def _leave(namespace: dict[str, Any]) -> None:
@@ -31,7 +37,6 @@ def _leave(namespace: dict[str, Any]) -> None:
         if isinstance(value, Database):
             value.close()
     os.chdir(namespace["_home"])
-    namespace["_folder"].cleanup()
 
 
 pytest_collect_file = Sybil(

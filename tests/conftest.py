@@ -1,6 +1,7 @@
 """What all tests share: the Hypothesis profiles, and one Spark session for the whole run.
 
-`HYPOTHESIS_PROFILE` picks the profile: "default" (few examples, the same ones each time) or "soak" (many, random).
+`HYPOTHESIS_PROFILE` picks the profile: "default" (few examples, the same ones each time) or "soak" (many,
+random).
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from hypothesis import HealthCheck, settings
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 settings.register_profile(
-    "default", deadline=None, max_examples=25, derandomize=True, database=None, suppress_health_check=_QUIET,
+    "default", deadline=None, max_examples=25, derandomize=True, database=None, suppress_health_check=_QUIET
 )
-settings.register_profile("soak", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=_QUIET)
+settings.register_profile(
+    "soak", deadline=None, max_examples=2000, print_blob=True, suppress_health_check=_QUIET
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 SPARK_SETTINGS = {

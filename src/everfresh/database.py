@@ -310,7 +310,10 @@ class Database:
             raise EverfreshError(Code.UNSUPPORTED, "a CSV file without a header line is not supported", place=statement.place,
                                  hint="add a first line with the column names")
         what = f"COPY {schema.name}"
-        rows = self._read(statement.path, schema, what, "insert")
+        if statement.format is None:
+            rows = self._read(statement.path, schema, what, "insert")
+        else:
+            rows = read_rows(statement.path, schema, what=what, kind=statement.format)
         return self._commit(Batch((Part(schema.name, "insert", rows, what),)))
 
     def _describe(self, statement: s.Show | s.Explain) -> Result:

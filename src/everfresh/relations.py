@@ -150,9 +150,7 @@ class View(_Named):
         with self._db._lock:
             engine = self._db._open()
             self._check(engine.catalog)
-            if since is None:
-                since = max(0, engine.epoch - engine.history)
-            return engine.changes(self.name, since)
+            return engine.changes(self.name, engine.oldest if since is None else since)
 
     def on_change(self, fn: Callable[[pa.Table], Any]) -> Callable[[], None]:
         """Call `fn(changes)` after each batch that changes the view; returns a function that ends it."""

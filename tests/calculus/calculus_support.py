@@ -1,7 +1,7 @@
 """Random legal queries of the calculus, random databases, and results as mappings.
 
-A variable has one type throughout. Every query is closed, and every variable that a `Sum` sums over is new to it, as
-`spec.check` demands.
+A variable has one type throughout. Every query is closed, and every variable that a `Sum` sums over is new
+to it, as `spec.check` demands.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ DOMAIN: dict[str, list[Any]] = {
     "BIGINT": [None, 0, 1], "DOUBLE": [None, 0.5, NAN], "VARCHAR": [None, "a"],
 }  # fmt: skip
 
-# -- databases ------------------------------------------------------------------------------------------------------------
+# -- databases -----------------------------------------------------------------------------------------
 
 
 def relation(name: str, most: int = 6) -> st.SearchStrategy[Gmr]:
@@ -65,13 +65,13 @@ def added(tables: dict[str, Gmr], change: dict[str, Gmr]) -> dict[str, Gmr]:
     return result
 
 
-# -- results --------------------------------------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------------
 
 Result = dict[frozenset[tuple[str, Any]], Weight]
 
 
 def result(query: Query, db: Database, k: int) -> Result:
-    """The result by variable name, with weights of arity k (a query without value terms carries its count throughout)."""
+    """The result by variable name, with weights of arity k: without value terms the count is all of them."""
     names = [v.name for v in outputs(query)]
     found: Result = {}
     for key, weight in evaluate(query, db).items():
@@ -88,7 +88,7 @@ def plus(a: Result, b: Result) -> Result:
     return {key: weight for key, weight in total.items() if any(weight)}
 
 
-# -- queries --------------------------------------------------------------------------------------------------------------
+# -- queries -------------------------------------------------------------------------------------------
 
 Bound = frozenset[str]
 
@@ -112,12 +112,21 @@ class Queries:
         """A query whose inputs are all in `bound`."""
         if depth <= 0:
             return self.atom(bound, k)
-        kind = self.pick(["product", "product", "product", "plus", "neg", "sum", "sum", "atom", *([] if self.flat else [
-            "lift", "closed", "exists"])])  # fmt: skip
+        kinds = ["product", "product", "product", "plus", "neg", "sum", "sum", "atom"]
+        kinds += [] if self.flat else ["lift", "closed", "exists"]
+        kind = self.pick([*kinds, *(["neg", "neg"] if self.dull else [])])
         return getattr(self, kind)(bound, depth, k) if kind != "atom" else self.atom(bound, k)
 
     def atom(self, bound: Bound, k: int) -> Query:
-        kind = self.pick([*["rel"] * 12, *["bind"] * 4, *["one", "zero"] * (4 if self.dull else 1), *["cond"] * 3, *["value"] * (4 if k else 0)])
+        kind = self.pick(
+            [
+                *["rel"] * 12,
+                *["bind"] * 4,
+                *["one", "zero"] * (4 if self.dull else 1),
+                *["cond"] * (8 if self.dull else 3),
+                *["value"] * (4 if k else 0),
+            ]
+        )
         if kind == "rel":
             return self.rel()
         if kind == "bind":
@@ -130,7 +139,9 @@ class Queries:
 
     def rel(self) -> Query:
         name = self.pick(["R", "R", "S", "S", "T", "F", "W"])
-        return Rel(name, tuple(self.pick(v for v in VARS.values() if v.type == c.type) for c in COLUMNS[name]))
+        return Rel(
+            name, tuple(self.pick(v for v in VARS.values() if v.type == c.type) for c in COLUMNS[name])
+        )
 
     def integer(self, bound: Bound) -> Expr:
         here = [v for n, v in INTS.items() if n in bound]
@@ -148,7 +159,9 @@ class Queries:
         return Bind(var, expr if expr.type == BIGINT else build.cast(expr, BIGINT))
 
     def condition(self, bound: Bound) -> Expr:
-        kind = self.pick(["=", "<=", "<>", "is_not_distinct", "null", "constant", "and"])
+        kind = self.pick(
+            ["=", "<=", "<>", "is_not_distinct", "null", "constant", *["and"] * (4 if self.dull else 1)]
+        )
         if kind == "constant":
             return Const(self.pick([True, True, True, False, None]), BOOLEAN)
         if kind == "null":

@@ -1,8 +1,9 @@
 """The delta table: `Q(D + ΔD) = Q(D) + ΔQ(D, ΔD)` for random queries, databases and changes.
 
-Mutations that the first property catches (tried by hand): a product rule without the cross term ΔA * ΔB; a lift whose
-delta drops the `-(x := A)`; Exists treated as linear; Neg or Sum that forgets its wrapper; a Plus that stops at its first
-changing term; a relation whose delta stays `R`. The degree test catches a rule that keeps a base relation it need not.
+Mutations that the first property catches (tried by hand): a product rule without the cross term ΔA * ΔB; a
+lift whose delta drops the `-(x := A)`; Exists treated as linear; Neg or Sum that forgets its wrapper; a
+Plus that stops at its first changing term; a relation whose delta stays `R`. The degree test catches a rule
+that keeps a base relation it need not.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from everfresh.types import BIGINT, BOOLEAN
 NAMES = sorted(COLUMNS)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=max(180, settings().max_examples))
 @given(queries(), TABLES, CHANGES, st.sets(st.sampled_from(NAMES), min_size=1))
 def test_simultaneous_delta(made, tables, changes, names) -> None:  # type: ignore[no-untyped-def]
     query, k = made
@@ -52,7 +53,7 @@ def test_simultaneous_delta(made, tables, changes, names) -> None:  # type: igno
     assert got == result(query, Database(tables=new), k)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=max(100, settings().max_examples))
 @given(queries(), TABLES, CHANGES, st.permutations(NAMES))
 def test_deltas_of_single_relations_telescope_in_any_order(made, tables, changes, order) -> None:  # type: ignore[no-untyped-def]
     query, k = made
@@ -65,7 +66,7 @@ def test_deltas_of_single_relations_telescope_in_any_order(made, tables, changes
     assert total == result(query, Database(tables=added(tables, changes)), k)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=max(100, settings().max_examples))
 @given(queries(), st.sampled_from(NAMES))
 def test_a_relation_that_is_not_read_changes_nothing(made, name) -> None:  # type: ignore[no-untyped-def]
     query, _ = made
@@ -73,7 +74,7 @@ def test_a_relation_that_is_not_read_changes_nothing(made, name) -> None:  # typ
     assert delta(query, ()) == ZERO
 
 
-# -- degree (Theorem 2.3.1) ------------------------------------------------------------------------------------------------
+# -- degree (Theorem 2.3.1) ----------------------------------------------------------------------------
 
 
 def degree(q: Query) -> float:
@@ -91,7 +92,7 @@ def degree(q: Query) -> float:
             return 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=max(150, settings().max_examples))
 @given(queries(flat=True))
 def test_the_delta_of_a_flat_query_has_a_lower_degree(made) -> None:  # type: ignore[no-untyped-def]
     query, _ = made
@@ -99,11 +100,13 @@ def test_the_delta_of_a_flat_query_has_a_lower_degree(made) -> None:  # type: ig
         assert degree(delta(query, COLUMNS)) == degree(query) - 1
 
 
-# -- the table itself -------------------------------------------------------------------------------------------------------
+# -- the table itself ----------------------------------------------------------------------------------
 
 
 def test_every_node_class_that_stands_in_a_view_has_a_rule() -> None:
-    assert {cls for cls in Query.__subclasses__() if cls.__module__ == "everfresh.calculus.nodes"} - set(RULES) == {MapRef}
+    assert {cls for cls in Query.__subclasses__() if cls.__module__ == "everfresh.calculus.nodes"} - set(
+        RULES
+    ) == {MapRef}
 
 
 def test_a_node_without_a_rule_raises() -> None:
@@ -137,27 +140,35 @@ SCHEMA = {**COLUMNS, "R": COLUMNS["R"], "P": COLUMNS["R"]}
     [
         # Example 2.2.5, with a batch ΔR in place of a single tuple
         (
-            "Sum_[](R(a, b) * S(c, d) * [b = c] * ⟨a * d⟩)", "R",
+            "Sum_[](R(a, b) * S(c, d) * [b = c] * ⟨a * d⟩)",
+            "R",
             "Sum_[](ΔR(a, b) * S(c, d) * [b = c] * ⟨a * d⟩)",
         ),
         (
-            "Sum_[](R(a, b) * S(c, d) * [b = c] * ⟨a * d⟩)", "RS",
+            "Sum_[](R(a, b) * S(c, d) * [b = c] * ⟨a * d⟩)",
+            "RS",
             "Sum_[](ΔR(a, b) * S(c, d) * [b = c] * ⟨a * d⟩"
             " + R(a, b) * ΔS(c, d) * [b = c] * ⟨a * d⟩ + ΔR(a, b) * ΔS(c, d) * [b = c] * ⟨a * d⟩)",
         ),
         # Example 2.2.6: the lift keeps its old value with a minus
         (
-            "Sum_[a, b](R(a, b) * (z BIGINT :=! Sum_[](S(c, d) * [a > c] * ⟨d⟩)) * [b < z])", "S",
-            "Sum_[a, b](R(a, b) * ((z BIGINT :=! Sum_[](S(c, d) * [a > c] * ⟨d⟩) + Sum_[](ΔS(c, d) * [a > c] * ⟨d⟩))"
+            "Sum_[a, b](R(a, b) * (z BIGINT :=! Sum_[](S(c, d) * [a > c] * ⟨d⟩)) * [b < z])",
+            "S",
+            "Sum_[a, b](R(a, b) * ((z BIGINT :=! Sum_[](S(c, d) * [a > c] * ⟨d⟩)"
+            " + Sum_[](ΔS(c, d) * [a > c] * ⟨d⟩))"
             " + (-(z BIGINT :=! Sum_[](S(c, d) * [a > c] * ⟨d⟩)))) * [b < z])",
         ),
         # a self-join has its cross term within one relation
         ("R(x, y) * R(y, z)", "R", "ΔR(x, y) * R(y, z) + R(x, y) * ΔR(y, z) + ΔR(x, y) * ΔR(y, z)"),
         ("T(x) + (-R(x, x))", "R", "-ΔR(x, x)"),
         ("Exists(T(x) + R(x, x))", "R", "Exists(T(x) + R(x, x) + ΔR(x, x)) + (-Exists(T(x) + R(x, x)))"),
-        ("Sum_[](T(x)) * R(y, z)", "RT", "Sum_[](ΔT(x)) * R(y, z) + Sum_[](T(x)) * ΔR(y, z) + Sum_[](ΔT(x)) * ΔR(y, z)"),
+        (
+            "Sum_[](T(x)) * R(y, z)",
+            "RT",
+            "Sum_[](ΔT(x)) * R(y, z) + Sum_[](T(x)) * ΔR(y, z) + Sum_[](ΔT(x)) * ΔR(y, z)",
+        ),
         ("R(x, y) * S(y, z)", "T", "0"),
     ],
-)  # fmt: skip
+)
 def test_golden_text(query: str, names: str, expected: str) -> None:
     assert str(delta(parse(query, SCHEMA), set(names))) == expected

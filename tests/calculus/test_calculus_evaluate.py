@@ -8,6 +8,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
+
 from everfresh.algebra import Gmr
 from everfresh.calculus import Database, Query, evaluate, parse
 from everfresh.calculus.nodes import Lift, MapRef, Rel, Value
@@ -26,7 +27,10 @@ def query(text: str) -> Query:
 
 
 def run(text: str, env: dict | None = None, maps: dict | None = None, **tables: dict) -> dict:
-    gmrs = {name: Gmr((key, w if isinstance(w, tuple) else (w,)) for key, w in rows.items()) for name, rows in tables.items()}
+    gmrs = {
+        name: Gmr((key, w if isinstance(w, tuple) else (w,)) for key, w in rows.items())
+        for name, rows in tables.items()
+    }
     deltas = {name.removeprefix("d_"): gmr for name, gmr in gmrs.items() if name.startswith("d_")}
     db = Database(gmrs, deltas, {name: Gmr(rows.items()) for name, rows in (maps or {}).items()})
     return dict(evaluate(query(text), db, env).items())
@@ -61,13 +65,20 @@ def test_example_2_2_4_a_correlated_nested_aggregate() -> None:
     assert run(text, **tables) == {(2, 5): (2,)}
     # closed: z = 0 over nothing, which is what COUNT and the thesis's programs mean
     assert run(text.replace(":=:", ":=!").replace("[b < z]", "[b <= z]"), **tables) == {
-        (1, 0): (1,), (2, 5): (2,), (2, 6): (1,), (9, 9): (1,)}
+        (1, 0): (1,),
+        (2, 5): (2,),
+        (2, 6): (1,),
+        (9, 9): (1,),
+    }
 
 
 def test_products_pass_bindings_to_the_right() -> None:
     tables = {"R": {(1, 2): 2, (2, 1): 3}, "S": {(2, 7): 5, (1, 8): 7}}
     assert run("R(x, y) * S(y, z)", **tables) == {(1, 2, 7): (10,), (2, 1, 8): (21,)}
-    assert run("R(x, y) * (z := x + y) * [z = 3] * S(y, u)", **tables) == {(1, 2, 3, 7): (10,), (2, 1, 3, 8): (21,)}
+    assert run("R(x, y) * (z := x + y) * [z = 3] * S(y, u)", **tables) == {
+        (1, 2, 3, 7): (10,),
+        (2, 1, 3, 8): (21,),
+    }
     assert run("R(x, x)", R={(1, 1): 2, (1, 2): 1}) == {(1,): (2,)}
     # a binding of a bound variable compares
     assert run("R(x, y) * (x := y - 1)", **tables) == {(1, 2): (2,)}
@@ -155,7 +166,7 @@ def test_maps_give_the_named_components() -> None:
     assert run("P(x) * M[x](0)", maps=maps, P={(2,): 3}) == {(2,): (3,)}
 
 
-# -- identity of NULL and NaN ------------------------------------------------------------------------------------------------
+# -- identity of NULL and NaN --------------------------------------------------------------------------
 
 
 def test_null_is_null() -> None:
@@ -174,7 +185,9 @@ def test_nan_is_nan() -> None:
     assert run("Sum_[d](D(d, n))", **tables) == {(NAN,): (5,), (0.5,): (5,)}
     assert run("Sum_[d](D(d, n) * D(d, m))", **tables) == {(NAN,): (25,), (0.5,): (25,)}
     # computed NaNs are the same one
-    assert run("Sum_[e](D(d, n) * [d IS NOT DISTINCT FROM 'nan'::DOUBLE] * (e := d + 1e0))", **tables) == {(NAN,): (5,)}
+    assert run("Sum_[e](D(d, n) * [d IS NOT DISTINCT FROM 'nan'::DOUBLE] * (e := d + 1e0))", **tables) == {
+        (NAN,): (5,)
+    }
 
 
 def test_doubles_enter_weights_exactly() -> None:
@@ -201,4 +214,6 @@ def test_order_of_columns_is_that_of_first_appearance() -> None:
     product = parse("R(x, y) * S(y, x)", SCHEMA)
     assert dict(evaluate(product, db).items()) == {(1, 2): (1,)}
     assert dict(evaluate(Rel("R", (y, x)), db).items()) == {(1, 2): (1,)}
-    assert dict(evaluate(MapRef("M", (x, x)), Database(maps={"M": Gmr([((1, 1), (3,))])})).items()) == {(1,): (3,)}
+    assert dict(evaluate(MapRef("M", (x, x)), Database(maps={"M": Gmr([((1, 1), (3,))])})).items()) == {
+        (1,): (3,)
+    }

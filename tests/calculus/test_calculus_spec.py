@@ -1,4 +1,6 @@
-"""Binding patterns, and what each stage refuses: one row per rule of the spec, so that none can be dropped unseen."""
+"""Binding patterns, and what each stage refuses: one row per rule of the spec, so that none can be dropped
+unseen.
+"""
 
 from __future__ import annotations
 
@@ -48,11 +50,11 @@ def names(vars_: tuple[Var, ...]) -> str:
     return "".join(v.name for v in vars_)
 
 
-# -- binding patterns ---------------------------------------------------------------------------------------------------
+# -- binding patterns ----------------------------------------------------------------------------------
 
 
 def test_example_2_2_7() -> None:
-    """In Example 2.2.4 all columns of R are outputs; in its nested query A is an input, and there are no outputs."""
+    """In Example 2.2.4 all columns of R are outputs; in its nested query A is an input, the only variable."""
     whole = query("Sum_[a, b](R(a, b) * (z BIGINT :=: Sum_[](S(c, d) * [a > c] * ⟨d⟩)) * [b < z])")
     assert (names(inputs(whole)), names(outputs(whole))) == ("", "ab")
     nested = next(n for n in whole.walk() if isinstance(n, Lift)).body
@@ -81,10 +83,18 @@ def test_example_2_2_7() -> None:
         (Plus((Rel("R", (X, Y)), Rel("S", (Y, X)))), "", "xy"),
         (Neg(Value((X,))), "x", ""),
         (Sum((Y,), Rel("R", (X, Y))), "", "y"),
-        (Sum((Z, Y), Rel("R", (X, Y))), "z", "zy"),  # a group variable that the body does not bind comes from outside
+        (
+            Sum((Z, Y), Rel("R", (X, Y))),
+            "z",
+            "zy",
+        ),  # a group variable that the body does not bind comes from outside
         (Lift(Z, Sum((X,), Rel("R", (X, Y)))), "", "xz"),
         (Lift(Z, Value((X,)), True), "x", "z"),
-        (Lift(Z, Sum((X,), Rel("R", (X, Y))), True), "x", "xz"),  # a closed lift has a row for every x there is
+        (
+            Lift(Z, Sum((X,), Rel("R", (X, Y))), True),
+            "x",
+            "xz",
+        ),  # a closed lift has a row for every x there is
         (Exists(Prod((Rel("R", (X, Y)), Cond(build.call("=", X, Z))))), "z", "xy"),
     ],
 )
@@ -118,7 +128,7 @@ def test_constructors_flatten() -> None:
     assert relations(both, delta=True) == ("S",)
 
 
-# -- the spec -----------------------------------------------------------------------------------------------------------
+# -- the spec ------------------------------------------------------------------------------------------
 
 LEGAL: list[tuple[str, list[Stage]]] = [
     ("Sum_[x](R(x, y) * [x < y] * ⟨y⟩)", [QUERY, DELTA]),
@@ -154,7 +164,10 @@ def test_stages(text: str, stages: list[Stage]) -> None:
         (Exists(Plus((Rel("T", (X,)), Rel("T", (Y,))))), "different outputs"),
         (Plus((Rel("T", (X,)), ZERO)), "different outputs"),
         # one arity
-        (Plus((Value((Const(1, BIGINT),)), Value((Const(1, BIGINT), Const(2, BIGINT))))), "1 values beside terms with 2"),
+        (
+            Plus((Value((Const(1, BIGINT),)), Value((Const(1, BIGINT), Const(2, BIGINT))))),
+            "1 values beside terms with 2",
+        ),
         (Prod((Rel("T", (X,)), Value((X,)), Value((X, X)))), "1 values beside terms with 2"),
         (Exists(Prod((Value(()), Value((Const(1, BIGINT),))))), "0 values beside terms with 1"),
         (Lift(Z, Value((Const(1, BIGINT), Const(1, BIGINT)))), "lifted query has 2 values"),
@@ -180,7 +193,7 @@ def test_what_the_context_binds_does_not_count_as_an_output() -> None:
     assert check(made, QUERY) is made
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=max(100, settings().max_examples))
 @given(queries())
 def test_generated_queries_and_their_deltas_are_legal(made) -> None:  # type: ignore[no-untyped-def]
     check(made[0], QUERY)

@@ -1,7 +1,9 @@
-"""The catalog against a tiny model: random sequences of DDL, each verdict and each state compared, and the DDL replayed.
+"""The catalog against a tiny model: random sequences of DDL, each verdict and each state compared, and the
+DDL replayed.
 
-Mutations that the random test catches: a replaced view that keeps its old text in `ddl`; CASCADE that forgets a view;
-ALTER that renames a view's columns or is lost on replay; names compared with case; a refused statement that changes something.
+Mutations that the random test catches: a replaced view that keeps its old text in `ddl`; CASCADE that
+forgets a view; ALTER that renames a view's columns or is lost on replay; names compared with case; a
+refused statement that changes something.
 """
 
 from __future__ import annotations
@@ -17,24 +19,27 @@ from hypothesis import strategies as st
 from everfresh.compiler import Catalog
 from everfresh.errors import Code, EverfreshError
 
-# -- the model ------------------------------------------------------------------------------------------------------------
+# -- the model -----------------------------------------------------------------------------------------
 
 VIEWS = {  # query over {t}: (its columns, given those of the table; the columns it reads)
     "SELECT * FROM {t}": (lambda cs: list(cs), lambda cs: set(cs)),
     "SELECT a FROM {t}": (lambda _: ["a"], lambda _: {"a"}),
     "SELECT DISTINCT q.b AS z FROM {t} AS q WHERE q.a > 1": (lambda _: ["z"], lambda _: {"a", "b"}),
-    "SELECT a + 1 AS b, count(*) AS n FROM {t} GROUP BY a + 1 HAVING count(*) > 1": (lambda _: ["b", "n"], lambda _: {"a"}),
+    "SELECT a + 1 AS b, count(*) AS n FROM {t} GROUP BY a + 1 HAVING count(*) > 1": (
+        lambda _: ["b", "n"],
+        lambda _: {"a"},
+    ),
     "SELECT sum(c) AS a FROM {t}": (lambda _: ["a"], lambda _: {"c"}),
 }
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     pass
 
 
 @dataclass
 class Model:
-    """Names in the order of creation; `tables[name]` is its columns, `views[name]` is (table, query, columns, columns read)."""
+    """`tables[name]` is its columns, `views[name]` is (table, query, columns, columns read)."""
 
     tables: dict[str, list[str]] = field(default_factory=dict)
     views: dict[str, tuple[str, str, list[str], set[str]]] = field(default_factory=dict)
@@ -119,7 +124,13 @@ OPS = st.one_of(
     st.tuples(st.just("view"), NAMES, MODES, st.sampled_from(list(VIEWS)), NAMES),
     st.tuples(st.just("view"), NAMES, MODES, st.sampled_from(list(VIEWS)), NAMES),
     st.tuples(st.just("drop"), st.sampled_from(["TABLE", "VIEW"]), NAMES, st.booleans(), st.booleans()),
-    st.tuples(st.just("alter"), st.sampled_from(["ADD", "DROP"]), NAMES, st.sampled_from(["a", "b", "c", "C", "d"]), st.booleans()),
+    st.tuples(
+        st.just("alter"),
+        st.sampled_from(["ADD", "DROP"]),
+        NAMES,
+        st.sampled_from(["a", "b", "c", "C", "d"]),
+        st.booleans(),
+    ),
 )
 
 
@@ -131,30 +142,42 @@ def text_of(op: tuple[Any, ...]) -> str:
     match op:
         case ("table", name, mode, columns):
             body = ", ".join(f"{c} INTEGER{' PRIMARY KEY' if c == 'a' else ''}" for c in columns)
-            replace, exists = ("OR REPLACE ", "") if mode == "OR REPLACE" else ("", f"{mode} " if mode else "")
+            replace, exists = (
+                ("OR REPLACE ", "") if mode == "OR REPLACE" else ("", f"{mode} " if mode else "")
+            )
             return f"CREATE {replace}TABLE {exists}{quoted(name)} ({body})"
         case ("view", name, mode, query, over):
-            replace, exists = ("OR REPLACE ", "") if mode == "OR REPLACE" else ("", f"{mode} " if mode else "")
-            return f"CREATE {replace}MATERIALIZED VIEW {exists}{quoted(name)} AS {query.format(t=quoted(over))}"
+            replace, exists = (
+                ("OR REPLACE ", "") if mode == "OR REPLACE" else ("", f"{mode} " if mode else "")
+            )
+            return (
+                f"CREATE {replace}MATERIALIZED VIEW {exists}{quoted(name)} AS {query.format(t=quoted(over))}"
+            )
         case ("drop", kind, name, if_exists, cascade):
             what = "TABLE" if kind == "TABLE" else "MATERIALIZED VIEW"
             end = " CASCADE" if cascade and kind == "TABLE" else ""
             return f"DROP {what} {'IF EXISTS ' if if_exists else ''}{quoted(name)}{end}"
         case ("alter", action, name, column, exists):
             check = {"ADD": "IF NOT EXISTS ", "DROP": "IF EXISTS "}[action] if exists else ""
-            return f"ALTER TABLE {quoted(name)} {action} COLUMN {check}{column}{' INTEGER DEFAULT 1' if action == 'ADD' else ''}"
+            rest = " INTEGER DEFAULT 1" if action == "ADD" else ""
+            return f"ALTER TABLE {quoted(name)} {action} COLUMN {check}{column}{rest}"
     raise AssertionError
 
 
 def step(model: Model, op: tuple[Any, ...]) -> None:
     kind, *rest = op
-    {"table": model.create_table, "view": model.create_view, "drop": model.drop, "alter": model.alter}[kind](*rest)
+    {"table": model.create_table, "view": model.create_view, "drop": model.drop, "alter": model.alter}[kind](
+        *rest
+    )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=max(120, settings().max_examples))
 @given(st.lists(OPS, max_size=14))
 def test_against_the_model(ops: list[tuple[Any, ...]]) -> None:
-    catalog, model = catalog_of("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER, c INTEGER)"), Model({"t": ["a", "b", "c"]})
+    catalog, model = (
+        catalog_of("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER, c INTEGER)"),
+        Model({"t": ["a", "b", "c"]}),
+    )
     for op in ops:
         before = catalog
         expected = code = None
@@ -169,7 +192,9 @@ def test_against_the_model(ops: list[tuple[Any, ...]]) -> None:
             code = error.code
         assert code == expected, text_of(op)
         assert {n: list(s.names) for n, s in catalog.tables.items()} == model.tables
-        assert {n: [c.name for c in v.columns] for n, v in catalog.views.items()} == {n: v[2] for n, v in model.views.items()}
+        assert {n: [c.name for c in v.columns] for n, v in catalog.views.items()} == {
+            n: v[2] for n, v in model.views.items()
+        }
         for name, (table, *_) in model.views.items():
             assert catalog.views[name].compiled.tables == (table,)
             assert catalog.views[name] in catalog.views_on(table)
@@ -179,14 +204,18 @@ def test_against_the_model(ops: list[tuple[Any, ...]]) -> None:
     assert again.ddl == catalog.ddl
 
 
-# -- single facts -----------------------------------------------------------------------------------------------------------
+# -- single facts --------------------------------------------------------------------------------------
 
 T = "CREATE TABLE t (a INTEGER PRIMARY KEY, b VARCHAR)"
 
 
 def test_select_star_keeps_its_columns_when_the_table_grows() -> None:
-    catalog = catalog_of(T, "CREATE MATERIALIZED VIEW v AS SELECT * FROM t", "ALTER TABLE t ADD COLUMN c DOUBLE DEFAULT 1.5",
-                         "CREATE MATERIALIZED VIEW w AS SELECT * FROM t")  # fmt: skip
+    catalog = catalog_of(
+        T,
+        "CREATE MATERIALIZED VIEW v AS SELECT * FROM t",
+        "ALTER TABLE t ADD COLUMN c DOUBLE DEFAULT 1.5",
+        "CREATE MATERIALIZED VIEW w AS SELECT * FROM t",
+    )
     for c in (catalog, replayed(catalog)):
         assert [col.name for col in c.views["v"].columns] == ["a", "b"]
         assert [col.name for col in c.views["w"].columns] == ["a", "b", "c"]
@@ -199,7 +228,9 @@ def test_a_new_column_may_have_the_name_of_a_column_of_the_view() -> None:
     after, _ = execute(before, "ALTER TABLE t ADD COLUMN c DOUBLE")
     assert after.views["v"].columns == before.views["v"].columns
     kept = [(v.type, v.nullable) for v in before.views["v"].compiled.map.keys]
-    assert [(v.type, v.nullable) for v in after.views["v"].compiled.map.keys] == kept  # the pool is taken over as it is
+    assert [
+        (v.type, v.nullable) for v in after.views["v"].compiled.map.keys
+    ] == kept  # the pool is taken over as it is
     assert replayed(after) == after
 
 
@@ -218,7 +249,11 @@ def test_effects() -> None:
     _, effect = execute(catalog, "ALTER TABLE T ADD COLUMN c DECIMAL(9,2) DEFAULT 1.25")
     assert effect.alter_table is not None
     old, new, default = effect.alter_table
-    assert (old.names, new.names, default and (default.value, str(default.type))) == (("a", "b"), ("a", "b", "c"), (125, "DECIMAL(9,2)"))
+    assert (old.names, new.names, default and (default.value, str(default.type))) == (
+        ("a", "b"),
+        ("a", "b", "c"),
+        (125, "DECIMAL(9,2)"),
+    )
     _, effect = execute(catalog, "DROP TABLE IF EXISTS nothing")
     assert effect.nothing
 
@@ -231,7 +266,7 @@ def test_a_catalog_does_not_change() -> None:
 
 
 def test_look_up() -> None:
-    catalog = catalog_of(T, "CREATE MATERIALIZED VIEW \"My View\" AS SELECT a FROM t")
+    catalog = catalog_of(T, 'CREATE MATERIALIZED VIEW "My View" AS SELECT a FROM t')
     assert catalog.resolve("MY VIEW") == "My View"
     assert catalog.relation("my view") == ("view", catalog.views["My View"].columns)
     assert catalog.relation("T") == ("table", catalog.tables["t"].columns)
@@ -239,9 +274,11 @@ def test_look_up() -> None:
     assert catalog.expect_table("T").name == "t"
     assert catalog.names() == ["t", "My View"]
     for call, message in (
-        (lambda: catalog.expect_table("my view"), "is a view"), (lambda: catalog.expect_table("x"), "no table"),
-        (lambda: catalog.expect_view("t"), "is a table"), (lambda: catalog.expect_view("x"), "no view"),
-    ):  # fmt: skip
+        (lambda: catalog.expect_table("my view"), "is a view"),
+        (lambda: catalog.expect_table("x"), "no table"),
+        (lambda: catalog.expect_view("t"), "is a table"),
+        (lambda: catalog.expect_view("x"), "no view"),
+    ):
         with pytest.raises(EverfreshError, match=message) as caught:
             call()
         assert caught.value.code == Code.NOT_FOUND

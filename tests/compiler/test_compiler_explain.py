@@ -11,7 +11,7 @@ from compiler_support import catalog_of, execute
 from everfresh.compiler import explain
 from everfresh.errors import Code, EverfreshError
 
-T = 'CREATE TABLE t (id BIGINT PRIMARY KEY, g VARCHAR, x INTEGER, d DOUBLE, day DATE)'
+T = "CREATE TABLE t (id BIGINT PRIMARY KEY, g VARCHAR, x INTEGER, d DOUBLE, day DATE)"
 QUERIES = {
     "v": "SELECT g, sum(x) AS s FROM t WHERE x > 0 GROUP BY g HAVING count(*) > 1",
     'o"id \\ [x]': 'SELECT id AS "a""b", g FROM t',
@@ -28,8 +28,24 @@ def view(name: str):  # type: ignore[no-untyped-def]
 def test_json_has_every_field(name: str) -> None:
     v = view(name)
     found = json.loads(explain(v.compiled, v.text, "json", {"entries": 3}))
-    assert set(found) == {"view", "sql", "strategy", "columns", "maps", "triggers", "outputs", "having", "rows", "engine"}
-    assert (found["view"], found["sql"], found["strategy"], found["engine"]) == (name, v.text, "auto", {"entries": 3})
+    assert set(found) == {
+        "view",
+        "sql",
+        "strategy",
+        "columns",
+        "maps",
+        "triggers",
+        "outputs",
+        "having",
+        "rows",
+        "engine",
+    }
+    assert (found["view"], found["sql"], found["strategy"], found["engine"]) == (
+        name,
+        v.text,
+        "auto",
+        {"entries": 3},
+    )
     assert [c["name"] for c in found["columns"]] == [c.name for c in v.columns] == list(found["outputs"])
     program = v.compiled.program
     assert [m["definition"] for m in found["maps"]] == [str(m.definition) for m in program.maps]
@@ -48,7 +64,9 @@ def test_dot_is_well_formed(name: str) -> None:
     first, *body, last = text.splitlines()
     assert (first, last) == ("digraph view {", "}")
     quoted = r'"(?:[^"\\]|\\.)*"'
-    statement = re.compile(rf"  (?:rankdir=LR|{quoted}(?: -> {quoted})?(?: \[\w+=(?:\w+|{quoted})(?:, \w+=\w+)*\])?);")
+    statement = re.compile(
+        rf"  (?:rankdir=LR|{quoted}(?: -> {quoted})?(?: \[\w+=(?:\w+|{quoted})(?:, \w+=\w+)*\])?);"
+    )
     assert all(statement.fullmatch(line) for line in body), text
     edges = [line for line in body if "->" in line]
     assert len(edges) == (1 if name == "none" else 2)  # table to map, map to view
@@ -57,8 +75,15 @@ def test_dot_is_well_formed(name: str) -> None:
 def test_text_shows_the_program_and_how_rows_are_read() -> None:
     v = view("v")
     text = explain(v.compiled, v.text, engine={"entries": 3})
-    for part in (v.text, v.compiled.program.to_text(), "READ", "  g = g", '  where "#0" > 1::BIGINT', "one row per entry",
-                 "ENGINE\n  entries: 3"):  # fmt: skip
+    shown = [
+        v.text,
+        v.compiled.program.to_text(),
+        "READ",
+        "  g = g",
+        '  where "#0" > 1::BIGINT',
+        "one row per entry",
+    ]
+    for part in (*shown, "ENGINE\n  entries: 3"):
         assert part in text
     assert "ENGINE" not in explain(v.compiled, v.text)
 
@@ -70,23 +95,43 @@ def test_an_unknown_format_is_refused() -> None:
     assert caught.value.code == Code.ARGUMENT
 
 
-# -- refusals -----------------------------------------------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("view_text", "code", "message"),
     [
-        ("AS SELECT g FROM t ORDER BY g", Code.UNSUPPORTED, "ORDER BY is not supported in a materialized view"),
+        (
+            "AS SELECT g FROM t ORDER BY g",
+            Code.UNSUPPORTED,
+            "ORDER BY is not supported in a materialized view",
+        ),
         ("AS SELECT g FROM t LIMIT 3", Code.UNSUPPORTED, "LIMIT is not supported in a materialized view"),
-        ("AS SELECT g, count(*) AS n FROM t GROUP BY g ORDER BY n LIMIT 3", Code.UNSUPPORTED, "LIMIT is not supported"),
-        ("AS SELECT g, count(*) AS n FROM t GROUP BY g ORDER BY n", Code.UNSUPPORTED, "ORDER BY is not supported"),
-        ("AS SELECT DISTINCT count(*) AS n FROM t GROUP BY g", Code.UNSUPPORTED, "DISTINCT over an aggregate"),
+        (
+            "AS SELECT g, count(*) AS n FROM t GROUP BY g ORDER BY n LIMIT 3",
+            Code.UNSUPPORTED,
+            "LIMIT is not supported",
+        ),
+        (
+            "AS SELECT g, count(*) AS n FROM t GROUP BY g ORDER BY n",
+            Code.UNSUPPORTED,
+            "ORDER BY is not supported",
+        ),
+        (
+            "AS SELECT DISTINCT count(*) AS n FROM t GROUP BY g",
+            Code.UNSUPPORTED,
+            "DISTINCT over an aggregate",
+        ),
         ("AS SELECT count(DISTINCT g) AS n FROM t", Code.UNSUPPORTED, r"COUNT\(DISTINCT"),
         ("AS SELECT sum(DISTINCT x) AS n FROM t", Code.UNSUPPORTED, r"SUM\(DISTINCT"),
         ("AS SELECT 1 AS one", Code.UNSUPPORTED, "a query without FROM"),
         ("AS SELECT count(*) AS n", Code.UNSUPPORTED, "a query without FROM"),
         ("AS SELECT g FROM w", Code.UNSUPPORTED, "a view over the view 'w'"),
-        ("WITH (strategy = 'magic') AS SELECT g FROM t", Code.UNSUPPORTED, "strategy 'magic' is not available"),
+        (
+            "WITH (strategy = 'magic') AS SELECT g FROM t",
+            Code.UNSUPPORTED,
+            "strategy 'magic' is not available",
+        ),
         ("WITH (strategy = 7) AS SELECT g FROM t", Code.ARGUMENT, "must be a text"),
         ("WITH (colour = 'red') AS SELECT g FROM t", Code.ARGUMENT, "no option 'colour'"),
         ("AS SELECT nope FROM t", Code.NOT_FOUND, "nope"),
@@ -107,7 +152,9 @@ def test_what_views_refuse(view_text: str, code: str, message: str) -> None:
 def test_strategies_coincide_over_one_table(strategy: str) -> None:
     made = {}
     for s in (strategy, "auto"):
-        text = f"CREATE MATERIALIZED VIEW v WITH (strategy = '{s}') AS SELECT g, count(*) AS n FROM t GROUP BY g"
+        text = (
+            f"CREATE MATERIALIZED VIEW v WITH (strategy = '{s}') AS SELECT g, count(*) AS n FROM t GROUP BY g"
+        )
         made[s] = catalog_of(T, text).views["v"].compiled
     assert made[strategy].strategy == strategy
     assert made[strategy].program == made["auto"].program

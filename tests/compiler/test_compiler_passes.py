@@ -1,8 +1,10 @@
-"""Simplification: every pass alone and all together keep the meaning, on random queries and data; golden rewrites.
+"""Simplification: every pass alone and all together keep the meaning, on random queries and data; golden
+rewrites.
 
-Mutations that the properties catch (tried by hand): `[a AND b]` split into a sum; a double negation in a product kept as
-one; a binding dropped although a later factor compares it; unification that renames only the first occurrence, or
-although the variable is in the group; `0 + Q` taken for 0; a lift over an empty body that loses its columns.
+Mutations that the properties catch (tried by hand): `[a AND b]` split into a sum; a double negation in a
+product kept as one; a binding dropped although a later factor compares it; unification that renames only
+the first occurrence, or although the variable is in the group; `0 + Q` taken for 0; a lift over an empty
+body that loses its columns.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from everfresh.types import INTEGER, Column
 ALL = sum((rules for _, rules in PASSES), RuleSet(()))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=max(200, settings().max_examples))
 @given(queries(dull=True), TABLES)
 def test_simplify_keeps_the_meaning_and_is_idempotent(made, tables) -> None:  # type: ignore[no-untyped-def]
     query, k = made
@@ -34,7 +36,7 @@ def test_simplify_keeps_the_meaning_and_is_idempotent(made, tables) -> None:  # 
     assert rewrite(simple, ALL) == simple  # a fixpoint of all passes together
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=max(150, settings().max_examples))
 @given(queries(dull=True), TABLES, st.sampled_from(PASSES))
 def test_each_pass_alone_keeps_the_meaning(made, tables, chosen) -> None:  # type: ignore[no-untyped-def]
     (query, k), (_, rules) = made, chosen
@@ -45,7 +47,7 @@ def test_each_pass_alone_keeps_the_meaning(made, tables, chosen) -> None:  # typ
     assert set(trace.names()) <= {rule.name for rule in rules}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=max(100, settings().max_examples))
 @given(queries(dull=True), TABLES, CHANGES)
 def test_simplified_deltas(made, tables, changes) -> None:  # type: ignore[no-untyped-def]
     """What compilation does: simplify, take the delta, simplify again."""
@@ -91,10 +93,13 @@ SCHEMA = {"R": (A, A), "S": (A, A), "T": (A,), "N": (B,)}
         ("Sum_[y](T(x) * [x > 1] * (y := x) * ⟨x⟩)", "T(y) * [y > 1] * ⟨y⟩"),
         ("Sum_[x](T(x) * (y := x + 1))", "T(x)"),
         ("Sum_[x](T(x) * (y := x + 1) * [y > 2])", "Sum_[x](T(x) * (y := x + 1) * [y > 2])"),
-        ("Sum_[x](T(x) * (y := x) * (y := 1))", "Sum_[x](T(x) * (y := x) * (y := 1))"),  # the second one compares
+        (
+            "Sum_[x](T(x) * (y := x) * (y := 1))",
+            "Sum_[x](T(x) * (y := x) * (y := 1))",
+        ),  # the second one compares
         ("Sum_[y](N(x) * (y INTEGER? := x))", "Sum_[y](N(x) * (y INTEGER? := x))"),  # another type: stays
     ],
-)  # fmt: skip
+)
 def test_golden(before: str, after: str) -> None:
     assert str(simplify(parse(before, SCHEMA))) == after
 

@@ -1,4 +1,4 @@
-"""Random histories beyond those of the suite: by Hypothesis, from kept files, with doubles that round; and the generator itself."""
+"""Random histories beyond the suite: by Hypothesis, from kept files, with doubles that round."""
 
 from __future__ import annotations
 
@@ -44,13 +44,14 @@ def test_kept_histories(oracle: DuckOracle, file: Path, batch_size: int | None) 
 finite = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e200, max_value=1e200)
 
 
-@given(
-    rows=st.lists(st.tuples(finite, st.booleans()), min_size=1, max_size=30), size=st.integers(1, 30),
-)
+@given(rows=st.lists(st.tuples(finite, st.booleans()), min_size=1, max_size=30), size=st.integers(1, 30))
 def test_float_sums_round_once(rows: list[tuple[float, bool]], size: int) -> None:
-    """Whatever came and went in whatever batches, a sum is within a few roundings of the exact sum of what is there."""
+    """Whatever came and went, a sum is within a rounding of the exact sum of what is there."""
     with ef.connect(engine="local") as db:
-        db.sql("CREATE TABLE t (i BIGINT, x DOUBLE); CREATE MATERIALIZED VIEW v AS SELECT SUM(x) AS s, COUNT(*) AS n FROM t")
+        db.sql(
+            "CREATE TABLE t (i BIGINT, x DOUBLE); CREATE MATERIALIZED VIEW v AS SELECT SUM(x) AS s, "
+            "COUNT(*) AS n FROM t"
+        )
         numbered = [(i, x) for i, (x, _) in enumerate(rows)]
         for start in range(0, len(numbered), size):
             db.apply(t=numbered[start : start + size])
@@ -67,7 +68,7 @@ def test_float_sums_round_once(rows: list[tuple[float, bool]], size: int) -> Non
             assert row["s"] is None
 
 
-# -- the generator -----------------------------------------------------------------------------------------------------
+# -- the generator -------------------------------------------------------------------------------------------
 
 
 def test_a_history_is_a_function_of_its_seed() -> None:
@@ -78,7 +79,9 @@ def test_a_history_is_a_function_of_its_seed() -> None:
         assert History.from_json(history.to_json()) == history
         for size in (1, 7, 0, None):
             assert tuple(change for batch in history.cut(size) for change in batch) == history.changes
-    assert [len(b) for b in random_history(3, 30).cut(7)][:-1] == [7] * (math.ceil(len(random_history(3, 30).changes) / 7) - 1)
+    assert [len(b) for b in random_history(3, 30).cut(7)][:-1] == [7] * (
+        math.ceil(len(random_history(3, 30).changes) / 7) - 1
+    )
 
 
 def test_every_production_and_every_kind_of_batch_is_used() -> None:
@@ -87,17 +90,33 @@ def test_every_production_and_every_kind_of_batch_is_used() -> None:
     rare = [name for name in _productions() if PRODUCTIONS[name] < 3]
     assert not rare, f"hardly used: {rare}"
     types = {str(c.type) for h in histories for s in h.schemas for c in s.columns}
-    assert types >= {"BOOLEAN", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "REAL", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(30,4)",
-                     "VARCHAR", "DATE", "TIMESTAMP"}
+    assert types >= {
+        "BOOLEAN",
+        "SMALLINT",
+        "INTEGER",
+        "BIGINT",
+        "HUGEINT",
+        "REAL",
+        "DOUBLE",
+        "DECIMAL(9,2)",
+        "DECIMAL(30,4)",
+        "VARCHAR",
+        "DATE",
+        "TIMESTAMP",
+    }
     batches = [batch for h in histories for batch in h.batches]
     assert any(not batch for batch in batches)
     assert any(len({c.table for c in batch}) > 2 for batch in batches)
-    assert any(len(batch) == 2 and batch[0].row == batch[1].row for batch in batches), "delete and insert again"
+    assert any(len(batch) == 2 and batch[0].row == batch[1].row for batch in batches), (
+        "delete and insert again"
+    )
     assert any(not s.key for h in histories for s in h.schemas)
     assert any(len(s.key) == 2 for h in histories for s in h.schemas)
     values = [value for h in histories for change in h.changes for value in change.row]
     assert 0.10 < sum(value is None for value in values) / len(values) < 0.20
-    assert sum(c.weight < 0 for h in histories for c in h.changes) > 0.3 * sum(len(h.changes) for h in histories)
+    assert sum(c.weight < 0 for h in histories for c in h.changes) > 0.3 * sum(
+        len(h.changes) for h in histories
+    )
 
 
 def _productions() -> set[str]:
@@ -107,8 +126,11 @@ def _productions() -> set[str]:
     from everfresh.testing import queries
 
     source = inspect.getsource(queries)
-    return {*re.findall(r'"([a-z][a-z ]+)": (?:lambda|make\.|self\.)', source), *re.findall(r'choices\["([a-z ]+)"\]', source),
-            *re.findall(r'chance\([\d.]+, "([a-z ]+)"\)', source)}
+    return {
+        *re.findall(r'"([a-z][a-z ]+)": (?:lambda|make\.|self\.)', source),
+        *re.findall(r'choices\["([a-z ]+)"\]', source),
+        *re.findall(r'chance\([\d.]+, "([a-z ]+)"\)', source),
+    }
 
 
 def test_shrinking_keeps_what_fails() -> None:
@@ -124,8 +146,10 @@ def test_shrinking_keeps_what_fails() -> None:
     assert len(small.views) == 1
 
 
-def test_a_difference_is_reported_with_both_sides(oracle: DuckOracle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_difference_is_reported_with_both_sides(
+    oracle: DuckOracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(DuckOracle, "query", lambda self, sql: DuckOracle.table(self, "t0"))
     history = random_history(0, 10, 2)
-    with ef.connect(engine="local") as db, pytest.raises(Difference, match="(?s)expected.*actual"):
+    with ef.connect(engine="local") as db, pytest.raises(Difference, match=r"(?s)expected.*actual"):
         run_history(db, oracle, history)

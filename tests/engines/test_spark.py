@@ -36,7 +36,7 @@ class TestSpark(EngineSuite):
     def options(self, **changes: Any) -> ef.Options:
         return ef.Options(workers=2).with_(**changes)
 
-    # -- what only Spark has -------------------------------------------------------------------------------------------
+    # -- what only Spark has ---------------------------------------------------------------------------------
 
     def test_spark_frames_go_in_and_come_out(self, db: ef.Database) -> None:
         db.sql(f"{TABLE}; {VIEW}")
@@ -54,9 +54,16 @@ class TestSpark(EngineSuite):
         assert_same(before, fixed.toArrow().cast(before.schema), "a frame stays at its epoch")
 
     def test_bad_rows_in_a_spark_frame(self, db: ef.Database) -> None:
-        db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v SMALLINT); CREATE MATERIALIZED VIEW s AS SELECT SUM(v) AS v FROM t")
+        db.sql(
+            "CREATE TABLE t (k BIGINT PRIMARY KEY, v SMALLINT); CREATE MATERIALIZED VIEW s AS SELECT "
+            "SUM(v) AS v FROM t"
+        )
         db.apply(t=[(1, 1)])
-        for rows, code in [([(2, 70000)], ef.Code.OVERFLOW), ([(None, 1)], ef.Code.NULL), ([(1, 1)], ef.Code.DUPLICATE_KEY)]:
+        for rows, code in [
+            ([(2, 70000)], ef.Code.OVERFLOW),
+            ([(None, 1)], ef.Code.NULL),
+            ([(1, 1)], ef.Code.DUPLICATE_KEY),
+        ]:
             epoch = db.epoch
             with pytest.raises(ef.EverfreshError) as caught:
                 db.apply(t=self.session.createDataFrame(rows, "k BIGINT, v INT"))
@@ -91,7 +98,7 @@ def test_the_check_of_the_driver_is_what_refuses(monkeypatch: pytest.MonkeyPatch
         units.bring_to(Base(), None)  # type: ignore[arg-type]
 
 
-_DRIVER = '''
+_DRIVER = """
 import resource, sys
 import everfresh as ef
 
@@ -105,7 +112,7 @@ with ef.connect(state, engine="spark", options=ef.Options(workers=2)) as db:
     db.sql("CREATE MATERIALIZED VIEW late AS SELECT k, x FROM t WHERE x < 0.001")
     assert db.sql("SELECT SUM(n) AS n FROM v").to_pylist()[0]["n"] == int(rows) + 1
 print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-'''
+"""
 
 
 @pytest.mark.slow
@@ -122,10 +129,14 @@ def test_the_driver_does_not_grow_with_the_base(tmp_path: Path) -> None:
         for part in range(4):
             count = rows // 4
             keys = pa.array(range(part * count, (part + 1) * count))
-            table = pa.table({
-                "k": keys, "g": [k % 97 for k in range(count)], "name": [f"name {k % 100_000}" for k in range(count)],
-                "x": [k / count for k in range(count)],
-            })
+            table = pa.table(
+                {
+                    "k": keys,
+                    "g": [k % 97 for k in range(count)],
+                    "name": [f"name {k % 100_000}" for k in range(count)],
+                    "x": [k / count for k in range(count)],
+                }
+            )
             pyarrow.parquet.write_table(table, folder / f"{part}.parquet")
         command = [sys.executable, "-c", _DRIVER, str(folder), str(rows), str(tmp_path / f"db-{rows}")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)

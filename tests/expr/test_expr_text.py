@@ -91,6 +91,7 @@ PRINTED = [
     (build.conjunction([A, build.disjunction([B, C])]), "a AND (b OR c)"),
     (Call("or", (Call("and", (A, B)), Call("not", (C,)))), "a AND b OR NOT c"),
     (Call("and", (Call("and", (A, B)), C)), "(a AND b) AND c"),
+    (Call("=", (Call("=", (X, Y)), A)), "(x = y) = a"),
     (Call("not", (Call("is_null", (X,)),)), "x IS NOT NULL"),
     (build.in_list(X, [build.literal(1), build.literal(2)]), "x IN (1, 2)"),
     (build.call("-", X, build.call("-", Y, X)), "x - (y - x)"),

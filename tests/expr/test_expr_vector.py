@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from decimal import Decimal
 
 import expr_oracle as oracle
@@ -12,7 +13,8 @@ import pytest
 from expr_strategies import domain, single
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import FUNCTIONS, Call, Function, Var, Vector, build, concat, evaluate_vector, parse
+from everfresh.expr import FUNCTIONS, Call, Cast, Function, Var, Vector, build, concat, evaluate_vector, parse
+from everfresh.expr.casts import cast_value, castable
 from everfresh.expr.column import dtype_of
 from everfresh.types import (
     BIGINT,
@@ -162,3 +164,35 @@ def test_no_rows_and_results_that_are_stored() -> None:
     constant = evaluate_vector(build.literal(7), {}, 3)
     assert constant.values.flags.c_contiguous
     assert constant.to_pylist() == [7, 7, 7]
+
+
+TARGETS = [*EVERY, DECIMAL(4, 1), DECIMAL(18, 0), DECIMAL(38, 10)]
+
+
+    assert repr(evaluate_vector(expr, column, len(good)).to_pylist()) == repr([made for _, made in good])
+def test_casts_of_vectors_are_those_of_scalars(source: SqlType, to: SqlType) -> None:
+    expr, good = Cast(Var("x", source), to), []
+    for value in sample(source):
+        column = {"x": Vector.from_pylist([value, value], source)}
+        try:
+            wanted = cast_value(value, source, to)
+            good.append((value, wanted))
+            assert repr(evaluate_vector(expr, column, 2).to_pylist()) == repr([wanted] * 2)
+        except EverfreshError as error:
+            with pytest.raises(EverfreshError, match=re.escape(error.message)):
+                evaluate_vector(expr, column, 2)
+    column = {"x": Vector.from_pylist([value for value, _ in good], source)}
+    assert repr(evaluate_vector(expr, column, len(good)).to_pylist()) == repr([wanted for _, wanted in good])
+
+
+def test_columns_are_read_only() -> None:
+    columns = {"b": Vector.from_pylist([True, False, False], BOOLEAN),
+               "c": Vector.from_pylist([False, True, None], BOOLEAN)}
+    columns["b"].values.flags.writeable = False
+    assert evaluate_vector(parse("b OR c", oracle.VARS), columns, 3).to_pylist() == [True, True, None]
+
+
+def test_null_slots_hold_code_zero_after_dictionaries_are_merged() -> None:
+    joined = concat([Vector.from_pylist(["a", "b"], VARCHAR), Vector.from_pylist([None, "c"], VARCHAR)])
+    assert joined.to_pylist() == ["a", "b", None, "c"]
+    assert joined.values[2] == 0

@@ -16,20 +16,52 @@ from everfresh.expr import Var
 from everfresh.program import MapDef, Program, Statement, Trigger, component, component_index, parse_program
 from everfresh.types import BIGINT, DECIMAL, DOUBLE, VARCHAR
 
-NAMES = st.sampled_from(["v", "o id", 'quo"te', "M[x]", "ON CHANGE", "MAP", "größe", "a\nb", "it's", "", "--", " : ", "1st", "x.y"])
+NAMES = st.sampled_from(
+    [
+        "v",
+        "o id",
+        'quo"te',
+        "M[x]",
+        "ON CHANGE",
+        "MAP",
+        "größe",
+        "a\nb",
+        "it's",
+        "",
+        "--",
+        " : ",
+        "1st",
+        "x.y",
+    ]
+)
 KEYS = st.lists(
-    st.builds(Var, NAMES, st.sampled_from([BIGINT, VARCHAR, DOUBLE, DECIMAL(15, 2), DECIMAL(38, 0)]), st.booleans()),
-    max_size=3, unique_by=lambda v: v.name,
-)  # fmt: skip
-EXPRESSIONS = st.sampled_from(["0", "R(x, y) * [x > 1]", "[s = 'two\nlines']", "[s = 'it''s']", '"a\nMAP b"(x)'])
+    st.builds(
+        Var, NAMES, st.sampled_from([BIGINT, VARCHAR, DOUBLE, DECIMAL(15, 2), DECIMAL(38, 0)]), st.booleans()
+    ),
+    max_size=3,
+    unique_by=lambda v: v.name,
+)
+EXPRESSIONS = st.sampled_from(
+    ["0", "R(x, y) * [x > 1]", "[s = 'two\nlines']", "[s = 'it''s']", '"a\nMAP b"(x)']
+)
 
 
 @st.composite
 def programs(draw: Any) -> Program[str]:
-    maps = draw(st.lists(
-        st.builds(MapDef, NAMES, KEYS.map(tuple), st.lists(st.sampled_from(Kind), max_size=3).map(tuple), EXPRESSIONS),
-        min_size=1, max_size=3, unique_by=lambda m: m.name,
-    ))  # fmt: skip
+    maps = draw(
+        st.lists(
+            st.builds(
+                MapDef,
+                NAMES,
+                KEYS.map(tuple),
+                st.lists(st.sampled_from(Kind), max_size=3).map(tuple),
+                EXPRESSIONS,
+            ),
+            min_size=1,
+            max_size=3,
+            unique_by=lambda m: m.name,
+        )
+    )
     statement = st.builds(
         Statement, st.sampled_from([m.name for m in maps]), st.sampled_from(["+=", ":="]), EXPRESSIONS,
         st.sampled_from(["incremental", "recompute"]), st.sampled_from(["", "why: because", 'of "it\'s"']),
@@ -38,7 +70,7 @@ def programs(draw: Any) -> Program[str]:
     return Program(tuple(maps), tuple(draw(st.lists(trigger, max_size=3, unique_by=lambda t: t.base))))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=max(60, settings().max_examples))
 @given(programs())
 def test_round_trip(program: Program[str]) -> None:
     assert parse_program(program.to_text(), lambda text, _maps: text) == program
@@ -59,7 +91,13 @@ def test_golden() -> None:
     x, y = Var("x", BIGINT, False), Var("y y", DECIMAL(15, 2))
     program = Program(
         (MapDef("v", (x, y), (Kind.COUNT, Kind.FLOAT), "D"),),
-        (Trigger("R", (Statement("v", "+=", "E", "incremental", "because"), Statement("v", ":=", "F", "recompute"))), Trigger("S", ())),
+        (
+            Trigger(
+                "R",
+                (Statement("v", "+=", "E", "incremental", "because"), Statement("v", ":=", "F", "recompute")),
+            ),
+            Trigger("S", ()),
+        ),
     )
     assert program.to_text(str.lower) == (
         'MAP v[x BIGINT, "y y" DECIMAL(15,2)?] (COUNT, FLOAT) =\n'

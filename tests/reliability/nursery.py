@@ -1,7 +1,9 @@
-"""A process that has everything loaded and forks a child per request: a child to kill costs milliseconds, not seconds.
+"""A process that has everything loaded and forks a child per request: a child to kill costs milliseconds,
+not seconds.
 
-Reads lines of JSON on standard input; `{"path", "acks", "count", "fault", "read_only"}` starts a child that opens the database, says
-`ready PID`, applies all batches and says `done`. When a child has ended, `gone STATUS` follows. No threads are running when it forks: Arrow is told to use none.
+Reads lines of JSON on standard input; `{"path", "acks", "count", "pause", "options"}` starts a child that
+opens the database, says `ready PID`, applies all batches and says `done`. When a child has ended, `gone
+STATUS` follows. No threads are running when it forks: Arrow is told to use none.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ def say(text: str) -> None:
 
 
 def child(request: dict[str, Any]) -> None:
-    with ef.connect(request["path"], engine="local", options=options(fault=request.get("fault"))) as db:
+    with ef.connect(request["path"], engine="local", options=options(**request["options"])) as db:
         say(f"ready {os.getpid()}")
-        workload(request["count"]).apply(db, acknowledger(Path(request["acks"])))
+        workload(request["count"]).apply(db, acknowledger(Path(request["acks"]), request["pause"]))
         say("done")
 
 

@@ -1,10 +1,12 @@
 """A process with a Spark session of its own that applies the batches of the workload until it is killed.
 
-Arguments: the database, the file of acknowledgements, the number of batches, and optionally a fault.
+Arguments: the database, the file of acknowledgements, the number of batches, and
+options that differ (as JSON).
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -14,8 +16,8 @@ import everfresh as ef
 
 
 def main() -> None:
-    path, acks, count, *fault = sys.argv[1:]
-    with ef.connect(path, engine="spark", options=options(fault=fault[0] if fault else None)) as db:
+    path, acks, count, changes = sys.argv[1:]
+    with ef.connect(path, engine="spark", options=options(**json.loads(changes))) as db:
         print("ready", flush=True)
         workload(int(count)).apply(db, acknowledger(Path(acks)))
         print("done", flush=True)

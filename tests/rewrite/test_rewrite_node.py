@@ -1,8 +1,8 @@
 """Nodes: structural equality, cached hashes, children, pickling.
 
-What each test catches: a hash that takes 1, 1.0 and TRUE for one constant (then `done` of the driver mixes them up);
-a hash that survives pickling into another process (then equal nodes are unequal on Spark workers); `map_children`
-that copies unchanged trees (then `is` tests never stop a pass).
+What each test catches: a hash that takes 1, 1.0 and TRUE for one constant (then `done` of the driver mixes
+them up); a hash that survives pickling into another process (then equal nodes are unequal on Spark
+workers); `map_children` that copies unchanged trees (then `is` tests never stop a pass).
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Tree(Node):
 
 TREES = st.recursive(
     st.builds(Leaf, st.integers(0, 3)),
-    lambda inner: st.builds(Tree, st.sampled_from("ab"), inner, st.lists(inner | st.integers(0, 2), max_size=3).map(tuple)),
+    lambda inner: st.builds(
+        Tree, st.sampled_from("ab"), inner, st.lists(inner | st.integers(0, 2), max_size=3).map(tuple)
+    ),
     max_leaves=8,
 )
 
@@ -71,7 +73,7 @@ def test_equality_is_structural(a: Node, b: Node) -> None:
     assert (a == b) == (plain(a) == plain(b))
     assert a == rebuilt(a)
     assert hash(a) == hash(rebuilt(a))
-    assert not a != rebuilt(a)
+    assert (a != rebuilt(a)) is False
 
 
 def test_class_is_part_of_equality() -> None:
@@ -81,10 +83,22 @@ def test_class_is_part_of_equality() -> None:
 
 
 CONSTANTS = [
-    Const(1, INTEGER), Const(1, BIGINT), Const(True, BOOLEAN), Const(1.0, DOUBLE), Const("1", VARCHAR), Const(0, INTEGER),
-    Const(0.0, DOUBLE), Const(False, BOOLEAN), Const(math.nan, DOUBLE), Const(math.inf, DOUBLE), Const(-math.inf, DOUBLE),
-    Const(None, INTEGER), Const(None, BIGINT), Const("", VARCHAR), Const("nan", VARCHAR),
-]  # fmt: skip
+    Const(1, INTEGER),
+    Const(1, BIGINT),
+    Const(True, BOOLEAN),
+    Const(1.0, DOUBLE),
+    Const("1", VARCHAR),
+    Const(0, INTEGER),
+    Const(0.0, DOUBLE),
+    Const(False, BOOLEAN),
+    Const(math.nan, DOUBLE),
+    Const(math.inf, DOUBLE),
+    Const(-math.inf, DOUBLE),
+    Const(None, INTEGER),
+    Const(None, BIGINT),
+    Const("", VARCHAR),
+    Const("nan", VARCHAR),
+]
 
 
 def test_constants_that_python_takes_for_equal_differ() -> None:
@@ -105,12 +119,15 @@ def test_nodes_do_not_change() -> None:
         Leaf(1).value = 2  # type: ignore[misc]
 
 
-# -- children -----------------------------------------------------------------------------------------------------------
+# -- children ------------------------------------------------------------------------------------------
 
 
 def test_children_are_found_in_nested_tuples() -> None:
     x = Var("x", BIGINT)
-    case = Case(((build.call("=", x, Const(1, BIGINT)), Const(2, BIGINT)), (Const(True, BOOLEAN), x)), Const(0, BIGINT))
+    case = Case(
+        ((build.call("=", x, Const(1, BIGINT)), Const(2, BIGINT)), (Const(True, BOOLEAN), x)),
+        Const(0, BIGINT),
+    )
     conditions = [case.arms[0][0], case.arms[0][1], case.arms[1][0], case.arms[1][1], case.default]
     assert list(case.children) == conditions
     assert case.with_children(tuple(conditions)) == case
@@ -138,11 +155,18 @@ def test_walk_is_parents_first(tree: Node) -> None:
 
 def test_every_kind_of_node_takes_its_own_children_back() -> None:
     x = Var("x", BIGINT)
-    for n in (Const(1, INTEGER), Const(math.nan, DOUBLE), x, Bind(x, Const(1, BIGINT)), Sum((x,), Rel("R", (x,))), Prod(())):
+    for n in (
+        Const(1, INTEGER),
+        Const(math.nan, DOUBLE),
+        x,
+        Bind(x, Const(1, BIGINT)),
+        Sum((x,), Rel("R", (x,))),
+        Prod(()),
+    ):
         assert n.with_children(n.children) == n
 
 
-# -- pickling -----------------------------------------------------------------------------------------------------------
+# -- pickling ------------------------------------------------------------------------------------------
 
 QUERY = Sum((Var("x", BIGINT),), Plus((
     Prod((Rel("R", (Var("x", BIGINT), Var("s", VARCHAR))), Bind(Var("y", DOUBLE), Const(math.nan, DOUBLE)))),

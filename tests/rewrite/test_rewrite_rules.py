@@ -1,7 +1,8 @@
 """The driver: fixpoints, the order of rules, cycles, traces.
 
-What each test catches: a driver that visits children once (a rule that makes new children leaves them unrewritten), one
-that tries a rule of another class, one that hangs or overflows the stack where it should name the rules of a cycle.
+What each test catches: a driver that visits children once (a rule that makes new children leaves them
+unrewritten), one that tries a rule of another class, one that hangs or overflows the stack where it should
+name the rules of a cycle.
 """
 
 from __future__ import annotations
@@ -47,7 +48,11 @@ UNWRAP = Rule("unwrap", (Wrap,), _unwrap)
 DOWN = Rule("down", (Num,), lambda n: Num(n.value - 1) if n.value > 0 else None)
 UP = Rule("up", (Num,), lambda n: Num(n.value + 1) if n.value < 3 else None)
 # distributes: makes children to which rules apply again
-SPLIT = Rule("split", (Wrap,), lambda n: Add(Wrap(n.body.left), Wrap(n.body.right)) if isinstance(n.body, Add) else None)
+SPLIT = Rule(
+    "split",
+    (Wrap,),
+    lambda n: Add(Wrap(n.body.left), Wrap(n.body.right)) if isinstance(n.body, Add) else None,
+)
 SQUASH = Rule("squash", (Wrap,), lambda n: Num(n.body.value * 2) if isinstance(n.body, Num) else None)
 
 TERMS = st.recursive(
@@ -68,7 +73,10 @@ def value(t: Node) -> int:
 
 def is_fixpoint(t: Node, rules: RuleSet) -> bool:
     return all(
-        (after := rule.apply(n)) is None or after == n for n in t.walk() for rule in rules if isinstance(n, rule.classes)
+        (after := rule.apply(n)) is None or after == n
+        for n in t.walk()
+        for rule in rules
+        if isinstance(n, rule.classes)
     )
 
 
@@ -144,7 +152,7 @@ def test_trace_tells_what_happened() -> None:
     assert empty.names() == []
 
 
-# -- cycles ---------------------------------------------------------------------------------------------------------------
+# -- cycles --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

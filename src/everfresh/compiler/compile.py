@@ -16,7 +16,9 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import quote_name
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
+from everfresh.types import INTERVAL, NULL
 
+_REFUSED = (INTERVAL, NULL)  # types of expressions that no table has
 STRATEGIES = ("auto", "higher-order", "first-order")
 
 
@@ -47,6 +49,12 @@ def compile_view(name: str, plan: p.Plan, strategy: str = "auto") -> CompiledVie
             Code.UNSUPPORTED, f"strategy '{strategy}' is not available", hint="strategies are: " + ", ".join(STRATEGIES)
         )
     lowered = lower(name, plan)
+    for column in (*plan.columns, *lowered.keys):
+        if column.type in _REFUSED:
+            raise EverfreshError(
+                Code.UNSUPPORTED, f"column '{column.name}' of a view cannot be of type {column.type}",
+                hint="CAST it to a type that a table can have",
+            )
     definition = check(simplify(lowered.query), QUERY)
     target = MapDef(lowered.view.map, lowered.keys, lowered.kinds, definition)
     triggers = []

@@ -31,8 +31,13 @@ _HINT = "files end in .parquet, .csv or .tsv (also .csv.gz); a folder or a glob 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
-def read_files(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str, pa.Table]]:
-    """The file at `path`, or each of the files that it stands for, with its name; never none."""
+def read_files(
+    path: str | os.PathLike[str], *, what: str, kind: str | None = None
+) -> Iterator[tuple[str, pa.Table]]:
+    """The file at `path`, or each of the files that it stands for, with its name; never none.
+
+    `kind` ("parquet" or "csv") says what a file is whose name does not.
+    """
     text = os.fspath(path)
     if not isinstance(text, str):
         raise EverfreshError(
@@ -40,7 +45,7 @@ def read_files(path: str | os.PathLike[str], *, what: str) -> Iterator[tuple[str
         )
     filesystem, root, files = _find(text, what)
     for file in files:
-        table = _read(filesystem, file, what)
+        table = _read(filesystem, file, what, kind)
         for name, value in _partition(file[len(root) :]):
             if name.casefold() not in {column.casefold() for column in table.column_names}:
                 table = table.append_column(name, pa.repeat(pa.scalar(value, pa.string()), table.num_rows))
@@ -116,8 +121,8 @@ def _kind(path: str) -> str | None:
     return _TEXT.get(os.path.splitext(base)[1] if suffix in _PACKED else suffix)
 
 
-def _read(filesystem: Any, path: str, what: str) -> pa.Table:
-    kind = _kind(path)
+def _read(filesystem: Any, path: str, what: str, given: str | None = None) -> pa.Table:
+    kind = {None: _kind(path), "csv": _kind(path) or ","}.get(given, given)
     if kind is None:
         raise EverfreshError(
             Code.ARGUMENT, f"cannot tell what '{path}' is by its name", place=what, hint=_HINT

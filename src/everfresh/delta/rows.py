@@ -58,7 +58,9 @@ class _Source:
     rows: int
 
 
-def read_rows(data: Any, schema: TableSchema, *, what: str, op: Operation = "insert") -> pa.Table | SparkRows:
+def read_rows(
+    data: Any, schema: TableSchema, *, what: str, op: Operation = "insert", kind: str | None = None
+) -> pa.Table | SparkRows:
     """The rows in `data` as an Arrow table of `schema`; `what` names them in errors ("table 't', inserts").
 
     >>> from everfresh.types import BIGINT, VARCHAR
@@ -71,7 +73,7 @@ def read_rows(data: Any, schema: TableSchema, *, what: str, op: Operation = "ins
     if not isinstance(data, (str, os.PathLike)):
         return _fit(_open(data, schema, what, op), schema, what, op)
     tables = []
-    for name, table in read_files(data, what=what):
+    for name, table in read_files(data, what=what, kind=kind):
         tables.append(_fit(_from_table(table), schema, f"{what}, file '{name}'", op))
         if tables[-1].schema != tables[0].schema:
             raise EverfreshError(

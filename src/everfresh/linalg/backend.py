@@ -1,8 +1,9 @@
 """Array namespaces: NumPy always, PyTorch when the arrays are tensors (section 6.5: one compiler, several backends).
 
-Kernels elsewhere use operators, `.mT`, slicing and what is here, so they run on any namespace of the array API standard that adds
-these few functions. Thin factors are kept so that their columns are contiguous: a product with a large matrix is taken as
-`(x' M')'`, which BLAS runs up to six times faster than `M x` for two to sixteen columns.
+Kernels elsewhere use operators, `.mT`, slicing and what is here, so they run on any namespace of the array
+API standard that adds these few functions. Thin factors are kept so that their columns are contiguous: a
+product with a large matrix is taken as `(x' M')'`, which BLAS runs up to six times faster than `M x` for
+two to sixteen columns.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Backend(Protocol):
     def copy(self, x: Array) -> Array: ...
     def to_numpy(self, x: Array) -> np.ndarray[Any, Any]: ...
     def index(self, positions: Any, like: Array) -> Any: ...
+    def floats(self, values: list[Any]) -> list[float]: ...
 
 
 class NumpyBackend:
@@ -123,6 +125,10 @@ class NumpyBackend:
     def index(self, positions: Any, like: Array) -> Any:
         """Positions as this namespace indexes with."""
         return np.asarray(positions, dtype=np.intp)
+
+    def floats(self, values: list[Any]) -> list[float]:
+        """Scalars of this namespace as numbers."""
+        return [float(value) for value in values]
 
 
 class TorchBackend:
@@ -210,10 +216,19 @@ class TorchBackend:
         """Positions as this namespace indexes with."""
         return self.torch.as_tensor(np.asarray(positions, dtype=np.int64), device=like.device)
 
+    def floats(self, values: list[Any]) -> list[float]:
+        """Scalars of this namespace as numbers: one wait for the device."""
+        return (
+            [float(x) for x in self.torch.stack([v.to(self.torch.float64) for v in values]).tolist()]
+            if values
+            else []
+        )
+
 
 def _singular(x: Array) -> EverfreshError:
     return EverfreshError(
-        Code.VALUE, f"a matrix of {x.shape[0]} x {x.shape[1]} that has to be inverted is singular",
+        Code.VALUE,
+        f"a matrix of {x.shape[0]} x {x.shape[1]} that has to be inverted is singular",
         hint="the update is refused; add a multiple of the identity (ridge) if the data are like that",
     )
 

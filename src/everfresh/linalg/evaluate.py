@@ -1,8 +1,8 @@
 """The meaning of expressions: evaluation from scratch. What every incremental path is compared with.
 
-`evaluate` works on arrays of any backend. An environment may also hold matrices with pending factors (`Held`): those are multiplied
-with thin operands factor by factor and never written. Every inverse is checked: one whose condition number is past the limit
-raises `IllConditioned`.
+`evaluate` works on arrays of any backend. An environment may also hold matrices with pending factors
+(`Held`): those are multiplied with thin operands factor by factor and never written. Every inverse is
+checked: one whose condition number is past the limit raises `IllConditioned`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from everfresh.linalg.nodes import (
     Eye,
     Inverse,
     Iterate,
-    Matrix,
     MatMul,
+    Matrix,
     Power,
     PowerSum,
     Scale,
     Stack,
     Transpose,
     Zeros,
-    distinct,
 )
 from everfresh.linalg.pending import Held
 from everfresh.linalg.source import Source
 
 CONDITION_LIMIT = 1e12
+_COSTLY = (MatMul, Inverse, Power, PowerSum, Iterate)
 
 
 class IllConditioned(EverfreshError):
@@ -40,7 +40,8 @@ class IllConditioned(EverfreshError):
 
     def __init__(self, what: str, condition: float) -> None:
         super().__init__(
-            Code.VALUE, f"{what} is too ill-conditioned to be inverted: condition number {condition:.1e}",
+            Code.VALUE,
+            f"{what} is too ill-conditioned to be inverted: condition number {condition:.1e}",
             hint="the update is refused; add a multiple of the identity (ridge) if the data are like that",
         )
         self.condition = condition
@@ -56,9 +57,17 @@ class Evaluator:
         self.backend = backend
         self.like = like
         self.limit = condition_limit
+        self._memo: dict[Expr, Array] = {}
 
     def value(self, expr: Expr) -> Array:
         """The value of an expression as an array."""
+        if not isinstance(expr, _COSTLY):
+            return self._compute(expr)
+        if expr not in self._memo:
+            self._memo[expr] = self._compute(expr)
+        return self._memo[expr]
+
+    def _compute(self, expr: Expr) -> Array:
         match expr:
             case Matrix(name):
                 held = self.env[name]
@@ -85,13 +94,14 @@ class Evaluator:
                 return self._iterative(expr)
 
     def _sum(self, terms: tuple[Expr, ...]) -> Array:
-        total = self.value(terms[0])
-        fresh = not isinstance(terms[0], (Matrix, Transpose))
-        for term in terms[1:]:
+        total: Array = None
+        for i, term in enumerate(terms):
             minus = isinstance(term, Scale) and term.factor == -1.0
             value = self.value(term.body if minus else term)  # type: ignore[attr-defined]
-            if not fresh:
-                total, fresh = (total - value if minus else total + value), True
+            if i == 0:
+                total = -value if minus else value
+            elif i == 1:  # from here on the sum is an array of its own
+                total = total - value if minus else total + value
             elif minus:
                 total -= value
             else:
@@ -154,9 +164,6 @@ def evaluate(expr: Expr, env: Mapping[str, Any]) -> Array:
     arrays = {name: backend.asarray(array) for name, array in env.items()}
     like = next(iter(arrays.values()), None)
     evaluator = Evaluator(arrays, backend, backend.asarray([[0.0]]) if like is None else like)
-    for part in distinct(expr):  # shared parts once: their values take the place of the nodes
-        if isinstance(part, (MatMul, Inverse)):
-            break
     return evaluator.value(expr)
 
 
@@ -174,7 +181,8 @@ def check_inputs(source: Source, inputs: Mapping[str, Any]) -> dict[str, Array]:
     if inputs.keys() != wanted.keys():
         wrong = sorted(inputs.keys() ^ wanted.keys())[0]
         raise EverfreshError(
-            Code.ARGUMENT, f"the program and the matrices given do not agree about '{wrong}'",
+            Code.ARGUMENT,
+            f"the program and the matrices given do not agree about '{wrong}'",
             hint="its inputs are: " + ", ".join(wanted),
         )
     backend = backend_of(*inputs.values())
@@ -182,7 +190,8 @@ def check_inputs(source: Source, inputs: Mapping[str, Any]) -> dict[str, Array]:
     for name, array in env.items():
         if tuple(array.shape) != wanted[name]:
             raise EverfreshError(
-                Code.ARGUMENT, f"{name} is {'x'.join(map(str, array.shape))}, the program's is "
+                Code.ARGUMENT,
+                f"{name} is {'x'.join(map(str, array.shape))}, the program's is "
                 f"{wanted[name][0]}x{wanted[name][1]}",
             )
         if not backend.finite(array):

@@ -1,8 +1,9 @@
 """Flattening: every statement becomes `inv(a)`, a stack, or a sum of terms `a`, `a b` over named matrices a, b and transposes.
 
-Deltas of flat statements have no nested products, so their factored form stays small. Chains of products are put into the
-order with the fewest flops (unless a part of the chain is used elsewhere), equal subexpressions get one name, copies vanish, and
-the matrices that are symmetric by construction are found. Invariant: the value of every output stays the same.
+Deltas of flat statements have no nested products, so their factored form stays small. Chains of products
+are put into the order with the fewest flops (unless a part of the chain is used elsewhere), equal
+subexpressions get one name, copies vanish, and the matrices that are symmetric by construction are found.
+Invariant: the value of every output stays the same.
 
 >>> from everfresh.linalg.source import parse
 >>> print(flatten(parse("b := inv(X' X) X' Y;", X=(9, 3), Y=(9, 1))))
@@ -16,15 +17,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from everfresh.linalg.nodes import (
     Add,
     Expr,
     Eye,
     Inverse,
-    Matrix,
     MatMul,
+    Matrix,
     Scale,
     Stack,
     Transpose,
@@ -37,7 +38,7 @@ from everfresh.linalg.simplify import simplify
 from everfresh.linalg.source import Source
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Flat:
     """A flat program: statements in order, which of its matrices are symmetric, and which can change."""
 
@@ -47,7 +48,7 @@ class Flat:
     symmetric: frozenset[str]
     changing: frozenset[str]
 
-    @property
+    @cached_property
     def matrices(self) -> dict[str, Matrix]:
         """All matrices by name."""
         return {m.name: m for m in self.inputs} | {n: Matrix(n, *e.shape) for n, e in self.statements}
@@ -59,7 +60,7 @@ class Flat:
 class _Flattener:
     def __init__(self, source: Source) -> None:
         self.taken = {m.name for m in source.inputs} | {name for name, _ in source.statements}
-        self.values: dict[str, Expr] = {}   # copies: what a name stands for
+        self.values: dict[str, Expr] = {}  # copies: what a name stands for
         self.known: dict[Expr, Expr] = {}  # flat expression -> its name
         self.statements: list[tuple[str, Expr]] = []
         self.symmetric: set[str] = set()
@@ -67,7 +68,7 @@ class _Flattener:
     def statement(self, name: str, expr: Expr, output: bool) -> None:
         """Flatten one statement of the source."""
         expr = simplify(substitute(expr, self.values), self.symmetric)
-        flat = self.flat(self.ordered(expr))
+        flat = self.flat(ordered(expr))
         copy = self.known.get(flat) or (flat if is_atom(flat) else None)
         if copy is not None and not output:
             self.values[name] = copy
@@ -127,33 +128,37 @@ class _Flattener:
         self.taken.add(name)
         return self.emit(name, flat)
 
-    def ordered(self, expr: Expr) -> Expr:
-        """The expression with chains of products in their cheapest order."""
-        uses = Counter(child for node in distinct(expr) for child in node.children)
-        done: dict[Expr, Expr] = {}
-
-        def leaves(node: Expr) -> list[Expr]:
-            if isinstance(node, MatMul) and uses[node] <= 1:
-                return leaves(node.left) + leaves(node.right)
-            return [visit(node)]
-
-        def visit(node: Expr) -> Expr:
-            if node not in done:
-                if isinstance(node, MatMul):
-                    chain = leaves(node.left) + leaves(node.right)
-                    own = node.map_children(visit)
-                    best = cheapest_chain(tuple(chain))
-                    done[node] = best if flops(best) < flops(own) else own
-                else:
-                    done[node] = node.map_children(visit)
-            return done[node]
-
-        return visit(expr)
-
 
 def is_atom(expr: Expr) -> bool:
     """Whether it is a named matrix or the transpose of one."""
-    return isinstance(expr, Matrix) or isinstance(expr, Transpose) and isinstance(expr.body, Matrix)
+    return isinstance(expr, Matrix) or (isinstance(expr, Transpose) and isinstance(expr.body, Matrix))
+
+
+def ordered(expr: Expr, keep_shared: bool = True) -> Expr:
+    """The expression with chains of products in their cheapest order.
+
+    A part of a chain that occurs elsewhere stays as it is, unless `keep_shared` is false.
+    """
+    uses = Counter(child for node in distinct(expr) for child in node.children)
+    done: dict[Expr, Expr] = {}
+
+    def leaves(node: Expr) -> list[Expr]:
+        if isinstance(node, MatMul) and (uses[node] <= 1 or not keep_shared):
+            return leaves(node.left) + leaves(node.right)
+        return [visit(node)]
+
+    def visit(node: Expr) -> Expr:
+        if node not in done:
+            if isinstance(node, MatMul):
+                chain = leaves(node.left) + leaves(node.right)
+                own = node.map_children(visit)
+                best = cheapest_chain(tuple(chain))
+                done[node] = best if flops(best) < flops(own) else own
+            else:
+                done[node] = node.map_children(visit)
+        return done[node]
+
+    return visit(expr)
 
 
 def flops(expr: Expr) -> int:

@@ -4,8 +4,9 @@ All three follow one law: the value after a + b steps comes from the value after
 
     P_(a+b) = P_a P_b,    S_(a+b) = P_a S_b + S_a,    T_(a+b) = P_a T_b + S_a B,
 
-and a model is a list of such steps `(i, a, b)`, i = a + b. The thesis takes k, s and k / s to be powers of two; here any k and
-s are allowed, the rest being made of the powers of two that are there. Invariant: `expand` leaves no iterative node.
+and a model is a list of such steps `(i, a, b)`, i = a + b. The thesis takes k, s and k / s to be powers of
+two; here any k and s are allowed, the rest being made of the powers of two that are there. Invariant:
+`expand` leaves no iterative node.
 
 >>> steps(16, "exponential")
 [(2, 1, 1), (4, 2, 2), (8, 4, 4), (16, 8, 8)]
@@ -23,8 +24,8 @@ from everfresh.linalg.nodes import (
     Expr,
     Eye,
     Iterate,
-    Matrix,
     MatMul,
+    Matrix,
     Power,
     PowerSum,
     distinct,
@@ -118,7 +119,9 @@ class _Expander:
                 B = None if offset is None else self.name("B", offset)
                 return self.iterate(A, self.name("T0", start), B, k, model)
 
-    def _run(self, plan: list[Step], first: Expr, step: Callable[[int, Matrix], Expr], hint: str, k: int) -> Expr:
+    def _run(
+        self, plan: list[Step], first: Expr, step: Callable[[int, Matrix], Expr], hint: str, k: int
+    ) -> Expr:
         """Run a plan: `step(a, value at b)` is the value at a + b; all but the value at `k` are named."""
         values: dict[int, Expr] = {1: first}
         for i, a, b in plan:

@@ -1,7 +1,7 @@
 """The nodes of linear algebra programs (section 6.2): named matrices and the operators over them.
 
-Invariant: a node knows its `shape`, and one whose operands do not fit cannot be built: the constructor raises an
-`EverfreshError` that names the operation and both shapes.
+Invariant: a node knows its `shape`, and one whose operands do not fit cannot be built: the constructor
+raises an `EverfreshError` that names the operation and both shapes.
 
 | text | node |
 |---|---|
@@ -27,9 +27,22 @@ from everfresh.rewrite import Node, node
 
 Shape = tuple[int, int]
 CONSTANT_LIMIT = 10_000  # entries of a matrix that is part of a program's text
-RESERVED = frozenset({
-    "inv", "eye", "zeros", "mat", "power", "sum_of_powers", "iterate", "input", "static", "output", "ON", "MATRIX",
-})
+RESERVED = frozenset(
+    {
+        "inv",
+        "eye",
+        "zeros",
+        "mat",
+        "power",
+        "sum_of_powers",
+        "iterate",
+        "input",
+        "static",
+        "output",
+        "ON",
+        "MATRIX",
+    }
+)
 MODEL = re.compile(r"auto|linear|exponential|skip-[1-9]\d*")
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -107,7 +120,9 @@ def _scalar(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise EverfreshError(
-            Code.TYPE, f"'*' takes a number, not {type(value).__name__}", hint="matrices are multiplied with @"
+            Code.TYPE,
+            f"'*' takes a number, not {type(value).__name__}",
+            hint="matrices are multiplied with @",
         ) from None
 
 
@@ -118,12 +133,15 @@ def as_expr(value: Any) -> Expr:
     shape = getattr(value, "shape", None)
     if shape is None and isinstance(value, (int, float)):
         raise EverfreshError(
-            Code.TYPE, f"the number {value} cannot be added to or multiplied with a matrix by + - @",
+            Code.TYPE,
+            f"the number {value} cannot be added to or multiplied with a matrix by + - @",
             hint="write value * eye(n) for a multiple of the identity, or value * A to scale",
         )
     rows = value.tolist() if hasattr(value, "tolist") else value
     if not isinstance(rows, (list, tuple)) or not rows or not isinstance(rows[0], (list, tuple)):
-        raise EverfreshError(Code.TYPE, f"{type(value).__name__} is no matrix", hint="a matrix has two dimensions")
+        raise EverfreshError(
+            Code.TYPE, f"{type(value).__name__} is no matrix", hint="a matrix has two dimensions"
+        )
     return Constant(tuple(tuple(float(x) for x in row) for row in rows))
 
 
@@ -138,7 +156,9 @@ class Matrix(Expr):
     def _shape(self) -> Shape:
         if not _NAME.fullmatch(self.name) or self.name in RESERVED:
             raise EverfreshError(
-                Code.ARGUMENT, f"'{self.name}' cannot be the name of a matrix", hint="use letters, digits and _"
+                Code.ARGUMENT,
+                f"'{self.name}' cannot be the name of a matrix",
+                hint="use letters, digits and _",
             )
         return _sizes(self.name, self.height, self.width)
 
@@ -176,7 +196,8 @@ class Constant(Expr):
             raise EverfreshError(Code.TYPE, "the rows of a constant matrix differ in length")
         if len(self.values) * len(self.values[0]) > CONSTANT_LIMIT:
             raise EverfreshError(
-                Code.ARGUMENT, f"a constant of {shown((len(self.values), widths.pop()))} is too large for a program",
+                Code.ARGUMENT,
+                f"a constant of {shown((len(self.values), widths.pop()))} is too large for a program",
                 hint="make it an input that is declared static",
             )
         return len(self.values), len(self.values[0])
@@ -323,7 +344,9 @@ def _iterative(what: str, k: int, model: str) -> None:
         raise EverfreshError(Code.ARGUMENT, f"{what} needs k of at least 1, not {k}")
     if not MODEL.fullmatch(model):
         raise EverfreshError(
-            Code.ARGUMENT, f"there is no iterative model '{model}'", hint="models are: auto, linear, exponential, skip-4 (any s)"
+            Code.ARGUMENT,
+            f"there is no iterative model '{model}'",
+            hint="models are: auto, linear, exponential, skip-4 (any s)",
         )
 
 
@@ -336,14 +359,17 @@ def _sizes(name: str, height: int, width: int) -> Shape:
 def _square(word: str, body: Expr) -> Shape:
     if body.rows != body.columns:
         raise EverfreshError(
-            Code.TYPE, f"cannot {word} {_brief(body)} ({shown(body.shape)}): it is not square", place=_brief(body, 200)
+            Code.TYPE,
+            f"cannot {word} {_brief(body)} ({shown(body.shape)}): it is not square",
+            place=_brief(body, 200),
         )
     return body.shape
 
 
 def _misfit(word: str, a: Expr, joint: str, b: Expr, why: str) -> EverfreshError:
     return EverfreshError(
-        Code.TYPE, f"cannot {word} {_brief(a)} ({shown(a.shape)}) {joint} {_brief(b)} ({shown(b.shape)}): {why}"
+        Code.TYPE,
+        f"cannot {word} {_brief(a)} ({shown(a.shape)}) {joint} {_brief(b)} ({shown(b.shape)}): {why}",
     )
 
 

@@ -1,10 +1,13 @@
 """Matrices with pending factors: a view held as P + L R', so that an update reads the large matrix and does not write it.
 
-`add(U, V)` appends thin columns to L and R; `times` and `array` see the sum; `merge` folds L R' into P in one product at full
-speed. Invariant: `P + L R'` is the value at every moment, and `array()` never changes it.
+`add(U, V)` appends thin columns to L and R; `times` and `array` see the sum; `merge` folds L R' into P in
+one product at full speed. Invariant: `P + L R'` is the value at every moment, and `array()` never changes
+it.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from everfresh.linalg.backend import Array, Backend
 
@@ -12,17 +15,16 @@ from everfresh.linalg.backend import Array, Backend
 class Held:
     """One stored matrix with its pending factors."""
 
-    __slots__ = ("_cached", "_left", "_right", "backend", "base", "capacity", "updates", "width")
+    __slots__ = ("_left", "_right", "backend", "base", "capacity", "updates", "width")
 
-    def __init__(self, base: Array, backend: Backend, capacity: int) -> None:
+    def __init__(self, base: Array, backend: Backend) -> None:
         self.base = base
         self.backend = backend
-        self.capacity = max(0, capacity)
+        self.capacity = 0
         self.width = 0
         self.updates = 0
         self._left: Array | None = None
         self._right: Array | None = None
-        self._cached: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -52,17 +54,28 @@ class Held:
         result = self.backend.thin(base, x)
         if self.width:
             first, last = (self.left, self.right) if transposed else (self.right, self.left)
-            result += (((x.T @ first)) @ last.T).T
+            result += ((x.T @ first) @ last.T).T
         return result
 
-    def add(self, left: Array, right: Array) -> None:
-        """Add `left right'`, pending if there is room."""
-        more = left.shape[1]
+    def reserve(self, more: int, capacity: int = 0) -> None:
+        """Make room for `more` columns out of at least `capacity`; the value stays the same."""
+        wanted = max(more, capacity)
         if self.width + more > self.capacity:
             self.merge()
-        if more > self.capacity:
-            self.backend.add_product(self.base, left, right)
-            return
+        if self.width == 0 and wanted > self.capacity:
+            self.capacity, self._left, self._right = wanted, None, None
+
+    def mark(self) -> tuple[Array, int, int]:
+        """What `restore` needs to take back every `add` and `replace` from here on (but no `reserve` or `merge`)."""
+        return self.base, self.width, self.updates
+
+    def restore(self, mark: tuple[Array, int, int]) -> None:
+        """The value of the moment of `mark`."""
+        self.base, self.width, self.updates = mark
+
+    def add(self, left: Array, right: Array) -> None:
+        """Add `left right'`, pending; `reserve` has made room."""
+        more = left.shape[1]
         if self._left is None or self._right is None:
             rows, columns = self.shape
             self._left = self.backend.zeros(rows, self.capacity, self.base).T
@@ -72,9 +85,9 @@ class Held:
         self.width += more
         self.updates += 1
 
-    def drop(self, width: int) -> None:
-        """Take back the factors that were added after there were `width` of them."""
-        self.width = width
+    def replace(self, base: Array) -> None:
+        """A new value altogether."""
+        self.base, self.width, self.updates = base, 0, 0
 
     def merge(self) -> None:
         """Fold the pending factors into the matrix."""
@@ -93,3 +106,26 @@ class Held:
         if self.width:
             part = part + self.left[rows] @ self.right[columns].T
         return part
+
+    def take(self, rows: Any) -> Array:
+        """Some rows by their numbers, without merging."""
+        part = self.base[rows]
+        if self.width:
+            part = part + self.left[rows] @ self.right.T
+        return part
+
+    def times_some(self, x: Array, rows: Any, transposed: bool) -> Array:
+        """The matrix (or its transpose) times columns of which only `rows` are not zero."""
+        some = x[rows]
+        base = self.base[rows].T if transposed else self.base[:, rows]
+        result = base @ some
+        if self.width:
+            first, last = (self.left, self.right) if transposed else (self.right, self.left)
+            result = result + last @ (first[rows].T @ some)
+        return self.backend.columns(result)
+
+    @property
+    def bytes(self) -> int:
+        """The memory that the matrix and the room for its factors take."""
+        arrays = [self.base, *(a for a in (self._left, self._right) if a is not None)]
+        return sum(int(a.nbytes) for a in arrays)

@@ -1,7 +1,8 @@
 """Simplification: rules that make an expression smaller without changing its value.
 
-Zeros and identities vanish, transposes move to the leaves, scales move out of products, sums are flat, and a multiplied
-sum is left as it is (expanding would lose the factored form). `rules(symmetric)` adds that W' is W for the matrices named.
+Zeros and identities vanish, transposes move to the leaves, scales move out of products, sums are flat, and
+a multiplied sum is left as it is (expanding would lose the factored form). `rules(symmetric)` adds that W'
+is W for the matrices named.
 
 >>> A = Matrix("A", 3, 3)
 >>> print(simplify(Transpose(A @ A.T) + Zeros(3, 3) + Eye(3) @ A))
@@ -13,7 +14,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import lru_cache
 
-from everfresh.linalg.nodes import Add, Constant, Expr, Eye, Inverse, Matrix, MatMul, Scale, Stack, Transpose, Zeros
+from everfresh.linalg.nodes import (
+    Add,
+    Constant,
+    Expr,
+    Eye,
+    Inverse,
+    MatMul,
+    Matrix,
+    Scale,
+    Stack,
+    Transpose,
+    Zeros,
+)
 from everfresh.rewrite import Rule, RuleSet, rewrite
 
 
@@ -119,19 +132,21 @@ def _stack_flat(e: Stack) -> Expr | None:
     return Stack(tuple(flat), e.axis)
 
 
-RULES = RuleSet((
-    Rule("flat sums", (Add,), _add_flat),
-    Rule("zero terms", (Add,), _add_zero),
-    Rule("like terms", (Add,), _add_like),
-    Rule("product with zero", (MatMul,), _mul_zero),
-    Rule("product with the identity", (MatMul,), _mul_eye),
-    Rule("scales move out", (MatMul,), _mul_scale),
-    Rule("scales of scales", (Scale,), _scale),
-    Rule("scaled sums", (Scale,), _scale_sum),
-    Rule("transposes move in", (Transpose,), _transpose),
-    Rule("scales leave inverses", (Inverse,), _inverse),
-    Rule("flat stacks", (Stack,), _stack_flat),
-))
+RULES = RuleSet(
+    (
+        Rule("flat sums", (Add,), _add_flat),
+        Rule("zero terms", (Add,), _add_zero),
+        Rule("like terms", (Add,), _add_like),
+        Rule("product with zero", (MatMul,), _mul_zero),
+        Rule("product with the identity", (MatMul,), _mul_eye),
+        Rule("scales move out", (MatMul,), _mul_scale),
+        Rule("scales of scales", (Scale,), _scale),
+        Rule("scaled sums", (Scale,), _scale_sum),
+        Rule("transposes move in", (Transpose,), _transpose),
+        Rule("scales leave inverses", (Inverse,), _inverse),
+        Rule("flat stacks", (Stack,), _stack_flat),
+    )
+)
 
 
 @lru_cache(maxsize=256)

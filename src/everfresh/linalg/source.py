@@ -1,6 +1,7 @@
 """A program as the user wrote it (section 6.2): input matrices, statements `A := E`, and the outputs among them.
 
-Invariant: every statement reads inputs and earlier statements only, each name is assigned once, and all shapes fit.
+Invariant: every statement reads inputs and earlier statements only, each name is assigned once, and all
+shapes fit.
 
 >>> print(parse("B := A A; C := B B;", A=(4, 4)))
 input A(4, 4);
@@ -35,7 +36,9 @@ class Source:
             raise _unknown(sorted(unknown)[0], "input", known)
         for name, expr in self.statements:
             if name in known:
-                raise EverfreshError(Code.EXISTS, f"the matrix '{name}' is assigned twice", place=f"{name} := {expr}")
+                raise EverfreshError(
+                    Code.EXISTS, f"the matrix '{name}' is assigned twice", place=f"{name} := {expr}"
+                )
             if missing := sorted(names(expr) - known.keys()):
                 raise _unknown(missing[0], "matrix", known)
             known[name] = expr.shape
@@ -57,7 +60,8 @@ class Source:
 
     def __str__(self) -> str:
         lines = [
-            f"{'static' if m.name in self.static else 'input'} {m.name}({m.rows}, {m.columns});" for m in self.inputs
+            f"{'static' if m.name in self.static else 'input'} {m.name}({m.rows}, {m.columns});"
+            for m in self.inputs
         ]
         lines += [f"{name} := {to_text(expr)};" for name, expr in self.statements]
         return "\n".join([*lines, f"output {', '.join(self.outputs)};"])
@@ -65,18 +69,25 @@ class Source:
 
 def _unknown(name: str, what: str, known: Iterable[str]) -> EverfreshError:
     return EverfreshError(
-        Code.NOT_FOUND, f"there is no {what} '{name}'", hint="there are: " + (", ".join(sorted(known)) or "none")
+        Code.NOT_FOUND,
+        f"there is no {what} '{name}'",
+        hint="there are: " + (", ".join(sorted(known)) or "none"),
     )
 
 
 def parse(
-    text: str, shapes: Mapping[str, Shape] | None = None, /, *, static: Iterable[str] = (),
-    outputs: Iterable[str] | None = None, **more: Shape,
+    text: str,
+    shapes: Mapping[str, Shape] | None = None,
+    /,
+    *,
+    static: Iterable[str] = (),
+    outputs: Iterable[str] | None = None,
+    **more: Shape,
 ) -> Source:
     """The program that `text` writes.
 
-    Input shapes come from `shapes`, from keywords, or from declarations `input A(3, 4);` (`static` for inputs that never change).
-    Outputs are those declared, else the matrices that no other statement reads.
+    Input shapes come from `shapes`, from keywords, or from declarations `input A(3, 4);` (`static` for
+    inputs that never change). Outputs are those declared, else the matrices that no other statement reads.
     """
     stream = tokens(text)
     inputs = {name: Matrix(name, *shape) for name, shape in {**(shapes or {}), **more}.items()}
@@ -99,7 +110,9 @@ def parse(
                 wanted.append(stream.name())
         if stream.peek().kind != "end":
             stream.expect(";")
-    return Source(tuple(inputs.values()), tuple(statements), tuple(wanted) or unread(statements), frozenset(fixed))
+    return Source(
+        tuple(inputs.values()), tuple(statements), tuple(wanted) or unread(statements), frozenset(fixed)
+    )
 
 
 def _statement(stream: TokenStream, env: Mapping[str, Matrix]) -> tuple[str, Expr]:

@@ -1,7 +1,8 @@
 """Linear algebra as text: `to_text` prints an expression, `parse_expr` reads it back as the same tree.
 
-Products are written side by side (`A B`, also `A * B` and `A @ B`) and group to the left; `'` or `.T` transposes; a number in
-front scales. Blocks stand in brackets, with commas side by side and with semicolons one above the other.
+Products are written side by side (`A B`, also `A * B` and `A @ B`) and group to the left; `'` or `.T`
+transposes; a number in front scales. Blocks stand in brackets, with commas side by side and with semicolons
+one above the other.
 
 >>> env = {"A": Matrix("A", 3, 3), "u": Matrix("u", 3, 1)}
 >>> print(parse_expr("A*u + 2 u (u.T @ u)", env))
@@ -22,8 +23,8 @@ from everfresh.linalg.nodes import (
     Eye,
     Inverse,
     Iterate,
-    Matrix,
     MatMul,
+    Matrix,
     Power,
     PowerSum,
     Scale,
@@ -160,7 +161,7 @@ def _placed(stream: TokenStream, build: Callable[[], Expr]) -> Expr:
 
 def _starts_factor(stream: TokenStream) -> bool:
     token = stream.peek()
-    return token.kind in ("name", "number") or token.kind == "symbol" and token.text in ("(", "[")
+    return token.kind in ("name", "number") or (token.kind == "symbol" and token.text in ("(", "["))
 
 
 def _read_factor(stream: TokenStream, env: Env) -> Expr:
@@ -197,7 +198,9 @@ def _read_name(stream: TokenStream, env: Env) -> Expr:
     name, *transposes = stream.peek().text.split(".")
     if name not in env:
         raise EverfreshError(
-            Code.NOT_FOUND, f"there is no matrix '{name}'", place=stream.error("").place,
+            Code.NOT_FOUND,
+            f"there is no matrix '{name}'",
+            place=stream.error("").place,
             hint="matrices are: " + (", ".join(sorted(env)) or "none"),
         )
     if any(part != "T" for part in transposes):
@@ -215,7 +218,9 @@ def _read_stack(stream: TokenStream, env: Env) -> Expr:
     while stream.accept(mark):
         parts.append(read_sum(stream, env))
     stream.expect("]")
-    return parts[0] if len(parts) == 1 else _placed(stream, lambda: Stack(tuple(parts), 1 if mark == "," else 0))
+    return (
+        parts[0] if len(parts) == 1 else _placed(stream, lambda: Stack(tuple(parts), 1 if mark == "," else 0))
+    )
 
 
 def _read_zeros(stream: TokenStream, _env: Env) -> Expr:

@@ -1,7 +1,8 @@
 """Programs in Python: `@program` traces a function of matrices (section 6.2).
 
-The function gets symbols and builds expressions with `+ - @ .T`, `*` by a number, and the functions of this module. What it
-returns is the program: one expression, several, or a dictionary of named ones. Shapes are bound when matrices are given.
+The function gets symbols and builds expressions with `+ - @ .T`, `*` by a number, and the functions of this
+module. What it returns is the program: one expression, several, or a dictionary of named ones. Shapes are
+bound when matrices are given.
 
 >>> @program
 ... def ols(X, Y):
@@ -57,7 +58,9 @@ def iterate(A: Any, T0: Any, B: Any | None = None, k: int = 1, model: str = "aut
 class TracedProgram:
     """A Python function as a program; `bind` gives it shapes, a call with arrays evaluates it from scratch."""
 
-    def __init__(self, function: Callable[..., Any], name: str | None = None, static: Iterable[str] = ()) -> None:
+    def __init__(
+        self, function: Callable[..., Any], name: str | None = None, static: Iterable[str] = ()
+    ) -> None:
         self.function = function
         self.name = name or getattr(function, "__name__", "result").strip("<>")
         self.__doc__ = function.__doc__
@@ -70,7 +73,8 @@ class TracedProgram:
         if given.keys() != set(self.parameters):
             wrong = sorted(given.keys() ^ set(self.parameters))[0]
             raise EverfreshError(
-                Code.ARGUMENT, f"{self.name} and its inputs do not agree about '{wrong}'",
+                Code.ARGUMENT,
+                f"{self.name} and its inputs do not agree about '{wrong}'",
                 hint="its inputs are: " + ", ".join(self.parameters),
             )
         inputs = tuple(Matrix(name, *given[name]) for name in self.parameters)
@@ -107,7 +111,9 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
 
 
-def program(function: Callable[..., Any] | None = None, /, *, name: str | None = None, static: Iterable[str] = ()) -> Any:
+def program(
+    function: Callable[..., Any] | None = None, /, *, name: str | None = None, static: Iterable[str] = ()
+) -> Any:
     """Make a matrix program of a Python function; `static` names the inputs that never change."""
     if function is None:
         return lambda given: TracedProgram(given, name, static)

@@ -67,10 +67,12 @@ def flat_plan(target: MapDef[Query], expr: Query) -> FlatPlan | None:
     body = expr.body if isinstance(expr, Sum) else expr
     terms: list[FlatTerm] = []
     for term in body.terms if isinstance(body, Plus) else (body,):
-        flat = _flat_term(term)
+        flat = _flat_term(term, len(target.kinds))
         if flat is None:
             return None
         terms.append(flat)
+    if len({flat.relation for flat in terms}) != 1:
+        return None
     needs: set[str] = {v.name for v in target.keys}
     for flat in terms:
         for step in flat.steps:
@@ -78,18 +80,22 @@ def flat_plan(target: MapDef[Query], expr: Query) -> FlatPlan | None:
     return FlatPlan(target, tuple(terms), frozenset(needs))
 
 
-def _flat_term(term: Query) -> FlatTerm | None:
+def _flat_term(term: Query, k: int) -> FlatTerm | None:
+    """One product of a relation, conditions, bindings of new variables, and k values."""
     sign = 1
     while isinstance(term, Neg):
         sign, term = -sign, term.body
     factors = term.factors if isinstance(term, Prod) else (term,)
     if not factors or not isinstance(factors[0], Rel):
         return None
-    if not all(isinstance(f, Cond | Bind | Value) for f in factors[1:]) or len({v.name for v in factors[0].vars}) != len(
-        factors[0].vars
-    ):
+    relation, steps = factors[0], factors[1:]
+    bound = [v.name for v in relation.vars] + [step.var.name for step in steps if isinstance(step, Bind)]
+    values = [len(step.items) for step in steps if isinstance(step, Value)]
+    if not all(isinstance(step, Cond | Bind | Value) for step in steps):
         return None
-    return FlatTerm(sign, factors[0].name, tuple(v.name for v in factors[0].vars), factors[1:])
+    if len(set(bound)) != len(bound) or values != ([k] if k else []):
+        return None
+    return FlatTerm(sign, relation.name, tuple(v.name for v in relation.vars), steps)
 
 
 def run(plan: FlatPlan, names: Sequence[str], columns: Mapping[str, Vector], weights: Ints) -> MapDelta:
@@ -118,6 +124,7 @@ def _run_term(target: MapDef[Query], term: FlatTerm, env: dict[str, Vector], wei
                 keep = verdict.values if verdict.valid is None else verdict.values & verdict.valid
                 if not keep.all():
                     env = {name: vector.filter(keep) for name, vector in env.items()}
+                    components = tuple(vector.filter(keep) for vector in components)
                     n, origin = n[keep], origin[keep]
             elif isinstance(step, Bind):
                 env[step.var.name] = evaluate_vector(step.expr, env, len(n))

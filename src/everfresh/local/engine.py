@@ -28,7 +28,7 @@ from everfresh.local.recompute import recompute, relation
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.options import Options
-from everfresh.program import Applied, Batch, Progress
+from everfresh.program import Applied, Batch, Progress, check_epoch
 from everfresh.sql import plan as p
 from everfresh.state import Commit, StateFolder, pack_arrays, pack_table, read_commit, unpack_arrays, unpack_table
 from everfresh.state.interrupts import uninterrupted
@@ -77,9 +77,13 @@ class LocalEngine:
         return self._epoch
 
     @property
-    def history(self) -> int:
-        """How many epochs back reads reach."""
-        return self._options.history
+    def oldest(self) -> int:
+        """The earliest epoch that reads reach: as far back as the options say, and as the log goes."""
+        oldest = max(0, self._epoch - self._options.history)
+        if self._folder is not None:  # an earlier handle may have kept less
+            kept = [self._folder.commits.first(), self._epoch + 1, *(epoch for epoch, _ in self._history)]
+            oldest = max(oldest, min(kept) - 1)
+        return oldest
 
     @property
     def catalog(self) -> Catalog:
@@ -349,7 +353,7 @@ class LocalEngine:
         store = self._maps[name]
         if at is None or at == self._epoch:
             return expand(store.rows())
-        self._check_epoch(name, at, created=True)
+        check_epoch(name, at, max(self.oldest, self._created[name]), self._epoch)
         return self._at(store, at)
 
     def _at(self, store: MapStore, at: int) -> pa.Table:
@@ -357,16 +361,6 @@ class LocalEngine:
         if not later:
             return expand(store.rows())
         return subtract(expand(store.rows()), net(pa.concat_tables(later)))
-
-    def _check_epoch(self, view: str, epoch: int, *, created: bool = False) -> None:
-        oldest = max(0, self._epoch - self._options.history)
-        if created:
-            oldest = max(oldest, self._created[view])
-        if not oldest <= epoch <= self._epoch:
-            raise EverfreshError(
-                Code.HISTORY, f"epoch {epoch} of view '{view}' is not available: epochs {oldest} to {self._epoch} are",
-                hint="options.history says how many epochs are kept" if epoch <= self._epoch else "it is not committed yet",
-            )
 
     def _changes_after(self, view: str, since: int) -> list[tuple[int, pa.Table]]:
         """The view's changes of the epochs after `since`, from memory or from the log."""
@@ -385,7 +379,7 @@ class LocalEngine:
 
     def changes(self, view: str, since: int) -> pa.Table:
         """The view's change of each epoch after `since`."""
-        self._check_epoch(view, since)
+        check_epoch(view, since, self.oldest, self._epoch)
         store = self._maps[view]
         parts = self._changes_after(view, since)
         if since < self._created[view]:  # what it held when it was created is its first change

@@ -56,12 +56,17 @@ class MapStore:
 
     def add(self, delta: MapDelta) -> Touched:
         """Add a statement's result; `commit` or `rollback` must follow."""
-        words, values = to_words(delta, self.codec, self.layout)
-        return self.pool.add(words, values)
+        return self.add_words(*to_words(delta, self.codec, self.layout))
 
     def add_words(self, words: Ints, values: Values) -> Touched:
         """Add a change that is in pool form already."""
-        return self.pool.add(words, values)
+        try:
+            return self.pool.add(words, values)
+        except EverfreshError as error:
+            raise EverfreshError(
+                error.code, f"an aggregate of view '{self.view.name}' is out of range",
+                hint="the batch would make a sum too large for its type",
+            ) from error
 
     def published(self, touched: Touched) -> pa.Table:
         """The change of the view's rows that a change of its map made, with `_weight`."""

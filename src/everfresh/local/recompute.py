@@ -18,12 +18,15 @@ from everfresh.delta.bags import WEIGHT
 from everfresh.expr import Vector
 from everfresh.expr import evaluate as scalar
 from everfresh.program import component
-from everfresh.types import TableSchema, to_arrow
+from everfresh.types import TableSchema, canonical_float, to_arrow
 
 
 def relation(schema: TableSchema, rows: pa.Table, counts: Any) -> Gmr:
     """Rows of a table and their multiplicities as a generalized multiset relation of physical values."""
     columns = [Vector.from_arrow(rows.column(c.name), c.type).to_pylist() for c in schema.columns]
+    for i, column in enumerate(schema.columns):
+        if column.type.is_float:  # rows are compared by identity: all NaNs must be one object
+            columns[i] = [None if value is None else canonical_float(value) for value in columns[i]]
     return Gmr((key, (int(n),)) for key, n in zip(zip(*columns, strict=True), counts, strict=True))
 
 

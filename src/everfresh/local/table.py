@@ -294,8 +294,9 @@ class Table:
             self.pool.rollback(undo.touched)
             return
         assert undo.inserted is not None and undo.removed is not None
-        self.pool.remove(undo.inserted)
-        words = np.ascontiguousarray(undo.removed[:, ::-1])  # in reverse, each row gets its slot back
+        # Everything in reverse: free slots are a stack, so each row gets its slot back.
+        self.pool.remove(np.ascontiguousarray(undo.inserted[::-1]))
+        words = np.ascontiguousarray(undo.removed[:, ::-1])
         self.pool.insert(words, np.ones(words.shape[1], np.int64))
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """What the compiler emits and the engines run: the program IR, and the engine protocol."""
 
-from everfresh.program.engine import Applied, Batch, Engine, OnConflict, Part, Progress
+from everfresh.program.engine import Applied, Batch, Engine, OnConflict, Part, Progress, check_epoch
 from everfresh.program.ir import MapDef, Program, Statement, Trigger, View, component, component_index
 from everfresh.program.text import parse_program
 
 __all__ = [
     "Applied", "Batch", "Engine", "MapDef", "OnConflict", "Part", "Program", "Progress", "Statement", "Trigger", "View",
-    "component", "component_index", "parse_program",
+    "check_epoch", "component", "component_index", "parse_program",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Expr
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ class Engine(Protocol):
         """The last committed epoch this handle has seen."""
 
     @property
-    def history(self) -> int:
-        """How many epochs back `changes` and `read` reach."""
+    def oldest(self) -> int:
+        """The earliest epoch that `changes(since=)` and `read(at=)` reach."""
 
     @property
     def catalog(self) -> Any:
@@ -123,3 +124,13 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release everything; further calls are refused by the database."""
+
+
+def check_epoch(view: str, epoch: int, oldest: int, last: int) -> None:
+    """Raise unless `epoch` is among those that are kept."""
+    if not oldest <= epoch <= last:
+        raise EverfreshError(
+            Code.HISTORY,
+            f"epoch {epoch} of view '{view}' is not available: epochs {oldest} to {last} are",
+            hint="options.history says how many epochs are kept" if epoch <= last else "it is not committed yet",
+        )

@@ -372,7 +372,7 @@ def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], starte
     for identity, tables in sorted(pieces.items()):
         store = unit.map(world, identity.rsplit("@", 1)[0])
         words, values = entries_values(store, pa.concat_tables(tables).combine_chunks())
-        touched = store.pool.add(words, values)
+        touched = store.add_words(words, values)
         unit.record(_bound(store.pool.rollback, touched), _bound(store.pool.commit, touched))
         crash("mid-apply", world.fault, worker, world.inbox)
         after = store.pool.gather(touched.slots)

@@ -1,7 +1,8 @@
 """The Spark engine: tables and maps in the workers' units, one job per batch.
 
-The driver plans, commits and reads names; rows and maps stay with the partitions (`everfresh.spark.units`). A batch is one job of one stage if no view reads its
-tables, else of two; a batch given as a Spark DataFrame has one more in front. The job's tasks change only their own caches and
+The driver plans, commits and reads names; rows and maps stay with the partitions (`everfresh.spark.units`). A batch is
+one job of one stage if no view reads its tables, else of two; a batch given as a Spark DataFrame has one more stage in
+front (and, where the DataFrame's session has adaptive execution on, Spark makes a job of each). The job's tasks change only their own caches and
 write files that nobody names; the epoch exists once the driver has created its commit record.
 """
 
@@ -28,7 +29,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Var
 from everfresh.local.mapstore import weighted_schema
 from everfresh.options import Options
-from everfresh.program import Applied, Batch, Part, Progress
+from everfresh.program import Applied, Batch, Part, Progress, check_epoch
 from everfresh.spark import session as sessions
 from everfresh.spark.blocks import base_block, maps_block, read_block, route_block, split
 from everfresh.spark.failures import translated
@@ -97,9 +98,9 @@ class SparkEngine:
         return self._ledger.epoch
 
     @property
-    def history(self) -> int:
-        """How many epochs back reads reach."""
-        return self._options.history
+    def oldest(self) -> int:
+        """The earliest epoch that reads reach: as far back as the options say, and as the commit records go."""
+        return max(0, self.epoch - self._options.history, self._folder.commits.first() - 1)
 
     @property
     def catalog(self) -> Catalog:
@@ -300,22 +301,11 @@ class SparkEngine:
             return
         if name in self._ledger.catalog.tables:
             raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only")
-        self._check_epoch(name, at, created=True)
-
-    def _check_epoch(self, view: str, epoch: int, *, created: bool = False) -> None:
-        last = self._ledger.epoch
-        oldest = max(0, last - self._options.history)
-        if created:
-            oldest = max(oldest, self._ledger.created(view))
-        if not oldest <= epoch <= last:
-            raise EverfreshError(
-                Code.HISTORY, f"epoch {epoch} of view '{view}' is not available: epochs {oldest} to {last} are",
-                hint="options.history says how many epochs are kept" if epoch <= last else "it is not committed yet",
-            )
+        check_epoch(name, at, max(self.oldest, self._ledger.created(name)), self.epoch)
 
     def changes(self, view: str, since: int) -> pa.Table:
         """The view's change of each epoch after `since`, from the segments of its units."""
-        self._check_epoch(view, since)
+        check_epoch(view, since, self.oldest, self.epoch)
         ledger = self._ledger
         world, created, section = ledger.world(ledger.epoch), ledger.created(view), f"changes/{ledger.ids[view]}"
         parts: list[tuple[int, pa.Table]] = []

@@ -44,7 +44,7 @@ _DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     exp.Round: ("round", ("this", "decimals")),
     exp.Floor: ("floor", ("this",)),
     exp.Ceil: ("ceil", ("this",)),
-    exp.Trunc: ("trunc", ("this",)),
+    exp.Trunc: ("trunc", ("this", "decimals")),
     exp.Sqrt: ("sqrt", ("this",)),
     exp.Ln: ("ln", ("this",)),
     exp.Exp: ("exp", ("this",)),
@@ -85,7 +85,7 @@ _FLAGS = {"typed", "safe", "is_numeric", "big_int"}
 _BY_NAME = {
     "date_part": "date_part", "datepart": "date_part", "prefix": "starts_with", "suffix": "ends_with",
     "to_years": "to_years", "to_months": "to_months", "to_hours": "to_hours", "to_minutes": "to_minutes",
-    "to_seconds": "to_seconds", "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
+    "to_seconds": "to_seconds", "to_weeks": "to_weeks", "weekday": "dow", "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
 }  # fmt: skip
 _KNOWN = [name for name, _ in _DIRECT.values() if name.isidentifier()] + [
     *_BY_NAME, "sum", "count", "avg", "coalesce", "greatest", "least", "concat", "trim", "ltrim", "rtrim",
@@ -258,6 +258,7 @@ RULES: dict[type[Any], _Rule] = {
     exp.Pad: _pad,
     exp.Extract: _extract,
     exp.TimestampTrunc: _date_trunc,
+    exp.DateTrunc: _date_trunc,
     exp.Date: _to_date,
     exp.TsOrDsToDate: _to_date,
     exp.Interval: _interval,

@@ -372,6 +372,7 @@ _RULES: dict[type[Any], Callable[[_Printer, Any], str]] = {
     exp.Trim: _trim,
     exp.Extract: _extract,
     exp.TimestampTrunc: _date_trunc,
+    exp.DateTrunc: _date_trunc,
     exp.Substring: _substring,
     exp.Log: _log,
     exp.Abs: _abs,

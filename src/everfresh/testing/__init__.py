@@ -6,6 +6,6 @@
 - `replay`        runs a history on a database and compares after every batch; shrinks one that fails
 - `engine_suite`  `EngineSuite`, one suite of tests for all engines; the `suite_*` modules are its subjects
 
-A new engine is tested by a subclass of `EngineSuite` that says how to connect. Needs pytest, DuckDB, pandas and Polars;
-nothing else in everfresh imports this package.
+A new engine is tested by a subclass of `EngineSuite` that says how to connect. Needs pytest, DuckDB, pandas
+and Polars; nothing else in everfresh imports this package.
 """

@@ -4,7 +4,8 @@
         def connect(self, path=None, **kwargs):
             return everfresh.connect(path, engine="mine", **kwargs)
 
-It covers what `everfresh.program.engine.Engine` asks of an engine and what the user of a `Database` on top of it may expect. The subjects:
+It covers what `everfresh.program.engine.Engine` asks of an engine and what the user of a `Database` on top
+of it may expect. The subjects:
 
 - `suite_api`         batches, reading in every form, changes and the past, listeners, errors
 - `suite_inputs`      every kind of rows
@@ -27,6 +28,6 @@ from everfresh.testing.suite_values import ValueSuite
 
 
 class EngineSuite(
-    ApiSuite, InputSuite, StatementSuite, ValueSuite, BadInputSuite, HistorySuite, DurabilitySuite,
+    ApiSuite, InputSuite, StatementSuite, ValueSuite, BadInputSuite, HistorySuite, DurabilitySuite
 ):
     """Everything an engine must do."""

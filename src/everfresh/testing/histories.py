@@ -1,8 +1,9 @@
 """Random schemas, rows and histories, each a pure function of its seed.
 
-A history is generated whole before anything runs: nothing in it depends on the system under test, nor on the order of a dictionary that
-holds its state. Values come from small domains with one hot value and many NULLs, so that groups empty and refill and counts go
-0, 1, 2, 1, 0. Doubles are multiples of 1/8, so that sums are exact in any order and a comparison is an exact one.
+A history is generated whole before anything runs: nothing in it depends on the system under test, nor on the
+order of a dictionary that holds its state. Values come from small domains with one hot value and many NULLs,
+so that groups empty and refill and counts go 0, 1, 2, 1, 0. Doubles are multiples of 1/8, so that sums are
+exact in any order and a comparison is an exact one.
 
 Implements "Histories" in section 9 of the notes on SQL.
 """
@@ -36,11 +37,24 @@ _DOMAINS: dict[str, list[Any]] = {
     "REAL": [0.0, 0.5, -1.25, 3.0, 0.125, 100.75],
     "DOUBLE": [0.0, 0.5, -1.25, 3.0, 0.125, 2048.875, -2048.875],
     "DECIMAL(9,2)": [Decimal("0.00"), Decimal("1.25"), Decimal("-1.25"), Decimal("0.01"), Decimal("99.99")],
-    "DECIMAL(30,4)": [Decimal("0.0000"), Decimal("0.0001"), Decimal("-7.5000"), Decimal("123456789012345678.9012")],
+    "DECIMAL(30,4)": [
+        Decimal("0.0000"),
+        Decimal("0.0001"),
+        Decimal("-7.5000"),
+        Decimal("123456789012345678.9012"),
+    ],
     "VARCHAR": ["", "a", "A", "ab", "ä b", "50%", "_", "O'Hara"],
-    "DATE": [dt.date(1969, 12, 31), dt.date(2000, 2, 29), dt.date(2024, 1, 31), dt.date(2024, 2, 1), dt.date(2024, 2, 29)],
+    "DATE": [
+        dt.date(1969, 12, 31),
+        dt.date(2000, 2, 29),
+        dt.date(2024, 1, 31),
+        dt.date(2024, 2, 1),
+        dt.date(2024, 2, 29),
+    ],
     "TIMESTAMP": [
-        dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(2024, 2, 29), dt.datetime(2024, 2, 29, 12, 30, 1, 250000),
+        dt.datetime(1969, 12, 31, 23, 59, 59, 999999),
+        dt.datetime(2024, 2, 29),
+        dt.datetime(2024, 2, 29, 12, 30, 1, 250000),
         dt.datetime(2024, 3, 1),
     ],
 }
@@ -93,29 +107,46 @@ class History:
 
     def to_json(self) -> str:
         """The history as a file that `from_json` reads, whatever becomes of the generator."""
-        return json.dumps({
-            "seed": self.seed,
-            "tables": [
-                {"name": s.name, "key": s.key, "columns": [(c.name, str(c.type), c.nullable) for c in s.columns]}
-                for s in self.schemas
-            ],
-            "views": self.views,
-            "batches": [[(c.table, c.weight, [_to_text(v) for v in c.row]) for c in batch] for batch in self.batches],
-        }, indent=1, ensure_ascii=False)
+        return json.dumps(
+            {
+                "seed": self.seed,
+                "tables": [
+                    {
+                        "name": s.name,
+                        "key": s.key,
+                        "columns": [(c.name, str(c.type), c.nullable) for c in s.columns],
+                    }
+                    for s in self.schemas
+                ],
+                "views": self.views,
+                "batches": [
+                    [(c.table, c.weight, [_to_text(v) for v in c.row]) for c in batch]
+                    for batch in self.batches
+                ],
+            },
+            indent=1,
+            ensure_ascii=False,
+        )
 
     @staticmethod
     def from_json(text: str) -> History:
         """The inverse of `to_json`."""
         data = json.loads(text)
         schemas = tuple(
-            TableSchema(t["name"], tuple(Column(n, parse_type(type_), null) for n, type_, null in t["columns"]), tuple(t["key"]))
+            TableSchema(
+                t["name"],
+                tuple(Column(n, parse_type(type_), null) for n, type_, null in t["columns"]),
+                tuple(t["key"]),
+            )
             for t in data["tables"]
         )
         by_name = {schema.name: schema for schema in schemas}
 
         def change(table: str, weight: int, values: list[Any]) -> Change:
             columns = by_name[table].columns
-            return Change(table, weight, canonical(_from_text(v, c.type) for v, c in zip(values, columns, strict=True)))
+            return Change(
+                table, weight, canonical(_from_text(v, c.type) for v, c in zip(values, columns, strict=True))
+            )
 
         batches = tuple(tuple(change(*item) for item in batch) for batch in data["batches"])
         return History(data["seed"], schemas, tuple((n, q) for n, q in data["views"]), batches)
@@ -129,12 +160,16 @@ def _from_text(text: Any, type_: SqlType) -> Any:
     if text is None or type_.name in ("BOOLEAN", "VARCHAR"):
         return text
     readers: dict[str, Callable[[str], Any]] = {
-        "DECIMAL": Decimal, "DOUBLE": float, "REAL": float, "DATE": dt.date.fromisoformat, "TIMESTAMP": dt.datetime.fromisoformat,
+        "DECIMAL": Decimal,
+        "DOUBLE": float,
+        "REAL": float,
+        "DATE": dt.date.fromisoformat,
+        "TIMESTAMP": dt.datetime.fromisoformat,
     }
     return readers.get(type_.name, int)(text)
 
 
-# -- schemas and rows --------------------------------------------------------------------------------------------------
+# -- schemas and rows ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -158,7 +193,7 @@ class _Source:
     def key_of(self, row: Row) -> Row:
         return tuple(row[self.schema.names.index(name)] for name in self.schema.key)
 
-    def keys(self) -> list[Row]:
+    def all_keys(self) -> list[Row]:
         """All keys there can be, in a fixed order."""
         keys: list[Row] = [()]
         for column, domain in zip(self.schema.columns, self.domains, strict=True):
@@ -174,9 +209,16 @@ def _source(rng: Random, name: str) -> _Source:
         parts = 1 if rng.random() < 0.7 else 2
         columns = [Column(f"k{i}", parse_type(rng.choice(_KEY_TYPES)), nullable=False) for i in range(parts)]
         key = tuple(c.name for c in columns)
-    kinds = [rng.choice(["VARCHAR", "DOUBLE"] if rng.random() < 0.35 else list(_DOMAINS)) for _ in range(rng.randint(2, 5))]
-    columns += [Column(f"c{i}", parse_type(kind), nullable=rng.random() < 0.85) for i, kind in enumerate(kinds)]
-    return _Source(TableSchema(name, tuple(columns), key), tuple(_domain(rng, c, c.name in key) for c in columns))
+    kinds = [
+        rng.choice(["VARCHAR", "DOUBLE"] if rng.random() < 0.35 else list(_DOMAINS))
+        for _ in range(rng.randint(2, 5))
+    ]
+    columns += [
+        Column(f"c{i}", parse_type(kind), nullable=rng.random() < 0.85) for i, kind in enumerate(kinds)
+    ]
+    return _Source(
+        TableSchema(name, tuple(columns), key), tuple(_domain(rng, c, c.name in key) for c in columns)
+    )
 
 
 def _domain(rng: Random, column: Column, key: bool) -> tuple[Any, ...]:
@@ -192,7 +234,7 @@ def _domain(rng: Random, column: Column, key: bool) -> tuple[Any, ...]:
     return tuple(domain)
 
 
-# -- histories -----------------------------------------------------------------------------------------------------------
+# -- histories -----------------------------------------------------------------------------------------------
 
 
 class _State:
@@ -218,7 +260,7 @@ class _State:
                 return rng.choice(self.rows[table])
             return source.row(rng)
         taken = {source.key_of(row) for row in self.rows[table]}
-        free = [key for key in source.keys() if key not in taken]
+        free = [key for key in source.all_keys() if key not in taken]
         return source.row(rng, rng.choice(free)) if free else None
 
 
@@ -279,7 +321,7 @@ def _step(rng: Random, state: _State, table: str) -> Iterator[Change]:
             yield state.insert(table, row_or_none)
 
 
-# -- shrinking -----------------------------------------------------------------------------------------------------------
+# -- shrinking -----------------------------------------------------------------------------------------------
 
 
 def is_valid(history: History) -> bool:
@@ -297,7 +339,7 @@ def is_valid(history: History) -> bool:
 
 
 def shrink(history: History, fails: Callable[[History], bool], tries: int = 400) -> History:
-    """A smaller history that still fails: fewer views, batches, changes; stops at a fixpoint or after `tries`."""
+    """A smaller history that still fails: fewer views, batches, changes; at most `tries` are tried."""
     left = tries
     progress = True
     while progress and left > 0:
@@ -319,7 +361,9 @@ def _smaller(history: History) -> Iterator[History]:
         yield replace(history, views=(view,))
     used = {c.table for c in history.changes}
     if len(used) < len(history.schemas) and any(s.name in used for s in history.schemas):
-        kept = tuple(s for s in history.schemas if s.name in used or any(s.name in q for _, q in history.views))
+        kept = tuple(
+            s for s in history.schemas if s.name in used or any(s.name in q for _, q in history.views)
+        )
         if len(kept) < len(history.schemas):
             yield replace(history, schemas=kept)
     for part in _without_runs(history.batches):

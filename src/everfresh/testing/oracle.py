@@ -1,7 +1,7 @@
 """DuckDB as the oracle: the base tables mirrored as multisets, any query over them answered from scratch.
 
-The mirror is plain Python (a `Counter` of rows per table), so nothing of everfresh's own storage or arithmetic takes part in what is
-expected. A table goes to DuckDB when a query comes and it has changed since.
+The mirror is plain Python (a `Counter` of rows per table), so nothing of everfresh's own storage or
+arithmetic takes part in what is expected. A table goes to DuckDB when a query comes and it has changed since.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DuckOracle:
         self._con.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
 
     def apply(self, table: str, inserts: Iterable[Row] = (), deletes: Iterable[Row] = ()) -> None:
-        """Change a table; a delete takes away exactly one copy. A row that would be there less than never is a mistake of the caller."""
+        """Change a table; a delete takes away exactly one copy, which must be there."""
         net: Counter[Row] = Counter()
         for row in inserts:
             net[canonical(row)] += 1
@@ -133,7 +133,9 @@ def assert_rows(relation: Any, *rows: Row) -> None:
     found = Counter(tuple(map(_plain, row.values())) for row in relation.to_pylist())
     wanted = Counter(tuple(map(_plain, row)) for row in rows)
     if found != wanted:
-        raise AssertionError(f"missing {list((wanted - found).elements())}, too many {list((found - wanted).elements())}")
+        raise AssertionError(
+            f"missing {list((wanted - found).elements())}, too many {list((found - wanted).elements())}"
+        )
 
 
 def _plain(value: Any) -> Any:

@@ -1,8 +1,9 @@
 """Runs a history on a database and judges it after every batch.
 
-After each batch: every table and view equals DuckDB's answer, and old rows + `changes()` = new rows. At the end: `verify()` finds nothing, and
-the reference evaluator (`everfresh.calculus.evaluate`) over the mirrored tables agrees. Half of the views are created while the
-tables are empty, the others over what is there half-way.
+After each batch: every table and view equals DuckDB's answer, and old rows + `changes()` = new rows. At the
+end: `verify()` finds nothing, and the reference evaluator (`everfresh.calculus.evaluate`) over the mirrored
+tables agrees. Half of the views are created while the tables are empty, the others over what is there
+half-way.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from everfresh.database import Database
-from everfresh.delta.bags import EPOCH, WEIGHT, expand, net, weigh
+from everfresh.delta.bags import EPOCH, expand, net, weigh
 from everfresh.delta.changes import Delta
 from everfresh.local.recompute import recompute, relation
 from everfresh.testing.histories import Change, History, net_of
@@ -27,13 +28,19 @@ class Difference(AssertionError):
 
 
 def run_history(
-    db: Database, oracle: DuckOracle, history: History, batch_size: int | None = 7, *, by_key: bool = False,
+    db: Database,
+    oracle: DuckOracle,
+    history: History,
+    batch_size: int | None = 7,
+    *,
+    by_key: bool = False,
     reopen: Callable[[], Database] | None = None,
 ) -> None:
-    """Feed the changes in batches of `batch_size` (0: all at once, None: as they were made) and compare after each.
+    """Feed the changes in batches of `batch_size` (0: all at once, None: as they were made) and compare
+    after each.
 
-    With `by_key`, rows of tables with a primary key are deleted by it and changed by `updates`. `reopen`, if given, closes the database
-    and opens it again after every third batch. The tables are dropped in the end.
+    With `by_key`, rows of tables with a primary key are deleted by it and changed by `updates`. `reopen`, if
+    given, closes the database and opens it again after every third batch. The tables are dropped in the end.
     """
     runner = _Runner(db, oracle, history, by_key, reopen)
     try:
@@ -44,7 +51,12 @@ def run_history(
 
 class _Runner:
     def __init__(
-        self, db: Database, oracle: DuckOracle, history: History, by_key: bool, reopen: Callable[[], Database] | None
+        self,
+        db: Database,
+        oracle: DuckOracle,
+        history: History,
+        by_key: bool,
+        reopen: Callable[[], Database] | None,
     ) -> None:
         self.db = db
         self.oracle = oracle
@@ -92,26 +104,39 @@ class _Runner:
         if epoch != before + 1:
             raise Difference(f"batch {number} committed epoch {epoch} after {before}")
         for name in self.schemas:
-            self.same(self.oracle.table(name), self.db.table(name).to_arrow(), f"table {name} after batch {number}")
+            self.same(
+                self.oracle.table(name), self.db.table(name).to_arrow(), f"table {name} after batch {number}"
+            )
         for name in self.queries:
             new = self.check(name, f"after batch {number}")
             change = self.db.view(name).changes(since=before).drop_columns([EPOCH])
             old = weigh(self.rows[name])
             sum_ = expand(net(pa.concat_tables([old, change.cast(old.schema)])))
-            self.same(new, sum_, f"old rows + changes() of {name}, {self.queries[name]}, batch {number}", tolerance=0)
+            self.same(
+                new,
+                sum_,
+                f"old rows + changes() of {name}, {self.queries[name]}, batch {number}",
+                tolerance=0,
+            )
             self.rows[name] = new
 
     def check(self, name: str, when: str) -> pa.Table:
         actual = self.db.view(name).to_arrow()
-        self.same(self.oracle.query(self.queries[name]), actual, f"view {name}, {self.queries[name]}, {when},")
+        self.same(
+            self.oracle.query(self.queries[name]), actual, f"view {name}, {self.queries[name]}, {when},"
+        )
         return actual
 
     def finish(self) -> None:
         gmrs = {}
         for name, schema in self.schemas.items():
             counts = self.oracle.rows[name]
-            distinct = [pa.array([row[i] for row in counts], to_arrow(c.type)) for i, c in enumerate(schema.columns)]
-            gmrs[name] = relation(schema, pa.Table.from_arrays(distinct, schema=schema.arrow), list(counts.values()))
+            distinct = [
+                pa.array([row[i] for row in counts], to_arrow(c.type)) for i, c in enumerate(schema.columns)
+            ]
+            gmrs[name] = relation(
+                schema, pa.Table.from_arrays(distinct, schema=schema.arrow), list(counts.values())
+            )
         for name, query in self.queries.items():
             found = self.db.view(name).verify()
             if found.num_rows:
@@ -134,14 +159,18 @@ class _Runner:
 
 
 def as_delta(schema: TableSchema, changes: list[Change], by_key: bool = False) -> Delta:
-    """A batch's changes of one table as a user would write them: all of them, or by the primary key their net effect."""
+    """A batch's changes of one table as a user would write them: one by one, or net by primary key."""
     if not by_key or not schema.key:
-        return Delta(inserts=[c.row for c in changes if c.weight > 0], deletes=[c.row for c in changes if c.weight < 0])
+        return Delta(
+            inserts=[c.row for c in changes if c.weight > 0], deletes=[c.row for c in changes if c.weight < 0]
+        )
     at = [schema.names.index(name) for name in schema.key]
     weights = net_of(changes).get(schema.name, Counter())
     old = {tuple(row[i] for i in at): row for row, n in weights.items() if n < 0}
     new = {tuple(row[i] for i in at): row for row, n in weights.items() if n > 0}
-    updates: list[dict[str, Any]] = [dict(zip(schema.names, row, strict=True)) for key, row in new.items() if key in old]
+    updates: list[dict[str, Any]] = [
+        dict(zip(schema.names, row, strict=True)) for key, row in new.items() if key in old
+    ]
     return Delta(
         inserts=[row for key, row in new.items() if key not in old],
         deletes=[dict(zip(schema.key, key, strict=True)) for key in old if key not in new],

@@ -1,9 +1,12 @@
-"""The API: connecting, applying batches, reading views in every form, their changes and their past, listeners, errors."""
+"""The API: connecting, batches, reading views in every form, their changes and past, listeners, errors."""
+
+# ruff: noqa: D102 (the name of a test says what it tests)
 
 from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -20,7 +23,7 @@ from everfresh.testing.suite_base import SuiteBase, refused
 class ApiSuite(SuiteBase):
     """What a user calls."""
 
-    # -- life ----------------------------------------------------------------------------------------------------------
+    # -- life ------------------------------------------------------------------------------------------------
 
     def test_a_context_manager_closes(self) -> None:
         with self.connect() as db:
@@ -34,10 +37,18 @@ class ApiSuite(SuiteBase):
         view = db.view("v")
         db.close()
         db.close()
-        calls = [
-            lambda: db.apply(t=[(1,)]), lambda: db.view("v"), lambda: db.epoch, lambda: db.tables, lambda: db.views,
-            lambda: view.to_arrow(), lambda: view.changes(), lambda: view.verify(), lambda: view.explain(),
-            lambda: view.on_change(print), lambda: db.statistics(),
+        calls: list[Callable[[], Any]] = [
+            lambda: db.apply(t=[(1,)]),
+            lambda: db.view("v"),
+            lambda: db.epoch,
+            lambda: db.tables,
+            lambda: db.views,
+            lambda: view.to_arrow(),
+            lambda: view.changes(),
+            lambda: view.verify(),
+            lambda: view.explain(),
+            lambda: view.on_change(print),
+            lambda: db.statistics(),
         ]
         for call in calls:
             with refused(Code.CLOSED):
@@ -56,13 +67,19 @@ class ApiSuite(SuiteBase):
         table = shop.tables["items"]
         assert table.key == ("id",)
         assert [(c.name, str(c.type)) for c in table.columns] == [
-            ("id", "BIGINT"), ("name", "VARCHAR"), ("qty", "INTEGER"), ("price", "DECIMAL(9,2)"),
+            ("id", "BIGINT"),
+            ("name", "VARCHAR"),
+            ("qty", "INTEGER"),
+            ("price", "DECIMAL(9,2)"),
         ]
         assert [(c.name, str(c.type)) for c in shop.view("totals").columns] == [
-            ("name", "VARCHAR"), ("n", "BIGINT"), ("q", "HUGEINT"), ("p", "DOUBLE"),
+            ("name", "VARCHAR"),
+            ("n", "BIGINT"),
+            ("q", "HUGEINT"),
+            ("p", "DOUBLE"),
         ]
         assert shop.view("TOTALS").name == "totals"
-        assert_rows(shop.table("Items"), *[r.values() for r in shop.tables["items"].to_pylist()])
+        assert_rows(shop.table("Items"), *[tuple(r.values()) for r in shop.tables["items"].to_pylist()])
 
     def test_unknown_names_list_what_there_is(self, shop: Database) -> None:
         with refused(Code.NOT_FOUND, "nope", "totals"):
@@ -98,7 +115,7 @@ class ApiSuite(SuiteBase):
                 call()
         assert db.epoch == before
 
-    # -- batches -------------------------------------------------------------------------------------------------------
+    # -- batches ---------------------------------------------------------------------------------------------
 
     def test_every_change_is_one_epoch(self, db: Database) -> None:
         assert db.epoch == 0
@@ -117,11 +134,13 @@ class ApiSuite(SuiteBase):
         assert_rows(db.view("v"), (1,), (2,), (3,), (4,))
 
     def test_a_delta_inserts_deletes_and_updates(self, shop: Database) -> None:
-        shop.apply(items=Delta(
-            inserts=[{"id": 5, "name": "ink", "qty": 1, "price": Decimal("2.00")}],
-            deletes=[{"id": 3}],
-            updates=[{"id": 2, "name": "pen"}, {"id": 4, "name": "ink"}],
-        ))
+        shop.apply(
+            items=Delta(
+                inserts=[{"id": 5, "name": "ink", "qty": 1, "price": Decimal("2.00")}],
+                deletes=[{"id": 3}],
+                updates=[{"id": 2, "name": "pen"}, {"id": 4, "name": "ink"}],
+            )
+        )
         assert_rows(shop.view("totals"), ("ink", 3, 10, 3.25), ("pen", 1, 3, 5.5))
         assert_rows(shop.view("cheap"), (1, Decimal("9.00")), (5, Decimal("4.00")))
         shop.apply(items=Delta(deletes=[(1, "ink", 2, "4.50")]))
@@ -135,7 +154,9 @@ class ApiSuite(SuiteBase):
         assert db.view("s").changes(db.epoch - 1).num_rows == 0
         db.apply(t=Delta(deletes=[(1, 10)], inserts=[(1, 11)]))
         assert_rows(db.view("s"), (31, 2))
-        db.apply(t=Delta(deletes=[(3, 5)], inserts=[(3, 5), (3, 6)]), bag=Delta(deletes=[(7,)], inserts=[(7,)]))
+        db.apply(
+            t=Delta(deletes=[(3, 5)], inserts=[(3, 5), (3, 6)]), bag=Delta(deletes=[(7,)], inserts=[(7,)])
+        )
         assert_rows(db.view("s"), (37, 3))
         assert_rows(db.table("bag"), (1,), (1,))
 
@@ -169,7 +190,7 @@ class ApiSuite(SuiteBase):
         assert db.apply({"t": [(3,)]}, key="load-3") == second + 1
         assert_rows(db.view("v"), (6,))
 
-    # -- reading -------------------------------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def test_a_view_reads_in_every_form(self, shop: Database) -> None:
         import duckdb
@@ -226,14 +247,17 @@ class ApiSuite(SuiteBase):
             assert found.num_rows == 0
             assert found.column_names == [*(c.name for c in view.columns), "_weight"]
 
-    # -- changes and the past ------------------------------------------------------------------------------------------
+    # -- changes and the past --------------------------------------------------------------------------------
 
     def test_changes_add_up(self, shop: Database) -> None:
         view = shop.view("totals")
         epochs = {shop.epoch: view.to_arrow()}
         steps = [
-            Delta(inserts=[(5, "pen", 2, "2.75")]), Delta(deletes=[{"id": 1}, {"id": 2}]), Delta(),
-            Delta(updates=[{"id": 3, "name": "ink"}]), Delta(inserts=[(1, "ink", 2, "4.50")]),
+            Delta(inserts=[(5, "pen", 2, "2.75")]),
+            Delta(deletes=[{"id": 1}, {"id": 2}]),
+            Delta(),
+            Delta(updates=[{"id": 3, "name": "ink"}]),
+            Delta(inserts=[(1, "ink", 2, "4.50")]),
         ]
         for step in steps:
             shop.apply(items=step)
@@ -244,11 +268,16 @@ class ApiSuite(SuiteBase):
         change = view.changes(since=start)
         assert change.column_names == [*epochs[start].column_names, "_weight", "_epoch"]
         assert set(change.column("_epoch").to_pylist()) == {start + 1, start + 2, start + 4, start + 5}
-        assert_same(epochs[start], subtract(view.to_arrow(), change.drop_columns(["_epoch"])), "before the changes")
+        assert_same(
+            epochs[start], subtract(view.to_arrow(), change.drop_columns(["_epoch"])), "before the changes"
+        )
         everything = view.changes()
         assert_same(view.to_arrow(), expand(net(everything.drop_columns(["_epoch"]))), "all changes")
         assert view.changes(since=shop.epoch).num_rows == 0
-        assert view.changes(since=start).filter(pa.compute.equal(change.column("_epoch"), start + 3)).num_rows == 0
+        assert (
+            view.changes(since=start).filter(pa.compute.equal(change.column("_epoch"), start + 3)).num_rows
+            == 0
+        )
 
     def test_the_past_ends_where_history_does(self) -> None:
         with self.connect(options=self.options(history=3)) as db:
@@ -272,7 +301,9 @@ class ApiSuite(SuiteBase):
         assert view.to_arrow(at=2).num_rows == 0
         with refused(Code.HISTORY, "1"):
             view.to_arrow(at=1)
-        assert_same(view.to_arrow(), expand(net(view.changes(since=0).drop_columns(["_epoch"]))), "from the start")
+        assert_same(
+            view.to_arrow(), expand(net(view.changes(since=0).drop_columns(["_epoch"]))), "from the start"
+        )
         shop.sql("CREATE MATERIALIZED VIEW late AS SELECT name FROM items")
         late = shop.view("late")
         shop.apply(items=Delta(deletes=[{"id": 1}]))
@@ -280,7 +311,7 @@ class ApiSuite(SuiteBase):
         assert_same(late.to_arrow(), expand(net(change.drop_columns(["_epoch"]))), "first rows and change")
         assert set(change.column("_epoch").to_pylist()) == {5, 6}
 
-    # -- listeners -----------------------------------------------------------------------------------------------------
+    # -- listeners -------------------------------------------------------------------------------------------
 
     def test_listeners_hear_each_change_once(self, shop: Database, caplog: pytest.LogCaptureFixture) -> None:
         heard: list[pa.Table] = []
@@ -295,7 +326,9 @@ class ApiSuite(SuiteBase):
         assert "cheap" in caplog.text
         stop_failing()
         assert shop.epoch == epoch
-        assert [t.to_pylist() for t in heard] == [[{"id": 5, "twice": Decimal("2.00"), "_weight": 1, "_epoch": epoch}]]
+        assert [t.to_pylist() for t in heard] == [
+            [{"id": 5, "twice": Decimal("2.00"), "_weight": 1, "_epoch": epoch}]
+        ]
         shop.apply(items=[(6, "ink", 1, "100.00")])
         assert len(heard) == 1, "a batch that does not change the view is not told"
         with pytest.raises(EverfreshError):
@@ -310,13 +343,18 @@ class ApiSuite(SuiteBase):
 
     def test_a_listener_may_read_the_database(self, shop: Database) -> None:
         seen: list[Any] = []
-        shop.view("totals").on_change(lambda change: seen.append((shop.epoch, shop.view("totals").to_arrow())))
+        shop.view("totals").on_change(
+            lambda change: seen.append((shop.epoch, shop.view("totals").to_arrow()))
+        )
         epoch = shop.apply(items=[(9, "cup", 1, "1.00")])
         assert seen[0][0] == epoch
         assert "cup" in seen[0][1].column("name").to_pylist()
 
     def test_threads_take_turns(self, db: Database) -> None:
-        db.sql("CREATE TABLE t (a BIGINT); CREATE MATERIALIZED VIEW v AS SELECT COUNT(*) AS n, SUM(a) AS s FROM t")
+        db.sql(
+            "CREATE TABLE t (a BIGINT); CREATE MATERIALIZED VIEW v AS SELECT COUNT(*) AS n, SUM(a) AS s "
+            "FROM t"
+        )
         problems: list[BaseException] = []
 
         def work(start: int) -> None:

@@ -1,7 +1,10 @@
-"""The table of bad input: each batch is refused whole, with the right code, names what is wrong, and changes nothing.
+"""The table of bad input: each batch is refused whole, with the right code, names what is wrong, and changes
+nothing.
 
 All cases share one database: that is the point of them. A last batch shows that it still works.
 """
+
+# ruff: noqa: D102 (the name of a test says what it tests)
 
 from __future__ import annotations
 
@@ -54,16 +57,51 @@ CASES = [
     _t("duplicate key within the batch", Code.DUPLICATE_KEY, [_row(), _row(k=11), _row(g="other")], "k=10"),
     _t("the same row twice", Code.DUPLICATE_KEY, [_row(), _row()], "k=10"),
     _t("duplicate key against the table", Code.DUPLICATE_KEY, [_row(), _row(k=2)], "k=2", "row 1"),
-    _t("update of a missing row", Code.MISSING_ROW, Delta(updates=[{"k": 1, "g": "z"}, {"k": 99, "g": "z"}]), "k=99", "row 1"),
-    _t("update of one row twice", Code.DUPLICATE_KEY, Delta(updates=[{"k": 1, "g": "z"}, {"k": 1, "g": "y"}]), "k=1"),
+    _t(
+        "update of a missing row",
+        Code.MISSING_ROW,
+        Delta(updates=[{"k": 1, "g": "z"}, {"k": 99, "g": "z"}]),
+        "k=99",
+        "row 1",
+    ),
+    _t(
+        "update of one row twice",
+        Code.DUPLICATE_KEY,
+        Delta(updates=[{"k": 1, "g": "z"}, {"k": 1, "g": "y"}]),
+        "k=1",
+    ),
     # deletes
-    _t("delete of a missing key", Code.MISSING_ROW, Delta(deletes=[{"k": 1}, {"k": 99}], inserts=[_row()]), "k=99", "row 1"),
-    _t("delete of a row that is stored otherwise", Code.MISSING_ROW, Delta(deletes=[(1, "a", 9, "1.00", "1", 0.5)]), "k=1", "v"),
+    _t(
+        "delete of a missing key",
+        Code.MISSING_ROW,
+        Delta(deletes=[{"k": 1}, {"k": 99}], inserts=[_row()]),
+        "k=99",
+        "row 1",
+    ),
+    _t(
+        "delete of a row that is stored otherwise",
+        Code.MISSING_ROW,
+        Delta(deletes=[(1, "a", 9, "1.00", "1", 0.5)]),
+        "k=1",
+        "v",
+    ),
     _t("delete of one key twice", Code.DUPLICATE_KEY, Delta(deletes=[{"k": 1}, {"k": 1}]), "k=1"),
-    Bad("delete of a missing row of a bag", Code.MISSING_ROW, lambda: {"bag": Delta(deletes=[(1, "a"), (1, "b")])}, ("row 1",)),
-    Bad("delete of more copies than there are", Code.MISSING_ROW, lambda: {"bag": Delta(deletes=[(1, "a")] * 3)}, ("3", "2")),
+    Bad(
+        "delete of a missing row of a bag",
+        Code.MISSING_ROW,
+        lambda: {"bag": Delta(deletes=[(1, "a"), (1, "b")])},
+        ("row 1",),
+    ),
+    Bad(
+        "delete of more copies than there are",
+        Code.MISSING_ROW,
+        lambda: {"bag": Delta(deletes=[(1, "a")] * 3)},
+        ("3", "2"),
+    ),
     Bad("delete from a bag by some columns", Code.ARGUMENT, lambda: {"bag": Delta(deletes=[{"a": 1}])}, ()),
-    Bad("update without a key", Code.ARGUMENT, lambda: {"bag": Delta(updates=[{"a": 1, "b": "z"}])}, ("key",)),
+    Bad(
+        "update without a key", Code.ARGUMENT, lambda: {"bag": Delta(updates=[{"a": 1, "b": "z"}])}, ("key",)
+    ),
     # overflow
     _t("overflow of a column's type", Code.OVERFLOW, [_row(), _row(k=11, v=40000)], "row 1", "'v'", "40000"),
     _t("overflow of a decimal's digits", Code.OVERFLOW, [_row(m="123456789.00")], "row 0", "'m'"),
@@ -73,8 +111,18 @@ CASES = [
     _t("division by zero in a view", Code.DIVISION_BY_ZERO, [_row(), _row(k=11, v=-7)], "squares", "11"),
     _t("a text that a view cannot cast", Code.VALUE, [_row(g="num:x")], "numbers"),
     # several tables
-    Bad("a bad row in the second table", Code.VALUE, lambda: {"t": [_row()], "bag": [(1, "a"), ("x", "b")]}, ("bag", "row 1")),
-    Bad("a bad row in the first table", Code.NULL, lambda: {"t": [_row(k=None)], "bag": [(1, "a")]}, ("row 0",)),
+    Bad(
+        "a bad row in the second table",
+        Code.VALUE,
+        lambda: {"t": [_row()], "bag": [(1, "a"), ("x", "b")]},
+        ("bag", "row 1"),
+    ),
+    Bad(
+        "a bad row in the first table",
+        Code.NULL,
+        lambda: {"t": [_row(k=None)], "bag": [(1, "a")]},
+        ("row 0",),
+    ),
 ]
 
 
@@ -87,16 +135,23 @@ class BadInputSuite(SuiteBase):
         """One database for all cases; each must leave it as it was."""
         with cls().connect() as db:
             db.sql("""
-                CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, v SMALLINT, m DECIMAL(9,2), w DECIMAL(38,0), x DOUBLE NOT NULL);
+                CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, v SMALLINT, m DECIMAL(9,2), w DECIMAL(38,0),
+                x DOUBLE NOT NULL);
                 CREATE TABLE bag (a BIGINT, b VARCHAR);
-                CREATE MATERIALIZED VIEW by_g AS SELECT g, SUM(v) AS v, SUM(x) AS x, COUNT(*) AS n FROM t GROUP BY g;
+                CREATE MATERIALIZED VIEW by_g AS SELECT g, SUM(v) AS v, SUM(x) AS x, COUNT(*) AS n FROM t
+                GROUP BY g;
                 CREATE MATERIALIZED VIEW squares AS SELECT k, v * v AS sq, 100 // (v + 7) AS q FROM t;
                 CREATE MATERIALIZED VIEW wide AS SELECT SUM(w) AS w FROM t;
-                CREATE MATERIALIZED VIEW numbers AS SELECT CAST(SUBSTRING(g, 5) AS BIGINT) AS i FROM t WHERE g LIKE 'num:%';
+                CREATE MATERIALIZED VIEW numbers AS SELECT CAST(SUBSTRING(g, 5) AS BIGINT) AS i FROM t WHERE
+                g LIKE 'num:%';
                 CREATE MATERIALIZED VIEW bags AS SELECT b, COUNT(*) AS n FROM bag GROUP BY b
             """)
             db.apply(
-                t=[(1, "a", 1, "1.00", "1", 0.5), (2, "num:4", 2, None, None, 1.5), (3, None, None, "2.50", "5", -1.0)],
+                t=[
+                    (1, "a", 1, "1.00", "1", 0.5),
+                    (2, "num:4", 2, None, None, 1.5),
+                    (3, None, None, "2.50", "5", -1.0),
+                ],
                 bag=[(1, "a"), (1, "a"), (2, None)],
             )
             yield db
@@ -108,22 +163,32 @@ class BadInputSuite(SuiteBase):
             guarded.apply(case.batch())
         assert_state(guarded, before)
 
-    @pytest.mark.parametrize(("text", "code"), [
-        ("INSERT INTO t VALUES (10, 'g', 40000, 1, 1, 1)", Code.OVERFLOW),
-        ("INSERT INTO t (k, g) VALUES (10, 'g')", Code.NULL),
-        ("INSERT INTO t VALUES (10, 'g', 1, 1, 1, 1), (10, 'h', 1, 1, 1, 1)", Code.DUPLICATE_KEY),
-        ("INSERT INTO t SELECT k, g, v, m, w, x FROM t", Code.DUPLICATE_KEY),
-        ("INSERT INTO t SELECT k + 100, g, 1000, m, w, x FROM t", Code.OVERFLOW),
-        ("UPDATE t SET v = v * 1000", Code.OVERFLOW),
-        ("UPDATE t SET v = -7 WHERE k = 1", Code.DIVISION_BY_ZERO),
-        ("UPDATE t SET x = NULL WHERE k = 1", Code.NULL),
-        ("UPDATE t SET k = 1", Code.DUPLICATE_KEY),
-        ("DELETE FROM t WHERE 1 // (k - 1) = 1", Code.DIVISION_BY_ZERO),
-        ("INSERT INTO t VALUES (1, 'g', 1000, 1, 1, 1) ON CONFLICT (k) DO UPDATE SET v = excluded.v", Code.OVERFLOW),
-        ("CREATE MATERIALIZED VIEW broken AS SELECT 1 // (v - 1) AS q FROM t", Code.DIVISION_BY_ZERO),
-        ("CREATE MATERIALIZED VIEW broken AS SELECT SUM(w * (v - 1 + 30000)) AS q, SUM(CAST(g AS BIGINT)) AS z FROM t", Code.VALUE),
-        ("SELECT 1 // (v - 1) FROM t", Code.DIVISION_BY_ZERO),
-    ])
+    @pytest.mark.parametrize(
+        ("text", "code"),
+        [
+            ("INSERT INTO t VALUES (10, 'g', 40000, 1, 1, 1)", Code.OVERFLOW),
+            ("INSERT INTO t (k, g) VALUES (10, 'g')", Code.NULL),
+            ("INSERT INTO t VALUES (10, 'g', 1, 1, 1, 1), (10, 'h', 1, 1, 1, 1)", Code.DUPLICATE_KEY),
+            ("INSERT INTO t SELECT k, g, v, m, w, x FROM t", Code.DUPLICATE_KEY),
+            ("INSERT INTO t SELECT k + 100, g, 1000, m, w, x FROM t", Code.OVERFLOW),
+            ("UPDATE t SET v = v * 1000", Code.OVERFLOW),
+            ("UPDATE t SET v = -7 WHERE k = 1", Code.DIVISION_BY_ZERO),
+            ("UPDATE t SET x = NULL WHERE k = 1", Code.NULL),
+            ("UPDATE t SET k = 1", Code.DUPLICATE_KEY),
+            ("DELETE FROM t WHERE 1 // (k - 1) = 1", Code.DIVISION_BY_ZERO),
+            (
+                "INSERT INTO t VALUES (1, 'g', 1000, 1, 1, 1) ON CONFLICT (k) DO UPDATE SET v = excluded.v",
+                Code.OVERFLOW,
+            ),
+            ("CREATE MATERIALIZED VIEW broken AS SELECT 1 // (v - 1) AS q FROM t", Code.DIVISION_BY_ZERO),
+            (
+                "CREATE MATERIALIZED VIEW broken AS SELECT SUM(w * (v - 1 + 30000)) AS q, SUM(CAST(g AS "
+                "BIGINT)) AS z FROM t",
+                Code.VALUE,
+            ),
+            ("SELECT 1 // (v - 1) FROM t", Code.DIVISION_BY_ZERO),
+        ],
+    )
     def test_bad_statements_change_nothing(self, guarded: Database, text: str, code: str) -> None:
         before = state_of(guarded)
         with refused(code):

@@ -1,4 +1,4 @@
-"""What the subjects of the suite share: how to connect, a fresh database per test, and how a refusal is checked."""
+"""What the subjects of the suite share: how to connect, a fresh database, and how a refusal is checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from everfresh.options import Options
 from everfresh.testing.oracle import assert_same
 
 ITEMS = "CREATE TABLE items (id BIGINT PRIMARY KEY, name VARCHAR, qty INTEGER, price DECIMAL(9,2))"
-TOTALS = "CREATE MATERIALIZED VIEW totals AS SELECT name, COUNT(*) AS n, SUM(qty) AS q, AVG(price) AS p FROM items GROUP BY name"
+TOTALS = """CREATE MATERIALIZED VIEW totals AS
+    SELECT name, COUNT(*) AS n, SUM(qty) AS q, AVG(price) AS p FROM items GROUP BY name"""
 CHEAP = "CREATE MATERIALIZED VIEW cheap AS SELECT id, price * 2 AS twice FROM items WHERE price < 5"
 ROWS = [(1, "ink", 2, "4.50"), (2, "ink", 3, "5.50"), (3, "pen", None, "1.25"), (4, None, 7, None)]
 

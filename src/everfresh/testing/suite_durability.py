@@ -3,12 +3,15 @@
 Kills at random moments are in `tests/reliability`; here everything ends in order, or is damaged on purpose.
 """
 
+# ruff: noqa: D102 (the name of a test says what it tests)
+
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,8 @@ import everfresh as ef
 with ef.connect(sys.argv[1], engine=sys.argv[2], read_only=True) as db:
     print("opened", db.epoch, flush=True)
     for line in sys.stdin:
-        print(db.epoch, db.sql("SELECT SUM(n) AS n FROM totals").to_pylist()[0]["n"], len(db.view("cheap")), flush=True)
+        print(db.epoch, db.sql("SELECT SUM(n) AS n FROM totals").to_pylist()[0]["n"], len(db.view("cheap")),
+        flush=True)
 """
 
 
@@ -65,11 +69,19 @@ class DurabilitySuite(SuiteBase):
         with self.connect(tmp_path / "db") as db:
             fill_shop(db)
             db.sql("ALTER TABLE items ADD COLUMN origin VARCHAR DEFAULT 'home'")
-            db.sql("CREATE TABLE gone (a BIGINT); CREATE MATERIALIZED VIEW gone_too AS SELECT a FROM gone; INSERT INTO gone VALUES (1)")
+            db.sql(
+                "CREATE TABLE gone (a BIGINT); CREATE MATERIALIZED VIEW gone_too AS SELECT a FROM gone; "
+                "INSERT INTO gone VALUES (1)"
+            )
             db.sql("DROP TABLE gone CASCADE")
             db.sql("CREATE TABLE gone (b VARCHAR PRIMARY KEY); INSERT INTO gone VALUES ('x')")
-            db.sql("CREATE OR REPLACE MATERIALIZED VIEW cheap AS SELECT id, origin FROM items WHERE price < 3")
-            db.sql("CREATE TABLE narrow (a BIGINT, b BIGINT, c BIGINT); INSERT INTO narrow VALUES (1, 2, 3), (1, 2, 3)")
+            db.sql(
+                "CREATE OR REPLACE MATERIALIZED VIEW cheap AS SELECT id, origin FROM items WHERE price < 3"
+            )
+            db.sql(
+                "CREATE TABLE narrow (a BIGINT, b BIGINT, c BIGINT); INSERT INTO narrow VALUES (1, 2, 3), "
+                "(1, 2, 3)"
+            )
             db.sql("ALTER TABLE narrow DROP COLUMN b; INSERT INTO narrow VALUES (4, 5)")
             db.sql("CREATE MATERIALIZED VIEW narrowed AS SELECT a, SUM(c) AS c FROM narrow GROUP BY a")
             before = state_of(db)
@@ -87,7 +99,14 @@ class DurabilitySuite(SuiteBase):
             db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x DOUBLE)")
             db.sql("CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, COUNT(*) AS n FROM t GROUP BY g")
             for i in range(12):
-                db.apply({"t": Delta(inserts=[(i, "abc"[i % 3], i / 8)], deletes=[{"k": i - 4}] if i >= 4 else [])}, key=f"b{i}")
+                db.apply(
+                    {
+                        "t": Delta(
+                            inserts=[(i, "abc"[i % 3], i / 8)], deletes=[{"k": i - 4}] if i >= 4 else []
+                        )
+                    },
+                    key=f"b{i}",
+                )
             db.sql("CREATE MATERIALIZED VIEW late AS SELECT COUNT(*) AS n FROM t")
             before, changes = state_of(db), db.view("v").changes()
         assert list((tmp_path / "db" / "snaps").iterdir()), "no snapshot was taken"
@@ -100,7 +119,9 @@ class DurabilitySuite(SuiteBase):
                 assert_state(db, before)
         with self.connect(tmp_path / "db", options=options) as db:
             for i in range(12, 20):
-                db.apply({"t": Delta(inserts=[(i, "abc"[i % 3], i / 8)], deletes=[{"k": i - 4}])}, key=f"b{i}")
+                db.apply(
+                    {"t": Delta(inserts=[(i, "abc"[i % 3], i / 8)], deletes=[{"k": i - 4}])}, key=f"b{i}"
+                )
             for view in db.views.values():
                 assert view.verify().num_rows == 0
             assert_rows(db.view("late"), (4,))
@@ -130,7 +151,7 @@ class DurabilitySuite(SuiteBase):
         with self.connect(tmp_path / "db") as db:
             assert_state(db, before)
 
-    # -- who may write -------------------------------------------------------------------------------------------------
+    # -- who may write ---------------------------------------------------------------------------------------
 
     def test_a_second_writer_is_refused(self, tmp_path: Path) -> None:
         with self.connect(tmp_path / "db") as db:
@@ -149,10 +170,13 @@ class DurabilitySuite(SuiteBase):
             fill_shop(db)
             with self.connect(tmp_path / "db", read_only=True) as reader:
                 assert_state(reader, state_of(db))
-                for call in (
-                    lambda: reader.apply(items=[(9, "x", 1, "1.00")]), lambda: reader.sql("CREATE TABLE t (a BIGINT)"),
-                    lambda: reader.sql("DELETE FROM items"), lambda: reader.sql("DROP VIEW cheap"),
-                ):
+                calls: list[Callable[[], Any]] = [
+                    lambda: reader.apply(items=[(9, "x", 1, "1.00")]),
+                    lambda: reader.sql("CREATE TABLE t (a BIGINT)"),
+                    lambda: reader.sql("DELETE FROM items"),
+                    lambda: reader.sql("DROP VIEW cheap"),
+                ]
+                for call in calls:
                     with refused(Code.READ_ONLY):
                         call()
                 db.apply(items=[(9, "pen", 1, "1.00")])
@@ -180,7 +204,9 @@ class DurabilitySuite(SuiteBase):
         with self.connect(tmp_path / "db") as db:
             fill_shop(db)
             command = [sys.executable, "-c", _READER, str(tmp_path / "db"), self.engine]
-            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            with subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            ) as process:
                 assert process.stdin is not None
                 assert process.stdout is not None
                 assert process.stdout.readline().split() == ["opened", "4"]
@@ -192,7 +218,7 @@ class DurabilitySuite(SuiteBase):
                 process.stdin.close()
                 assert process.wait(30) == 0
 
-    # -- the folder ----------------------------------------------------------------------------------------------------
+    # -- the folder ------------------------------------------------------------------------------------------
 
     def test_a_copied_folder_is_a_backup(self, tmp_path: Path) -> None:
         with self.connect(tmp_path / "db") as db:
@@ -231,7 +257,9 @@ class DurabilitySuite(SuiteBase):
         from everfresh.state import StateFolder
 
         other = "spark" if self.engine == "local" else "local"
-        StateFolder.open(tmp_path / "db", engine=other, workers=2, options=self.options(), read_only=False).close()
+        StateFolder.open(
+            tmp_path / "db", engine=other, workers=2, options=self.options(), read_only=False
+        ).close()
         with refused(Code.FORMAT, other):
             self.connect(tmp_path / "db")
 
@@ -259,7 +287,7 @@ class DurabilitySuite(SuiteBase):
             assert_state(db, before)
 
     def truth(self, folder: Path) -> list[Path]:
-        """The files of a folder without which committed epochs could not be read: the log or commits, and the snapshot."""
+        """Files without which committed epochs could not be read: the log or commits, and the snapshot."""
         found: list[Path] = []
         for name in ("log", "commits", "snaps"):
             files = sorted(f for f in (folder / name).glob("*") if f.is_file())
@@ -273,10 +301,15 @@ class DurabilitySuite(SuiteBase):
     def test_types_survive(self, tmp_path: Path) -> None:
         with self.connect(tmp_path / "db") as db:
             db.sql("CREATE TABLE t (h HUGEINT, w DECIMAL(38,4), x DOUBLE, s VARCHAR, d DATE)")
-            db.sql("CREATE MATERIALIZED VIEW v AS SELECT s, SUM(h) AS h, SUM(w) AS w, SUM(x) AS x FROM t GROUP BY s")
+            db.sql(
+                "CREATE MATERIALIZED VIEW v AS SELECT s, SUM(h) AS h, SUM(w) AS w, SUM(x) AS x FROM t "
+                "GROUP BY s"
+            )
             rows: list[Any] = [
-                (10**37, Decimal("0.0001"), 1e300, "ä", None), (-(10**37), None, float("inf"), "ä", "2024-01-01"),
-                (5, Decimal(-(10**30)), float("nan"), None, "1900-01-01"), (None, None, None, "", None),
+                (10**37, Decimal("0.0001"), 1e300, "ä", None),
+                (-(10**37), None, float("inf"), "ä", "2024-01-01"),
+                (5, Decimal(-(10**30)), float("nan"), None, "1900-01-01"),
+                (None, None, None, "", None),
             ]
             db.apply(t=rows)
             db.apply(t=Delta(deletes=rows[1:2]))
@@ -285,6 +318,8 @@ class DurabilitySuite(SuiteBase):
             assert_state(db, before)
             db.apply(t=rows[1:2])
             assert_rows(
-                db.view("v"), ("ä", 0, Decimal("0.0001"), float("inf")), (None, 5, Decimal(-(10**30)), float("nan")),
+                db.view("v"),
+                ("ä", 0, Decimal("0.0001"), float("inf")),
+                (None, 5, Decimal(-(10**30)), float("nan")),
                 ("", None, None, None),
             )

@@ -1,7 +1,11 @@
-"""Random histories: the same changes one by one, by sevens, all at once and as they were made, each against DuckDB after every batch.
+"""Random histories: the same changes one by one, by sevens, all at once and as they were made, each against
+DuckDB after every batch.
 
-A history that fails is shrunk and printed; `History.to_json` of the result, in a file under `tests/seeds/`, keeps it.
+A history that fails is shrunk and printed; `History.to_json` of the result, in a file under `tests/seeds/`,
+keeps it.
 """
+
+# ruff: noqa: D102 (the name of a test says what it tests)
 
 from __future__ import annotations
 
@@ -46,7 +50,12 @@ class HistorySuite(SuiteBase):
 
     def test_as_they_were_made(self, playground: tuple[Database, DuckOracle]) -> None:
         for seed in range(300, 300 + self.histories):
-            self.judge(playground, random_history(seed, self.history_size, self.history_views), None, by_key=seed % 2 == 0)
+            self.judge(
+                playground,
+                random_history(seed, self.history_size, self.history_views),
+                None,
+                by_key=seed % 2 == 0,
+            )
 
     def test_the_result_does_not_depend_on_the_batches(self, playground: tuple[Database, DuckOracle]) -> None:
         db, _ = playground
@@ -58,9 +67,12 @@ class HistorySuite(SuiteBase):
             for name, query in history.views:
                 db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
             for batch in history.cut(size):
-                db.apply({
-                    schema.name: as_delta(schema, [c for c in batch if c.table == schema.name]) for schema in history.schemas
-                })
+                db.apply(
+                    {
+                        schema.name: as_delta(schema, [c for c in batch if c.table == schema.name])
+                        for schema in history.schemas
+                    }
+                )
             results.append({name: db.view(name).to_arrow() for name, _ in history.views})
             for schema in history.schemas:
                 db.sql(f"DROP TABLE {schema.name} CASCADE")
@@ -69,7 +81,12 @@ class HistorySuite(SuiteBase):
                 assert_same(results[0][name], other[name], f"{name}, {query},", tolerance=0)
 
     def judge(
-        self, playground: tuple[Database, DuckOracle], history: History, batch_size: int | None, *, by_key: bool = False
+        self,
+        playground: tuple[Database, DuckOracle],
+        history: History,
+        batch_size: int | None,
+        *,
+        by_key: bool = False,
     ) -> None:
         """Run a history; if it fails, fail with a small one."""
         db, oracle = playground

@@ -1,4 +1,6 @@
-"""Every kind of input: the same rows given as Arrow, pandas, Polars, Python, Parquet and CSV make the same table."""
+"""Every kind of input: rows as Arrow, pandas, Polars, Python, Parquet and CSV make the same table."""
+
+# ruff: noqa: D102 (the name of a test says what it tests)
 
 from __future__ import annotations
 
@@ -17,21 +19,35 @@ from everfresh.database import Database
 from everfresh.testing.oracle import assert_rows, assert_same
 from everfresh.testing.suite_base import SuiteBase, refused
 
-TABLE = "CREATE TABLE t (id BIGINT, name VARCHAR, price DECIMAL(9,2), day DATE, ratio DOUBLE, ok BOOLEAN, at TIMESTAMP)"
-VIEW = "CREATE MATERIALIZED VIEW v AS SELECT name, COUNT(*) AS n, SUM(price) AS p, SUM(ratio) AS r FROM t GROUP BY name"
+TABLE = """CREATE TABLE t (
+    id BIGINT, name VARCHAR, price DECIMAL(9,2), day DATE, ratio DOUBLE, ok BOOLEAN, at TIMESTAMP)"""
+VIEW = """CREATE MATERIALIZED VIEW v AS
+    SELECT name, COUNT(*) AS n, SUM(price) AS p, SUM(ratio) AS r FROM t GROUP BY name"""
 COLUMNS: dict[str, list[Any]] = {
     "id": [1, 2, 3, None],
-    "name": ["ann", None, "ann", "bo, \"b\""],
+    "name": ["ann", None, "ann", 'bo, "b"'],
     "price": [Decimal("1.25"), Decimal("2.50"), None, Decimal("-3.00")],
     "day": [dt.date(2024, 2, 29), dt.date(1969, 12, 31), None, dt.date(2000, 1, 1)],
     "ratio": [0.5, -1.25, None, 0.0],
     "ok": [True, False, None, True],
-    "at": [dt.datetime(2024, 2, 29, 12, 30, 1, 250000), None, dt.datetime(1969, 12, 31, 23, 59, 59), dt.datetime(2000, 1, 1)],
+    "at": [
+        dt.datetime(2024, 2, 29, 12, 30, 1, 250000),
+        None,
+        dt.datetime(1969, 12, 31, 23, 59, 59),
+        dt.datetime(2000, 1, 1),
+    ],
 }
-SCHEMA = pa.schema([
-    ("id", pa.int64()), ("name", pa.string()), ("price", pa.decimal128(9, 2)), ("day", pa.date32()), ("ratio", pa.float64()),
-    ("ok", pa.bool_()), ("at", pa.timestamp("us")),
-])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("name", pa.string()),
+        ("price", pa.decimal128(9, 2)),
+        ("day", pa.date32()),
+        ("ratio", pa.float64()),
+        ("ok", pa.bool_()),
+        ("at", pa.timestamp("us")),
+    ]
+)
 EXPECTED = pa.table(COLUMNS, SCHEMA)
 TUPLES = list(zip(*COLUMNS.values(), strict=True))
 
@@ -83,10 +99,19 @@ INPUTS: dict[str, Any] = {
     "Arrow batch": lambda _: EXPECTED.to_batches()[0],
     "Arrow reader": lambda _: EXPECTED.to_reader(),
     "chunked Arrow table": lambda _: pa.concat_tables([EXPECTED.slice(0, 1), EXPECTED.slice(1)]),
-    "other Arrow types": lambda _: EXPECTED.cast(pa.schema([
-        ("id", pa.int16()), ("name", pa.large_string()), ("price", pa.decimal128(20, 4)), ("day", pa.date64()),
-        ("ratio", pa.float32()), ("ok", pa.bool_()), ("at", pa.timestamp("ms")),
-    ])),
+    "other Arrow types": lambda _: EXPECTED.cast(
+        pa.schema(
+            [
+                ("id", pa.int16()),
+                ("name", pa.large_string()),
+                ("price", pa.decimal128(20, 4)),
+                ("day", pa.date64()),
+                ("ratio", pa.float32()),
+                ("ok", pa.bool_()),
+                ("at", pa.timestamp("ms")),
+            ]
+        )
+    ),
     "Arrow stream": lambda _: _Stream(EXPECTED),
     "pandas": _pandas,
     "pandas of Arrow": _pandas_of_arrow,
@@ -95,10 +120,13 @@ INPUTS: dict[str, Any] = {
     "tuples": lambda _: TUPLES,
     "dicts": lambda _: EXPECTED.to_pylist(),
     "dicts of text": lambda _: [
-        {name: None if value is None else str(value) for name, value in row.items()} for row in EXPECTED.to_pylist()
+        {name: None if value is None else str(value) for name, value in row.items()}
+        for row in EXPECTED.to_pylist()
     ],
     "columns": lambda _: COLUMNS,
-    "columns in another order and case": lambda _: {name.upper(): COLUMNS[name] for name in reversed(COLUMNS)},
+    "columns in another order and case": lambda _: {
+        name.upper(): COLUMNS[name] for name in reversed(COLUMNS)
+    },
     "Parquet": _parquet,
     "CSV": _csv,
 }
@@ -120,7 +148,9 @@ class InputSuite(SuiteBase):
         inbox.apply(t=INPUTS[kind](tmp_path))
         assert_same(EXPECTED, inbox.table("t").to_arrow(), "the table")
         assert_rows(
-            inbox.view("v"), ("ann", 2, Decimal("1.25"), 0.5), (None, 1, Decimal("2.5"), -1.25),
+            inbox.view("v"),
+            ("ann", 2, Decimal("1.25"), 0.5),
+            (None, 1, Decimal("2.5"), -1.25),
             ('bo, "b"', 1, Decimal(-3), 0.0),
         )
         inbox.apply(t=Delta(deletes=INPUTS[kind](tmp_path)))
@@ -146,7 +176,12 @@ class InputSuite(SuiteBase):
     def test_rows_of_nothing(self, db: Database) -> None:
         db.sql(f"{TABLE}; {VIEW}")
         epoch = db.epoch
-        empties: list[Any] = [[], SCHEMA.empty_table(), EXPECTED.slice(0, 0).to_pandas(), {name: [] for name in COLUMNS}]
+        empties: list[Any] = [
+            [],
+            SCHEMA.empty_table(),
+            EXPECTED.slice(0, 0).to_pandas(),
+            {name: [] for name in COLUMNS},
+        ]
         for empty in empties:
             db.apply(t=empty)
         assert db.epoch == epoch + len(empties)

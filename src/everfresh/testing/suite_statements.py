@@ -1,4 +1,6 @@
-"""SQL that changes things: INSERT and upserts, DELETE, UPDATE, COPY, DDL; and SELECT over tables and views."""
+"""SQL: INSERT and upserts, DELETE, UPDATE, COPY, DDL; and SELECT over tables and views."""
+
+# ruff: noqa: D102 (the name of a test says what it tests)
 
 from __future__ import annotations
 
@@ -22,24 +24,37 @@ class StatementSuite(SuiteBase):
     def stock(self, db: Database) -> Database:
         """A table with a primary key and a view over it."""
         db.sql("""
-            CREATE TABLE stock (sku VARCHAR PRIMARY KEY, place VARCHAR, n INTEGER NOT NULL, price DECIMAL(9,2));
-            CREATE MATERIALIZED VIEW by_place AS SELECT place, SUM(n) AS n, SUM(n * price) AS worth FROM stock GROUP BY place;
-            INSERT INTO stock VALUES ('a', 'x', 1, 1.50), ('b', 'x', 2, 2.00), ('c', 'y', 3, NULL), ('d', NULL, 4, 0.25)
+            CREATE TABLE stock (sku VARCHAR PRIMARY KEY, place VARCHAR, n INTEGER NOT NULL, price
+            DECIMAL(9,2));
+            CREATE MATERIALIZED VIEW by_place AS SELECT place, SUM(n) AS n, SUM(n * price) AS worth FROM
+            stock GROUP BY place;
+            INSERT INTO stock VALUES ('a', 'x', 1, 1.50), ('b', 'x', 2, 2.00), ('c', 'y', 3, NULL), ('d',
+            NULL, 4, 0.25)
         """)
         return db
 
-    # -- INSERT --------------------------------------------------------------------------------------------------------
+    # -- INSERT ----------------------------------------------------------------------------------------------
 
     def test_insert(self, stock: Database) -> None:
         stock.sql("INSERT INTO stock (n, sku) VALUES (10, 'e'), (2 + 3, UPPER('f'))")
         stock.sql("INSERT INTO stock SELECT sku || '2', 'z', n * 2, price FROM stock WHERE place = 'x'")
         assert_rows(
-            stock.table("stock"), ("a", "x", 1, Decimal("1.5")), ("b", "x", 2, Decimal(2)), ("c", "y", 3, None),
-            ("d", None, 4, Decimal("0.25")), ("e", None, 10, None), ("F", None, 5, None),
-            ("a2", "z", 2, Decimal("1.5")), ("b2", "z", 4, Decimal(2)),
+            stock.table("stock"),
+            ("a", "x", 1, Decimal("1.5")),
+            ("b", "x", 2, Decimal(2)),
+            ("c", "y", 3, None),
+            ("d", None, 4, Decimal("0.25")),
+            ("e", None, 10, None),
+            ("F", None, 5, None),
+            ("a2", "z", 2, Decimal("1.5")),
+            ("b2", "z", 4, Decimal(2)),
         )
         assert_rows(
-            stock.view("by_place"), ("x", 3, Decimal("5.5")), ("y", 3, None), (None, 19, Decimal(1)), ("z", 6, Decimal(11)),
+            stock.view("by_place"),
+            ("x", 3, Decimal("5.5")),
+            ("y", 3, None),
+            (None, 19, Decimal(1)),
+            ("z", 6, Decimal(11)),
         )
 
     def test_upsert(self, stock: Database) -> None:
@@ -49,9 +64,17 @@ class StatementSuite(SuiteBase):
             INSERT INTO stock VALUES ('a', 'y', 7, 1), ('f', 'y', 2, 1)
             ON CONFLICT (sku) DO UPDATE SET place = excluded.place, n = stock.n + excluded.n
         """)
-        assert_rows(stock.sql("SELECT * FROM stock WHERE sku IN ('a', 'f')"), ("a", "y", 8, Decimal("1.5")), ("f", "y", 2, Decimal(1)))
         assert_rows(
-            stock.view("by_place"), ("x", 2, Decimal(4)), ("y", 13, Decimal(14)), (None, 4, Decimal(1)), ("q", 1, Decimal(1)),
+            stock.sql("SELECT * FROM stock WHERE sku IN ('a', 'f')"),
+            ("a", "y", 8, Decimal("1.5")),
+            ("f", "y", 2, Decimal(1)),
+        )
+        assert_rows(
+            stock.view("by_place"),
+            ("x", 2, Decimal(4)),
+            ("y", 13, Decimal(14)),
+            (None, 4, Decimal(1)),
+            ("q", 1, Decimal(1)),
         )
 
     def test_upsert_with_a_condition(self, stock: Database) -> None:
@@ -61,7 +84,9 @@ class StatementSuite(SuiteBase):
         """)
         assert_rows(
             stock.sql("SELECT * FROM stock WHERE sku IN ('a', 'b', 'g')"),
-            ("a", "x", 5, Decimal(18)), ("b", "x", 2, Decimal(2)), ("g", "y", 5, Decimal(9)),
+            ("a", "x", 5, Decimal(18)),
+            ("b", "x", 2, Decimal(2)),
+            ("g", "y", 5, Decimal(9)),
         )
         assert stock.view("by_place").verify().num_rows == 0
 
@@ -75,10 +100,10 @@ class StatementSuite(SuiteBase):
             stock.sql("INSERT INTO stock VALUES ('a', 'x', 1, 1)")
         assert stock.epoch == epoch
         stock.sql("CREATE TABLE bag (a BIGINT)")
-        with pytest.raises(Exception, match="(?i)key|conflict"):
+        with pytest.raises(Exception, match=r"(?i)key|conflict"):
             stock.sql("INSERT INTO bag VALUES (1) ON CONFLICT DO NOTHING")
 
-    # -- DELETE and UPDATE ---------------------------------------------------------------------------------------------
+    # -- DELETE and UPDATE -----------------------------------------------------------------------------------
 
     def test_delete(self, stock: Database) -> None:
         stock.sql("DELETE FROM stock WHERE price > 1.5 OR place IS NULL")
@@ -89,7 +114,10 @@ class StatementSuite(SuiteBase):
         assert len(stock.table("stock")) == len(stock.view("by_place")) == 0
 
     def test_delete_of_duplicates_takes_them_all(self, db: Database) -> None:
-        db.sql("CREATE TABLE bag (a BIGINT, b VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a FROM bag WHERE b IS NOT NULL")
+        db.sql(
+            "CREATE TABLE bag (a BIGINT, b VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a FROM bag "
+            "WHERE b IS NOT NULL"
+        )
         db.sql("INSERT INTO bag VALUES (1, 'x'), (1, 'x'), (2, 'x'), (2, 'y'), (3, NULL)")
         assert_rows(db.view("v"), (1,), (1,), (2,), (2,))
         db.apply(bag=Delta(deletes=[(1, "x")]))
@@ -99,8 +127,13 @@ class StatementSuite(SuiteBase):
         assert_rows(db.table("bag"), (2, "y"), (3, None))
 
     def test_update(self, stock: Database) -> None:
-        stock.sql("UPDATE stock SET n = n + 10, price = CASE WHEN price IS NULL THEN 1 ELSE price END WHERE place IS NOT NULL")
-        assert_rows(stock.view("by_place"), ("x", 23, Decimal("40.5")), ("y", 13, Decimal(13)), (None, 4, Decimal(1)))
+        stock.sql(
+            "UPDATE stock SET n = n + 10, price = CASE WHEN price IS NULL THEN 1 ELSE price END WHERE "
+            "place IS NOT NULL"
+        )
+        assert_rows(
+            stock.view("by_place"), ("x", 23, Decimal("40.5")), ("y", 13, Decimal(13)), (None, 4, Decimal(1))
+        )
         stock.sql("UPDATE stock SET place = 'y' WHERE place = 'x'")
         assert_rows(stock.view("by_place"), ("y", 36, Decimal("53.5")), (None, 4, Decimal(1)))
 
@@ -117,7 +150,7 @@ class StatementSuite(SuiteBase):
         assert stock.epoch == epoch
         assert stock.view("by_place").verify().num_rows == 0
 
-    # -- COPY ----------------------------------------------------------------------------------------------------------
+    # -- COPY ------------------------------------------------------------------------------------------------
 
     def test_copy(self, stock: Database, tmp_path: Path) -> None:
         import pyarrow.parquet
@@ -126,7 +159,11 @@ class StatementSuite(SuiteBase):
         file = tmp_path / "more.csv"
         file.write_text("sku,n,price,place\ne,5,0.50,x\nf,6,,y\n")
         stock.sql(f"COPY stock FROM '{file}'")
-        assert_rows(stock.sql("SELECT * FROM stock WHERE sku IN ('e', 'f')"), ("e", "x", 5, Decimal("0.5")), ("f", "y", 6, None))
+        assert_rows(
+            stock.sql("SELECT * FROM stock WHERE sku IN ('e', 'f')"),
+            ("e", "x", 5, Decimal("0.5")),
+            ("f", "y", 6, None),
+        )
         pyarrow.parquet.write_table(more, tmp_path / "none.parquet")
         epoch = stock.epoch
         assert stock.sql(f"COPY stock FROM '{tmp_path / 'none.parquet'}'") == epoch + 1
@@ -136,7 +173,7 @@ class StatementSuite(SuiteBase):
             stock.sql(f"COPY stock FROM '{tmp_path / 'nope.csv'}'")
         assert stock.epoch == epoch + 1
 
-    # -- SELECT --------------------------------------------------------------------------------------------------------
+    # -- SELECT ----------------------------------------------------------------------------------------------
 
     def test_select(self, stock: Database) -> None:
         def ask(text: str) -> list[tuple[Any, ...]]:
@@ -146,16 +183,20 @@ class StatementSuite(SuiteBase):
         assert ask("SELECT sku FROM stock ORDER BY n DESC LIMIT 2") == [("d",), ("c",)]
         assert ask("SELECT sku FROM stock ORDER BY place NULLS FIRST, n LIMIT 2 OFFSET 1") == [("a",), ("b",)]
         assert ask("SELECT place, worth FROM by_place ORDER BY n DESC, place") == [
-            (None, Decimal("1.00")), ("x", Decimal("5.50")), ("y", None),
+            (None, Decimal("1.00")),
+            ("x", Decimal("5.50")),
+            ("y", None),
         ]
-        assert ask("SELECT COUNT(*) AS c, SUM(n) AS s FROM stock WHERE price IS NOT NULL") == [(3, Decimal(7))]
+        assert ask("SELECT COUNT(*) AS c, SUM(n) AS s FROM stock WHERE price IS NOT NULL") == [
+            (3, Decimal(7))
+        ]
         assert ask("SELECT place, COUNT(*) AS c FROM stock GROUP BY place HAVING COUNT(*) > 1") == [("x", 2)]
         assert ask("SELECT SUM(n) AS s FROM by_place") == [(Decimal(10),)]
         assert ask("SELECT 1/2 AS half, 7 // 2 AS three, DATE '2024-02-28' + INTERVAL 2 DAY AS d") == [
-            (0.5, 3, dt.datetime(2024, 3, 1)),
+            (0.5, 3, dt.datetime(2024, 3, 1))
         ]
         assert ask("SELECT * FROM stock WHERE sku = 'zz'") == []
-        assert ask("SELECT Sku AS \"Any Name\" FROM STOCK WHERE n = 1") == [("a",)]
+        assert ask('SELECT Sku AS "Any Name" FROM STOCK WHERE n = 1') == [("a",)]
 
     def test_a_dialect_is_only_syntax(self, stock: Database) -> None:
         result: Any = stock.sql("SELECT `sku` FROM `stock` WHERE n = 1", dialect="spark")
@@ -164,7 +205,12 @@ class StatementSuite(SuiteBase):
     def test_show_describe_and_explain(self, stock: Database) -> None:
         assert_rows(stock.sql("SHOW TABLES"), ("stock",))
         described: Any = stock.sql("DESCRIBE stock")
-        assert described.to_arrow().column("column_type").to_pylist() == ["VARCHAR", "VARCHAR", "INTEGER", "DECIMAL(9,2)"]
+        assert described.to_arrow().column("column_type").to_pylist() == [
+            "VARCHAR",
+            "VARCHAR",
+            "INTEGER",
+            "DECIMAL(9,2)",
+        ]
         explained = stock.explain("by_place")
         assert "by_place" in explained
 
@@ -178,24 +224,27 @@ class StatementSuite(SuiteBase):
             """)
         assert_rows(db.table("t"), (1,))
 
-    @pytest.mark.parametrize(("text", "code"), [
-        ("SELEC 1", Code.SYNTAX),
-        ("SELECT * FROM", Code.SYNTAX),
-        ("CREATE MATERIALIZED VIEW v AS SELECT random() AS r FROM stock", Code.UNSUPPORTED),
-        ("CREATE MATERIALIZED VIEW v AS SELECT n FROM stock ORDER BY n", Code.UNSUPPORTED),
-        ("CREATE MATERIALIZED VIEW v AS SELECT n FROM stock LIMIT 3", Code.UNSUPPORTED),
-        ("CREATE MATERIALIZED VIEW v AS SELECT place + n AS x FROM stock", Code.TYPE),
-        ("CREATE MATERIALIZED VIEW v AS SELECT nope FROM stock", Code.NOT_FOUND),
-        ("CREATE MATERIALIZED VIEW v AS SELECT place, SUM(n) AS s FROM stock GROUP BY sku", None),
-        ("CREATE MATERIALIZED VIEW stock AS SELECT n FROM stock", Code.EXISTS),
-        ("CREATE TABLE stock (a BIGINT)", Code.EXISTS),
-        ("CREATE TABLE t (a NOSUCHTYPE)", None),
-        ("DROP TABLE nope", Code.NOT_FOUND),
-        ("DROP VIEW stock", Code.NOT_FOUND),
-        ("INSERT INTO stock (sku) VALUES ('a', 'b')", None),
-        ("UPDATE stock SET nope = 1", Code.NOT_FOUND),
-        ("GRANT ALL ON stock TO me", None),
-    ])
+    @pytest.mark.parametrize(
+        ("text", "code"),
+        [
+            ("SELEC 1", Code.SYNTAX),
+            ("SELECT * FROM", Code.SYNTAX),
+            ("CREATE MATERIALIZED VIEW v AS SELECT random() AS r FROM stock", Code.UNSUPPORTED),
+            ("CREATE MATERIALIZED VIEW v AS SELECT n FROM stock ORDER BY n", Code.UNSUPPORTED),
+            ("CREATE MATERIALIZED VIEW v AS SELECT n FROM stock LIMIT 3", Code.UNSUPPORTED),
+            ("CREATE MATERIALIZED VIEW v AS SELECT place + n AS x FROM stock", Code.TYPE),
+            ("CREATE MATERIALIZED VIEW v AS SELECT nope FROM stock", Code.NOT_FOUND),
+            ("CREATE MATERIALIZED VIEW v AS SELECT place, SUM(n) AS s FROM stock GROUP BY sku", None),
+            ("CREATE MATERIALIZED VIEW stock AS SELECT n FROM stock", Code.EXISTS),
+            ("CREATE TABLE stock (a BIGINT)", Code.EXISTS),
+            ("CREATE TABLE t (a NOSUCHTYPE)", None),
+            ("DROP TABLE nope", Code.NOT_FOUND),
+            ("DROP VIEW stock", Code.NOT_FOUND),
+            ("INSERT INTO stock (sku) VALUES ('a', 'b')", None),
+            ("UPDATE stock SET nope = 1", Code.NOT_FOUND),
+            ("GRANT ALL ON stock TO me", None),
+        ],
+    )
     def test_statements_that_are_refused(self, refusing: Database, text: str, code: str | None) -> None:
         from everfresh import EverfreshError
 
@@ -214,10 +263,13 @@ class StatementSuite(SuiteBase):
             db.sql("CREATE TABLE stock (sku VARCHAR PRIMARY KEY, place VARCHAR, n INTEGER)")
             yield db
 
-    # -- DDL -----------------------------------------------------------------------------------------------------------
+    # -- DDL -------------------------------------------------------------------------------------------------
 
     def test_replace_and_drop(self, stock: Database) -> None:
-        stock.sql("CREATE OR REPLACE MATERIALIZED VIEW by_place AS SELECT place, COUNT(*) AS c FROM stock GROUP BY place")
+        stock.sql(
+            "CREATE OR REPLACE MATERIALIZED VIEW by_place AS SELECT place, COUNT(*) AS c FROM stock GROUP "
+            "BY place"
+        )
         assert_rows(stock.view("by_place"), ("x", 2), ("y", 1), (None, 1))
         stock.sql("INSERT INTO stock VALUES ('e', 'y', 1, 1)")
         assert_rows(stock.view("by_place"), ("x", 2), ("y", 2), (None, 1))
@@ -244,9 +296,13 @@ class StatementSuite(SuiteBase):
         stock.apply(stock=[{"sku": "f", "place": "x", "n": 1}])
         assert_rows(
             stock.sql("SELECT sku, since, origin FROM stock WHERE sku IN ('a', 'e', 'f')"),
-            ("a", None, "home"), ("e", dt.date(2024, 5, 1), None), ("f", None, None),
+            ("a", None, "home"),
+            ("e", dt.date(2024, 5, 1), None),
+            ("f", None, None),
         )
-        stock.sql("CREATE MATERIALIZED VIEW origins AS SELECT origin, COUNT(*) AS c FROM stock GROUP BY origin")
+        stock.sql(
+            "CREATE MATERIALIZED VIEW origins AS SELECT origin, COUNT(*) AS c FROM stock GROUP BY origin"
+        )
         stock.sql("UPDATE stock SET origin = 'away' WHERE sku IN ('a', 'f')")
         assert_rows(stock.view("origins"), ("home", 3), ("away", 2), (None, 1))
         assert_rows(stock.view("by_place"), ("x", 13, Decimal("14.5")), ("y", 3, None), (None, 4, Decimal(1)))
@@ -280,7 +336,10 @@ class StatementSuite(SuiteBase):
     def test_a_view_over_existing_rows(self, stock: Database) -> None:
         told: list[tuple[str, int, int]] = []
         stock.on_progress(lambda what, done, total: told.append((what, done, total)))
-        stock.sql("CREATE MATERIALIZED VIEW late AS SELECT place, SUM(n) AS n, SUM(n * price) AS worth FROM stock GROUP BY place")
+        stock.sql(
+            "CREATE MATERIALIZED VIEW late AS SELECT place, SUM(n) AS n, SUM(n * price) AS worth FROM "
+            "stock GROUP BY place"
+        )
         assert_same(stock.view("by_place").to_arrow(), stock.view("late").to_arrow(), "a late view")
         assert all(done <= total for _, done, total in told)
         stock.sql("DELETE FROM stock WHERE place = 'x'")

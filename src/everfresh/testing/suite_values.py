@@ -1,4 +1,6 @@
-"""Values: types kept end to end, NULL, groups that vanish and come back, exact sums, floats that leave no trace."""
+"""Values: types end to end, NULL, groups that vanish and come back, exact sums, floats without a trace."""
+
+# ruff: noqa: D102 (the name of a test says what it tests)
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from everfresh.testing.suite_base import SuiteBase, refused
 
 NAN, INF = float("nan"), float("inf")
 
-TYPES = {
+TYPES: dict[str, tuple[str, pa.DataType, list[Any]]] = {
     "bo": ("BOOLEAN", pa.bool_(), [True, False]),
     "ti": ("TINYINT", pa.int8(), [-128, 127]),
     "si": ("SMALLINT", pa.int16(), [-32768, 32767]),
@@ -26,19 +28,27 @@ TYPES = {
     "r": ("REAL", pa.float32(), [0.5, -3.0000000054977558e38]),
     "d": ("DOUBLE", pa.float64(), [0.1, 1.7976931348623157e308]),
     "m": ("DECIMAL(9,2)", pa.decimal128(9, 2), [Decimal("9999999.99"), Decimal("-0.01")]),
-    "w": ("DECIMAL(38,10)", pa.decimal128(38, 10), [Decimal("9" * 28 + "." + "9" * 10), Decimal("-0.0000000001")]),
+    "w": (
+        "DECIMAL(38,10)",
+        pa.decimal128(38, 10),
+        [Decimal("9" * 28 + "." + "9" * 10), Decimal("-0.0000000001")],
+    ),
     "s": ("VARCHAR", pa.string(), ["", "grüße, 'ß' \U0001f40d\n\"x\""]),
     "c": ("CHAR(3)", pa.string(), ["abc", "x"]),
     "te": ("TEXT", pa.string(), ["long " * 50, "a\tb"]),
     "da": ("DATE", pa.date32(), [dt.date(1, 1, 1), dt.date(9999, 12, 31)]),
-    "ts": ("TIMESTAMP", pa.timestamp("us"), [dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(9999, 12, 31)]),
+    "ts": (
+        "TIMESTAMP",
+        pa.timestamp("us"),
+        [dt.datetime(1969, 12, 31, 23, 59, 59, 999999), dt.datetime(9999, 12, 31)],
+    ),
 }
 
 
 class ValueSuite(SuiteBase):
     """What comes out for what went in."""
 
-    # -- types ---------------------------------------------------------------------------------------------------------
+    # -- types -----------------------------------------------------------------------------------------------
 
     def test_types_and_nulls_come_back_as_they_were(self, db: Database) -> None:
         columns = ", ".join(f"{name} {sql}" for name, (sql, _, _) in TYPES.items())
@@ -54,22 +64,40 @@ class ValueSuite(SuiteBase):
         assert_same(twice, db.table("t").to_arrow(), "the table", tolerance=0)
         assert_same(twice, db.view("v").to_arrow(), "the view", tolerance=0)
         assert_same(
-            rows.append_column("n", pa.array([1, 2, 2])), db.view("grouped").to_arrow(), "the groups", tolerance=0,
+            rows.append_column("n", pa.array([1, 2, 2])),
+            db.view("grouped").to_arrow(),
+            "the groups",
+            tolerance=0,
         )
         db.apply(t=Delta(deletes=twice))
         assert len(db.view("v")) == len(db.view("grouped")) == 0
 
     def test_sums_have_the_types_of_duckdb(self, db: Database) -> None:
-        db.sql("CREATE TABLE t (b BOOLEAN, s SMALLINT, i BIGINT, h HUGEINT, r REAL, d DOUBLE, m DECIMAL(9,2), w DECIMAL(30,4))")
+        db.sql(
+            "CREATE TABLE t (b BOOLEAN, s SMALLINT, i BIGINT, h HUGEINT, r REAL, d DOUBLE, m "
+            "DECIMAL(9,2), w DECIMAL(30,4))"
+        )
         db.sql("""
-            CREATE MATERIALIZED VIEW v AS SELECT SUM(b) AS b, SUM(s) AS s, SUM(i) AS i, SUM(h) AS h, SUM(r) AS r, SUM(d) AS d,
+            CREATE MATERIALIZED VIEW v AS SELECT SUM(b) AS b, SUM(s) AS s, SUM(i) AS i, SUM(h) AS h, SUM(r)
+            AS r, SUM(d) AS d,
             SUM(m) AS m, SUM(w) AS w, AVG(s) AS a, AVG(m) AS am, COUNT(i) AS c FROM t
         """)
         big = 2**63 - 1
-        db.apply(t=[(True, 1, big, 10**30, 0.5, 0.25, "1.10", "0.0001"), (True, 2, big, 1, 0.5, 0.25, "1.15", "2")])
+        db.apply(
+            t=[(True, 1, big, 10**30, 0.5, 0.25, "1.10", "0.0001"), (True, 2, big, 1, 0.5, 0.25, "1.15", "2")]
+        )
         assert [str(t) for t in db.view("v").to_arrow().schema.types] == [
-            "decimal128(38, 0)", "decimal128(38, 0)", "decimal128(38, 0)", "decimal128(38, 0)", "double", "double",
-            "decimal128(38, 2)", "decimal128(38, 4)", "double", "double", "int64",
+            "decimal128(38, 0)",
+            "decimal128(38, 0)",
+            "decimal128(38, 0)",
+            "decimal128(38, 0)",
+            "double",
+            "double",
+            "decimal128(38, 2)",
+            "decimal128(38, 4)",
+            "double",
+            "double",
+            "int64",
         ]
         assert_rows(
             db.view("v"),
@@ -78,16 +106,22 @@ class ValueSuite(SuiteBase):
 
     def test_names_stay_as_written(self, db: Database) -> None:
         db.sql('CREATE TABLE "My Table" ("Key" BIGINT PRIMARY KEY, "select" VARCHAR, "ä ö" DOUBLE)')
-        db.sql('CREATE MATERIALIZED VIEW "The View" AS SELECT "select" AS "From", SUM("ä ö") AS "Sum of ä" FROM "My Table" GROUP BY "select"')
+        db.sql(
+            'CREATE MATERIALIZED VIEW "The View" AS SELECT "select" AS "From", SUM("ä ö") AS "Sum of ä" '
+            'FROM "My Table" GROUP BY "select"'
+        )
         db.apply({"My Table": [{"Key": 1, "select": "x", "ä ö": 0.5}]})
         assert db.view("The View").to_arrow().column_names == ["From", "Sum of ä"]
         assert_rows(db.view("The View"), ("x", 0.5))
 
-    # -- groups --------------------------------------------------------------------------------------------------------
+    # -- groups ----------------------------------------------------------------------------------------------
 
     def test_groups_vanish_and_come_back(self, db: Database) -> None:
         db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x BIGINT)")
-        db.sql("CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, AVG(x) AS a, COUNT(x) AS c, COUNT(*) AS n FROM t GROUP BY g")
+        db.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, AVG(x) AS a, COUNT(x) AS c, COUNT(*) AS "
+            "n FROM t GROUP BY g"
+        )
         view = db.view("v")
         db.apply(t=[(1, "a", 5), (2, "a", -5), (3, "b", None), (4, None, 7)])
         assert_rows(view, ("a", 0, 0.0, 2, 2), ("b", None, None, 0, 1), (None, 7, 7.0, 1, 1))
@@ -106,7 +140,10 @@ class ValueSuite(SuiteBase):
 
     def test_aggregates_without_groups(self, db: Database) -> None:
         db.sql("CREATE TABLE t (x BIGINT)")
-        db.sql("CREATE MATERIALIZED VIEW v AS SELECT SUM(x) AS s, AVG(x) AS a, COUNT(x) AS c, COUNT(*) AS n FROM t WHERE x IS NULL OR x > 0")
+        db.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT SUM(x) AS s, AVG(x) AS a, COUNT(x) AS c, COUNT(*) AS n "
+            "FROM t WHERE x IS NULL OR x > 0"
+        )
         db.sql("CREATE MATERIALIZED VIEW h AS SELECT COUNT(*) AS n FROM t HAVING COUNT(*) > 1")
         view = db.view("v")
         assert_rows(view, (None, None, 0, 0))
@@ -126,7 +163,8 @@ class ValueSuite(SuiteBase):
     def test_filter_and_having(self, db: Database) -> None:
         db.sql("CREATE TABLE t (g VARCHAR, x INTEGER, ok BOOLEAN)")
         db.sql("""
-            CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) FILTER (WHERE ok) AS s, COUNT(*) FILTER (WHERE x > 1) AS c
+            CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) FILTER (WHERE ok) AS s, COUNT(*) FILTER (WHERE x >
+            1) AS c
             FROM t GROUP BY g HAVING COUNT(*) > 1
         """)
         view = db.view("v")
@@ -141,10 +179,14 @@ class ValueSuite(SuiteBase):
 
     def test_conditions_with_null(self, db: Database) -> None:
         db.sql("CREATE TABLE t (a BIGINT, b BIGINT)")
-        views = {
-            "eq": ("a = b", {(1, 1)}), "ne": ("a <> b", {(1, 2)}), "nn": ("NOT (a = b)", {(1, 2)}),
-            "isn": ("a IS NULL", {(None, 1), (None, None)}), "dist": ("a IS DISTINCT FROM b", {(1, 2), (None, 1), (1, None)}),
-            "inn": ("a IN (1, NULL)", {(1, 1), (1, 2), (1, None)}), "nin": ("a NOT IN (2, NULL)", set()),
+        views: dict[str, tuple[str, set[tuple[Any, ...]]]] = {
+            "eq": ("a = b", {(1, 1)}),
+            "ne": ("a <> b", {(1, 2)}),
+            "nn": ("NOT (a = b)", {(1, 2)}),
+            "isn": ("a IS NULL", {(None, 1), (None, None)}),
+            "dist": ("a IS DISTINCT FROM b", {(1, 2), (None, 1), (1, None)}),
+            "inn": ("a IN (1, NULL)", {(1, 1), (1, 2), (1, None)}),
+            "nin": ("a NOT IN (2, NULL)", set()),
             "orr": ("a = 1 OR b = 1", {(1, 1), (1, 2), (None, 1), (1, None)}),
         }
         for name, (condition, _) in views.items():
@@ -153,10 +195,13 @@ class ValueSuite(SuiteBase):
         for name, (_, rows) in views.items():
             assert_rows(db.view(name), *rows)
 
-    # -- floats --------------------------------------------------------------------------------------------------------
+    # -- floats ----------------------------------------------------------------------------------------------
 
     def test_a_spike_leaves_no_trace(self, db: Database) -> None:
-        db.sql("CREATE TABLE t (g VARCHAR, x DOUBLE); CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, AVG(x) AS a FROM t GROUP BY g")
+        db.sql(
+            "CREATE TABLE t (g VARCHAR, x DOUBLE); CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, "
+            "AVG(x) AS a FROM t GROUP BY g"
+        )
         view = db.view("v")
         db.apply(t=[("a", 0.1), ("a", 0.2), ("b", 1e17)])
         for _ in range(3):
@@ -179,12 +224,21 @@ class ValueSuite(SuiteBase):
         assert db.view("v").to_pylist()[0]["s"] == rows[0][1]
 
     def test_nan_and_infinity_come_and_go(self, db: Database) -> None:
-        db.sql("CREATE TABLE t (x DOUBLE); CREATE MATERIALIZED VIEW v AS SELECT SUM(x) AS s, COUNT(x) AS n FROM t")
+        db.sql(
+            "CREATE TABLE t (x DOUBLE); CREATE MATERIALIZED VIEW v AS SELECT SUM(x) AS s, COUNT(x) AS n "
+            "FROM t"
+        )
         db.sql("CREATE MATERIALIZED VIEW g AS SELECT x, COUNT(*) AS n FROM t GROUP BY x")
         view = db.view("v")
         steps: list[tuple[list[float], list[float], float]] = [
-            ([1.5, INF], [], INF), ([INF], [], INF), ([-INF], [], NAN), ([], [INF, INF], -INF), ([NAN, NAN], [-INF], NAN),
-            ([], [NAN], NAN), ([], [NAN], 1.5), ([0.0, -0.0], [], 1.5),
+            ([1.5, INF], [], INF),
+            ([INF], [], INF),
+            ([-INF], [], NAN),
+            ([], [INF, INF], -INF),
+            ([NAN, NAN], [-INF], NAN),
+            ([], [NAN], NAN),
+            ([], [NAN], 1.5),
+            ([0.0, -0.0], [], 1.5),
         ]
         live: list[float] = []
         for inserts, deletes, expected in steps:
@@ -206,10 +260,13 @@ class ValueSuite(SuiteBase):
         db.apply(t=Delta(deletes=[(0.1,)]))
         assert len(db.view("v")) == 1
 
-    # -- sums ----------------------------------------------------------------------------------------------------------
+    # -- sums ------------------------------------------------------------------------------------------------
 
     def test_exact_sums_near_the_limit(self, db: Database) -> None:
-        db.sql("CREATE TABLE t (w DECIMAL(38,2)); CREATE MATERIALIZED VIEW v AS SELECT SUM(w) AS s, AVG(w) AS a FROM t")
+        db.sql(
+            "CREATE TABLE t (w DECIMAL(38,2)); CREATE MATERIALIZED VIEW v AS SELECT SUM(w) AS s, AVG(w) "
+            "AS a FROM t"
+        )
         most, least = Decimal("9" * 36 + ".99"), Decimal("-" + "9" * 36 + ".99")
         db.apply(t=[(most,)])
         db.apply(t=[(Decimal(0),), (least,), (Decimal("0.01"),)])
@@ -225,7 +282,10 @@ class ValueSuite(SuiteBase):
         assert_rows(db.view("v"), (0, 0.0))
 
     def test_average_with_deletes(self, db: Database) -> None:
-        db.sql("CREATE TABLE t (g BIGINT, m DECIMAL(9,2), i BIGINT); CREATE MATERIALIZED VIEW v AS SELECT g, AVG(m) AS m, AVG(i) AS i FROM t GROUP BY g")
+        db.sql(
+            "CREATE TABLE t (g BIGINT, m DECIMAL(9,2), i BIGINT); CREATE MATERIALIZED VIEW v AS SELECT g, "
+            "AVG(m) AS m, AVG(i) AS i FROM t GROUP BY g"
+        )
         db.apply(t=[(1, "0.10", 1), (1, "0.20", 2), (1, "0.40", 2**62), (1, None, None)])
         db.apply(t=Delta(deletes=[(1, "0.40", 2**62)]))
         assert_rows(db.view("v"), (1, 0.15, 1.5))
@@ -233,7 +293,10 @@ class ValueSuite(SuiteBase):
         assert_rows(db.view("v"), (1, None, None))
 
     def test_multiplicities(self, db: Database) -> None:
-        db.sql("CREATE TABLE t (g BIGINT, x BIGINT); CREATE MATERIALIZED VIEW p AS SELECT x + 1 AS y FROM t WHERE g > 0")
+        db.sql(
+            "CREATE TABLE t (g BIGINT, x BIGINT); CREATE MATERIALIZED VIEW p AS SELECT x + 1 AS y FROM t "
+            "WHERE g > 0"
+        )
         db.sql("CREATE MATERIALIZED VIEW s AS SELECT g, SUM(x) AS s, COUNT(*) AS n FROM t GROUP BY g")
         db.apply(t=[(1, 5)] * 3 + [(2, 5)] + [(0, 5)])
         assert_rows(db.view("p"), *[(6,)] * 4)
