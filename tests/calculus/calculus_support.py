@@ -114,7 +114,7 @@ class Queries:
             return self.atom(bound, k)
         kinds = ["product", "product", "product", "plus", "neg", "sum", "sum", "atom"]
         kinds += [] if self.flat else ["lift", "closed", "exists"]
-        kind = self.pick([*kinds, *(["neg", "neg"] if self.dull else [])])
+        kind = self.pick([*kinds, *(["renaming", "renaming", "renaming"] if self.dull else [])])
         return getattr(self, kind)(bound, depth, k) if kind != "atom" else self.atom(bound, k)
 
     def atom(self, bound: Bound, k: int) -> Query:
@@ -181,6 +181,8 @@ class Queries:
         factors: list[Query] = []
         for _ in range(self.draw(st.integers(1, 3))):
             factor = self.query(bound, depth - 1, k)
+            if self.dull and self.draw(st.integers(0, 3)) == 0:
+                factor = Neg(factor)
             factors.append(factor)
             bound |= {v.name for v in outputs(factor)}
         return Prod(tuple(factors))
@@ -223,6 +225,22 @@ class Queries:
             extra = VARS[self.pick(sorted(bound))]
             group = [*group, *([] if extra in group else [extra])]
         return Sum(tuple(self.draw(st.permutations(group))), body)
+
+    def renaming(self, bound: Bound, depth: int, k: int) -> Query:
+        """An aggregate in which one variable is bound to another, before or after a use of either."""
+        body = self.query(bound, depth - 1, k)
+        names = {v.name for v in outputs(body)}
+        inner = [v for v in INTS.values() if v.name in names]
+        if not inner:
+            return body
+        new = [v for v in INTS.values() if v.name not in bound] or list(INTS.values())
+        factors: list[Query] = [Bind(self.pick(new), self.pick(inner))]
+        for _ in range(self.draw(st.integers(0, 2))):
+            here = bound | names | {v.name for f in factors for v in outputs(f)}
+            factors.append(self.pick([Cond(self.condition(here)), self.bind(here), self.atom(here, k)]))
+        made = Prod((body, *factors))
+        group = [v for v in outputs(made) if v.name in bound or self.draw(st.booleans())]
+        return Sum(tuple(group), made)
 
     def lift(self, bound: Bound, depth: int, _k: int) -> Query:
         var = self.pick([*INTS.values(), VARS["d"]])

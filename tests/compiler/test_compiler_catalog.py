@@ -172,12 +172,14 @@ def step(model: Model, op: tuple[Any, ...]) -> None:
 
 
 @settings(max_examples=max(120, settings().max_examples))
-@given(st.lists(OPS, max_size=14))
-def test_against_the_model(ops: list[tuple[Any, ...]]) -> None:
+@given(st.booleans(), st.lists(OPS, max_size=14))
+def test_against_the_model(views: bool, ops: list[tuple[Any, ...]]) -> None:
     catalog, model = (
         catalog_of("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER, c INTEGER)"),
         Model({"t": ["a", "b", "c"]}),
     )
+    if views:  # more than one, or CASCADE has little to do
+        ops = [("view", name, "", "SELECT a FROM {t}", "t") for name in ("v", "w w")] + ops
     for op in ops:
         before = catalog
         expected = code = None

@@ -12,11 +12,26 @@ import pytest
 
 import everfresh as ef
 from everfresh.testing.engine_suite import EngineSuite
+from everfresh.testing.suite_base import refused
 
 
 class TestLocal(EngineSuite):
     def connect(self, path: str | Path | None = None, **kwargs: Any) -> ef.Database:
         return ef.connect(path, engine="local", **kwargs)
+
+
+    def test_it_has_no_spark(self, shop: ef.Database) -> None:
+        for call in (shop.view("totals").to_spark, shop.table("items").to_spark):
+            with refused(ef.Code.UNSUPPORTED, "to_arrow"):
+                call()
+
+    def test_how_it_is_opened(self, tmp_path: Path) -> None:
+        with refused(ef.Code.ARGUMENT, "nope", "spark, local"):
+            ef.connect(engine="nope")
+        with refused(ef.Code.ARGUMENT, "session"):
+            ef.connect(engine="local", spark=object())  # type: ignore[arg-type]
+        with refused(ef.Code.ARGUMENT, "path"):
+            ef.connect(engine="local", read_only=True)
 
 
 class TestLocalInAFolder(EngineSuite):

@@ -344,6 +344,14 @@ def test_refusals_name_the_row(parts: list[Part], code: str, words: list[str]) -
     assert contents(table) == {(1, "a"): 1}
 
 
+def test_the_column_that_differs_is_named_and_nan_does_not() -> None:
+    columns = (Column("k", INTEGER, False), Column("d", DOUBLE), Column("s", VARCHAR))
+    schema = TableSchema("t", columns, ("k",))
+    table = small((1, NAN, None), schema=schema)
+    with pytest.raises(EverfreshError, match="has s = '', the stored one None"):
+        table.resolve([part("delete", (1, NAN, ""), schema=schema)])
+
+
 def test_a_bag_counts() -> None:
     bag = TableSchema("t", SMALL.columns)
     table = small((1, "a"), (1, "a"), (2, None), schema=bag)

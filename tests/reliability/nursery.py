@@ -1,5 +1,4 @@
-"""A process that has everything loaded and forks a child per request: a child to kill costs milliseconds,
-not seconds.
+"""A process that has everything loaded and forks children: one to kill costs milliseconds, not seconds.
 
 Reads lines of JSON on standard input; `{"path", "acks", "count", "pause", "options"}` starts a child that
 opens the database, says `ready PID`, applies all batches and says `done`. When a child has ended, `gone

@@ -1,6 +1,6 @@
 """The batches that the reliability tests apply, and what a database must hold after each prefix of them.
 
-Batches are numbered and known up front; batch i has the key `b<i>`. `State` follows them in plain Python, so
+Batches are known up front; batch i has the key `b<i>`. `Expected` follows them in plain Python, so
 that what is expected comes from nothing that is under test.
 """
 

@@ -1,7 +1,7 @@
 """A process with a Spark session of its own that applies the batches of the workload until it is killed.
 
-Arguments: the database, the file of acknowledgements, the number of batches, and
-options that differ (as JSON).
+Arguments: the database, the file of acknowledgements, the number of batches, and the options that
+differ, as JSON.
 """
 
 from __future__ import annotations

@@ -21,24 +21,30 @@ INTERVAL = 24  # updates between two merges, on average
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a machine does per second; `measure` (in `calibrate`) finds it, the fields are those of a small server."""
+    """What a machine does per second; the figures are those of one core of a server, `measure` finds others.
+
+    A product takes the time to read its operands and the time to compute (they do not overlap in BLAS for thin
+    operands). `packed` is the bandwidth of a product with several columns, which copies its operands, `stream` that of
+    everything else; what fits the cache is read faster by `in_cache`.
+    """
 
     name: str = "cpu"
-    flops: float = 60e9
-    inverse: float = 40e9
-    bandwidth: float = 14e9
-    cached: float = 45e9
+    flops: float = 50e9
+    inverse: float = 25e9
+    packed: float = 12e9
+    stream: float = 20e9
     cache: float = 24e6
-    overhead: float = 8e-6
+    in_cache: float = 2.0
+    overhead: float = 10e-6
 
-    def seconds(self, flops: float, moved: float, *, inverse: bool = False) -> float:
+    def seconds(self, flops: float, moved: float, *, packed: bool = False, inverse: bool = False) -> float:
         """The time of one operation."""
-        speed = self.cached if moved <= self.cache else self.bandwidth
-        return max(flops / (self.inverse if inverse else self.flops), moved / speed) + self.overhead
+        speed = (self.packed if packed else self.stream) * (self.in_cache if moved <= self.cache else 1.0)
+        return flops / (self.inverse if inverse else self.flops) + moved / speed + self.overhead
 
 
 CPU = Machine()
-CUDA = Machine("cuda", flops=55e12, inverse=8e12, bandwidth=4.0e12, cached=6e12, cache=40e6, overhead=6e-6)
+CUDA = Machine("cuda", flops=55e12, inverse=6e12, packed=3.6e12, stream=4.2e12, cache=40e6, in_cache=1.5, overhead=8e-6)
 
 Monomial = tuple[tuple[str, int], ...]  # ((letter, exponent), ...)
 
@@ -113,7 +119,13 @@ class CostModel:
         self.interval = interval
 
     def _cost(
-        self, dims: tuple[int, ...], moved: float, factor: float = 2.0, *, inverse: bool = False
+        self,
+        dims: tuple[int, ...],
+        moved: float,
+        factor: float = 2.0,
+        *,
+        packed: bool = False,
+        inverse: bool = False,
     ) -> Cost:
         flops = factor
         count, powers = factor, Counter[str]()
@@ -127,7 +139,7 @@ class CostModel:
         return Cost(
             flops,
             moved,
-            self.machine.seconds(flops, moved, inverse=inverse),
+            self.machine.seconds(flops, moved, packed=packed, inverse=inverse),
             Counter({monomial: round(count)}),
         )
 
@@ -138,7 +150,8 @@ class CostModel:
         match expr:
             case MatMul(left, right):
                 moved = WORD * (left.rows * left.columns + right.rows * right.columns + size)
-                return self._cost((left.rows, left.columns, right.columns), moved)
+                dims = (left.rows, left.columns, right.columns)
+                return self._cost(dims, moved, packed=min(dims) > 1)
             case Inverse():
                 return self._cost((rows, rows, rows), WORD * 4 * size, inverse=True)
             case Add(terms):

@@ -4,7 +4,8 @@ All three follow one law: the value after a + b steps comes from the value after
 
     P_(a+b) = P_a P_b,    S_(a+b) = P_a S_b + S_a,    T_(a+b) = P_a T_b + S_a B,
 
-and a model is a list of such steps `(i, a, b)`, i = a + b. The thesis takes k, s and k / s to be powers of
+and a model is a list of such steps `(i, a, b)`, i = a + b. Where B is narrow, S_a B follows the law of S on its own,
+so that no large sum is kept. The thesis takes k, s and k / s to be powers of
 two; here any k and s are allowed, the rest being made of the powers of two that are there. Invariant:
 `expand` leaves no iterative node.
 
@@ -157,11 +158,17 @@ class _Expander:
         return A if a == 1 else self.name(f"{A.name}{a}", self.power(A, a, "exponential"))
 
     def _offset(self, A: Matrix, a: int, B: Matrix) -> Expr:
-        """S_a B."""
+        """S_a B: of the sum S_a, or, where B is narrow, by the same steps on B itself."""
         if a == 1:
             return B
-        total = self.name(f"S{a}", self.power_sum(A, a, "exponential"))
-        return self.name(f"{B.name}{a}", MatMul(total, B))
+        if B.columns >= A.rows:
+            total = self.name(f"S{a}", self.power_sum(A, a, "exponential"))
+            return self.name(f"{B.name}{a}", MatMul(total, B))
+        sums: dict[int, Expr] = {1: B}
+        for i, x, y in steps(a, "exponential"):
+            at_x, at_y = (self.name(f"{B.name}{z}", sums[z]) for z in (x, y))
+            sums[i] = Add((MatMul(self._power(A, x), at_y), at_x))
+        return self.name(f"{B.name}{a}", sums[a])
 
 
 def expand(source: Source, model: str = "exponential") -> Source:

@@ -252,7 +252,7 @@ class Table:
             raise EverfreshError(Code.MISSING_ROW, f"row {self._row_text(words, row)} is deleted {-int(weights[row])} times",
                                  place=place, hint="a row with a primary key is there once")
         mine, theirs = (self.codec.decode(w[:, row : row + 1]).to_pylist()[0] for w in (words, stored))
-        name = next(n for n in mine if mine[n] != theirs[n])
+        name = next(n for n in mine if repr(mine[n]) != repr(theirs[n]))  # NaN is not unequal to NaN here
         raise EverfreshError(
             Code.MISSING_ROW,
             f"the row to delete with key {self._words_key_text(words, row)} has {name} = {mine[name]!r}, "

@@ -231,9 +231,9 @@ _UNITS_TEXT = ", ".join(
 )
 _SPAN_TEXT = (
     f"CASE WHEN @0 IS NOT NULL THEN concat_ws(' ', {_UNITS_TEXT}, CASE WHEN (@0).us <> 0 OR ((@0).months = 0"
-    " AND (@0).days = 0) THEN concat(CASE WHEN (@0).us < 0 THEN '-' ELSE '' END, format_string('%02d:%02d:%02d',"
-    " abs((@0).us div 3600000000L), abs((@0).us div 60000000L % 60), abs((@0).us div 1000000L % 60)),"
-    " CASE WHEN (@0).us % 1000000L = 0 THEN '' ELSE concat('.',"
+    " AND (@0).days = 0) THEN concat(CASE WHEN (@0).us < 0 THEN '-' ELSE '' END, format_string("
+    "'%02d:%02d:%02d', abs((@0).us div 3600000000L), abs((@0).us div 60000000L % 60),"
+    " abs((@0).us div 1000000L % 60)), CASE WHEN (@0).us % 1000000L = 0 THEN '' ELSE concat('.',"
     " regexp_replace(format_string('%06d', abs((@0).us % 1000000L)), '0+$', '')) END) END) END"
 )
 

@@ -81,6 +81,12 @@ class ApiSuite(SuiteBase):
         assert shop.view("TOTALS").name == "totals"
         assert_rows(shop.table("Items"), *[tuple(r.values()) for r in shop.tables["items"].to_pylist()])
 
+    def test_statistics_know_the_sizes(self, shop: Database) -> None:
+        known = shop.statistics()
+        assert known["epoch"] == shop.epoch
+        assert set(known["tables"]) == {"items"}
+        assert set(known["views"]) == {"totals", "cheap"}
+
     def test_unknown_names_list_what_there_is(self, shop: Database) -> None:
         with refused(Code.NOT_FOUND, "nope", "totals"):
             shop.view("nope")

@@ -20,6 +20,7 @@ import pytest
 
 from everfresh import Code, Delta, EverfreshError
 from everfresh.database import Database
+from everfresh.state import InjectedFault
 from everfresh.testing.histories import random_history
 from everfresh.testing.oracle import DuckOracle, assert_rows, assert_same
 from everfresh.testing.replay import run_history
@@ -141,6 +142,20 @@ class DurabilitySuite(SuiteBase):
             run_history(opened[0], oracle, history, None, by_key=seed % 2 == 1, reopen=reopen)
             opened.pop().close()
         oracle.close()
+
+    def test_a_commit_that_fails_changes_nothing(self, tmp_path: Path) -> None:
+        with self.connect(tmp_path / "db") as db:
+            fill_shop(db)
+        with self.connect(tmp_path / "db", options=self.options(fault="mid-commit:raise:*:1")) as db:
+            before = state_of(db)
+            with pytest.raises(InjectedFault):
+                db.apply({"items": [(9, "pen", 1, "1.00")]}, key="nine")
+            assert_state(db, before)
+            assert db.apply({"items": [(9, "pen", 1, "1.00")]}, key="nine") == before[0] + 1
+            after = state_of(db)
+        with self.connect(tmp_path / "db") as db:
+            assert_state(db, after)
+            assert db.view("totals").verify().num_rows == 0
 
     def test_a_refused_batch_is_not_in_the_log(self, tmp_path: Path) -> None:
         with self.connect(tmp_path / "db") as db:

@@ -1,5 +1,4 @@
-"""Random histories: the same changes one by one, by sevens, all at once and as they were made, each against
-DuckDB after every batch.
+"""Random histories: one change at a time, by sevens, all at once and as they were made, against DuckDB.
 
 A history that fails is shrunk and printed; `History.to_json` of the result, in a file under `tests/seeds/`,
 keeps it.
