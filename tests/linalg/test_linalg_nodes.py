@@ -1,4 +1,4 @@
-"""Shapes are checked where an operation is written, tracing builds the same trees as text, and every stage keeps its spec."""
+"""Shapes are checked where an operation is written; tracing builds what text does; stages keep specs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_traced_programs_compose_run_and_name_their_outputs():
 
     @la.program(name="both", static=["B"])
     def both(A, B):
-        return {"S": square(A) - 2 * B, "T": (A + [[1.0, 0.0], [0.0, 1.0]]) / 2}
+        return {"S": square(A) - 2 * B, "T": (A + np.eye(2)) / 2}
 
     source = both.bind(A=(2, 2), B=(2, 2))
     assert source.outputs == ("S", "T")

@@ -1,5 +1,8 @@
-"""Any program, any updates: a maintained view equals NumPy's re-evaluation. Catches wrong delta rules, lost cross terms, wrong
-factors, updates applied against the wrong state, and pending factors that a read does not see."""
+"""Any program, any updates: a maintained view equals NumPy's re-evaluation.
+
+Catches wrong delta rules, lost cross terms, wrong factors, updates applied against the wrong state, and
+pending factors that a read does not see.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views under updates of every kind: rows, columns, entries, batches, growing and shrinking, errors, accuracy, snapshots."""
+"""Views under updates of every kind: batches, growing and shrinking, errors, accuracy, snapshots."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_several_inputs_change_at_once():
 def test_rows_come_and_go():
     x, y, view = ols_view(strategy="incremental")
     r = rng(5)
-    for step in range(12):
+    for _ in range(12):
         new_x, new_y = r.standard_normal((3, 5)), r.standard_normal((3, 2))
         applied = view.update(X=la.AppendRows(new_x), Y=la.AppendRows(new_y))
         x, y = np.vstack([x, new_x]), np.vstack([y, new_y])
@@ -186,7 +186,7 @@ def test_a_singular_update_is_refused_and_changes_nothing():
 
 
 def test_an_update_that_woodbury_cannot_take_is_re_evaluated():
-    """E goes from nearly singular to well-conditioned: the capacitance is hopeless, the new inverse is not."""
+    """E was nearly singular and is not any more: the capacitance is hopeless, the new inverse is not."""
     e = np.diag([1.0, 1e-9])
     view = la.MatrixView(
         "W := inv(X);",
@@ -220,8 +220,8 @@ def test_updates_are_atomic_when_re_evaluation_fails_half_way():
 
 
 def test_an_injected_error_is_found_and_repaired():
-    """Damage to a stored view must not survive: a dense one is seen at once, a single entry by the next probe."""
-    a, view = power_view(n=300, strategy="incremental")
+    """Damage to a stored view must not survive: if dense it is seen at once, a single entry by a probe."""
+    _, view = power_view(n=300, strategy="incremental")
     r = rng(8)
     small = lambda: la.LowRank(1e-3 * r.standard_normal((300, 1)), r.standard_normal((300, 1)))  # noqa: E731
     view.update(A=small())
@@ -287,7 +287,7 @@ def test_a_held_matrix_is_its_sum():
 
 
 def test_snapshots_restore_everything_and_the_future_is_the_same():
-    x, y, view = ols_view()
+    _, _, view = ols_view()
     r = rng(11)
     view.update(X=la.AppendRows(r.standard_normal((2, 5))), Y=la.AppendRows(r.standard_normal((2, 2))))
     view.update(X=la.DeleteRows([3]), Y=la.DeleteRows([3]))
@@ -318,7 +318,7 @@ def test_inputs_of_a_view_are_checked():
         la.MatrixView(POWER, {"A": np.full((2, 2), np.nan)})
     with pytest.raises(EverfreshError, match="3 dimensions"):
         la.MatrixView(POWER, {"A": np.ones((2, 2, 2))})
-    with pytest.raises(EverfreshError, match="not square|multiply"):
+    with pytest.raises(EverfreshError, match=r"not square|multiply"):
         la.MatrixView(POWER, {"A": np.ones((2, 3))})
     with pytest.raises(EverfreshError, match="keeps no matrix 'Q'"):
         power_view()[1].read("Q")

@@ -150,7 +150,7 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_golden_triggers(name: str) -> None:
-    """Example 6.3.6 (Listing 6.4), OLS (Examples 6.3.2 and 6.3.3), and re-evaluation; printed, read back and run."""
+    """Listing 6.4, OLS (Examples 6.3.2 and 6.3.3), and re-evaluation; printed, read back and run."""
     text, shapes, how = CASES[name]
     source = la.parse(text, shapes, static=how.pop("static", ()))
     compiled = la.compile(source, **how)

@@ -1,4 +1,4 @@
-"""Matrix views: LINVIEW, the incremental maintenance of linear algebra programs by factored deltas (chapter 6 of the thesis).
+"""Matrix views: LINVIEW, linear algebra programs maintained by factored deltas (chapter 6 of the thesis).
 
 A program over matrices is compiled into triggers; an update of an input arrives as thin factors `U V'`, and
 so do the changes of everything that depends on it. The layers, from the text to a running view:

@@ -21,7 +21,8 @@ import numpy as np
 from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.backend import Array, backend_of
 from everfresh.linalg.nodes import Eye, Inverse, Iterate, Matrix, Power, PowerSum, Scale, Shape
-from everfresh.linalg.runtime import MatrixView, ViewOptions
+from everfresh.linalg.runtime import MatrixView
+from everfresh.linalg.setup import ViewOptions
 from everfresh.linalg.source import Source
 from everfresh.linalg.updates import (
     AppendRows,
@@ -162,7 +163,7 @@ class Ridge(_Regression):
 
 
 class GradientDescent(_Regression):
-    """Least squares by `steps` steps of batch gradient descent from zero: T := (I - rate X' X) T + rate X' Y."""
+    """Least squares by batch gradient descent from zero: T := (I - rate X' X) T + rate X' Y."""
 
     def __init__(self, rate: float, steps: int = 16, **how: Any) -> None:
         super().__init__(**how)

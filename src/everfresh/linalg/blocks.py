@@ -5,7 +5,8 @@ subexpressions, copy propagation and dead code; their order is the tuple `PASSES
 the names asked for stay the same.
 
 >>> A, u = Matrix("A", 3, 3), Matrix("u", 3, 1)
->>> block, uses = optimize([("U", Stack((A @ u, u))), ("V", Scale(2.0, A @ u)), ("W", u)], {"U": "U", "V": "V", "W": "W"})
+>>> given = [("U", Stack((A @ u, u))), ("V", Scale(2.0, A @ u)), ("W", u)]
+>>> block, uses = optimize(given, {"U": "U", "V": "V", "W": "W"})
 >>> for name, expr in block:
 ...     print(name, ":=", expr)
 t1 := A u
@@ -20,7 +21,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from everfresh.linalg.nodes import Expr, Inverse, MatMul, Matrix, Scale, Stack, distinct, names, substitute
+from everfresh.linalg.nodes import Expr, Inverse, MatMul, Matrix, Scale, Stack
+from everfresh.linalg.trees import distinct, names, substitute
 
 Block = list[tuple[str, Expr]]
 Uses = Mapping[str, str]  # what is asked for -> the name that holds it

@@ -1,4 +1,4 @@
-"""The cost of statements: flops, bytes and an estimate of time, and both as polynomials in the sizes (Table 6.2).
+"""The cost of statements: flops as a polynomial in the sizes (Table 6.2), bytes, and an estimate of time.
 
 A product of m x k by k x n costs 2 m k n flops, an inverse 2 n^3, and everything at least the bytes that it
 reads and writes. A `Machine` turns them into seconds: the larger of flops over rate and bytes over
@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from everfresh.linalg.nodes import Add, Expr, Inverse, MatMul, Matrix, Scale, Shape, Stack, distinct
+from everfresh.linalg.nodes import Add, Expr, Inverse, MatMul, Matrix, Scale, Shape, Stack
+from everfresh.linalg.trees import distinct
 from everfresh.program.ir import Statement
 
 WORD = 8  # bytes of a double

@@ -2,8 +2,8 @@
 
 `delta(E, changed)` is the change of E when each matrix X of `changed` changes by the matrix `changed[X]`,
 read against the state
-*before* the change; several matrices may change at once, with all cross terms (section 6.3.4). An operator without a rule raises;
-it never silently has delta zero.
+*before* the change; several matrices may change at once, with all cross terms (section 6.3.4). An operator
+without a rule raises; it never silently has delta zero.
 
 >>> A, dA = Matrix("A", 3, 3), Matrix("dA", 3, 3)
 >>> print(delta(A @ A, {"A": dA}))

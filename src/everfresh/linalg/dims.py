@@ -1,4 +1,4 @@
-"""Dimensions that grow and shrink: which dimensions of a program are one, and which rows of the stored arrays are in use.
+"""Dimensions that grow and shrink: which of a program's are one, and which stored rows are in use.
 
 The rows of X and of Y are one dimension in X' Y. When rows are appended to both, everything with that
 dimension grows. Stored arrays have spare rows that are zero; zero rows change no sum or product, so an
@@ -28,9 +28,9 @@ from everfresh.linalg.nodes import (
     Stack,
     Transpose,
     Zeros,
-    substitute,
 )
 from everfresh.linalg.source import Source
+from everfresh.linalg.trees import substitute
 
 Dim = tuple[str, int]  # a matrix and its axis
 Index = np.ndarray[Any, Any]

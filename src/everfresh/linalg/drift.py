@@ -36,7 +36,7 @@ _ALL = slice(None)
 
 
 def sample(name: str, definition: Expr, state: State, rng: np.random.Generator) -> tuple[Array, Array] | None:
-    """The squared residual of a random block of a view and the squared size to divide it by; None if there is none."""
+    """The squares of a random block's residual and of the size to divide it by; None if it is empty."""
     held = state[name]
     if not all(held.shape):
         return None
@@ -107,7 +107,7 @@ def _part(expr: Expr, rows: slice, columns: slice, state: State) -> Array:
 
 
 class Probe:
-    """Compares whole views with their definitions on one random vector per size; each product is taken once."""
+    """Compares whole views with their definitions on a random vector; each product is taken once."""
 
     def __init__(self, state: State, rng: np.random.Generator) -> None:
         self.state = state
@@ -138,7 +138,7 @@ class Probe:
         return self._vectors[size]
 
     def _direct(self, name: str, turned: bool) -> Array:
-        """A stored matrix times the random vector of its size: its length is about the matrix's Frobenius norm."""
+        """A stored matrix times the random vector: about as long as its Frobenius norm."""
         if (name, turned) not in self._products:
             held = self.state[name]
             self._products[name, turned] = held.times(self._vector(held.shape[0 if turned else 1]), turned)

@@ -1,4 +1,4 @@
-"""Running a trigger on the stored matrices: factors first, against the state before; then all updates; then re-evaluation.
+"""Running a trigger: the factors, against the state before; then all updates; then what is re-evaluated.
 
 Invariant: until `apply` returns nothing is final: `Execution.restore` gives every stored matrix the value
 it had, so an update that fails at any point (a singular capacitance, an overflow) changes nothing.
@@ -16,10 +16,11 @@ from everfresh.linalg.backend import Array, Backend
 from everfresh.linalg.cost import Machine
 from everfresh.linalg.evaluate import Evaluator
 from everfresh.linalg.flatten import Flat
-from everfresh.linalg.nodes import Expr, MatMul, Matrix, distinct, names
+from everfresh.linalg.nodes import Expr, MatMul, Matrix
 from everfresh.linalg.pending import Held
 from everfresh.linalg.plan import MatrixProgram
 from everfresh.linalg.schedule import Assign, Multiply, Step, schedule
+from everfresh.linalg.trees import distinct, names
 from everfresh.linalg.updates import Change
 from everfresh.program.ir import Statement
 
@@ -53,7 +54,7 @@ def make_plan(program: MatrixProgram, ranks: Mapping[str, int]) -> Plan:
 def _capacities(
     machine: Machine, steps: tuple[Step, ...], updates: tuple[Statement[Expr], ...]
 ) -> dict[str, int]:
-    """How long to wait with merging: the cost of a merge against that of reading through more and more factors."""
+    """How long to wait with merging: what a merge costs against reading through more and more factors."""
     reads: dict[str, int] = {}
     for step in steps:
         if isinstance(step, Multiply):

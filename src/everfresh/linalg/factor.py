@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from everfresh.linalg.delta import delta  # noqa: F401 (the doctest)
-from everfresh.linalg.nodes import Add, Expr, Inverse, MatMul, Matrix, Scale, Stack, Transpose, Zeros, names
+from everfresh.linalg.nodes import Add, Expr, Inverse, MatMul, Matrix, Scale, Stack, Transpose, Zeros
 from everfresh.linalg.simplify import add, hstack, simplify
+from everfresh.linalg.trees import names
 from everfresh.linalg.woodbury import woodbury
 
 Pair = tuple[Expr, Expr]
@@ -132,7 +133,7 @@ RULES: dict[type[Expr], Callable[[Any, _Context], list[Pair]]] = {
 
 
 def extract(pairs: list[Pair]) -> Factored:
-    """Common factors merged: pairs with the same right block become one, then those with the same left block."""
+    """Common factors merged: pairs with the same right block become one, then those with the same left."""
     clean = [(simplify(p), simplify(q)) for p, q in pairs]
     by_right: dict[Expr, list[Expr]] = {}
     for p, q in clean:

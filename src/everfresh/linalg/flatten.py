@@ -1,4 +1,4 @@
-"""Flattening: every statement becomes `inv(a)`, a stack, or a sum of terms `a`, `a b` over named matrices a, b and transposes.
+"""Flattening: every statement becomes `inv(a)`, a stack, or a sum of terms `a`, `a b` over named matrices.
 
 Deltas of flat statements have no nested products, so their factored form stays small. Chains of products
 are put into the order with the fewest flops (unless a part of the chain is used elsewhere), equal
@@ -30,12 +30,10 @@ from everfresh.linalg.nodes import (
     Stack,
     Transpose,
     Zeros,
-    distinct,
-    names,
-    substitute,
 )
 from everfresh.linalg.simplify import simplify
 from everfresh.linalg.source import Source
+from everfresh.linalg.trees import distinct, names, substitute
 
 
 @dataclass(frozen=True)
@@ -170,7 +168,7 @@ def flops(expr: Expr) -> int:
 
 @lru_cache(maxsize=4096)
 def cheapest_chain(chain: tuple[Expr, ...]) -> Expr:
-    """The product of a chain in the order with the fewest flops (the first of equals: grouped to the left)."""
+    """The product of a chain in the order with the fewest flops; of equals, grouped to the left."""
     best: dict[tuple[int, int], tuple[int, Expr]] = {(i, i): (0, e) for i, e in enumerate(chain)}
     for width in range(1, len(chain)):
         for i in range(len(chain) - width):

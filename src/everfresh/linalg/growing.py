@@ -1,4 +1,4 @@
-"""Views whose matrices change their size: spare rows where a dimension allows it, everything anew where it does not.
+"""Views whose matrices change their size: spare rows where a dimension allows it, else everything anew.
 
 Invariant: `grow` changes no value; `rebuild` changes nothing unless everything could be evaluated.
 """

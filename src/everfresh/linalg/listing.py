@@ -1,4 +1,4 @@
-"""Compiled programs as text, in the notation of Listing 6.4: `to_listing` prints, `parse_listing` reads the same text back.
+"""Compiled programs as text, as in Listing 6.4: `to_listing` prints, `parse_listing` reads it back.
 
     MATRIX A(4, 4);
     MATRIX B(4, 4) := A A;

@@ -29,9 +29,9 @@ from everfresh.linalg.nodes import (
     Matrix,
     Power,
     PowerSum,
-    distinct,
 )
 from everfresh.linalg.source import Source
+from everfresh.linalg.trees import distinct
 
 Step = tuple[int, int, int]
 

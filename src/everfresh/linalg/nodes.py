@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from everfresh.errors import Code, EverfreshError
@@ -27,22 +26,8 @@ from everfresh.rewrite import Node, node
 
 Shape = tuple[int, int]
 CONSTANT_LIMIT = 10_000  # entries of a matrix that is part of a program's text
-RESERVED = frozenset(
-    {
-        "inv",
-        "eye",
-        "zeros",
-        "mat",
-        "power",
-        "sum_of_powers",
-        "iterate",
-        "input",
-        "static",
-        "output",
-        "ON",
-        "MATRIX",
-    }
-)
+_WORDS = "inv eye zeros mat power sum_of_powers iterate input static output ON MATRIX LET"
+RESERVED = frozenset(_WORDS.split())
 MODEL = re.compile(r"auto|linear|exponential|skip-[1-9]\d*")
 _NAME = re.compile(r"[^\W\d]\w*")
 
@@ -64,6 +49,15 @@ class Expr(Node):
 
     def _shape(self) -> Shape:
         raise NotImplementedError
+
+    @property
+    def children(self) -> tuple[Node, ...]:
+        """The nodes directly below, found once."""
+        found: tuple[Node, ...] | None = self.__dict__.get("_children")
+        if found is None:
+            found = super().children
+            object.__setattr__(self, "_children", found)
+        return found
 
     @property
     def rows(self) -> int:
@@ -376,36 +370,3 @@ def _misfit(word: str, a: Expr, joint: str, b: Expr, why: str) -> EverfreshError
 def _brief(expr: Expr, limit: int = 40) -> str:
     text = str(expr)
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def names(expr: Expr) -> set[str]:
-    """The names of all matrices in an expression."""
-    return {n.name for n in distinct(expr) if isinstance(n, Matrix)}
-
-
-def distinct(*roots: Expr) -> list[Expr]:
-    """Every different node below the roots once, operands before what they are part of."""
-    seen: dict[Expr, None] = {}
-
-    def visit(expr: Expr) -> None:
-        if expr not in seen:
-            for child in expr.children:
-                visit(child)  # type: ignore[arg-type]
-            seen[expr] = None
-
-    for root in roots:
-        visit(root)
-    return list(seen)
-
-
-def substitute(expr: Expr, values: Mapping[str, Expr]) -> Expr:
-    """The expression with matrices replaced by name."""
-    done: dict[Expr, Expr] = {}
-
-    def visit(node: Expr) -> Expr:
-        if node not in done:
-            new = values.get(node.name) if isinstance(node, Matrix) else None
-            done[node] = node.map_children(visit) if new is None else new
-        return done[node]
-
-    return visit(expr)

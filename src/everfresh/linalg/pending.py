@@ -1,4 +1,4 @@
-"""Matrices with pending factors: a view held as P + L R', so that an update reads the large matrix and does not write it.
+"""Pending factors: a view held as P + L R', so that an update reads the large matrix and does not write it.
 
 `add(U, V)` appends thin columns to L and R; `times` and `array` see the sum; `merge` folds L R' into P in
 one product at full speed. Invariant: `P + L R'` is the value at every moment, and `array()` never changes
@@ -66,7 +66,7 @@ class Held:
             self.capacity, self._left, self._right = wanted, None, None
 
     def mark(self) -> tuple[Array, int, int]:
-        """What `restore` needs to take back every `add` and `replace` from here on (but no `reserve` or `merge`)."""
+        """What `restore` needs to take back each later `add` and `replace`, but no `reserve` or `merge`."""
         return self.base, self.width, self.updates
 
     def restore(self, mark: tuple[Array, int, int]) -> None:

@@ -1,4 +1,4 @@
-"""The compiler's front door: expand, flatten, choose model and strategy by cost, build triggers, explain (section 6.4).
+"""The compiler's front door: expand, flatten, choose model and strategy by cost, explain (section 6.4).
 
 Each pair of an iterative model and a strategy is compiled, its triggers are costed for the sizes and ranks
 given, and the cheapest is taken (Table 6.2 with constants); both can be forced. Triggers for other ranks,

@@ -26,7 +26,7 @@ Updates = dict[str, list[Update]]
 
 @dataclass(slots=True)
 class Resolved:
-    """The change of each input; what has to grow first, or the inputs anew where a rigid dimension changes."""
+    """The change of each input; what has to grow first; or the inputs anew, if a rigid dimension changes."""
 
     changes: dict[str, Change] = field(default_factory=dict)
     slots: dict[Dim, Slots] = field(default_factory=dict)
@@ -90,7 +90,8 @@ def _reshaped(view: MatrixView, updates: Updates) -> dict[Dim, int]:
             if view.dimensions.of(name, 1) == dim:
                 raise EverfreshError(
                     Code.ARGUMENT,
-                    f"the rows of {', '.join(by_input)} cannot change: the columns of {name} are the same dimension",
+                    f"the rows of {', '.join(by_input)} cannot change: "
+                    f"they are one dimension with the columns of {name}",
                     hint="make the view anew over matrices of the new size",
                 )
             if view.dimensions.of(name, 0) == dim and by_input.get(name, -1) != next(iter(by_input.values())):

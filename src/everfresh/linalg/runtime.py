@@ -7,7 +7,8 @@ that fails too the update is refused. Invariant: every stored matrix equals its 
 up to the tolerance.
 
 >>> import numpy as np
->>> from everfresh.linalg.source import parse
+>>> from everfresh.linalg.trees import names
+from everfresh.linalg.source import parse
 >>> view = MatrixView(parse("B := A A;", A=(2, 2)), {"A": np.eye(2)})
 >>> view.update(A=EntryUpdate(0, 1, 3.0)).version
 1
@@ -32,7 +33,6 @@ from everfresh.linalg.drift import Probe, sample
 from everfresh.linalg.evaluate import IllConditioned, check_inputs
 from everfresh.linalg.execute import Execution, Plan, evaluate_flat, make_plan
 from everfresh.linalg.growing import grow, rebuild
-from everfresh.linalg.nodes import names
 from everfresh.linalg.pending import Held
 from everfresh.linalg.plan import MatrixProgram
 from everfresh.linalg.resolve import Resolved, resolve
@@ -143,7 +143,8 @@ class MatrixView:
             [
                 self.compiled.explain(),
                 f"version {self.version}, drift {self.drift:.1e} (tolerance {self.tolerance:.0e}), "
-                f"re-evaluated {self.reevaluations} times, {self.memory / 1e6:,.1f} MB, pending columns: {pending or 'none'}",
+                f"re-evaluated {self.reevaluations} times, {self.memory / 1e6:,.1f} MB, "
+                f"pending columns: {pending or 'none'}",
             ]
         )
 
@@ -269,13 +270,13 @@ class MatrixView:
         return worst
 
     def probe(self) -> float:
-        """The drift of whole views on a random vector: dearer than after an update, and it sees every entry."""
+        """The drift of whole views on a random vector: dearer than an update's check; sees every entry."""
         rng = np.random.default_rng((self.options.seed, self.version, 1))
         one = Probe(self.state, rng)
         return max((one.residual(name, expr) for name, expr in self.definitions.items()), default=0.0)
 
     def _reevaluated(self, resolved: Resolved, reason: str) -> Applied:
-        """Apply the changes to the inputs and re-evaluate everything; refused, with nothing changed, if that fails."""
+        """Change the inputs and re-evaluate everything; if that fails nothing has changed."""
         inputs = {name: self.backend.copy(self.state[name].array()) for name in self.inputs}
         for name, change in resolved.changes.items():
             self.backend.add_product(inputs[name], change.left, change.right)

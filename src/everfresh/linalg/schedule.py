@@ -1,4 +1,4 @@
-"""Scheduling a trigger: products with a stored matrix are taken together, so that it is read as rarely as possible.
+"""Scheduling a trigger: products with one stored matrix are taken together, so that it is read rarely.
 
 Reading the stored matrices is what an update costs. `schedule` takes every product of a stored matrix with
 something thin out of the trigger's expressions, and runs those with the same matrix in one `Multiply` as
@@ -12,7 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from everfresh.linalg.blocks import Block
-from everfresh.linalg.nodes import Expr, MatMul, Matrix, Transpose, names
+from everfresh.linalg.nodes import Expr, MatMul, Matrix, Transpose
+from everfresh.linalg.trees import names
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a view is made of: its options, what an update reports, and the program compiled for the shapes of its inputs."""
+"""What a view is made of: its options, what an update reports, its program for the shapes of its inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Definition = Source | TracedProgram | MatrixProgram | str
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What an update did: the version it made, the ranks of the changes, how it was done, and the drift after it."""
+    """What an update did: the version it made, the ranks of the changes, how, and the drift after it."""
 
     version: int
     ranks: Mapping[str, int]
@@ -32,7 +32,7 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class ViewOptions:
-    """How a view is kept: `tolerance` for drift (None: by the floating type), `condition_limit` for inverses."""
+    """How a view is kept: `tolerance` is for drift (None: by the floating type), the limit for inverses."""
 
     tolerance: float | None = None
     condition_limit: float = CONDITION_LIMIT

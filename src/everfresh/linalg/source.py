@@ -1,4 +1,4 @@
-"""A program as the user wrote it (section 6.2): input matrices, statements `A := E`, and the outputs among them.
+"""A program as the user wrote it (section 6.2): inputs, statements `A := E`, and the outputs among them.
 
 Invariant: every statement reads inputs and earlier statements only, each name is assigned once, and all
 shapes fit.
@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.tokens import TokenStream
-from everfresh.linalg.nodes import Expr, Matrix, Shape, names
+from everfresh.linalg.nodes import Expr, Matrix, Shape
 from everfresh.linalg.text import read_sum, to_text, tokens
+from everfresh.linalg.trees import names
 
 
 @dataclass(frozen=True, slots=True)

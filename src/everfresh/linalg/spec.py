@@ -28,10 +28,9 @@ from everfresh.linalg.nodes import (
     Scale,
     Stack,
     Zeros,
-    distinct,
-    names,
 )
 from everfresh.linalg.source import Source
+from everfresh.linalg.trees import distinct, names
 from everfresh.program.ir import Program, Trigger
 
 
@@ -84,7 +83,7 @@ def _is_term(expr: Expr) -> bool:
 
 
 def check_trigger(program: Program[Expr], trigger: Trigger[Expr], factors: Collection[str]) -> Trigger[Expr]:
-    """A trigger: names are assigned before they are read, updates come after the factors, re-evaluation last."""
+    """A trigger: names are assigned before they are read; factors, then updates, then re-evaluation."""
     maps = {m.name for m in program.maps}
     known, phase = maps | set(factors), 0
     for statement in trigger.statements:

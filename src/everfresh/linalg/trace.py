@@ -56,7 +56,7 @@ def iterate(A: Any, T0: Any, B: Any | None = None, k: int = 1, model: str = "aut
 
 
 class TracedProgram:
-    """A Python function as a program; `bind` gives it shapes, a call with arrays evaluates it from scratch."""
+    """A Python function as a program; `bind` gives it shapes, a call evaluates it from scratch."""
 
     def __init__(
         self, function: Callable[..., Any], name: str | None = None, static: Iterable[str] = ()
@@ -87,7 +87,7 @@ class TracedProgram:
         return Source(inputs, statements, outputs, self.static)
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
-        """The result for these arrays, from scratch; on symbols, the expressions, so that programs can call programs."""
+        """The result for these arrays, from scratch; for symbols, expressions: programs may call programs."""
         if any(isinstance(a, Expr) for a in (*arrays, *named.values())):
             return self.function(*arrays, **named)
         from everfresh.linalg.evaluate import evaluate_source

@@ -18,9 +18,10 @@ from everfresh.linalg.blocks import Block, optimize
 from everfresh.linalg.delta import delta
 from everfresh.linalg.factor import Factored, NotFactored, factor
 from everfresh.linalg.flatten import Flat, ordered
-from everfresh.linalg.nodes import Expr, Inverse, MatMul, Matrix, Transpose, names, substitute
+from everfresh.linalg.nodes import Expr, Inverse, MatMul, Matrix, Transpose
 from everfresh.linalg.simplify import simplify
 from everfresh.linalg.spec import check_trigger
+from everfresh.linalg.trees import names, substitute
 from everfresh.program.ir import MapDef, Program, Statement, Trigger
 
 STRATEGIES = ("incremental", "hybrid", "reevaluate")
@@ -140,7 +141,7 @@ def reads(d: _Derivation) -> set[str]:
 
 
 def stored_names(flat: Flat, strategy: str, ranks: Ranks | None = None) -> tuple[str, ...]:
-    """The matrices to keep: inputs, outputs, what triggers read, operands of inverses; in the order of the program."""
+    """The matrices to keep, in order: inputs, outputs, what triggers read, operands of inverses."""
     changing = [m.name for m in flat.inputs if m.name in flat.changing]
     given = {name: (ranks or {}).get(name, 1) for name in changing}
     kept = {m.name for m in flat.inputs} | set(flat.outputs)

@@ -70,7 +70,7 @@ Update = LowRank | RowUpdate | ColumnUpdate | EntryUpdate | AppendRows | DeleteR
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Change:
-    """`left right'`; where only some rows of a factor are not zero, `left_rows` and `right_rows` say which."""
+    """`left right'`; if only some rows of a factor are not zero, `left_rows` and `right_rows` say which."""
 
     left: Array
     right: Array
