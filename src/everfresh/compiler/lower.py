@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Bind, Cond, Query, Rel, Sum, Value, product
-from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Expr, Var, build, substitute
 from everfresh.program import View, component
 from everfresh.sql import plan as p
@@ -47,7 +46,9 @@ class _Rows:
 
 
 def lower(name: str, plan: p.Plan) -> Lowered:
-    """The calculus form of a view's plan; refuses, by name, what views do not contain."""
+    """The calculus form of a view's plan; raises `NotFlat` if it is not a query over one table."""
+    if any(isinstance(n, p.Subquery) for n in plan.walk()):
+        raise NotFlat("a subquery")
     outputs: dict[str, Expr] = {c.name: Var(c.name, c.type, c.nullable) for c in plan.columns}
     having: list[Expr] = []
     node = plan
@@ -69,12 +70,20 @@ def lower(name: str, plan: p.Plan) -> Lowered:
     return _lower_aggregate(name, aggregate, columns, tuple(outputs.values()), having)
 
 
-def _refuse(node: p.Plan) -> EverfreshError:
-    construct = {"Sort": "ORDER BY", "Limit": "LIMIT", "Distinct": "DISTINCT over an aggregate",
-                 "Aggregate": "an aggregate over an aggregate", "Single": "a query without FROM"}
-    what = construct.get(type(node).__name__, type(node).__name__)
-    return EverfreshError(Code.UNSUPPORTED, f"{what} is not supported in a materialized view",
-                          hint="read the view with SELECT ... instead" if what in ("ORDER BY", "LIMIT") else None)
+class NotFlat(Exception):
+    """A query that has no flat form over one table; says what stands in the way."""
+
+
+_CONSTRUCTS = {
+    "Sort": "ORDER BY", "Limit": "LIMIT", "Distinct": "DISTINCT over an aggregate", "Single": "a query without FROM",
+    "Aggregate": "an aggregate over an aggregate", "Join": "a join", "SetOperation": "a set operation",
+    "Window": "a window function",
+}
+
+
+def _refuse(node: p.Plan) -> NotFlat:
+    name = type(node).__name__
+    return NotFlat(_CONSTRUCTS.get(name, name))
 
 
 def _rows(plan: p.Plan) -> _Rows:
@@ -167,7 +176,7 @@ def _aggregate(call: p.AggregateCall, rows: _Rows, components: _Components, *, s
     """The aggregate's value over components; `sure` if a group is never empty."""
     filter_ = substitute(call.filter, rows.columns) if call.filter is not None else None
     if call.distinct:
-        raise EverfreshError(Code.UNSUPPORTED, f"{call.fn.upper()}(DISTINCT ...) is not supported in a materialized view")
+        raise NotFlat(f"{call.fn.upper()}(DISTINCT ...)")
     count = Var(component(0), BIGINT, False)
     if not call.args:
         return count if filter_ is None else _var(components.add(Kind.COUNT, build.call("truth", filter_)), BIGINT)
@@ -186,7 +195,7 @@ def _aggregate(call: p.AggregateCall, rows: _Rows, components: _Components, *, s
             divisor = build.call("*", divisor, Const(float(10**scale), DOUBLE))
         total = build.call("/", build.cast(total, DOUBLE), divisor)
     elif call.fn != "sum":
-        raise EverfreshError(Code.UNSUPPORTED, f"the aggregate {call.fn.upper()} is not supported in a materialized view")
+        raise NotFlat(f"the aggregate {call.fn.upper()}")
     if sure and n is count:
         return total
     return build.case([(build.call("=", n, Const(0, BIGINT)), Const(None, total.type))], total)
