@@ -249,7 +249,9 @@ class Queries:
     def closed(self, bound: Bound, depth: int, _k: int) -> Query:
         body = self.query(bound, depth - 1, self.draw(st.integers(0, 1)))
         if {v.name for v in outputs(body)} & bound:
-            body = self.rel() if not bound else ONE
+            body = ONE
+        if self.dull and self.draw(st.integers(0, 2)) == 0:
+            body = ZERO
         return Lift(self.pick([*INTS.values(), VARS["d"]]), Sum((), body), closed=True)
 
     def exists(self, bound: Bound, depth: int, _k: int) -> Query:
@@ -261,5 +263,5 @@ def queries(draw: Any, depth: int = 3, flat: bool = False, dull: bool = False) -
     """A closed query and the arity of its weights."""
     k = draw(st.integers(0, 2))
     made = Queries(draw, flat=flat, dull=dull)
-    query = made.product(frozenset(), depth, k)
-    return query, k
+    shape = made.renaming if dull and draw(st.booleans()) else made.product
+    return shape(frozenset(), depth, k), k

@@ -236,6 +236,16 @@ def test_a_new_column_may_have_the_name_of_a_column_of_the_view() -> None:
     assert replayed(after) == after
 
 
+def test_a_column_that_only_shares_its_name_with_something_inside_a_view_can_be_dropped() -> None:
+    catalog = catalog_of(
+        "CREATE TABLE t (a INTEGER, key_1 INTEGER, n INTEGER)",
+        "CREATE MATERIALIZED VIEW v AS SELECT a + 1 AS b, count(*) AS n FROM t GROUP BY a + 1 HAVING count(*) > 1",
+    )
+    for column in ("key_1", "n"):
+        catalog, _ = execute(catalog, f"ALTER TABLE t DROP COLUMN {column}")
+    assert replayed(catalog) == catalog
+
+
 def test_a_table_that_is_replaced_starts_its_ddl_anew() -> None:
     catalog = catalog_of(T, "ALTER TABLE t ADD COLUMN c INTEGER", "CREATE OR REPLACE TABLE T (x INTEGER)")
     assert [name for name, _ in catalog.ddl] == ["T"]

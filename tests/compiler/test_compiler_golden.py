@@ -40,6 +40,7 @@ VIEWS = {
     "star": "SELECT * FROM t",
     "filter": "SELECT id, x + 1 AS y, upper(g) AS g FROM t WHERE x > 1 - 1 AND g IS NOT NULL",
     "count": "SELECT count(*) AS n FROM t",
+    "required": "SELECT sum(id) AS s, avg(id) AS a, count(id) AS n FROM t",
     "group": "SELECT g, count(*) AS n, sum(x) AS s, avg(x) AS a, count(x) AS nx FROM t GROUP BY g",
     "floats": "SELECT b, sum(d) AS s, avg(d) AS a FROM t WHERE d IS NULL OR d < 5 OR d > 7 GROUP BY b",
     "decimals": "SELECT g, sum(p) AS sp, sum(w) AS sw, avg(p) AS ap, sum(p * 2) AS twice FROM t GROUP BY g",

@@ -215,7 +215,7 @@ def _times(a: Rough, b: Rough) -> Rough:
 
 def reference(source: la.Source, arrays: dict[str, np.ndarray[Any, Any]]) -> dict[str, Rough]:
     """All statements of a program in NumPy, each with its bound."""
-    env = {name: _exact(array) for name, array in arrays.items()}
+    env = {name: _exact(array.copy()) for name, array in arrays.items()}
     for name, expr in source.statements:
         env[name] = rough(expr, env)
     return env

@@ -119,6 +119,7 @@ def test_floats_are_canonical() -> None:
         words = codec.encode(pa.table({"d": pa.array(values, arrow)}))[0]
         assert len(set(words[:3].tolist())) == 1
         assert words[3] == words[4] == 0
+        assert to_word(values, type_).tolist() == words.tolist()
 
 
 def test_null_is_not_zero_and_not_empty() -> None:

@@ -332,3 +332,12 @@ def test_weights_times_values_are_exact() -> None:
     assert float_total(values.floats).tolist() == [0.1 * 3, -100.0]
     touched = store.add(run(plan, ["d", "a"], columns, np.array([3, -3])))
     assert contents(store, touched.slots) == {(): [0, 0.0, 0]}
+
+
+def test_three_copies_at_once_go_one_by_one() -> None:
+    """0.1 * 3 is no double: without its rounding error something would stay for ever."""
+    statement = Sum((), Prod((Rel("R", (VARS["d"],), True), Value((VARS["d"],)))))
+    store = store_of(MapDef("m", (), (Kind.FLOAT,), statement), statement)
+    (plan,) = store.plans("R")
+    delta = run(plan, ["d"], {"d": Vector.from_pylist([0.1] * 4, DOUBLE)}, np.array([3, -1, -1, -1]))
+    assert contents(store, store.add(delta).slots) == {(): [0, 0.0]}

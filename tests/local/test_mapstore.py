@@ -213,6 +213,13 @@ def test_a_group_goes_with_its_last_row_and_not_before() -> None:
     assert [r[WEIGHT] for r in published(state, "grouped", [], [B])] == [-1]
 
 
+def test_a_change_of_a_float_alone_is_published() -> None:
+    state = State()
+    published(state, "floats", [A])
+    changes = published(state, "floats", [(*A[:2], 0.25, *A[3:])], [A])
+    assert [(r["s"], r["n"], r[WEIGHT]) for r in changes] == [(0.5, 1, -1), (0.25, 1, 1)]
+
+
 def test_nothing_changed_publishes_nothing() -> None:
     state = State()
     published(state, "distinct", [A])

@@ -41,7 +41,7 @@ from everfresh.spark.verify import differences
 from everfresh.sql import plan as p
 from everfresh.state import StateFolder, crash, pack_table, unpack_table
 from everfresh.state.interrupts import uninterrupted
-from everfresh.types import Column, TableSchema, arrow_schema
+from everfresh.types import INTERVAL, Column, TableSchema, arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -414,4 +414,9 @@ class SparkResult:
     def fetch(self) -> pa.Table:
         """The rows, with exactly the Arrow types of the columns."""
         with translated():
-            return self.frame.toArrow().cast(arrow_schema(self.columns))
+            table = self.frame.toArrow()
+        for index, column in enumerate(self.columns):
+            if column.type == INTERVAL:  # travels as a struct: Spark's own intervals do not mix months and days
+                parts = [None if v is None else (v["months"], v["days"], v["us"] * 1000) for v in table[index].to_pylist()]
+                table = table.set_column(index, column.name, pa.array(parts, pa.month_day_nano_interval()))
+        return table.cast(arrow_schema(self.columns))
