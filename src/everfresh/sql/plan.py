@@ -193,6 +193,165 @@ class Aggregate(Plan):
         return f"Aggregate {by}: {_items(self.aggregates)}"
 
 
+JOINS = ("inner", "left", "right", "full")
+
+
+@node
+class Join(Plan):
+    """Pairs of rows for which `condition` is TRUE (None: all pairs), with rows without partner padded by the kind.
+
+    The variables of both sides have distinct names; a side that may be padded has nullable variables.
+    """
+
+    kind: str
+    left: Plan
+    right: Plan
+    condition: Expr | None = None
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """Those of the left side, then those of the right."""
+        left, right = self.left.variables, self.right.variables
+        if self.kind in ("right", "full"):
+            left = tuple(Var(v.name, v.type, True) for v in left)
+        if self.kind in ("left", "full"):
+            right = tuple(Var(v.name, v.type, True) for v in right)
+        return left + right
+
+    def line(self) -> str:
+        """`Join kind on condition`."""
+        return f"Join {self.kind}" + (f" on {self.condition}" if self.condition is not None else "")
+
+
+SET_OPERATIONS = ("union", "intersect", "except")
+
+
+@node
+class SetOperation(Plan):
+    """UNION, INTERSECT or EXCEPT of two plans with the same column types; `all` keeps multiplicities. Names are the left's."""
+
+    op: str
+    all: bool
+    left: Plan
+    right: Plan
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """The left's names; nullable if either side's is."""
+        return tuple(
+            Var(a.name, a.type, a.nullable or b.nullable)
+            for a, b in zip(self.left.variables, self.right.variables, strict=True)
+        )
+
+    def line(self) -> str:
+        """`Union all`, `Except`, ..."""
+        return f"{self.op.capitalize()}{' all' if self.all else ''}"
+
+
+@node
+class WindowCall(Expr):
+    """A function over the rows of a partition in an order; only a `Window` may hold one.
+
+    `frame` is ("rows" | "range", start, end) with bounds None (unbounded) or an offset relative to the current row (0), or None for the default
+    frame: the whole partition without ORDER BY, else RANGE up to the current row's peers.
+    """
+
+    fn: str
+    args: tuple[Expr, ...]
+    partition: tuple[Expr, ...]
+    order: tuple[tuple[Expr, bool, bool], ...]
+    frame: tuple[str, int | None, int | None] | None
+    of: SqlType
+
+    @property
+    def type(self) -> SqlType:
+        """The type as DuckDB gives it."""
+        return self.of
+
+    @property
+    def nullable(self) -> bool:
+        """Ranks and counts never are."""
+        return self.fn not in ("row_number", "rank", "dense_rank", "count")
+
+
+@node
+class Window(Plan):
+    """The input with one more column per window function."""
+
+    input: Plan
+    items: tuple[tuple[str, WindowCall], ...]
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """The input's, then one per item."""
+        return self.input.variables + tuple(Var(n, e.type, e.nullable) for n, e in self.items)
+
+    def line(self) -> str:
+        """`Window name = call, ...`."""
+        return f"Window {', '.join(name for name, _ in self.items)}"
+
+
+class Subquery(Expr):
+    """An expression that asks a plan. Variables of outer plans stand free in it: names are unique in a whole statement."""
+
+
+@node
+class ScalarSubquery(Subquery):
+    """The single value of a plan with one column; NULL over no rows, an error over several."""
+
+    plan: Plan
+
+    @property
+    def type(self) -> SqlType:
+        """The type of the plan's column."""
+        return self.plan.variables[0].type
+
+    @property
+    def nullable(self) -> bool:
+        """Always: the plan may be empty."""
+        return True
+
+
+@node
+class ExistsSubquery(Subquery):
+    """Whether a plan has rows."""
+
+    plan: Plan
+
+    @property
+    def type(self) -> SqlType:
+        """BOOLEAN."""
+        return BOOLEAN
+
+    @property
+    def nullable(self) -> bool:
+        """Never."""
+        return False
+
+
+@node
+class QuantifiedSubquery(Subquery):
+    """`args op ANY (plan)` or, with `all`, `args op ALL (plan)`; IN is `= ANY`, NOT IN is `<> ALL`.
+
+    `args` and the plan's columns have the same types; with several of them `op` is `=` or `<>` and compares row values.
+    """
+
+    args: tuple[Expr, ...]
+    op: str
+    all: bool
+    plan: Plan
+
+    @property
+    def type(self) -> SqlType:
+        """BOOLEAN."""
+        return BOOLEAN
+
+    @property
+    def nullable(self) -> bool:
+        """May be unknown."""
+        return True
+
+
 @node
 class Distinct(Plan):
     """Each row once."""
