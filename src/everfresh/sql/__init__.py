@@ -52,8 +52,8 @@ __all__ = [
     "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CreateTable", "CreateView",
     "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain", "Filter", "Insert", "Join",
     "Limit", "Parsed", "Plan", "Project", "QuantifiedSubquery", "ScalarSubquery", "Scan", "Select",
-    "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery", "Update", "Window", "WindowCall", "bind",
-    "parse_and_bind", "split",
+    "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery", "Update", "Window", "WindowCall",
+    "bind", "parse_and_bind", "split",
 ]  # fmt: skip
 
 

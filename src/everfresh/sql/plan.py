@@ -9,7 +9,9 @@ names of a statement are the user's, so that the last `Project` may give a name 
 
 from __future__ import annotations
 
-from everfresh.expr.nodes import Expr, Var
+from collections.abc import Sequence
+
+from everfresh.expr.nodes import Expr, Var, substitute
 from everfresh.rewrite import Node, node
 from everfresh.sql.row_calls import AggregateCall, WindowCall, sort_key
 from everfresh.types import BOOLEAN, Column, SqlType
@@ -18,6 +20,7 @@ __all__ = [
     "JOINS", "SET_OPERATIONS", "Aggregate", "AggregateCall", "Distinct", "ExistsSubquery", "Filter", "Join",
     "Limit", "Named", "Plan", "Project", "QuantifiedSubquery", "ScalarSubquery", "Scan", "SetOperation",
     "Single", "Sort", "Subquery", "Window", "WindowCall",
+    "projected",
 ]  # fmt: skip
 
 Named = tuple[str, Expr]
@@ -153,6 +156,16 @@ class Project(Plan):
         return f"Project {_items(self, self.items)}"
 
 
+def projected(plan: Plan, items: Sequence[Named]) -> Plan:
+    """The plan with other columns, itself if they are the same; a `Project` on top of it is replaced."""
+    if [(v.name, v) for v in plan.variables] == list(items):
+        return plan
+    if isinstance(plan, Project):
+        inside = dict(plan.items)
+        return Project(plan.input, tuple((name, substitute(e, inside)) for name, e in items))
+    return Project(plan, tuple(items))
+
+
 @node
 class Aggregate(Plan):
     """One row per combination of key values that occurs; exactly one row if not `grouped`."""
@@ -170,7 +183,7 @@ class Aggregate(Plan):
     def line(self) -> str:
         """`Aggregate by keys: aggregates`."""
         by = f"by [{_items(self, self.keys)}]" if self.grouped else "all"
-        return f"Aggregate {by}: {_items(self, self.aggregates)}"
+        return f"Aggregate {by}" + (f": {_items(self, self.aggregates)}" if self.aggregates else "")
 
 
 JOINS = ("inner", "left", "right", "full")

@@ -17,7 +17,7 @@ from everfresh.sql.clauses import Query, SortKey, distinct_names, limited, refus
 from everfresh.sql.context import Context
 from everfresh.sql.expressions import Binder
 from everfresh.sql.names import output_name
-from everfresh.sql.plan import Limit, Plan, Project, SetOperation, Single, Sort
+from everfresh.sql.plan import Limit, Plan, Project, SetOperation, Single, Sort, projected
 from everfresh.sql.scope import Relation, Scope
 from everfresh.types import NULL, VARCHAR, SqlType
 
@@ -62,13 +62,11 @@ def _common(a: SqlType, b: SqlType) -> SqlType | None:
 
 def _cast(plan: Plan, types: list[SqlType], context: Context) -> Plan:
     """The plan with its columns cast, itself if they have the types."""
-    if [v.type for v in plan.variables] == types:
-        return plan
     items: list[tuple[str, Expr]] = []
     for var, to in zip(plan.variables, types, strict=True):
         same = var.type == to
         items.append((var.name if same else context.names.fresh(var.name), build.cast(var, to)))
-    return Project(plan, tuple(items))
+    return projected(plan, items)
 
 
 # -- VALUES ----------------------------------------------------------------------------------------------

@@ -17,12 +17,12 @@ from everfresh.expr.nodes import Expr
 from everfresh.sql.plan import (
     ExistsSubquery,
     Limit,
-    Named,
     Plan,
     Project,
     QuantifiedSubquery,
     ScalarSubquery,
     Sort,
+    projected,
 )
 from everfresh.sql.renaming import is_single
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 def _bound(binder: Binder, tree: Any) -> Query:
     context = binder.scope.context
     if context is None:
-        raise binder.source.unsupported(f"a subquery in {binder.clause}", tree)
+        raise binder.source.unsupported(
+            f"a subquery in {binder.clause}", tree, hint="queries and views may have subqueries"
+        )
     return context.bind(tree, binder)
 
 
@@ -103,7 +105,7 @@ def quantified(binder: Binder, left: Any, op: str, every: bool, tree: Any) -> Ex
             tree,
         )
     if len(args) > 1 and op not in ("=", "<>"):
-        raise source.unsupported(f"row values under {op} ANY or ALL", left)
+        raise source.unsupported(f"a row value under {op} ANY or ALL", left)
     _fixed(binder, query.plan, tree)
     context = binder.scope.context
     assert context is not None
@@ -120,13 +122,7 @@ def quantified(binder: Binder, left: Any, op: str, every: bool, tree: Any) -> Ex
         made.append(build.implicit(arg, to))
         name = var.name if var.type == to else context.names.fresh(var.name)
         items.append((name, build.cast(var, to)))
-    return QuantifiedSubquery(tuple(made), op, every, _projected(query.plan, items))
-
-
-def _projected(plan: Plan, items: list[Named]) -> Plan:
-    """The plan with other columns, itself if they are the same."""
-    same = [v.name for v in plan.variables] == [name for name, _ in items]
-    return plan if same else Project(plan, tuple(items))
+    return QuantifiedSubquery(tuple(made), op, every, projected(query.plan, items))
 
 
 # -- row values ------------------------------------------------------------------------------------------

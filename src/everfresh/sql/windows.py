@@ -42,6 +42,7 @@ _VALUES: dict[type[Any], str] = {
 }
 ONLY_OVER = {**_RANKS, **_VALUES}  # functions that need OVER
 _DAY = 86_400_000_000
+_FUNCTIONS = "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE and aggregates have OVER"
 _HINT = "a frame's bound is a constant, in whole units of the sort key: numbers, or days for dates"
 
 
@@ -122,7 +123,8 @@ def _call(binder: Binder, call: Any, where: Any) -> tuple[str, tuple[Expr, ...],
         return fn, tuple(args), of
     fn = ONLY_OVER.get(type(call))
     if fn is None:
-        raise refusals.refuse(source, call)
+        name = refusals.written(source, call) or words(call)
+        raise source.unsupported(f"{name} OVER", call, hint=_FUNCTIONS)
     if where is not None:
         raise source.error(Code.TYPE, f"{fn} takes no FILTER", call)
     if type(call) in _RANKS:
@@ -139,8 +141,10 @@ def _call(binder: Binder, call: Any, where: Any) -> tuple[str, tuple[Expr, ...],
         if not (steps.type.is_integer or coerce.is_literal(steps)):
             raise source.error(Code.TYPE, f"the offset of {fn} is a whole number", offset)
         steps = binder.converted(steps, BIGINT, offset)
-    other: Expr = Const(None, value.type) if default is None else binder.bind(default)
-    return fn, (value, steps, build.cast(other, value.type) if default is not None else other), value.type
+    other: Expr = Const(None, value.type)
+    if default is not None:
+        other = binder.converted(binder.bind(default), value.type, default)
+    return fn, (value, steps, other), value.type
 
 
 def _sort_key(binder: Binder, ordered: Any) -> tuple[Expr, bool, bool]:
@@ -208,6 +212,8 @@ def _bound(
         raise source.error(Code.SYNTAX, "a window frame cannot be read", spec)
     if kind == "range" and len(order) != 1:
         raise source.error(Code.TYPE, "a RANGE frame with an offset needs one ORDER BY expression", value)
+    if any(isinstance(part, (exp.Column, exp.Query)) for part in value.walk()):
+        raise source.unsupported("a bound of a window frame that is not a constant", value)
     expr = replace(binder, scope=Scope(source), aliases={}, clause="a window frame").bind(value)
     amount = evaluate(expr, {})
     if amount is None:
