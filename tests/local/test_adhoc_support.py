@@ -71,7 +71,7 @@ def run(plan: p.Plan, oracle: DuckOracle, chunk: int = 3) -> pa.Table:
     return execute(plan, oracle.table, chunk=chunk)
 
 
-# -- plans as SQL --------------------------------------------------------------------------------------------
+# -- plans as SQL -------------------------------------------------------------------------------------------
 
 
 def sql(plan: p.Plan) -> str:
@@ -176,15 +176,16 @@ def _call(op: str, args: list[str]) -> str:
     return f"{op}({', '.join(args)})"
 
 
-# -- random plans --------------------------------------------------------------------------------------------
+# -- random plans -------------------------------------------------------------------------------------------
 
 
 class Plans:
     """Random plans over `TABLES`, with subqueries that mention any plan around them."""
 
-    def __init__(self, seed: int, nesting: int = 2) -> None:
+    def __init__(self, seed: int, nesting: int = 2, everything: bool = False) -> None:
         self.rng = random.Random(seed)
         self.nesting = nesting
+        self.everything = everything  # also what DuckDB has not
         self._count = 0
 
     def name(self) -> str:
@@ -255,9 +256,10 @@ class Plans:
     def join(self, left: p.Plan, right: p.Plan, outer: Sequence[Var], kind: str | None = None) -> p.Plan:
         kind = kind or self.rng.choice(["inner", "left", "left", "right", "full"])
         parts = [self.correlation(right.variables, left.variables)] if self.rng.random() < 0.8 else []
-        if self.rng.random() < 0.4:  # DuckDB has no subqueries in ON of outer joins that are correlated
-            seen = [*left.variables, *right.variables, *(outer if kind == "inner" else ())]
-            parts.append(self.condition(seen, 1, plain=kind != "inner"))
+        if self.rng.random() < 0.4:  # DuckDB has no correlation in ON of outer joins
+            free = kind == "inner" or self.everything
+            seen = [*left.variables, *right.variables, *(outer if free else ())]
+            parts.append(self.condition(seen, 1, plain=not free))
         return p.Join(kind, left, right, build.conjunction(parts) if parts else None)
 
     def aggregate(self, plan: p.Plan, outer: Sequence[Var], grouped: bool) -> p.Plan:
@@ -460,7 +462,7 @@ class Plans:
 
     def question(self, seen: Sequence[Var]) -> Expr:
         several = self.rng.random() < 0.15  # which DuckDB has only without correlation
-        plan = self.inner(() if several else seen)
+        plan = self.inner(() if several and not self.everything else seen)
         if not several and self.rng.random() < 0.4:
             return p.ExistsSubquery(plan)
         columns = self.rng.sample(plan.variables, min(2 if several else 1, len(plan.variables)))

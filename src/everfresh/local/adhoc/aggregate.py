@@ -93,15 +93,38 @@ def float_sums(values: Floats, groups: Ints, count: int) -> Floats:
     deltas = np.zeros((3, len(groups)))
     deltas[0] = np.where(finite, values, 0.0)
     kinds, nothing = np.array([Kind.FLOAT], np.int64), np.zeros(len(groups), np.int64)
-    kernels.accumulate(total.n, total.ints, total.floats, kinds, np.ascontiguousarray(groups), nothing,
-                       np.zeros((0, len(groups)), np.int64), deltas)
-    out = float_total(total.floats)
+    failed = kernels.accumulate(
+        total.n, total.ints, total.floats, kinds, np.ascontiguousarray(groups), nothing,
+        np.zeros((0, len(groups)), np.int64), deltas,
+    )
+    out = _exact_float_sums(deltas[0], groups, count) if failed else float_total(total.floats)
     if not finite.all():
         special = np.zeros(count)
         with np.errstate(invalid="ignore"):
             np.add.at(special, groups[~finite], values[~finite])
         out = np.where(special == 0, out, special)
     return out
+
+
+def _exact_float_sums(values: Floats, groups: Ints, count: int) -> Floats:
+    """The same for finite values whose sum overflows on the way, and perhaps in the end."""
+    exact, unit = integers(values)
+    return np.array([quotient(x, unit) for x in exact_sums(exact, groups, count)], np.float64)
+
+
+def integers(values: Floats) -> tuple[NDArray, int]:
+    """Doubles as exact integers in units of 1 / `unit`; 0 for NaN and infinities."""
+    ratios = [x.as_integer_ratio() if math.isfinite(x) else (0, 1) for x in values.tolist()]
+    unit = max((below for _, below in ratios), default=1)
+    return object_array((above * (unit // below) for above, below in ratios), len(ratios)), unit
+
+
+def quotient(above: int, below: int) -> float:
+    """The double nearest to a fraction."""
+    try:
+        return above / below
+    except OverflowError:
+        return math.inf if above > 0 else -math.inf
 
 
 def bounded(sums: Sequence[int], type_: SqlType) -> list[int]:
@@ -149,12 +172,7 @@ def average(sums: Floats, n: Ints, of: SqlType) -> Floats:
 
 def variance(n: int, s1: int, s2: int, unit: int, *, sample: bool) -> float:
     """The variance of n values in units of 1 / `unit`, from the exact sums of them and of their squares."""
-    above = max(n * s2 - s1 * s1, 0)
-    below = n * (n - 1 if sample else n) * unit * unit
-    try:
-        return above / below
-    except OverflowError:
-        return math.inf
+    return quotient(max(n * s2 - s1 * s1, 0), n * (n - 1 if sample else n) * unit * unit)
 
 
 def _variances(rows: Input, *, sample: bool) -> Floats:

@@ -12,7 +12,7 @@ on the rows that passed all others; subqueries are always asked there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from everfresh.errors import EverfreshError
@@ -38,25 +38,31 @@ def flatten(plan: p.Plan) -> tuple[list[p.Plan], list[Expr]]:
 
 @dataclass(eq=False)
 class _Leaf:
-    """A leaf, with the lookups made of it so far."""
+    """A leaf."""
 
     frame: Frame
-    lookups: dict[tuple[Expr | None, ...], Lookup] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> Names:
         return frozenset(self.frame)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class _Step:
-    """A leaf that could be joined next: the keys, and how the frame so far meets them."""
+    """A leaf that could be joined next: the smaller side as a lookup, and the keys of the other.
+
+    `swapped`: the other is the leaf.
+    """
 
     leaf: _Leaf
     used: tuple[Expr, ...]
     lookup: Lookup
     side: Side
-    size: int
+    swapped: bool
+
+    @cached_property
+    def size(self) -> int:
+        return int(self.lookup.partners(self.side)[1].sum())
 
 
 class Graph:
@@ -112,16 +118,15 @@ class Graph:
         if not connected:
             connected = [min(self._leaves, key=lambda x: x.frame.rows)]
         steps = [self._step(frame, there, leaf) for leaf in connected]
-        return min(steps, key=lambda step: step.size)
+        return min(steps, key=lambda step: step.size) if len(steps) > 1 else steps[0]
 
     def _step(self, frame: Frame, there: Names, leaf: _Leaf) -> _Step:
         left: list[Vector] = []
         right: list[Vector] = []
         same: list[bool] = []
         used: list[Expr] = []
-        by: list[Expr | None] = []
         if D in there and D in leaf.names:
-            left, right, same, by = [frame[D]], [leaf.frame[D]], [True], [None]
+            left, right, same = [frame[D]], [leaf.frame[D]], [True]
         for condition, key in self._keys(there, leaf):
             try:
                 pair = self._evaluate(key.left, frame), self._evaluate(key.right, leaf.frame)
@@ -133,11 +138,12 @@ class Graph:
             right.append(pair[1])
             same.append(key.same)
             used.append(condition)
-            by.append(key.right)
-        if (lookup := leaf.lookups.get(tuple(by))) is None:
-            lookup = leaf.lookups[tuple(by)] = Lookup(Side(self._words, right, same, leaf.frame.rows))
-        side = Side(self._words, left, same, frame.rows)
-        return _Step(leaf, tuple(used), lookup, side, int(lookup.partners(side)[1].sum()))
+        small = Side(self._words, left, same, frame.rows)
+        large = Side(self._words, right, same, leaf.frame.rows)
+        swapped = frame.rows <= leaf.frame.rows
+        if not swapped:
+            small, large = large, small
+        return _Step(leaf, tuple(used), Lookup(small), large, swapped)
 
     def _join(self, frame: Frame, step: _Step) -> Frame:
         self._leaves.remove(step.leaf)
@@ -149,7 +155,7 @@ class Graph:
         a, b = self._pairs(frame, right, step, rest)
         return frame.take(a).beside(right.take(b))
 
-    def _pairs(self, frame: Frame, right: Frame, step: _Step, rest: list[Expr]) -> tuple[Ints, Ints]:
+    def _pairs(self, frame: Frame, right: Frame, step: _Step, rest: list[Expr]) -> tuple[Ints, ...]:
         """The pairs; a condition that raises on some candidates is asked at the end instead."""
         failing: list[Expr] = []
 
@@ -160,9 +166,11 @@ class Graph:
                 failing.append(condition)
                 raise
 
+        sides = (right, frame) if step.swapped else (frame, right)
         while True:
             try:
-                return find_pairs(frame, right, step.lookup, step.side, rest, ask, self._chunk)
+                pairs = find_pairs(*sides, step.lookup, step.side, rest, ask, self._chunk)
+                return pairs[::-1] if step.swapped else pairs
             except EverfreshError:
                 self._late += failing
                 rest = [c for c in rest if c not in failing]

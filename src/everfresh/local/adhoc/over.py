@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from everfresh.expr import Vector
 from everfresh.expr.column import object_array
-from everfresh.local.adhoc.aggregate import SPREADS, average, bounded, canonical, variance
+from everfresh.local.adhoc.aggregate import SPREADS, average, bounded, canonical, integers, quotient, variance
 from everfresh.local.adhoc.frame import Ints, take
 from everfresh.local.adhoc.keys import codes, known
 from everfresh.types import BIGINT, DOUBLE, SqlType
@@ -38,7 +38,8 @@ class Frames:
         if not len(values):
             return values
         total = np.concatenate([np.zeros(1, values.dtype), np.add.accumulate(values)])
-        return total[self.high] - total[self.low]
+        out: Array = total[self.high] - total[self.low]
+        return out
 
 
 def _numbers(vector: Vector) -> tuple[Array, int]:
@@ -46,17 +47,7 @@ def _numbers(vector: Vector) -> tuple[Array, int]:
     if not vector.type.is_float:
         values = vector.values if vector.values.dtype == object else vector.values.astype(np.int64)
         return values, 10**vector.type.scale
-    values = vector.values.astype(np.float64).tolist()
-    ratios = [x.as_integer_ratio() if math.isfinite(x) else (0, 1) for x in values]
-    unit = max((below for _, below in ratios), default=1)
-    return object_array((above * (unit // below) for above, below in ratios), len(ratios)), unit
-
-
-def _quotient(above: int, below: int) -> float:
-    try:
-        return above / below
-    except OverflowError:
-        return math.inf if above > 0 else -math.inf
+    return integers(vector.values.astype(np.float64))
 
 
 def _specials(frames: Frames, vector: Vector) -> NDArray[np.float64]:
@@ -72,7 +63,7 @@ def _doubles(frames: Frames, vector: Vector) -> NDArray[np.float64]:
     """The sum of each frame as a double; of a DECIMAL, without its scale."""
     values, unit = _numbers(vector)
     below = unit if vector.type.is_float else 1
-    sums = np.array([_quotient(int(x), below) for x in frames.sums(values)], np.float64)
+    sums = np.array([quotient(int(x), below) for x in frames.sums(values)], np.float64)
     special = _specials(frames, vector)
     return np.where(special == 0, sums, special)
 

@@ -42,7 +42,7 @@ class Run:
         self._tables: dict[str, tuple[Part, int]] = {}
         self._once: dict[p.Plan, Frame] = {}
 
-    # -- expressions -----------------------------------------------------------------------------------------
+    # -- expressions ----------------------------------------------------------------------------------------
 
     def evaluate(self, expr: Expr, frame: Frame) -> Vector:
         """`expr` on every row; each subquery in it becomes a column first."""
@@ -74,15 +74,16 @@ class Run:
         else:
             ids, outer = self._combinations(frame, mentioned)
             found = self.frame(plan, outer)
-        columns = [found[v.name] for v in plan.variables]
-        answers = Answers(columns, found.d, found.rows, outer.rows, self.words)
+        answers = Answers(found, outer.rows, self.words)
+        columns = [v.name for v in plan.variables]
         match query:
             case p.ExistsSubquery():
                 return answers.exists(ids)
             case p.ScalarSubquery():
-                return answers.scalar(ids)
+                return answers.scalar(columns[0], ids)
             case p.QuantifiedSubquery(args, op, all_, _):
-                return answers.quantified([self.evaluate(arg, frame) for arg in args], op, all_, ids)
+                asking = [self.evaluate(arg, frame) for arg in args]
+                return answers.quantified(asking, op, all_, [found[name] for name in columns], ids)
         raise TypeError(f"no way to ask {type(query).__name__}")
 
     def _combinations(self, frame: Frame, mentioned: Sequence[str]) -> tuple[Ints, Outer]:
@@ -103,7 +104,7 @@ class Run:
         d = frame.d
         return made if outer is None or d is None else outer.attach(made, d)
 
-    # -- operators -------------------------------------------------------------------------------------------
+    # -- operators ------------------------------------------------------------------------------------------
 
     def frame(self, plan: p.Plan, outer: Outer | None) -> Frame:
         """The rows of `plan`; for every combination of `outer` if it mentions one."""
