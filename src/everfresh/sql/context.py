@@ -30,6 +30,7 @@ class Names:
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
+        self._numbers: dict[str, int] = {}
         self._references = 0
 
     def fresh(self, name: str, alias: str = "") -> str:
@@ -41,9 +42,10 @@ class Names:
 
     def numbered(self, kind: str) -> str:
         """A new name: `kind` and the first number that makes it one."""
-        k = 1
+        k = self._numbers.get(kind, 1)
         while not self.take(f"{kind}_{k}"):
             k += 1
+        self._numbers[kind] = k + 1
         return f"{kind}_{k}"
 
     def take(self, name: str) -> bool:

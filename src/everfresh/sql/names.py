@@ -174,8 +174,8 @@ def _not(p: Printer, node: Any) -> str:
 def _says_not(p: Printer, node: Any) -> bool:
     """Whether `x IS NOT y` or `x NOTNULL` was written, which sqlglot reads as `NOT x IS y`."""
     i = p.after(node.this)
-    if i is None:
-        return False
+    if i is None:  # constants have no place: NULL IS NOT NULL is likelier than NOT NULL IS NULL
+        return isinstance(node.this, (exp.Null, exp.Boolean))
     texts = [t.text.upper() for t in p.source.tokens[i : i + 2]]
     return texts[:1] == ["NOTNULL"] or texts[1:] == ["NOT"] or texts == ["NOT", "NULL"]
 

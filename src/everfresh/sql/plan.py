@@ -10,6 +10,7 @@ names of a statement are the user's, so that the last `Project` may give a name 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from everfresh.expr.nodes import Expr, Var, substitute
 from everfresh.rewrite import Node, node
@@ -146,7 +147,7 @@ class Project(Plan):
     input: Plan
     items: tuple[Named, ...]
 
-    @property
+    @cached_property
     def variables(self) -> tuple[Var, ...]:
         """One variable per item."""
         return tuple(Var(name, e.type, e.nullable) for name, e in self.items)
@@ -175,7 +176,7 @@ class Aggregate(Plan):
     aggregates: tuple[tuple[str, AggregateCall], ...]
     grouped: bool
 
-    @property
+    @cached_property
     def variables(self) -> tuple[Var, ...]:
         """The keys, then the aggregates."""
         return tuple(Var(name, e.type, e.nullable) for name, e in (*self.keys, *self.aggregates))
@@ -202,7 +203,7 @@ class Join(Plan):
     right: Plan
     condition: Expr | None = None
 
-    @property
+    @cached_property
     def variables(self) -> tuple[Var, ...]:
         """Those of the left side, then those of the right."""
         left, right = self.left.variables, self.right.variables
@@ -233,7 +234,7 @@ class SetOperation(Plan):
     left: Plan
     right: Plan
 
-    @property
+    @cached_property
     def variables(self) -> tuple[Var, ...]:
         """The left's names; nullable if either side's is."""
         return tuple(
@@ -253,7 +254,7 @@ class Window(Plan):
     input: Plan
     items: tuple[tuple[str, WindowCall], ...]
 
-    @property
+    @cached_property
     def variables(self) -> tuple[Var, ...]:
         """The input's, then one per item."""
         return self.input.variables + tuple(Var(n, e.type, e.nullable) for n, e in self.items)

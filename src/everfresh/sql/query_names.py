@@ -151,7 +151,8 @@ def _select(p: Printer, tree: Any) -> str:
         parts.append(f"WHERE {p.show(tree.args['where'].this)}")
     group = tree.args.get("group")
     if group is not None:
-        keys = "ALL" if group.args.get("all") else ", ".join(p.show(e) for e in group.expressions)
+        shown = dict.fromkeys(p.show(e) for e in group.expressions)  # DuckDB keeps equal ones once
+        keys = "ALL" if group.args.get("all") else ", ".join(shown)
         parts.append(f"GROUP BY {keys}")
     for key in ("having", "qualify"):
         if tree.args.get(key) is not None:

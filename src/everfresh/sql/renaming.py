@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from everfresh.expr.nodes import Expr, Var
 from everfresh.rewrite import Node
-from everfresh.sql.plan import Aggregate, Plan, Project, Scan, Subquery, Window
+from everfresh.sql.plan import Aggregate, Project, Scan, Subquery, Window
 
 E = TypeVar("E", bound=Expr)
 
@@ -69,19 +69,3 @@ def _renamed(node: Any, names: Mapping[str, str]) -> Any:
         case Window():
             return Window(_renamed(node.input, names), items(node.items))
     return node.map_children(lambda child: _renamed(child, names))
-
-
-def is_single(plan: Plan) -> bool:
-    """Whether a plan is known to have at most one row, whatever the tables hold."""
-    from everfresh.sql.plan import Distinct, Filter, Limit, Single, Sort
-
-    match plan:
-        case Single():
-            return True
-        case Aggregate():
-            return not plan.grouped
-        case Limit():
-            return (plan.count is not None and plan.count <= 1) or is_single(plan.input)
-        case Filter() | Project() | Window() | Distinct() | Sort():
-            return is_single(plan.input)
-    return False

@@ -15,16 +15,22 @@ from everfresh.errors import Code
 from everfresh.expr import build, coerce
 from everfresh.expr.nodes import Expr
 from everfresh.sql.plan import (
+    Aggregate,
+    AggregateCall,
+    Distinct,
     ExistsSubquery,
+    Filter,
     Limit,
     Plan,
     Project,
     QuantifiedSubquery,
     ScalarSubquery,
+    Single,
     Sort,
+    Window,
+    WindowCall,
     projected,
 )
-from everfresh.sql.renaming import is_single
 
 if TYPE_CHECKING:
     from everfresh.sql.clauses import Query
@@ -55,10 +61,24 @@ def _fixed(binder: Binder, plan: Plan, tree: Any) -> None:
     """Refuse LIMIT without ORDER BY, whose rows are any rows."""
     while isinstance(plan, Project):
         plan = plan.input
-    if isinstance(plan, Limit) and not isinstance(plan.input, Sort) and not is_single(plan.input):
+    if isinstance(plan, Limit) and not isinstance(plan.input, Sort) and not _is_single(plan.input):
         raise binder.source.unsupported(
             "LIMIT without ORDER BY in a subquery", tree, hint="add ORDER BY, or take MIN or MAX"
         )
+
+
+def _is_single(plan: Plan) -> bool:
+    """Whether a plan is known to have at most one row, whatever the tables hold."""
+    match plan:
+        case Single():
+            return True
+        case Aggregate():
+            return not plan.grouped
+        case Limit():
+            return (plan.count is not None and plan.count <= 1) or _is_single(plan.input)
+        case Filter() | Project() | Window() | Distinct() | Sort():
+            return _is_single(plan.input)
+    return False
 
 
 def exists(binder: Binder, node: Any) -> Expr:
@@ -151,8 +171,6 @@ def rows_in(binder: Binder, node: Any) -> Expr:
 
 def no_aggregate_inside(binder: Binder, node: Any, expr: Expr) -> Expr:
     """An expression for a name of the query around; refuses what that query has yet to compute."""
-    from everfresh.sql.plan import AggregateCall, WindowCall
-
     kinds = {AggregateCall: "an aggregate", WindowCall: "a window function"}
     own: list[Any] = [expr]
     while own:
