@@ -19,6 +19,7 @@ from everfresh.types import (
     DATE,
     DECIMAL,
     DOUBLE,
+    NAN,
     VARCHAR,
     Column,
     SqlType,
@@ -43,7 +44,7 @@ TABLES = {
 VALUES: dict[SqlType, list[Any]] = {
     BIGINT: [None, 0, 1, 2, 3, -1],
     VARCHAR: [None, "", "a", "b", "ab", "ä", "Z"],
-    DOUBLE: [None, 0.0, 0.5, 1.0, 2.25, -1.5, 1e10],
+    DOUBLE: [None, 0.0, 0.5, 1.0, 2.25, -1.5, 1e10, NAN, float("inf")],
     MONEY: [None, Decimal("0.00"), Decimal("1.00"), Decimal("-2.50"), Decimal("99.99")],
     BOOLEAN: [None, True, False],
 }
@@ -137,7 +138,7 @@ def text(expr: Expr) -> str:
         case Const(value, type_):
             if value is None:
                 return f"CAST(NULL AS {type_})"
-            shown = f"'{value}'" if type_ == VARCHAR else str(to_logical(value, type_))
+            shown = f"'{value}'" if type_ in (VARCHAR, DOUBLE) else str(to_logical(value, type_))
             return f"CAST({shown} AS {type_})"
         case Cast(arg, to):
             return f"CAST({text(arg)} AS {to})"

@@ -51,9 +51,8 @@ def has_subquery(expr: Expr) -> bool:
 def conjuncts(condition: Expr | None) -> list[Expr]:
     """The conditions that AND joins; what all arms of an OR have in common is one of them.
 
-    >>> from everfresh.expr import Const
-    >>> from everfresh.types import BIGINT
-    >>> a, b, c = (build.call("=", Var(n, BIGINT), Const(1, BIGINT)) for n in "abc")
+    >>> from everfresh.types import INTEGER
+    >>> a, b, c = (build.call("=", Var(n, INTEGER), build.literal(1)) for n in "abc")
     >>> [str(c) for c in conjuncts(build.call("or", build.call("and", a, b), build.call("and", a, c)))]
     ['a = 1', 'b = 1 OR c = 1']
     """
