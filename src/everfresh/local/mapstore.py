@@ -23,6 +23,7 @@ from everfresh.local.columnar import FlatPlan, MapDelta, flat_plan, to_words
 from everfresh.local.pool import Layout, Pool, Touched, Values, float_total, wide_to_python
 from everfresh.local.strings import Interner
 from everfresh.program import Statement, component_index
+from everfresh.sql.plan import Plan
 from everfresh.types import BIGINT, DOUBLE, Column, SqlType, arrow_schema
 
 Ints = NDArray[np.int64]
@@ -39,7 +40,7 @@ class MapStore:
         self.layout = Layout(compiled.map.kinds)
         self.pool = pool or Pool(self.codec.words, self.layout)
         self._plans = {
-            trigger.base: [_plan(compiled, statement) for statement in trigger.statements]
+            trigger.base: [_plan(compiled, s) for s in trigger.statements if not isinstance(s.expr, Plan)]
             for trigger in compiled.program.triggers
         }
         self._types = _component_types(compiled)
@@ -50,7 +51,10 @@ class MapStore:
 
     def load_plan(self) -> FlatPlan | None:
         """How to fill the map from the whole of its table; None if its definition is empty."""
-        return flat_plan(self.compiled.map, self.compiled.map.definition) if any(self._plans.values()) else None
+        definition = self.compiled.map.definition
+        if isinstance(definition, Plan) or not any(self._plans.values()):
+            return None
+        return flat_plan(self.compiled.map, definition)
 
     # -- change -----------------------------------------------------------------------------------------------------
 
@@ -67,6 +71,15 @@ class MapStore:
                 error.code, f"an aggregate of view '{self.view.name}' is out of range",
                 hint="the batch would make a sum too large for its type",
             ) from error
+
+    def replace(self, rows: pa.Table) -> Touched:
+        """Make the rows of a re-evaluated view `rows`; `commit` or `rollback` must follow."""
+        slots = self.pool.live()
+        new = self.codec.encode(rows)
+        values = Values.zeros(self.layout, len(slots) + rows.num_rows)
+        values.n[: len(slots)] = -self.pool.gather(slots).n
+        values.n[len(slots) :] = 1
+        return self.pool.add(np.concatenate([self.pool.keys_at(slots), new], axis=1), values)
 
     def published(self, touched: Touched) -> pa.Table:
         """The change of the view's rows that a change of its map made, with `_weight`."""
