@@ -15,7 +15,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_adhoc_support import TABLES, Plans, oracle_of, random_rows, run, same
+from test_adhoc_random import Plans
+from test_adhoc_support import TABLES, oracle_of, random_rows, run, same
 
 from everfresh.expr import Const, Var, Vector, substitute
 from everfresh.local.adhoc.frame import Outer

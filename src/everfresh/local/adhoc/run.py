@@ -98,12 +98,6 @@ class Run:
             return frame
         return outer.expand(frame)
 
-    def _with(self, vectors: dict[str, Vector], frame: Frame, outer: Outer | None) -> Frame:
-        """A frame of new columns for the rows of another."""
-        made = Frame.of(vectors, frame.rows)
-        d = frame.d
-        return made if outer is None or d is None else outer.attach(made, d)
-
     # -- operators ------------------------------------------------------------------------------------------
 
     def frame(self, plan: p.Plan, outer: Outer | None) -> Frame:
