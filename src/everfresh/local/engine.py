@@ -23,7 +23,7 @@ from everfresh.expr import Expr, Vector, evaluate_vector
 from everfresh.local import adhoc
 from everfresh.local.columnar import MapDelta, run
 from everfresh.local.mapstore import MapStore, weighted_schema
-from everfresh.local.pool import Pool
+from everfresh.local.pool import Pool, Touched
 from everfresh.local.recompute import recompute, relation
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
@@ -137,6 +137,9 @@ class LocalEngine:
 
     def _load(self, store: MapStore, progress: Progress | None) -> None:
         """Fill a new map from its table in bulk, piece by piece."""
+        if store.compiled.reevaluated:
+            store.pool.commit(store.replace(self._evaluate(store)))
+            return
         plan = store.load_plan()
         if plan is None:
             return
@@ -179,26 +182,51 @@ class LocalEngine:
         final: list[Any] = []
         with ExitStack() as stack:
             try:
-                changes: dict[str, pa.Table] = {}
                 deltas = {name: self._statements(name, change) for name, change in nets.items()}
+                touched: dict[str, Touched] = {}
                 for name, change in nets.items():
                     table = self._tables[name]
                     applied = table.apply(change)
                     undo.append((table.rollback, applied))
                     final.append((table.commit, applied))
                     for store, delta in deltas[name]:
-                        touched = store.add(delta)
-                        undo.append((store.pool.rollback, touched))
-                        final.append((store.pool.commit, touched))
-                        changes[store.view.name] = store.published(touched)
+                        touched[store.view.name] = step = store.add(delta)
+                        undo.append((store.pool.rollback, step))
+                        final.append((store.pool.commit, step))
+                changes: dict[str, pa.Table] = {}
+                for view in self._catalog.affected_by(nets):
+                    store = self._maps[view.name]
+                    if view.compiled.reevaluated and {*nets, *changes}.intersection(view.compiled.bases):
+                        touched[view.name] = step = store.replace(self._evaluate(store))
+                        undo.append((store.pool.rollback, step))
+                        final.append((store.pool.commit, step))
+                    change = store.published(touched[view.name]) if view.name in touched else store.no_change()
+                    if change.num_rows:
+                        changes[view.name] = change
                 stack.enter_context(uninterrupted())
-                yield {view: change for view, change in changes.items() if change.num_rows}
+                yield changes
             except BaseException:
                 for fn, what in reversed(undo):
                     fn(what)
                 raise
             for fn, what in final:
                 fn(what)
+
+    def _evaluate(self, store: MapStore) -> pa.Table:
+        """The rows of a re-evaluated view over the tables and views as they are now."""
+        definition = store.compiled.map.definition
+        assert isinstance(definition, p.Plan)
+        try:
+            return adhoc.execute(definition, self._now)
+        except EverfreshError as error:
+            raise error.at(f"view '{store.view.name}'") from error
+
+    def _now(self, name: str) -> pa.Table:
+        """The rows of a table or view, with what the running batch has added."""
+        if name not in self._tables:
+            return expand(self._maps[name].rows())
+        rows, counts = self._tables[name].rows()
+        return expand(rows.append_column(WEIGHT, pa.array(counts)))
 
     def _statements(self, name: str, change: Net) -> list[tuple[MapStore, MapDelta]]:
         """What the triggers of a table add to their maps, all read off the state before the batch."""
@@ -348,8 +376,7 @@ class LocalEngine:
         if name in self._tables:
             if at is not None and at != self._epoch:
                 raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only")
-            rows, counts = self._tables[name].rows()
-            return expand(rows.append_column(WEIGHT, pa.array(counts)))
+            return self._now(name)
         store = self._maps[name]
         if at is None or at == self._epoch:
             return expand(store.rows())
@@ -413,10 +440,17 @@ class LocalEngine:
         return rows, new
 
     def verify(self, view: str) -> pa.Table:
-        """The differences of a view from its recomputation by the reference evaluator."""
+        """The differences of a view from its recomputation: by the reference evaluator, or its plan run again."""
+        return difference(self._recomputed(view), expand(self._maps[view].rows()))
+
+    def _recomputed(self, view: str) -> pa.Table:
+        """A view from the base tables alone: no map is read, not even of the views it reads."""
         compiled = self._catalog.views[view].compiled
-        tables = {name: relation(self._tables[name].schema, *self._tables[name].rows()) for name in compiled.tables}
-        return difference(expand(recompute(compiled, tables)), expand(self._maps[view].rows()))
+        definition = compiled.map.definition
+        if isinstance(definition, p.Plan):
+            return adhoc.execute(definition, lambda name: self._now(name) if name in self._tables else self._recomputed(name))
+        tables = {name: relation(self._tables[name].schema, *self._tables[name].rows()) for name in compiled.bases}
+        return expand(recompute(compiled, tables))
 
     def to_spark(self, name: str, at: int | None = None) -> Any:
         """Not here: this engine has no Spark session of its own."""
