@@ -22,8 +22,7 @@ from everfresh.local.codec import Codec
 from everfresh.local.columnar import FlatPlan, MapDelta, flat_plan, to_words
 from everfresh.local.pool import Layout, Pool, Touched, Values, float_total, wide_to_python
 from everfresh.local.strings import Interner
-from everfresh.program import Statement, component_index
-from everfresh.sql.plan import Plan
+from everfresh.program import component_index
 from everfresh.types import BIGINT, DOUBLE, Column, SqlType, arrow_schema
 
 Ints = NDArray[np.int64]
@@ -40,7 +39,7 @@ class MapStore:
         self.layout = Layout(compiled.map.kinds)
         self.pool = pool or Pool(self.codec.words, self.layout)
         self._plans = {
-            trigger.base: [_plan(compiled, s) for s in trigger.statements if not isinstance(s.expr, Plan)]
+            trigger.base: [_plan(compiled, s.expr) for s in trigger.statements if isinstance(s.expr, Query)]
             for trigger in compiled.program.triggers
         }
         self._types = _component_types(compiled)
@@ -52,9 +51,8 @@ class MapStore:
     def load_plan(self) -> FlatPlan | None:
         """How to fill the map from the whole of its table; None if its definition is empty."""
         definition = self.compiled.map.definition
-        if isinstance(definition, Plan) or not any(self._plans.values()):
-            return None
-        return flat_plan(self.compiled.map, definition)
+        flat = isinstance(definition, Query) and any(self._plans.values())
+        return flat_plan(self.compiled.map, definition) if flat else None  # type: ignore[arg-type]
 
     # -- change -----------------------------------------------------------------------------------------------------
 
@@ -153,10 +151,10 @@ class MapStore:
         return Vector(type_, values)
 
 
-def _plan(compiled: CompiledView, statement: Statement[Query]) -> FlatPlan:
-    plan = flat_plan(compiled.map, statement.expr)
+def _plan(compiled: CompiledView, expr: Query) -> FlatPlan:
+    plan = flat_plan(compiled.map, expr)
     if plan is None:
-        raise AssertionError(f"not a flat statement: {statement.expr}")
+        raise AssertionError(f"not a flat statement: {expr}")
     return plan
 
 
