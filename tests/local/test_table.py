@@ -51,7 +51,7 @@ TWO = TableSchema(
     "two", (Column("k", VARCHAR, False), *COLUMNS[1:4], Column("n", HUGEINT, False)), ("n", "k")
 )
 DOMAIN: dict[str, list[Any]] = {
-    "k": [1, 2, 3], "s": [None, "", "a"], "x": [None, 0, 1], "d": [None, 0.5, NAN], "n": [0, 1],
+    "k": [1, 2, 3, 4, 5], "s": [None, "", "a"], "x": [None, 0, 1], "d": [None, 0.5, NAN], "n": [0, 1],
 }  # fmt: skip
 
 
@@ -76,7 +76,7 @@ CONFLICTS: list[tuple[dict[str, str], str | None]] = [
     ({"x": "x + excluded.x", "s": "excluded.s || s"}, None),
     ({"x": "excluded.x", "d": "d + 1"}, "x IS NULL OR excluded.x > 0"),
     ({"n": "excluded.x"}, None),  # NULL in a NOT NULL column
-    ({"d": "excluded.d"}, "NULL"),
+    ({"d": "excluded.d"}, "NULL::BOOLEAN"),
 ]
 
 

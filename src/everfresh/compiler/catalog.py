@@ -254,8 +254,10 @@ class Catalog:
 
 
 def _entry(s: Statement) -> str:
-    """A statement as it is kept: `dialect|text`; a table by its schema, whatever IF NOT EXISTS and OR REPLACE said."""
-    return f"duckdb|{s.schema.ddl}" if isinstance(s, CreateTable) else f"{s.dialect}|{s.text}"
+    """A statement as it is kept: `dialect|text`; a table by its schema, replacing what it replaced."""
+    if isinstance(s, CreateTable):
+        return "duckdb|" + s.schema.ddl.replace("CREATE ", "CREATE OR REPLACE " if s.or_replace else "CREATE ", 1)
+    return f"{s.dialect}|{s.text}"
 
 
 def _rescan(plan: p.Plan, old: TableSchema, new: TableSchema) -> p.Plan:

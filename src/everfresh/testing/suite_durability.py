@@ -76,6 +76,7 @@ class DurabilitySuite(SuiteBase):
             )
             db.sql("DROP TABLE gone CASCADE")
             db.sql("CREATE TABLE gone (b VARCHAR PRIMARY KEY); INSERT INTO gone VALUES ('x')")
+            db.sql("CREATE OR REPLACE TABLE gone (c BIGINT); INSERT INTO gone VALUES (7)")
             db.sql(
                 "CREATE OR REPLACE MATERIALIZED VIEW cheap AS SELECT id, origin FROM items WHERE price < 3"
             )
