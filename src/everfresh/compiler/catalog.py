@@ -56,6 +56,8 @@ class Catalog:
     tables: Mapping[str, TableSchema] = field(default_factory=dict)
     views: Mapping[str, ViewDef] = field(default_factory=dict)
     ddl: tuple[tuple[str, str], ...] = ()
+    joins: bool = False
+    """Whether the engine maintains joins incrementally."""
 
     # -- look-up, as the SQL binder asks --------------------------------------------------------------------------
 
@@ -173,7 +175,7 @@ class Catalog:
                                  hint="options of a view are: strategy")
         if found is not None:
             self._no_dependents(found)
-        view = ViewDef(s.name, s.text, compile_view(s.name, s.plan, strategy, self.views))
+        view = ViewDef(s.name, s.text, compile_view(s.name, s.plan, strategy, self.views, self.joins))
         base = self._without(found) if found is not None else self
         new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, _entry(s))))
         return new, Effect(_entry(s), drop_views=(found,) if found is not None else (), create_view=view)
@@ -247,7 +249,7 @@ class Catalog:
         views = dict(self.views)
         for view in self.views_on(old.name):
             plan = _rescan(view.compiled.plan, old, new)
-            views[view.name] = replace(view, compiled=compile_view(view.name, plan, view.compiled.strategy, self.views))
+            views[view.name] = replace(view, compiled=compile_view(view.name, plan, view.compiled.strategy, self.views, self.joins))
         tables = {**self.tables, new.name: new}
         catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
         return catalog, Effect(text, alter_table=(old, new, default))

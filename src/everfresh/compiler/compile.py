@@ -1,8 +1,8 @@
 """From a view's plan to its maintenance program.
 
-A query over one table is lowered to the calculus and maintained *incrementally*: lower -> simplify -> check; then for every base
-relation: delta -> simplify -> check -> one statement. Its delta reads nothing but the change (its degree is zero), so one map per view is all
-there is: first-order and higher-order maintenance coincide.
+A flat query (selection, projection and aggregation over inner joins) is lowered to the calculus, simplified, and maintained *incrementally*
+by the program of the viewlet transform (`materialize`). Over one table its delta reads nothing but the change, and one map per view is
+all there is.
 
 Any other query is *re-evaluated*: its map is the bag of its rows, and its one statement per base, `M := plan`, runs once per batch
 that changes a base. The reason is kept, and `explain` prints it.
@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from everfresh.calculus import DELTA, QUERY, STATEMENT, Query, check, delta, relations
+from everfresh.calculus import QUERY, Query, Rel, check, relations
 from everfresh.compiler.lower import NotFlat, lower
+from everfresh.compiler.materialize import transform
 from everfresh.compiler.passes import simplify
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr.tokens import quote_name
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
 from everfresh.types import INTERVAL, NULL, Column
@@ -52,8 +53,13 @@ class CompiledView:
         return self.program.map(self.view.map)
 
 
-def compile_view(name: str, plan: p.Plan, strategy: str = "auto", views: Iterable[str] = ()) -> CompiledView:
-    """The maintenance program of the view `name` defined by `plan`; `views` are the names that stand for views."""
+def compile_view(
+    name: str, plan: p.Plan, strategy: str = "auto", views: Iterable[str] = (), joins: bool = False
+) -> CompiledView:
+    """The maintenance program of the view `name` defined by `plan`.
+
+    `views` are the names that stand for views; `joins` says whether the engine runs statements that read other maps.
+    """
     if strategy not in STRATEGIES:
         raise EverfreshError(
             Code.UNSUPPORTED, f"strategy '{strategy}' is not available", hint="strategies are: " + ", ".join(STRATEGIES)
@@ -65,7 +71,7 @@ def compile_view(name: str, plan: p.Plan, strategy: str = "auto", views: Iterabl
     try:
         if over:
             raise NotFlat(f"a view over the view {over[0]}")
-        return _incremental(name, plan, strategy)
+        return _incremental(name, plan, strategy, joins)
     except NotFlat as why:
         if strategy != "auto":
             raise EverfreshError(
@@ -88,20 +94,14 @@ def _check_types(columns: Iterable[Column]) -> None:
             )
 
 
-def _incremental(name: str, plan: p.Plan, strategy: str) -> CompiledView:
+def _incremental(name: str, plan: p.Plan, strategy: str, joins: bool) -> CompiledView:
     lowered = lower(name, plan)
     _check_types(Column(v.name, v.type) for v in lowered.keys)
-    definition = check(simplify(lowered.query), QUERY)
-    target: MapDef[Definition] = MapDef(lowered.view.map, lowered.keys, lowered.kinds, definition)
-    triggers: list[Trigger[Definition]] = []
-    for base in relations(lowered.query):
-        statements: tuple[Statement[Definition], ...] = ()
-        if base in relations(definition):
-            change = check(simplify(check(delta(definition, {base}), DELTA)), STATEMENT)
-            reason = "reads only the change of " + quote_name(base)
-            statements = (Statement(target.name, "+=", change, "incremental", reason),)
-        triggers.append(Trigger(base, statements))
-    return CompiledView(plan, Program((target,), tuple(triggers)), lowered.view, strategy)
+    if not joins and sum(isinstance(f, Rel) for f in lowered.query.walk()) > 1:
+        raise NotFlat("a join")
+    target = MapDef(lowered.view.map, lowered.keys, lowered.kinds, check(simplify(lowered.query), QUERY))
+    program: Program[Any] = transform(target, relations(lowered.query))
+    return CompiledView(plan, program, lowered.view, strategy)
 
 
 def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str) -> CompiledView:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Bind, Cond, Query, Rel, Sum, Value, product
+from everfresh.compiler.equalities import unified
 from everfresh.expr import Const, Expr, Var, build, substitute
 from everfresh.program import View, component
 from everfresh.sql import plan as p
@@ -96,6 +97,11 @@ def _rows(plan: p.Plan) -> _Rows:
         case p.Project(child, items):
             rows = _rows(child)
             return _Rows(rows.factors, {name: substitute(e, rows.columns) for name, e in items})
+        case p.Join("inner", left, right, on):
+            a, b = _rows(left), _rows(right)
+            columns = {**a.columns, **b.columns}
+            conditions = (Cond(substitute(on, columns)),) if on is not None else ()
+            return _Rows((*a.factors, *b.factors, *conditions), columns)
         case _:
             raise _refuse(plan)
 
@@ -123,13 +129,22 @@ class _Keys:
         return self.by_expr[expr]
 
 
+def _unified(plan: p.Plan) -> _Rows:
+    rows = _rows(plan)
+    relations = [f for f in rows.factors if isinstance(f, Rel)]
+    if len(relations) < 2:
+        return rows
+    ordered = (*relations, *(f for f in rows.factors if not isinstance(f, Rel)))
+    return _Rows(*unified(ordered, rows.columns))
+
+
 def _keys_over(rows: _Rows) -> _Keys:
     return _Keys({v.name for f in rows.factors if isinstance(f, Rel) for v in f.vars})
 
 
 def _lower_rows(name: str, plan: p.Plan) -> Lowered:
     distinct = isinstance(plan, p.Distinct)
-    rows = _rows(plan.input if isinstance(plan, p.Distinct) else plan)
+    rows = _unified(plan.input if isinstance(plan, p.Distinct) else plan)
     keys = _keys_over(rows)
     outputs = tuple(keys.add(column, expr) for column, expr in rows.columns.items())
     group = tuple(keys.by_expr.values())
@@ -152,7 +167,7 @@ class _Components:
 def _lower_aggregate(
     name: str, node: p.Aggregate, columns: tuple[Column, ...], outputs: tuple[Expr, ...], having: list[Expr]
 ) -> Lowered:
-    rows = _rows(node.input)
+    rows = _unified(node.input)
     keys = _keys_over(rows)
     components = _Components()
     values: dict[str, Expr] = {}
