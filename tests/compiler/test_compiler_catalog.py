@@ -239,7 +239,8 @@ def test_a_new_column_may_have_the_name_of_a_column_of_the_view() -> None:
 def test_a_column_that_only_shares_its_name_with_something_inside_a_view_can_be_dropped() -> None:
     catalog = catalog_of(
         "CREATE TABLE t (a INTEGER, b INTEGER, count_1 INTEGER, n INTEGER)",
-        "CREATE MATERIALIZED VIEW v AS SELECT a + 1 AS b, count(*) AS n FROM t GROUP BY 1 HAVING n > 1",
+        "CREATE MATERIALIZED VIEW v AS"
+        " SELECT a + 1 AS b, count(*) AS n FROM t GROUP BY 1 HAVING count(*) > 1",
     )
     for column in ("b", "count_1", "n"):
         catalog, _ = execute(catalog, f"ALTER TABLE t DROP COLUMN {column}")

@@ -13,6 +13,14 @@ so do the changes of everything that depends on it. The layers, from the text to
     runtime, analytics              `MatrixView`, and views that are ready to use
 """
 
+from everfresh.linalg.analytics import (
+    GradientDescent,
+    LinearRegression,
+    MatrixPower,
+    PageRank,
+    Reachability,
+    Ridge,
+)
 from everfresh.linalg.plan import MatrixProgram, compile
 from everfresh.linalg.runtime import Applied, MatrixView, ViewOptions
 from everfresh.linalg.source import Source, parse
@@ -25,9 +33,15 @@ __all__ = [
     "ColumnUpdate",
     "DeleteRows",
     "EntryUpdate",
+    "GradientDescent",
+    "LinearRegression",
     "LowRank",
+    "MatrixPower",
     "MatrixProgram",
     "MatrixView",
+    "PageRank",
+    "Reachability",
+    "Ridge",
     "RowUpdate",
     "Source",
     "TracedProgram",
