@@ -65,6 +65,7 @@ def compile_view(
             Code.UNSUPPORTED, f"strategy '{strategy}' is not available", hint="strategies are: " + ", ".join(STRATEGIES)
         )
     _check_types(plan.columns)
+    plan = _settled(plan)
     if strategy == "re-evaluate":
         return _reevaluated(name, plan, strategy, "as the strategy asks")
     over = [scan.table for scan in scans(plan) if scan.table in set(views)]
@@ -105,7 +106,6 @@ def _incremental(name: str, plan: p.Plan, strategy: str, joins: bool) -> Compile
 
 
 def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str) -> CompiledView:
-    plan = _settled(plan)
     target: MapDef[Definition] = MapDef(name, plan.variables, (), plan)
     statement: Statement[Definition] = Statement(name, ":=", plan, "re-evaluated", reason)
     bases = tuple(dict.fromkeys(scan.table for scan in scans(plan)))
@@ -117,7 +117,8 @@ def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str) -> Compile
 
 
 def _settled(plan: p.Plan) -> p.Plan:
-    """The plan with a fixed answer: rows that a LIMIT may choose among are ordered by all their columns."""
+    """The plan with a fixed answer: rows that a LIMIT chooses among are ordered by all their columns, others not at all."""
+
     def visit(node: object, limited: bool) -> object:
         match node:
             case p.Limit(child, count, offset):
@@ -127,8 +128,8 @@ def _settled(plan: p.Plan) -> p.Plan:
                 return p.Limit(visit(child, True), count, offset)  # type: ignore[arg-type]
             case p.Sort(child, keys):
                 child = visit(child, False)  # type: ignore[assignment]
-                if not limited:
-                    return p.Sort(child, keys)
+                if not limited:  # rows of a view have no order
+                    return child
                 return p.Sort(child, (*keys, *((v, True, False) for v in child.variables)))
             case p.Project(child, items):
                 below = visit(child, limited)

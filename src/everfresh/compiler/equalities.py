@@ -1,7 +1,8 @@
 """Unification of join equalities (section 3.2.1): `[x = y]` over two relations makes x and y one variable.
 
-SQL's `=` is unknown on NULL, while a shared variable compares by identity. So a guard `[x IS NOT NULL]` remains, unless one of the two
-can never be NULL. A variable is never shared within one relation atom: there the condition stays.
+SQL's `=` is unknown on NULL, while a shared variable compares by identity. So a guard `[x IS NOT NULL]` remains, unless neither can be NULL; the
+variable that is kept is one that can, since every relation that holds it must be able to. A variable is never shared within one relation atom:
+there the condition stays.
 """
 
 from __future__ import annotations
@@ -49,4 +50,4 @@ def _equality(factor: Query, relations: list[Rel]) -> tuple[Var, Var] | None:
     holders = {v: [i for i, r in enumerate(relations) if any(w.name == v.name for w in r.vars)] for v in (x, y)}
     if not all(holders.values()) or set(holders[x]) & set(holders[y]):
         return None
-    return (x, y) if not x.nullable or y.nullable else (y, x)
+    return (x, y) if x.nullable or not y.nullable else (y, x)

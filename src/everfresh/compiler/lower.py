@@ -77,7 +77,7 @@ class NotFlat(Exception):
 
 _CONSTRUCTS = {
     "Sort": "ORDER BY", "Limit": "LIMIT", "Distinct": "DISTINCT over an aggregate", "Single": "a query without FROM",
-    "Aggregate": "an aggregate over an aggregate", "Join": "a join", "SetOperation": "a set operation",
+    "Aggregate": "an aggregate over an aggregate", "Join": "an outer join", "SetOperation": "a set operation",
     "Window": "a window function",
 }
 

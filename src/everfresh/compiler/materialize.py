@@ -36,6 +36,7 @@ from everfresh.calculus import (
     union,
 )
 from everfresh.compiler.passes import simplify
+from everfresh.compiler.passes.expand import expand
 from everfresh.expr import Var
 from everfresh.expr.tokens import quote_name
 from everfresh.program import MapDef, Program, Statement, Trigger
@@ -79,7 +80,7 @@ def transform(target: MapDef[Query], bases: Sequence[str]) -> Program[Query]:
     while maps.pending:
         current = maps.pending.pop(0)
         for base in relations(current.definition):
-            change = simplify(check(delta(current.definition, {base}), DELTA))
+            change = expand(simplify(check(delta(current.definition, {base}), DELTA)))
             expr = check(_over_maps(change, current, maps), STATEMENT)
             reads = list(dict.fromkeys(n.name for n in expr.walk() if isinstance(n, MapRef)))
             reason = "reads only the change of " + quote_name(base) if not reads else "joins the change with " + ", ".join(reads)
@@ -92,13 +93,14 @@ def _over_maps(change: Query, target: MapDef[Query], maps: _Maps) -> Query:
     group = target.keys
     body = change.body if isinstance(change, Sum) else change
     terms = body.terms if isinstance(body, Plus) else (body,)
-    return Sum(group, union(*(_term(term, group, target, maps) for term in terms)))
+    return union(*(Sum(group, _term(term, group, target, maps)) for term in terms))
 
 
 def _term(term: Query, group: tuple[Var, ...], target: MapDef[Query], maps: _Maps) -> Query:
     if isinstance(term, Neg):
         return Neg(_term(term.body, group, target, maps))
     factors = term.factors if isinstance(term, Prod) else (term,)
+    assert all(isinstance(f, Rel | Cond | Bind | Value) for f in factors), f"not a flat product: {term}"
     changes = [f for f in factors if isinstance(f, Rel) and f.delta]
     bound = {v.name for f in changes for v in f.vars}
     rest = [f for f in factors if not isinstance(f, Rel)]

@@ -16,12 +16,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from everfresh.calculus import Query, Rel, relations
 from everfresh.compiler import Catalog, Effect
 from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector
 from everfresh.local import adhoc
-from everfresh.local.columnar import MapDelta, run
+from everfresh.local.columnar import MapDelta, flat_plan, run
+from everfresh.local.entries import EntryStore, merged
+from everfresh.local.joined import Rows, run_joined
 from everfresh.local.mapstore import MapStore, weighted_schema
 from everfresh.local.pool import Pool, Touched
 from everfresh.local.recompute import recompute, relation
@@ -58,10 +61,11 @@ class LocalEngine:
                 raise
 
     def _reset(self) -> None:
-        self._catalog = Catalog()
+        self._catalog = Catalog(joins=True)
         self._interner = Interner()
         self._tables: dict[str, Table] = {}
         self._maps: dict[str, MapStore] = {}
+        self._beside: dict[str, EntryStore] = {}
         self._created: dict[str, int] = {}
         self._keys: OrderedDict[str, int] = OrderedDict()
         self._history: deque[tuple[int, dict[str, pa.Table]]] = deque(maxlen=self._options.history)
@@ -97,12 +101,12 @@ class LocalEngine:
         catalog, effect = self._catalog.execute(statement)
         if effect.nothing:
             return self._epoch
-        before = (dict(self._tables), dict(self._maps), dict(self._created), self._catalog)
+        before = (dict(self._tables), dict(self._maps), dict(self._beside), dict(self._created), self._catalog)
         try:
             changes = self._effect(catalog, effect, self._epoch + 1, progress)
             self._commit(ddl=(effect.text,), changes=changes)
         except BaseException:
-            self._tables, self._maps, self._created, self._catalog = before
+            self._tables, self._maps, self._beside, self._created, self._catalog = before
             raise
         self._maybe_snapshot()
         return self._epoch
@@ -112,6 +116,8 @@ class LocalEngine:
     ) -> dict[str, pa.Table]:
         """Make the state fit `catalog`. Existing tables and maps are replaced, never changed, so this can be undone."""
         for name in effect.drop_views:
+            for beside in self._maps[name].compiled.program.maps:
+                self._beside.pop(beside.name, None)
             del self._maps[name], self._created[name]
         for name in effect.drop_tables:
             del self._tables[name]
@@ -120,9 +126,14 @@ class LocalEngine:
         if effect.create_table is not None:
             self._tables[effect.create_table.name] = Table(effect.create_table, self._interner)
         if effect.create_view is not None:
-            store = MapStore(effect.create_view.compiled, self._interner)
+            compiled = effect.create_view.compiled
+            store = MapStore(compiled, self._interner)
+            beside = {m.name: EntryStore(m, self._interner) for m in compiled.program.maps if m.name != compiled.view.map}
             self._load(store, progress)
+            for other in beside.values():
+                self._load_joined(other)
             self._maps[effect.create_view.name] = store
+            self._beside.update(beside)
             self._created[effect.create_view.name] = epoch
         self._catalog = catalog
         return {}
@@ -134,14 +145,19 @@ class LocalEngine:
         self._tables[new.name] = self._tables[old.name].altered(new, vector)
         for view in catalog.views_on(new.name):
             self._maps[view.name] = MapStore(view.compiled, self._interner, self._maps[view.name].pool)
+            for m in view.compiled.program.maps:
+                if m.name in self._beside:
+                    self._beside[m.name] = EntryStore(m, self._interner, self._beside[m.name].pool)
 
     def _load(self, store: MapStore, progress: Progress | None) -> None:
         """Fill a new map from its table in bulk, piece by piece."""
         if store.compiled.reevaluated:
-            store.pool.commit(store.replace(self._evaluate(store)))
+            store.commit(store.replace(self._evaluate(store)))
             return
         plan = store.load_plan()
         if plan is None:
+            self._load_joined(store)
+            store.rows()
             return
         table = self._tables[plan.terms[0].relation]
         names = table.schema.names
@@ -150,11 +166,21 @@ class LocalEngine:
         for slots in chunks:
             vectors = table.codec.vectors(table.pool.keys_at(slots), needed)
             delta = run(plan, names, vectors, table.pool.gather(slots).n)
-            store.pool.commit(store.add(delta))
+            store.commit(store.add(delta))
             done += len(slots)
             if progress is not None:
                 progress(f"loading {store.view.name}", done, total)
         store.rows()  # an aggregate outside its type is found now, not at the first read
+
+    def _load_joined(self, store: EntryStore) -> None:
+        """Fill a map whose definition joins tables, by the code that runs its statements."""
+        def rows(factor: Any) -> Rows:
+            table = self._tables[factor.name]
+            slots = table.pool.live()
+            return Rows(table.codec, table.pool.keys_at(slots), table.pool.gather(slots).n)
+
+        if relations(store.target.definition):
+            store.commit(store.add(run_joined(store.target, store.target.definition, rows)))
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -182,27 +208,31 @@ class LocalEngine:
         final: list[Any] = []
         with ExitStack() as stack:
             try:
-                deltas = {name: self._statements(name, change) for name, change in nets.items()}
-                touched: dict[str, Touched] = {}
+                steps: dict[str, list[Touched]] = {}
+
+                def step(store: EntryStore, touched: Touched) -> None:
+                    steps.setdefault(store.target.name, []).append(touched)
+                    undo.append((store.rollback, touched))
+                    final.append((store.commit, touched))
+
+                # One relation after the other: a trigger reads what those before it have left, so no cross terms are needed.
                 for name, change in nets.items():
+                    deltas = self._statements(name, change)
                     table = self._tables[name]
                     applied = table.apply(change)
                     undo.append((table.rollback, applied))
                     final.append((table.commit, applied))
-                    for store, delta in deltas[name]:
-                        touched[store.view.name] = step = store.add(delta)
-                        undo.append((store.pool.rollback, step))
-                        final.append((store.pool.commit, step))
+                    for store, delta in deltas:
+                        step(store, store.add(delta))
                 changes: dict[str, pa.Table] = {}
                 for view in self._catalog.affected_by(nets):
                     store = self._maps[view.name]
                     if view.compiled.reevaluated and {*nets, *changes}.intersection(view.compiled.bases):
-                        touched[view.name] = step = store.replace(self._evaluate(store))
-                        undo.append((store.pool.rollback, step))
-                        final.append((store.pool.commit, step))
-                    change = store.published(touched[view.name]) if view.name in touched else store.no_change()
-                    if change.num_rows:
-                        changes[view.name] = change
+                        step(store, store.replace(self._evaluate(store)))
+                    if view.name in steps:
+                        published = store.published(merged(steps[view.name]))
+                        if published.num_rows:
+                            changes[view.name] = published
                 stack.enter_context(uninterrupted())
                 yield changes
             except BaseException:
@@ -228,21 +258,38 @@ class LocalEngine:
         rows, counts = self._tables[name].rows()
         return expand(rows.append_column(WEIGHT, pa.array(counts)))
 
-    def _statements(self, name: str, change: Net) -> list[tuple[MapStore, MapDelta]]:
-        """What the triggers of a table add to their maps, all read off the state before the batch."""
+    def _statements(self, name: str, change: Net) -> list[tuple[EntryStore, MapDelta]]:
+        """What the trigger of a table adds to maps, all read off the state before it."""
         table = self._tables[name]
         names = table.schema.names
-        stores = [(self._maps[v.name], plan) for v in self._catalog.views_on(name) for plan in self._maps[v.name].plans(name)]
-        needed = frozenset().union(*(plan.columns(names) for _, plan in stores)) if stores else frozenset()
+        statements = [
+            (self._store(s.target), flat_plan(self._store(s.target).target, s.expr), s.expr)
+            for view in self._catalog.views_on(name) if not view.compiled.reevaluated
+            for s in view.compiled.program.trigger(name).statements  # type: ignore[union-attr]
+            if isinstance(s.expr, Query)
+        ]
+        needed = frozenset().union(*(plan.columns(names) for _, plan, _ in statements if plan is not None))
         vectors = table.codec.vectors(change.words, needed)
+        changed = Rows(table.codec, change.words, change.weights)
         result = []
-        for store, plan in stores:
-            columns = plan.columns(names)
+        for store, plan, expr in statements:
             try:
-                result.append((store, run(plan, names, {n: v for n, v in vectors.items() if n in columns}, change.weights)))
+                if plan is not None:
+                    given = {n: vectors[n] for n in plan.columns(names)}
+                    result.append((store, run(plan, names, given, change.weights)))
+                else:
+                    source = lambda f: changed if isinstance(f, Rel) else self._store(f.name)  # noqa: E731
+                    result.append((store, run_joined(store.target, expr, source)))
             except EverfreshError as error:
-                raise _at_row(error, store, table, change) from error
+                raise _at_row(error, store, table, change, joined=plan is None) from error
         return result
+
+    def _store(self, name: str) -> EntryStore:
+        """A map by name: of a view, or beside one."""
+        return self._maps[name] if name in self._maps else self._beside[name]
+
+    def _stores(self) -> dict[str, EntryStore]:
+        return {**self._maps, **self._beside}
 
     def _log(self, nets: Mapping[str, Net]) -> dict[str, pa.Table]:
         tables = {}
@@ -337,7 +384,7 @@ class LocalEngine:
         self._compact_strings()
         sections = {"strings": pack_arrays(self._interner.to_arrays())}
         sections.update({f"table/{n}": pack_arrays(t.pool.to_arrays()) for n, t in self._tables.items()})
-        sections.update({f"map/{n}": pack_arrays(m.pool.to_arrays()) for n, m in self._maps.items()})
+        sections.update({f"map/{n}": pack_arrays(m.pool.to_arrays()) for n, m in self._stores().items()})
         meta = {"ddl": [list(item) for item in self._catalog.ddl], "keys": list(self._keys.items()), "created": self._created,
                 "digest": self._digest}
         self._folder.snapshots.write(self._epoch, sections, meta)
@@ -352,7 +399,7 @@ class LocalEngine:
         snapshot = self._folder.snapshots.latest()
         if snapshot is None:
             return
-        catalog = Catalog()
+        catalog = Catalog(joins=True)
         for _, text in snapshot.meta["ddl"]:
             catalog, _effect = catalog.replay(text)
         self._catalog = catalog
@@ -361,8 +408,12 @@ class LocalEngine:
             pool = Pool.from_arrays(unpack_arrays(snapshot.sections[f"table/{name}"]))
             self._tables[name] = Table(schema, self._interner, pool)
         for name, view in catalog.views.items():
-            pool = Pool.from_arrays(unpack_arrays(snapshot.sections[f"map/{name}"]))
-            self._maps[name] = MapStore(view.compiled, self._interner, pool)
+            for m in view.compiled.program.maps:
+                pool = Pool.from_arrays(unpack_arrays(snapshot.sections[f"map/{m.name}"]))
+                if m.name == view.compiled.view.map:
+                    self._maps[name] = MapStore(view.compiled, self._interner, pool)
+                else:
+                    self._beside[m.name] = EntryStore(m, self._interner, pool)
         self._created = dict(snapshot.meta["created"])
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
         self._digest = snapshot.meta["digest"]
@@ -446,9 +497,9 @@ class LocalEngine:
     def _recomputed(self, view: str) -> pa.Table:
         """A view from the base tables alone: no map is read, not even of the views it reads."""
         compiled = self._catalog.views[view].compiled
-        definition = compiled.map.definition
-        if isinstance(definition, p.Plan):
-            return adhoc.execute(definition, lambda name: self._now(name) if name in self._tables else self._recomputed(name))
+        if len(compiled.bases) > 1 or compiled.reevaluated or len(compiled.program.maps) > 1:
+            # Nested loops over several tables would not end: the plan is run, which shares no map either.
+            return adhoc.execute(compiled.plan, lambda name: self._now(name) if name in self._tables else self._recomputed(name))
         tables = {name: relation(self._tables[name].schema, *self._tables[name].rows()) for name in compiled.bases}
         return expand(recompute(compiled, tables))
 
@@ -465,6 +516,7 @@ class LocalEngine:
             "epoch": self._epoch,
             "tables": {n: {"rows": len(t), "bytes": t.pool.nbytes} for n, t in self._tables.items()},
             "views": {n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._maps.items()},
+            "maps beside them": {n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._beside.items()},
             "strings": {"distinct": len(self._interner), "bytes": self._interner.nbytes},
         }
 
@@ -475,23 +527,21 @@ class LocalEngine:
 
     def _compact_strings(self) -> None:
         """Forget strings that no row uses any more."""
-        holders = [(t.codec, t.pool) for t in self._tables.values()] + [(m.codec, m.pool) for m in self._maps.values()]
-        columns = [c for codec, pool in holders for c in codec.string_codes(pool.keys_at(pool.live()))]
+        holders = [*self._tables.values(), *self._stores().values()]
+        columns = [c for h in holders for c in h.codec.string_codes(h.pool.keys_at(h.pool.live()))]
         live = np.unique(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
         if len(live) * 2 > len(self._interner):
             return
         remap = self._interner.compact(live[live != 0])
-        for codec, pool in holders:
-            slots = pool.live()
-            words, values = pool.keys_at(slots), pool.gather(slots)
-            codec.remap_strings(words, remap)
-            pool.clear()
-            pool.put(words, values)
+        for holder in holders:
+            holder.remap_strings(remap)
 
 
-def _at_row(error: EverfreshError, store: MapStore, table: Table, change: Net) -> EverfreshError:
+def _at_row(
+    error: EverfreshError, store: EntryStore, table: Table, change: Net, *, joined: bool
+) -> EverfreshError:
     row = getattr(error, "row", None)
-    place = f"view '{store.view.name}'"
-    if row is not None:
+    place = f"view '{store.target.name.split('#')[0]}'"
+    if row is not None and not joined:
         place += f", row {table.codec.decode(change.words[:, row : row + 1]).to_pylist()[0]}"
     return error.at(place)

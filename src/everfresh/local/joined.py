@@ -87,9 +87,8 @@ Source = Callable[[Any], Atom]
 
 def run_joined(target: MapDef[Any], expr: Query, source: Source) -> MapDelta:
     """What a statement adds to its map; `source` gives what a relation atom or a map read stands for."""
-    body = expr.body if isinstance(expr, Sum) else expr
-    terms = body.terms if isinstance(body, Plus) else (body,)
-    deltas = [_term(target, term, source) for term in terms]
+    terms = expr.terms if isinstance(expr, Plus) else (expr,)
+    deltas = [_term(target, term.body if isinstance(term, Sum) else term, source) for term in terms]
     return MapDelta(
         tuple(concat([d.keys[i] for d in deltas]) for i in range(len(target.keys))),
         np.concatenate([d.n for d in deltas]),

@@ -6,7 +6,7 @@ the rows of a change for one statement. Both answer the same question, `probe`, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,18 +39,24 @@ class Slice:
     def remove(self, slots: Ints, words: Ints) -> None:
         """Take some slots out."""
         for key, slot in zip(self._keys(words), slots.tolist(), strict=True):
-            found = self._slots[key]
-            found.discard(slot)
-            if not found:
-                del self._slots[key]
+            found = self._slots.get(key)
+            if found is not None:  # two steps of a batch may both let an entry go
+                found.discard(slot)
+                if not found:
+                    del self._slots[key]
 
     def probe(self, vectors: Sequence[Vector], rows: int) -> tuple[Ints, Ints]:
         """For each row of `vectors` the slots that agree with it: pairs of row number and slot, in a fixed order."""
-        words = np.ascontiguousarray(self._codec.encode_vectors(vectors, rows).T)
+        able = np.arange(rows)
+        for column, vector in zip(self._codec.columns, vectors, strict=True):
+            if not column.nullable and vector.valid is not None:  # NULL is in no entry of this column
+                able = able[vector.valid[able]]
+        vectors = [vector.take(able) for vector in vectors]
+        words = np.ascontiguousarray(self._codec.encode_vectors(vectors, len(able)).T)
         at: list[int] = []
         slots: list[int] = []
-        for row in range(rows):
-            found = self._slots.get(words[row].tobytes())
+        for row, key in zip(able.tolist(), words, strict=True):
+            found = self._slots.get(key.tobytes())
             if found:
                 at.extend([row] * len(found))
                 slots.extend(sorted(found))
@@ -61,8 +67,3 @@ def every_pair(rows: int, slots: Ints) -> tuple[Ints, Ints]:
     """All pairs of a row number and a slot: a join without a shared column."""
     return np.repeat(np.arange(rows), len(slots)), np.tile(slots, rows)
 
-
-def patterns(keys: Iterable[str], bound: Iterable[str]) -> tuple[str, ...]:
-    """The keys that are bound, in the order of the keys: which slice serves a read."""
-    known = set(bound)
-    return tuple(key for key in keys if key in known)

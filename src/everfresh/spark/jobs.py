@@ -134,7 +134,7 @@ class World:
 
 @lru_cache(maxsize=8)
 def _catalog(ddl: tuple[str, ...]) -> Catalog:
-    catalog = Catalog()
+    catalog = Catalog()  # joins are re-evaluated by Spark SQL
     for entry in ddl:
         catalog, _ = catalog.replay(entry)
     return catalog
