@@ -19,7 +19,6 @@ class TestLocal(EngineSuite):
     def connect(self, path: str | Path | None = None, **kwargs: Any) -> ef.Database:
         return ef.connect(path, engine="local", **kwargs)
 
-
     def test_it_has_no_spark(self, shop: ef.Database) -> None:
         for call in (shop.view("totals").to_spark, shop.table("items").to_spark):
             with refused(ef.Code.UNSUPPORTED, "to_arrow"):

@@ -36,12 +36,17 @@ MODELS = st.sampled_from(["auto", "linear", "exponential", "skip-2", "skip-3"])
 def expressions(draw: Any, shape: tuple[int, int], inputs: tuple[Matrix, ...], depth: int) -> Expr:
     """An expression of a shape over the inputs: any nesting of the operators."""
     rows, columns = shape
-    leaves: list[Expr] = [m for m in inputs if m.shape == shape] + [m.T for m in inputs if m.shape == shape[::-1]]
+    leaves: list[Expr] = [m for m in inputs if m.shape == shape] + [
+        m.T for m in inputs if m.shape == shape[::-1]
+    ]
     if not leaves or draw(st.integers(0, 9)) == 0:
         leaves.append(Zeros(*shape))
         leaves += [Eye(rows)] if rows == columns else []
-        values = st.lists(st.lists(st.sampled_from([-1.0, 0.5, 2.0]), min_size=columns, max_size=columns),
-                          min_size=rows, max_size=rows)
+        values = st.lists(
+            st.lists(st.sampled_from([-1.0, 0.5, 2.0]), min_size=columns, max_size=columns),
+            min_size=rows,
+            max_size=rows,
+        )
         leaves.append(Constant(tuple(map(tuple, draw(values)))))
     if depth == 0:
         return draw(st.sampled_from(leaves))
@@ -53,7 +58,11 @@ def expressions(draw: Any, shape: tuple[int, int], inputs: tuple[Matrix, ...], d
     below = lambda a, b: draw(expressions((a, b), inputs, depth - 1))  # noqa: E731
     sizes = sorted({size for m in inputs for size in m.shape})
     if kind == "add":
-        return below(rows, columns) + below(rows, columns) if draw(st.booleans()) else below(rows, columns) - below(rows, columns)
+        return (
+            below(rows, columns) + below(rows, columns)
+            if draw(st.booleans())
+            else below(rows, columns) - below(rows, columns)
+        )
     if kind == "matmul":
         inner = draw(st.sampled_from(sizes))
         return below(rows, inner) @ below(inner, columns)
@@ -68,7 +77,9 @@ def expressions(draw: Any, shape: tuple[int, int], inputs: tuple[Matrix, ...], d
         return draw(st.sampled_from([Power, PowerSum]))(body, k, draw(MODELS))
     if kind == "iterate":
         offset = below(rows, columns) if draw(st.booleans()) else None
-        return Iterate(Scale(0.5, below(rows, rows)), below(rows, columns), offset, draw(st.integers(1, 4)), draw(MODELS))
+        return Iterate(
+            Scale(0.5, below(rows, rows)), below(rows, columns), offset, draw(st.integers(1, 4)), draw(MODELS)
+        )
     if kind == "stack":
         cut = draw(st.integers(1, columns - 1))
         return Stack((below(rows, cut), below(rows, columns - cut)))
@@ -105,9 +116,9 @@ def update_batches(draw: Any, source: la.Source) -> list[dict[str, Any]]:
     for seed in draw(st.lists(st.integers(0, 10_000), min_size=1, max_size=4)):
         rng = np.random.default_rng(seed)
         chosen = draw(st.lists(st.sampled_from([m.name for m in source.inputs]), min_size=1, unique=True))
-        batches.append({
-            name: [_update(rng, source.shape(name)) for _ in range(rng.integers(1, 3))] for name in chosen
-        })
+        batches.append(
+            {name: [_update(rng, source.shape(name)) for _ in range(rng.integers(1, 3))] for name in chosen}
+        )
     return batches
 
 
@@ -119,7 +130,9 @@ def _update(rng: np.random.Generator, shape: tuple[int, int]) -> Any:
         case 1:
             return la.ColumnUpdate(int(rng.integers(columns)), rng.uniform(-1, 1, rows))
         case 2:
-            return la.EntryUpdate(int(rng.integers(rows)), int(rng.integers(columns)), float(rng.uniform(-1, 1)))
+            return la.EntryUpdate(
+                int(rng.integers(rows)), int(rng.integers(columns)), float(rng.uniform(-1, 1))
+            )
         case _:
             rank = int(rng.integers(1, 4))
             return la.LowRank(rng.uniform(-1, 1, (rows, rank)), rng.uniform(-0.5, 0.5, (columns, rank)))

@@ -22,7 +22,9 @@ def run(source: la.Source, batches: list[dict[str, Any]], seed: int, convert: An
     bounds = {name: start[name].error for name in source.outputs}
     sizes = {name: start[name].size for name in source.outputs}
     histories = []
-    for batch in batches:  # what the inputs will be: a program that is ill-conditioned on the way is not of interest
+    for (
+        batch
+    ) in batches:  # what the inputs will be: a program that is ill-conditioned on the way is not of interest
         apply_to(arrays, batch)
         now = reference(source, arrays)
         for name in source.outputs:
@@ -38,14 +40,22 @@ def run(source: la.Source, batches: list[dict[str, Any]], seed: int, convert: An
             assert gap <= 1e4 * (bounds[name] + EPS * sizes[name]), (name, gap, bounds[name], sizes[name])
 
 
-@given(data=st.data(), seed=st.integers(0, 1000), strategy=st.sampled_from(["auto", "incremental", "hybrid", "reevaluate"]))
+@given(
+    data=st.data(),
+    seed=st.integers(0, 1000),
+    strategy=st.sampled_from(["auto", "incremental", "hybrid", "reevaluate"]),
+)
 @SETTINGS
 def test_a_maintained_view_equals_reevaluation(data: Any, seed: int, strategy: str) -> None:
     source = data.draw(sources())
     run(source, data.draw(update_batches(source)), seed, np.array, strategy=strategy)
 
 
-@given(data=st.data(), seed=st.integers(0, 1000), model=st.sampled_from(["linear", "exponential", "skip-2", "skip-4"]))
+@given(
+    data=st.data(),
+    seed=st.integers(0, 1000),
+    model=st.sampled_from(["linear", "exponential", "skip-2", "skip-4"]),
+)
 @settings(SETTINGS, max_examples=40)
 def test_in_every_model(data: Any, seed: int, model: str) -> None:
     source = data.draw(sources(depth=2))

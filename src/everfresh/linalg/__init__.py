@@ -22,7 +22,8 @@ from everfresh.linalg.analytics import (
     Ridge,
 )
 from everfresh.linalg.plan import MatrixProgram, compile
-from everfresh.linalg.runtime import Applied, MatrixView, ViewOptions
+from everfresh.linalg.runtime import MatrixView
+from everfresh.linalg.setup import Applied, ViewOptions
 from everfresh.linalg.source import Source, parse
 from everfresh.linalg.trace import TracedProgram, eye, inv, iterate, power, program, sum_of_powers, zeros
 from everfresh.linalg.updates import AppendRows, ColumnUpdate, DeleteRows, EntryUpdate, LowRank, RowUpdate

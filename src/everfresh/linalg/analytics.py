@@ -1,7 +1,7 @@
 """Analytics that are ready to use (section 6.4): each a matrix view with the reading of scikit-learn.
 
-`fit` makes the view, the updating methods keep it fresh, and attributes with a trailing underscore are the results
-as they are now. Everything else (`explain`, `verify`, `drift`, snapshots) is on `.view`.
+`fit` makes the view, the updating methods keep it fresh, and attributes with a trailing underscore are the
+results as they are now. Everything else (`explain`, `verify`, `drift`, snapshots) is on `.view`.
 
 >>> import numpy as np
 >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -23,7 +23,15 @@ from everfresh.linalg.backend import Array, backend_of
 from everfresh.linalg.nodes import Eye, Inverse, Iterate, Matrix, Power, PowerSum, Scale, Shape
 from everfresh.linalg.runtime import MatrixView, ViewOptions
 from everfresh.linalg.source import Source
-from everfresh.linalg.updates import AppendRows, ColumnUpdate, DeleteRows, EntryUpdate, LowRank, RowUpdate, Update
+from everfresh.linalg.updates import (
+    AppendRows,
+    ColumnUpdate,
+    DeleteRows,
+    EntryUpdate,
+    LowRank,
+    RowUpdate,
+    Update,
+)
 
 _EXACT = 2.0**52  # whole numbers below this are exact in a double, and so are their sums
 
@@ -97,7 +105,9 @@ class _Regression(_Analytic):
 
     def update_row(self, i: int, x: Any, y: Any) -> None:
         """Row `i` becomes `x`, its response `y`."""
-        self.view.update(X=RowUpdate(i, self._rows(x)[0]), Y=RowUpdate(i, self._responses(np.atleast_1d(y))[0]))
+        self.view.update(
+            X=RowUpdate(i, self._rows(x)[0]), Y=RowUpdate(i, self._responses(np.atleast_1d(y))[0])
+        )
 
     def append(self, X: Any, y: Any) -> None:
         """New rows."""
@@ -175,7 +185,8 @@ class GradientDescent(_Regression):
 class PageRank(_Analytic):
     """The ranks of the nodes of a graph after `steps` steps of the power method.
 
-    `links[i, j]` is the weight of the link from node i to node j. A node without links spreads its rank evenly.
+    `links[i, j]` is the weight of the link from node i to node j. A node without links spreads its rank
+    evenly.
     """
 
     def __init__(self, damping: float = 0.85, steps: int = 16, **how: Any) -> None:
@@ -191,7 +202,9 @@ class PageRank(_Analytic):
         moves = backend.copy(backend.concat([self._column(self._links[i]) for i in range(n)], 1))
         start = backend.asarray(np.full((n, 1), 1.0 / n), moves)
         m, t, b = Matrix("M", n, n), Matrix("T0", n, 1), Matrix("B", n, 1)
-        source = Source((m, t, b), (("rank", Iterate(m, t, b, self.steps)),), ("rank",), frozenset({"T0", "B"}))
+        source = Source(
+            (m, t, b), (("rank", Iterate(m, t, b, self.steps)),), ("rank",), frozenset({"T0", "B"})
+        )
         self._make(source, {"M": moves, "T0": start, "B": start * (1.0 - self.damping)})
         return self
 
@@ -251,8 +264,9 @@ class MatrixPower(_Analytic):
 class Reachability(_Analytic):
     """Which nodes of a graph reach which in at most `k` steps: where the number of walks is not zero.
 
-    Walks are whole numbers, which doubles add and multiply exactly below 2^53; where there are more, the answer is
-    computed from scratch.
+    Walks are whole numbers, which doubles add and multiply exactly below 2^53. While there are more, the
+    answer is computed from scratch; when there are fewer again, the view is re-evaluated and exact from
+    then on.
     """
 
     def __init__(self, k: int, **how: Any) -> None:
@@ -266,15 +280,29 @@ class Reachability(_Analytic):
         whole = backend.asarray(backend.to_numpy(links) != 0, links)
         a = Matrix("A", *whole.shape)
         self._make(Source((a,), (("walks", PowerSum(a, self.k + 1)),), ("walks",)), {"A": whole})
+        self._exact = self._few()
         return self
+
+    def _few(self) -> bool:
+        """Whether there are few enough walks to count them exactly."""
+        held = self.view.state["walks"]
+        ones = self.view.backend.asarray(np.ones((held.shape[1], 1)), held.base)
+        return float(abs(held.times(ones)).max()) < _EXACT
+
+    def _set(self, i: int, j: int, value: float) -> None:
+        self.view.update(A=EntryUpdate(i, j, value))
+        few = self._few()
+        if few and not self._exact:
+            self.view.reevaluate()
+        self._exact = few
 
     def link(self, i: int, j: int) -> None:
         """Add the link from i to j."""
-        self.view.update(A=EntryUpdate(i, j, 1.0))
+        self._set(i, j, 1.0)
 
     def unlink(self, i: int, j: int) -> None:
         """Remove the link from i to j."""
-        self.view.update(A=EntryUpdate(i, j, 0.0))
+        self._set(i, j, 0.0)
 
     @property
     def walks_(self) -> Array:
@@ -284,11 +312,10 @@ class Reachability(_Analytic):
     @property
     def reachable_(self) -> Array:
         """Whether there is a way, for each pair of nodes."""
-        walks = self.walks_
-        if float(abs(walks).max()) < _EXACT:
-            return walks > 0.5
-        step = abs(self.view.read("A")) > 0.5
+        if self._exact:
+            return self.walks_ > 0.5
         like = self.view.read("A")
+        step = abs(like) > 0.5
         backend = self.view.backend
         once = backend.asarray(step, like) + backend.eye(like.shape[0], like)
         reached = backend.eye(like.shape[0], like)

@@ -23,9 +23,9 @@ INTERVAL = 24  # updates between two merges, on average
 class Machine:
     """What a machine does per second; the figures are those of one core of a server, `measure` finds others.
 
-    A product takes the time to read its operands and the time to compute (they do not overlap in BLAS for thin
-    operands). `packed` is the bandwidth of a product with several columns, which copies its operands, `stream` that of
-    everything else; what fits the cache is read faster by `in_cache`.
+    A product takes the time to read its operands and the time to compute (they do not overlap in BLAS for
+    thin operands). `packed` is the bandwidth of a product with several columns, which copies its operands,
+    `stream` that of everything else; what fits the cache is read faster by `in_cache`.
     """
 
     name: str = "cpu"
@@ -44,7 +44,9 @@ class Machine:
 
 
 CPU = Machine()
-CUDA = Machine("cuda", flops=55e12, inverse=6e12, packed=3.6e12, stream=4.2e12, cache=40e6, in_cache=1.5, overhead=8e-6)
+CUDA = Machine(
+    "cuda", flops=55e12, inverse=6e12, packed=3.6e12, stream=4.2e12, cache=40e6, in_cache=1.5, overhead=8e-6
+)
 
 Monomial = tuple[tuple[str, int], ...]  # ((letter, exponent), ...)
 

@@ -106,45 +106,67 @@ def _part(expr: Expr, rows: slice, columns: slice, state: State) -> Array:
     raise TypeError(f"{type(expr).__name__} is not flat")
 
 
-def probe(name: str, definition: Expr, state: State, rng: np.random.Generator) -> float:
-    """The relative residual of a whole view on a random vector."""
-    held = state[name]
-    if not all(held.shape):
-        return 0.0
-    backend = held.backend
-    x = backend.asarray(rng.standard_normal((held.shape[1], 1)), held.base)
-    if isinstance(definition, Inverse):
-        moved, _ = _apply(definition.body, x, state)
-        value, size = held.times(moved), backend.norm(held.base) * backend.norm(moved)
-        return backend.norm(value - x) / (size + backend.norm(x))
-    wanted = held.times(x)
-    value, size = _apply(definition, x, state)
-    total = size + backend.norm(wanted)
-    return backend.norm(value - wanted) / total if total else 0.0
+class Probe:
+    """Compares whole views with their definitions on one random vector per size; each product is taken once."""
 
+    def __init__(self, state: State, rng: np.random.Generator) -> None:
+        self.state = state
+        self.rng = rng
+        self.backend = next(iter(state.values())).backend
+        self._vectors: dict[int, Array] = {}
+        self._products: dict[tuple[str, bool], Array] = {}
 
-def _apply(expr: Expr, x: Array, state: State) -> tuple[Array, float]:
-    """A flat expression times a vector, and a bound on the size of what went into it."""
-    backend = next(iter(state.values())).backend
-    match expr:
-        case MatMul(left, right):
-            inner, _ = _apply(right, x, state)
-            outer, size = _apply(left, inner, state)
-            return outer, size
-        case Scale(factor, body):
-            value, size = _apply(body, x, state)
-            return factor * value, abs(factor) * size
-        case Add(terms):
-            value, size = _apply(terms[0], x, state)
-            for term in terms[1:]:
-                more, its_size = _apply(term, x, state)
-                value, size = value + more, size + its_size
-            return value, size
-        case Matrix(name):
-            return state[name].times(x), backend.norm(state[name].base) * backend.norm(x)
-        case Transpose(Matrix(name)):
-            return state[name].times(x, True), backend.norm(state[name].base) * backend.norm(x)
-        case _:
-            whole = _part(expr, _ALL, _ALL, state) if not isinstance(expr, Eye) else None
-            value = x if whole is None else whole @ x
-            return value, backend.norm(value)
+    def residual(self, name: str, definition: Expr) -> float:
+        """The relative residual of one view."""
+        held, norm = self.state[name], self.backend.norm
+        if not all(held.shape):
+            return 0.0
+        x = self._vector(held.shape[1])
+        if isinstance(definition, Inverse):
+            moved, _ = self._apply(definition.body, x)
+            size = norm(self._direct(name, False)) * norm(moved) / norm(x)
+            return norm(held.times(moved) - x) / (size + norm(x))
+        wanted = self._direct(name, False)
+        value, size = self._apply(definition, x)
+        total = size + norm(wanted)
+        return norm(value - wanted) / total if total else 0.0
+
+    def _vector(self, size: int) -> Array:
+        if size not in self._vectors:
+            like = next(iter(self.state.values())).base
+            self._vectors[size] = self.backend.asarray(self.rng.standard_normal((size, 1)), like)
+        return self._vectors[size]
+
+    def _direct(self, name: str, turned: bool) -> Array:
+        """A stored matrix times the random vector of its size: its length is about the matrix's Frobenius norm."""
+        if (name, turned) not in self._products:
+            held = self.state[name]
+            self._products[name, turned] = held.times(self._vector(held.shape[0 if turned else 1]), turned)
+        return self._products[name, turned]
+
+    def _apply(self, expr: Expr, x: Array) -> tuple[Array, float]:
+        """A flat expression times a vector, and about the size of what went into it."""
+        norm = self.backend.norm
+        match expr:
+            case MatMul(left, right):
+                return self._apply(left, self._apply(right, x)[0])
+            case Scale(factor, body):
+                value, size = self._apply(body, x)
+                return factor * value, abs(factor) * size
+            case Add(terms):
+                parts = [self._apply(term, x) for term in terms]
+                total = parts[0][0]
+                for value, _ in parts[1:]:
+                    total = total + value
+                return total, sum(size for _, size in parts)
+            case Matrix(name) | Transpose(Matrix(name)):
+                turned = isinstance(expr, Transpose)
+                direct = self._direct(name, turned)
+                if x is self._vectors.get(x.shape[0]):
+                    return direct, norm(direct)
+                return self.state[name].times(x, turned), norm(direct) * norm(x) / x.shape[0] ** 0.5
+            case Eye():
+                return x, norm(x)
+            case _:
+                value = _part(expr, _ALL, _ALL, self.state) @ x
+                return value, norm(value)

@@ -4,10 +4,10 @@ All three follow one law: the value after a + b steps comes from the value after
 
     P_(a+b) = P_a P_b,    S_(a+b) = P_a S_b + S_a,    T_(a+b) = P_a T_b + S_a B,
 
-and a model is a list of such steps `(i, a, b)`, i = a + b. Where B is narrow, S_a B follows the law of S on its own,
-so that no large sum is kept. The thesis takes k, s and k / s to be powers of
-two; here any k and s are allowed, the rest being made of the powers of two that are there. Invariant:
-`expand` leaves no iterative node.
+and a model is a list of such steps `(i, a, b)`, i = a + b. Where B is narrow, S_a B follows the law of S on
+its own, so that no large sum is kept. The thesis takes k, s and k / s to be powers of two; here any k and s
+are allowed, the rest being made of the powers of two that are there. Invariant: `expand` leaves no
+iterative node.
 
 >>> steps(16, "exponential")
 [(2, 1, 1), (4, 2, 2), (8, 4, 4), (16, 8, 8)]
@@ -68,13 +68,16 @@ def _doubling(k: int) -> tuple[list[Step], int]:
 
 
 def models(k: int) -> list[str]:
-    """The models worth comparing for `k` steps.
+    """The models worth comparing for `k` steps, those with the same steps once.
 
     >>> models(16)
-    ['linear', 'exponential', 'skip-2', 'skip-4', 'skip-8']
+    ['linear', 'exponential', 'skip-2', 'skip-4']
     """
     sizes = [1 << bit for bit in range(1, k.bit_length()) if 1 << bit < k]
-    return ["linear", *(["exponential", *(f"skip-{s}" for s in sizes)] if k > 2 else [])]
+    found: dict[tuple[Step, ...], str] = {}
+    for model in ("linear", "exponential", *(f"skip-{s}" for s in sizes)):
+        found.setdefault(tuple(steps(k, model)), model)
+    return list(found.values())
 
 
 class _Expander:

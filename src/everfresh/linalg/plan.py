@@ -9,7 +9,7 @@ from top to bottom.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from everfresh.errors import Code, EverfreshError
@@ -55,6 +55,7 @@ class MatrixProgram:
     ranks: Mapping[str, int]
     machine: Machine = CPU
     alternatives: tuple[Alternative, ...] = ()
+    auto: bool = False
     _triggers: dict[tuple[tuple[str, int], ...], Trigger[Expr]] = field(
         default_factory=dict, compare=False, repr=False
     )
@@ -98,6 +99,14 @@ class MatrixProgram:
         for name, rank in self.ranks.items():
             total.plus(model.statements(self.trigger({name: rank}).statements, pending))
         return total
+
+    def dearer(self, ranks: Mapping[str, int]) -> bool:
+        """Whether changes of these ranks cost more to propagate than everything costs to evaluate anew."""
+        if not self.auto or self.strategy == "reevaluate":
+            return False
+        model = CostModel(self.machine, letters(m.shape for m in self.flat.inputs))
+        anew = model.expressions(expr for name, expr in self.flat.statements if name in self.flat.changing)
+        return self.cost(ranks).seconds > anew.seconds
 
     @property
     def memory(self) -> int:
@@ -176,17 +185,7 @@ def compile(
             else:
                 found.append((0.0, program))
     best = min(found, key=lambda pair: pair[0])[1]
-    return MatrixProgram(
-        source,
-        best.flat,
-        best.model,
-        best.strategy,
-        best.stored,
-        usual,
-        machine,
-        tuple(alternatives),
-        best._triggers,
-    )
+    return replace(best, alternatives=tuple(alternatives), auto=strategy == "auto")
 
 
 def _check(strategy: str, model: str) -> None:

@@ -66,7 +66,7 @@ def resolve(view: MatrixView, given: Mapping[str, Update | Iterable[Update]]) ->
 
 
 def _slots(view: MatrixView, dim: Dim, name: str | None = None, axis: int = 0) -> Slots:
-    found = view._slots.get(dim)
+    found = view.slots.get(dim)
     if found is not None:
         return found
     if name is None:
@@ -122,7 +122,7 @@ def _run(accumulator: Accumulator, listed: list[Update], room: Index | None) -> 
             for i in range(count):
                 accumulator.add(RowUpdate(first + i, rows[i]))
         elif isinstance(update, DeleteRows):
-            gone = [accumulator._position(int(i), accumulator.rows, "row") for i in update.indices]
+            gone = [accumulator.position(int(i), accumulator.rows, "row") for i in update.indices]
             accumulator.zero_rows(gone)
             accumulator.rows = accumulator.rows[~np.isin(accumulator.rows, gone)]
         else:

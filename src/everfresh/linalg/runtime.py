@@ -19,50 +19,27 @@ array([[1., 6.],
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.linalg import snapshots
 from everfresh.linalg.backend import Array, Backend, backend_of
-from everfresh.linalg.cost import CPU, CUDA, Machine
-from everfresh.linalg.dims import Dimensions, Slots, grown, resize
-from everfresh.linalg.drift import probe, sample
-from everfresh.linalg.evaluate import CONDITION_LIMIT, IllConditioned, check_inputs
+from everfresh.linalg.cost import Machine
+from everfresh.linalg.dims import Dimensions, Slots
+from everfresh.linalg.drift import Probe, sample
+from everfresh.linalg.evaluate import IllConditioned, check_inputs
 from everfresh.linalg.execute import Execution, Plan, evaluate_flat, make_plan
+from everfresh.linalg.growing import grow, rebuild
 from everfresh.linalg.nodes import names
 from everfresh.linalg.pending import Held
-from everfresh.linalg.plan import MatrixProgram, compile
+from everfresh.linalg.plan import MatrixProgram
 from everfresh.linalg.resolve import Resolved, resolve
-from everfresh.linalg.source import Source, parse
-from everfresh.linalg.trace import TracedProgram
+from everfresh.linalg.setup import Applied, Definition, ViewOptions, compiled_for
 from everfresh.linalg.updates import EntryUpdate, Update  # noqa: F401 (the doctest)
 
 Given = Update | Iterable[Update]
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What an update did: the version it made, the ranks of the changes, how it was done, and the drift after it."""
-
-    version: int
-    ranks: Mapping[str, int]
-    how: str
-    drift: float
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ViewOptions:
-    """How a view is kept: `tolerance` for drift (None: by the floating type), `condition_limit` for inverses."""
-
-    tolerance: float | None = None
-    condition_limit: float = CONDITION_LIMIT
-    pending: bool = True
-    check: bool = True
-    probe_every: int = 32
-    seed: int = 0
 
 
 class MatrixView:
@@ -70,7 +47,7 @@ class MatrixView:
 
     def __init__(
         self,
-        program: Source | TracedProgram | MatrixProgram | str,
+        program: Definition,
         inputs: Mapping[str, Any],
         *,
         strategy: str = "auto",
@@ -82,12 +59,12 @@ class MatrixView:
     ) -> None:
         self.options = options or ViewOptions()
         self.backend: Backend = backend_of(*inputs.values())
-        self.compiled = _compiled(program, inputs, strategy, model, ranks, static, machine)
+        self.compiled = compiled_for(program, inputs, strategy, model, ranks, static, machine)
         self.version = 0
         self.drift = 0.0
         self.reevaluations = 0
         self._plans: dict[tuple[tuple[str, int], ...], Plan] = {}
-        self._slots: dict[tuple[str, int], Slots] = {}
+        self.slots: dict[tuple[str, int], Slots] = {}
         env = check_inputs(self.compiled.source, inputs)
         first = next(iter(env.values()))
         self._start(
@@ -96,21 +73,23 @@ class MatrixView:
 
     def _start(self, inputs: dict[str, Array]) -> None:
         """Evaluate everything from the inputs and take it as the state."""
-        values = self._evaluate(self.compiled, inputs)
+        values = self.evaluate_all(self.compiled, inputs)
         self.state = {name: Held(values[name], self.backend) for name in self.compiled.stored}
-        self._set_program(self.compiled)
+        self.set_program(self.compiled)
 
-    def _set_program(self, compiled: MatrixProgram) -> None:
+    def set_program(self, compiled: MatrixProgram) -> None:
+        """Take a program; the state already is that of its stored matrices."""
         self.compiled = compiled
         self._plans = {}
         self.dimensions = Dimensions(compiled.flat)
-        self._definitions = {
+        self.definitions = {
             name: expr
             for name, expr in compiled.flat.statements
             if name in compiled.stored and names(expr) <= set(compiled.stored)
         }
 
-    def _evaluate(self, compiled: MatrixProgram, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    def evaluate_all(self, compiled: MatrixProgram, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The stored matrices of a program from its inputs, from scratch."""
         return evaluate_flat(
             compiled.flat, inputs, compiled.stored, self.backend, self.options.condition_limit
         )
@@ -142,7 +121,7 @@ class MatrixView:
             )
         array = self.state[name].array()
         for axis in (0, 1):
-            slots = self._slots.get(self.dimensions.of(name, axis))
+            slots = self.slots.get(self.dimensions.of(name, axis))
             if slots is not None and not slots.whole:
                 index = self.backend.index(slots.index, array)
                 array = array[:, index] if axis else array[index]
@@ -152,7 +131,7 @@ class MatrixView:
         """The shape of a stored matrix, without what is spare."""
         found = self.state[name].shape
         for axis in (0, 1):
-            slots = self._slots.get(self.dimensions.of(name, axis))
+            slots = self.slots.get(self.dimensions.of(name, axis))
             if slots is not None:
                 found = (len(slots.index), found[1]) if axis == 0 else (found[0], len(slots.index))
         return found
@@ -184,7 +163,7 @@ class MatrixView:
     def verify(self) -> dict[str, float]:
         """The relative difference of every stored matrix from its re-evaluation."""
         inputs = {name: self.state[name].array() for name in self.inputs}
-        fresh = self._evaluate(self.compiled, inputs)
+        fresh = self.evaluate_all(self.compiled, inputs)
         found = {}
         for name, held in self.state.items():
             size = self.backend.norm(fresh[name])
@@ -204,13 +183,13 @@ class MatrixView:
         self._check_names(given)
         resolved = resolve(self, given)
         if resolved.rebuilt is not None:
-            return self._rebuild(resolved)
+            return rebuild(self, resolved)
         if resolved.grow:
-            self._grow(resolved.grow)
+            grow(self, resolved.grow)
             resolved = resolve(self, given)
-        applied = self._apply(resolved) if resolved.changes else self._done({}, "nothing to do")
+        applied = self._apply(resolved) if resolved.changes else self.done({}, "nothing to do")
         for dim, slots in resolved.slots.items():
-            self._slots[dim] = slots
+            self.slots[dim] = slots
         return applied
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
@@ -233,6 +212,8 @@ class MatrixView:
             name: change for name, change in resolved.changes.items() if name in self.compiled.flat.changing
         }
         ranks = {name: change.rank for name, change in live.items()}
+        if self.compiled.dearer(ranks):
+            return self._reevaluated(resolved, "a change of this rank is dearer to propagate")
         execution = Execution(self._plan(ranks), self.state, live, self.options.condition_limit)
         try:
             execution.compute()
@@ -253,7 +234,7 @@ class MatrixView:
         if not self.options.pending:
             for held in self.state.values():
                 held.merge()
-        return self._done(ranks, "incremental" if not execution.plan.redo else self.compiled.strategy)
+        return self.done(ranks, "incremental" if not execution.plan.redo else self.compiled.strategy)
 
     def _plan(self, ranks: Mapping[str, int]) -> Plan:
         key = tuple(sorted(ranks.items()))
@@ -261,7 +242,8 @@ class MatrixView:
             self._plans[key] = make_plan(self.compiled, ranks)
         return self._plans[key]
 
-    def _done(self, ranks: Mapping[str, int], how: str, reason: str = "") -> Applied:
+    def done(self, ranks: Mapping[str, int], how: str, reason: str = "") -> Applied:
+        """Make a new version of what has been changed."""
         self.version += 1
         return Applied(self.version, ranks, how, self.drift, reason)
 
@@ -271,7 +253,7 @@ class MatrixView:
         rng = np.random.default_rng((self.options.seed, self.version))
         pairs = [
             pair
-            for name, expr in self._definitions.items()
+            for name, expr in self.definitions.items()
             if name in touched and (pair := sample(name, expr, self.state, rng)) is not None
         ]
         values = self.backend.floats([*signs, *(x for pair in pairs for x in pair)])
@@ -289,163 +271,50 @@ class MatrixView:
     def probe(self) -> float:
         """The drift of whole views on a random vector: dearer than after an update, and it sees every entry."""
         rng = np.random.default_rng((self.options.seed, self.version, 1))
-        return max(
-            (probe(name, expr, self.state, rng) for name, expr in self._definitions.items()), default=0.0
-        )
+        one = Probe(self.state, rng)
+        return max((one.residual(name, expr) for name, expr in self.definitions.items()), default=0.0)
 
     def _reevaluated(self, resolved: Resolved, reason: str) -> Applied:
         """Apply the changes to the inputs and re-evaluate everything; refused, with nothing changed, if that fails."""
         inputs = {name: self.backend.copy(self.state[name].array()) for name in self.inputs}
         for name, change in resolved.changes.items():
             self.backend.add_product(inputs[name], change.left, change.right)
-        values = self._evaluate(self.compiled, inputs)
+        values = self.evaluate_all(self.compiled, inputs)
         for name, held in self.state.items():
             held.replace(values[name])
         self.drift = 0.0
         self.reevaluations += 1
-        return self._done({n: c.rank for n, c in resolved.changes.items()}, "reevaluate", reason)
+        return self.done({n: c.rank for n, c in resolved.changes.items()}, "reevaluate", reason)
 
     def reevaluate(self) -> None:
         """Compute every stored matrix anew from the inputs."""
         inputs = {name: self.state[name].array() for name in self.inputs}
-        values = self._evaluate(self.compiled, inputs)
+        values = self.evaluate_all(self.compiled, inputs)
         for name, held in self.state.items():
             if name not in inputs:
                 held.replace(values[name])
         self.drift = 0.0
         self.reevaluations += 1
 
-    # Growing
-
-    def _recompiled(self, source: Source) -> MatrixProgram:
-        old = self.compiled
-        model = "auto" if old.model == "-" else old.model
-        new = compile(source, strategy=old.strategy, model=model, ranks=dict(old.ranks), machine=old.machine)
-        stored = tuple(name for name in new.flat.matrices if name in {*new.stored, *old.stored})
-        return replace(new, stored=stored, alternatives=old.alternatives)
-
-    def _grow(self, dims: Mapping[tuple[str, int], int]) -> None:
-        """Give stored arrays spare rows; no value changes."""
-        state, shapes = {}, {}
-        for name, held in self.state.items():
-            rows, columns = (
-                grown(size, dims[dim]) if (dim := self.dimensions.of(name, axis)) in dims else size
-                for axis, size in enumerate(held.shape)
-            )
-            shapes[name] = (rows, columns)
-            if (rows, columns) == held.shape:
-                state[name] = held
-                continue
-            array = self.backend.copy(self.backend.zeros(rows, columns, held.base))
-            array[: held.shape[0], : held.shape[1]] = held.array()
-            state[name] = Held(array, self.backend)
-        compiled = self._recompiled(
-            resize(self.compiled.source, {n: s for n, s in shapes.items() if n in self.inputs})
-        )
-        for dim, needed in dims.items():
-            old = self._slots.get(dim)
-            size = next(
-                s.shape[a] for n, s in self.state.items() for a in (0, 1) if self.dimensions.of(n, a) == dim
-            )
-            self._slots[dim] = Slots(np.arange(size) if old is None else old.index, grown(size, needed))
-        self.state = state
-        self._set_program(compiled)
-
-    def _rebuild(self, resolved: Resolved) -> Applied:
-        """Take inputs of new shapes and evaluate everything; for dimensions that cannot have spare rows."""
-        inputs = resolved.rebuilt
-        assert inputs is not None
-        source = resize(self.compiled.source, {name: tuple(array.shape) for name, array in inputs.items()})
-        compiled = self._recompiled(source)
-        values = self._evaluate(compiled, inputs)
-        self.state = {name: Held(values[name], self.backend) for name in compiled.stored}
-        self._slots = {}
-        self._set_program(compiled)
-        self.drift = 0.0
-        self.reevaluations += 1
-        return self._done(
-            {}, "reevaluate", "a dimension changed that an inverse, an identity or a constant depends on"
-        )
-
     # Snapshots
 
     def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """Everything that `from_arrays` needs, as NumPy arrays by name."""
-        found = {name: np.array(self.backend.to_numpy(held.array())) for name, held in self.state.items()}
-        for (name, axis), slots in self._slots.items():
-            found[f"#rows:{name}:{axis}"] = np.array(slots.index)
-        found["#version"] = np.array([self.version, self.reevaluations])
-        found["#how"] = np.array([self.compiled.strategy, self.compiled.model])
-        return found
+        return snapshots.to_arrays(self)
 
     @classmethod
     def from_arrays(
         cls,
-        program: Source | TracedProgram | str,
+        program: Definition,
         arrays: Mapping[str, np.ndarray[Any, Any]],
         *,
         like: Array | None = None,
-        ranks: Mapping[str, int] | int = 1,
-        static: Iterable[str] = (),
-        machine: Machine | None = None,
-        options: ViewOptions | None = None,
+        **how: Any,
     ) -> MatrixView:
-        """The view that `to_arrays` described, on the backend and device of `like`; nothing is re-evaluated."""
+        """The view that `to_arrays` described, on the backend and device of `like`; nothing is re-evaluated.
+
+        `how` takes `ranks`, `static`, `machine` and `options`, as when the view was made.
+        """
         view = cls.__new__(cls)
-        view.options = options or ViewOptions()
-        view.backend = backend_of(*([] if like is None else [like]))
-        matrices = {n: view.backend.asarray(a, like) for n, a in arrays.items() if not n.startswith("#")}
-        strategy, model = (str(x) for x in arrays["#how"])
-        compiled = _compiled(
-            program, matrices, strategy, "auto" if model == "-" else model, ranks, static, machine
-        )
-        view.version, view.reevaluations = (int(x) for x in arrays["#version"])
-        view.drift = 0.0
-        stored = tuple(name for name in compiled.flat.matrices if name in matrices)
-        if missing := sorted(set(compiled.stored) - set(stored)):
-            raise EverfreshError(Code.DAMAGED, f"the snapshot of a matrix view lacks '{missing[0]}'")
-        view.state = {name: Held(view.backend.copy(matrices[name]), view.backend) for name in stored}
-        view._set_program(replace(compiled, stored=stored))
-        view._slots = {}
-        for key, index in arrays.items():
-            if key.startswith("#rows:"):
-                _, name, axis = key.split(":")
-                dim = view.dimensions.of(name, int(axis))
-                size = next(
-                    s.shape[a]
-                    for n, s in view.state.items()
-                    for a in (0, 1)
-                    if view.dimensions.of(n, a) == dim
-                )
-                view._slots[dim] = Slots(np.array(index), size)
+        snapshots.restore(view, program, arrays, like, **how)
         return view
-
-
-def _compiled(
-    program: Source | TracedProgram | MatrixProgram | str,
-    inputs: Mapping[str, Any],
-    strategy: str,
-    model: str,
-    ranks: Mapping[str, int] | int,
-    static: Iterable[str],
-    machine: Machine | None,
-) -> MatrixProgram:
-    """The compiled program for inputs of these shapes."""
-    if isinstance(program, MatrixProgram):
-        return program
-    shapes = {name: tuple(getattr(a, "shape", np.shape(a))) for name, a in inputs.items()}
-    for name, shape in shapes.items():
-        if len(shape) != 2:
-            raise EverfreshError(Code.ARGUMENT, f"{name} has {len(shape)} dimensions, a matrix has two")
-    if isinstance(program, str):
-        source = parse(program, {n: s for n, s in shapes.items()}, static=static)
-    elif isinstance(program, TracedProgram):
-        source = program.bind({n: shapes[n] for n in program.parameters if n in shapes})
-    else:
-        source = resize(program, {m.name: shapes[m.name] for m in program.inputs if m.name in shapes})
-    source = replace(source, static=source.static | frozenset(static))
-    return compile(source, strategy=strategy, model=model, ranks=ranks, machine=machine or _machine(inputs))
-
-
-def _machine(inputs: Mapping[str, Any]) -> Machine:
-    return CUDA if any(str(getattr(a, "device", "")).startswith("cuda") for a in inputs.values()) else CPU

@@ -105,9 +105,9 @@ class Accumulator:
             case LowRank(U, V):
                 self._low_rank(U, V)
             case RowUpdate(i, row):
-                self._set_row(self._position(i, self.rows, "row"), self._vector(row, self.columns, "row"))
+                self._set_row(self.position(i, self.rows, "row"), self._vector(row, self.columns, "row"))
             case ColumnUpdate(j, column):
-                self._set_column(self._position(j, self.columns, "column"), column)
+                self._set_column(self.position(j, self.columns, "column"), column)
             case EntryUpdate(i, j, value):
                 self._set_entry(i, j, value)
             case _:
@@ -117,7 +117,8 @@ class Accumulator:
                     hint="updates are LowRank, RowUpdate, ColumnUpdate, EntryUpdate, AppendRows, DeleteRows",
                 )
 
-    def _position(self, i: int, index: np.ndarray[Any, Any], what: str) -> int:
+    def position(self, i: int, index: np.ndarray[Any, Any], what: str) -> int:
+        """The stored position of a row or column of the user's."""
         if not -len(index) <= i < len(index):
             raise EverfreshError(
                 Code.ARGUMENT,
@@ -175,7 +176,7 @@ class Accumulator:
         self.set_rows[at] = row
 
     def _set_entry(self, i: int, j: int, value: float) -> None:
-        at, to = self._position(i, self.rows, "row"), self._position(j, self.columns, "column")
+        at, to = self.position(i, self.rows, "row"), self.position(j, self.columns, "column")
         row = self.backend.copy(self._current_row(at))
         row[to] = self._finite(self.backend.asarray([[float(value)]], self.like))[0, 0]
         self.set_rows[at] = row
@@ -243,9 +244,10 @@ def recompress(left: Array, right: Array, backend: Backend) -> Change | None:
     q_right, r_right = backend.qr(right)
     u, s, vt = backend.svd(r_left @ r_right.T)
     sizes = backend.to_numpy(s)
-    if not sizes.size or sizes[0] == 0.0:
+    scale = backend.norm(r_left) * backend.norm(r_right)  # what the rounding of the factors is relative to
+    keep = int((sizes > scale * np.finfo(sizes.dtype).eps * max(left.shape[0], right.shape[0])).sum())
+    if keep == 0:
         return None
-    keep = int((sizes > sizes[0] * np.finfo(sizes.dtype).eps * max(left.shape[0], right.shape[0])).sum())
     root = s[:keep] ** 0.5
     return Change(
         backend.columns(q_left @ (u[:, :keep] * root)), backend.columns(q_right @ (vt[:keep].T * root))

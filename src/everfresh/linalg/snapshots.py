@@ -1,0 +1,76 @@
+"""A view as plain NumPy arrays by name, and back: what durability needs.
+
+Besides the stored matrices there are `#rows:X:0` (the stored rows in use, where rows came and went),
+`#version`, `#inputs` and `#how` (strategy, model, and whether they were chosen by cost). Invariant: a view
+that was restored does to every later update exactly what the view it was taken from does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.linalg.backend import Array, backend_of
+from everfresh.linalg.cost import Machine
+from everfresh.linalg.dims import Slots
+from everfresh.linalg.growing import size_of
+from everfresh.linalg.pending import Held
+from everfresh.linalg.setup import Definition, ViewOptions, compiled_for
+
+if TYPE_CHECKING:
+    from everfresh.linalg.runtime import MatrixView
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+
+
+def to_arrays(view: MatrixView) -> dict[str, np.ndarray[Any, Any]]:
+    """Everything that `restore` needs; pending factors are merged."""
+    found = {name: np.array(view.backend.to_numpy(held.array())) for name, held in view.state.items()}
+    for (name, axis), slots in view.slots.items():
+        found[f"#rows:{name}:{axis}"] = np.array(slots.index)
+    found["#version"] = np.array([view.version, view.reevaluations])
+    found["#inputs"] = np.array(view.inputs)
+    chosen = "auto" if view.compiled.auto else "forced"
+    found["#how"] = np.array([view.compiled.strategy, view.compiled.model, chosen])
+    return found
+
+
+def restore(
+    view: MatrixView,
+    program: Definition,
+    arrays: Arrays,
+    like: Array | None,
+    *,
+    ranks: Mapping[str, int] | int = 1,
+    static: Iterable[str] = (),
+    machine: Machine | None = None,
+    options: ViewOptions | None = None,
+) -> None:
+    """Fill a new view with what `to_arrays` gave."""
+    if missing := sorted({"#version", "#inputs", "#how"} - arrays.keys()):
+        raise EverfreshError(Code.DAMAGED, f"the snapshot of a matrix view lacks '{missing[0]}'")
+    view.options = options or ViewOptions()
+    view.backend = backend_of(*([] if like is None else [like]))
+    matrices = {n: view.backend.asarray(a, like) for n, a in arrays.items() if not n.startswith("#")}
+    strategy, model, chosen = (str(x) for x in arrays["#how"])
+    inputs = {str(n): matrices[str(n)] for n in arrays["#inputs"]}
+    compiled = compiled_for(
+        program, inputs, strategy, "auto" if model == "-" else model, ranks, static, machine
+    )
+    stored = tuple(name for name in compiled.flat.matrices if name in matrices)
+    if missing := sorted(set(compiled.stored) - set(stored)):
+        raise EverfreshError(Code.DAMAGED, f"the snapshot of a matrix view lacks '{missing[0]}'")
+    view.version, view.reevaluations = (int(x) for x in arrays["#version"])
+    view.drift = 0.0
+    view.state = {name: Held(view.backend.copy(matrices[name]), view.backend) for name in stored}
+    view.set_program(replace(compiled, stored=stored, auto=chosen == "auto"))
+    view.slots = {}
+    for key, index in arrays.items():
+        if key.startswith("#rows:"):
+            _, name, axis = key.split(":")
+            dim = view.dimensions.of(name, int(axis))
+            view.slots[dim] = Slots(np.array(index), size_of(view, dim))
