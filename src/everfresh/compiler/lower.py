@@ -25,7 +25,18 @@ from everfresh.compiler.equalities import unified
 from everfresh.expr import Const, Expr, Var, build, substitute
 from everfresh.program import View, component
 from everfresh.sql import plan as p
-from everfresh.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, MAX_DIGITS, NULL, Column, SqlType
+from everfresh.types import (
+    BIGINT,
+    BOOLEAN,
+    DECIMAL,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    MAX_DIGITS,
+    NULL,
+    Column,
+    SqlType,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ pools. Recovery loads the newest snapshot and runs the net changes of later comm
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -33,11 +34,20 @@ from everfresh.local.table import Net, Table
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Progress, check_epoch
 from everfresh.sql import plan as p
-from everfresh.state import Commit, StateFolder, pack_arrays, pack_table, read_commit, unpack_arrays, unpack_table
+from everfresh.state import (
+    Commit,
+    StateFolder,
+    pack_arrays,
+    pack_table,
+    read_commit,
+    unpack_arrays,
+    unpack_table,
+)
 from everfresh.state.interrupts import uninterrupted
 from everfresh.types import TableSchema
 
 _KEYS_KEPT = 10_000
+_log = logging.getLogger("everfresh")
 
 
 class LocalEngine:
@@ -376,7 +386,10 @@ class LocalEngine:
         options = self._options
         enough = self._log_bytes > max(options.snapshot_bytes, self._snapshot_bytes // 3)
         if self._folder is not None and (enough or self._epoch - self._snapshot_epoch >= options.snapshot_epochs):
-            self.snapshot()
+            try:
+                self.snapshot()
+            except Exception:  # the epoch is committed, and the log still serves: the next one tries again
+                _log.exception("no snapshot could be taken of epoch %d", self._epoch)
 
     def snapshot(self) -> None:
         """Write everything up to the current epoch to one file, and forget the log before it."""

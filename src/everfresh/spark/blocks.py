@@ -260,7 +260,11 @@ def _to_maps(world: World, table: Table, change: Net) -> Iterator[Message]:
             try:
                 yield from _send(world, store, plan, names, vectors, change.weights)
             except EverfreshError as error:
-                raise error.at(f"view '{view.name}'") from error
+                row = getattr(error, "row", None)
+                place = f"view '{view.name}'"
+                if row is not None:
+                    place += f", row {table.codec.decode(change.words[:, row : row + 1]).to_pylist()[0]}"
+                raise error.at(place) from error
 
 
 def _send(

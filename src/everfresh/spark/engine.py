@@ -8,6 +8,7 @@ write files that nobody names; the epoch exists once the driver has created its 
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import uuid
@@ -23,9 +24,11 @@ import pyarrow as pa
 from everfresh.compiler import Catalog
 from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import EPOCH, WEIGHT
-from everfresh.delta.files import parquet_size
+from everfresh.delta.files import find_parquet
+from everfresh.delta.rows import match_columns
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Expr, Var
+from everfresh.expr import Const, Expr, Var
+from everfresh.expr.build import cast
 from everfresh.local.mapstore import weighted_schema
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress, check_epoch
@@ -35,7 +38,7 @@ from everfresh.spark.failures import translated
 from everfresh.spark.jobs import EXCHANGE, Job, PartSpec, World
 from everfresh.spark.ledger import Draft, Ledger
 from everfresh.spark.runner import Runner
-from everfresh.spark.sqltext import plan_sql, spark_type
+from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
 from everfresh.spark.units import read_segment
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _READ_CHUNK = 1 << 16
+_log = logging.getLogger("everfresh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,10 @@ class SparkEngine:
         with uninterrupted():
             epoch = self._ledger.commit(draft, keys=keys, ddl=ddl)
         if self._ledger.snapshot_due():
-            self.snapshot()
+            try:
+                self.snapshot()
+            except Exception:  # the epoch is committed, and the log still serves: the next one tries again
+                _log.exception("no snapshot could be taken of epoch %d", epoch)
         return epoch
 
     def _reevaluate(self, draft: Draft, world: World, view: str, kind: str) -> None:
@@ -150,10 +157,24 @@ class SparkEngine:
                 draft.add(self._runner.run(self._job("load", draft, world, view=name), "maps"))
             if progress is not None:
                 progress(f"loading {name}", 1, 1)
+        elif effect.alter_table is not None and not effect.alter_table[1].key:
+            world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
+            self._move_rows(draft, world, *effect.alter_table)
         elif effect.alter_table is not None:
             job = self._job("alter", draft, ledger.world(draft.epoch), alter=effect.alter_table)
             draft.add(self._runner.run(job, "base"))
         return self._commit(draft, ddl=(effect.text,))
+
+    def _move_rows(self, draft: Draft, world: World, old: TableSchema, new: TableSchema, default: Const | None) -> None:
+        """Fill an altered table that has no key from the one before: its rows belong to other workers now."""
+        frame = self._frame(self._spark, old.name, None)
+        columns = [
+            f"`{c.name}`" if c.name in old.names else f"{expr_sql(cast(default or Const(None, c.type), c.type))} AS `{c.name}`"
+            for c in new.columns
+        ]
+        rows = SparkRows(frame.selectExpr(*columns), tuple((name, name) for name in new.names))
+        spec = PartSpec(new.name, "insert", f"ALTER TABLE {new.name}", (), exchanged=True)
+        draft.add(self._runner.run(self._job("batch", draft, world, parts=(spec,)), "base", {0: rows}))
 
     def snapshot(self) -> None:
         """Write every unit to a file, name them in a manifest, and forget the log before it."""
@@ -165,18 +186,14 @@ class SparkEngine:
 
     def read_input(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
         """Rows as they will travel: Arrow on the driver, a DataFrame, or the name of files that tasks read."""
-        size = parquet_size(data)
-        if size is not None and size <= self._options.read_bytes:
-            import pyarrow.dataset as ds
-
-            path = str(Path(data).expanduser().absolute())
-            names = ds.dataset(path, format="parquet", partitioning="hive").schema.names
-            read_rows(self._spark.createDataFrame([], ", ".join(f"`{n}` int" for n in names)), schema, what=what, op=op)
-            known = {n.casefold(): n for n in schema.names}
-            return FileRows(path, tuple(known[n.casefold()] for n in names))
-        if size is not None:
-            data = self._spark.read.parquet(str(Path(data).expanduser().absolute()))
-        return read_rows(data, schema, what=what, op=op)
+        found = find_parquet(data, what)
+        if found is None:
+            return read_rows(data, schema, what=what, op=op)
+        path = str(Path(data).expanduser().absolute())
+        if found.size > self._options.read_bytes:
+            return read_rows(self._spark.read.parquet(path), schema, what=what, op=op)
+        chosen = match_columns(found.names, schema, what=what, op=op)
+        return FileRows(path, tuple(column.name for column, index in chosen if index is not None))
 
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""

@@ -98,7 +98,8 @@ class Base:
 class World:
     """What a task needs to open state: the folder, the catalog, and the identity of each table and view.
 
-    An identity is `name@epoch of creation`: a table that is dropped and made again is another table.
+    An identity is `name@epoch of creation`: a table that is dropped and made again is another table. `committed` are the identities as of the last
+    commit: what a statement that is still running drops may not be forgotten yet.
     """
 
     root: str
@@ -106,6 +107,7 @@ class World:
     workers: int
     ddl: tuple[str, ...]
     ids: Mapping[str, str]
+    committed: frozenset[str]
     epoch: int
     inline_bytes: int
     durable: bool

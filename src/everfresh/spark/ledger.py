@@ -87,6 +87,8 @@ class Ledger:
         """Identities after a DDL statement: what is created gets one with its epoch."""
         ids = {n: i for n, i in self.ids.items() if n not in (*effect.drop_tables, *effect.drop_views)}
         created = effect.create_table or effect.create_view
+        if created is None and effect.alter_table is not None and not effect.alter_table[1].key:
+            created = effect.alter_table[1]  # rows without a key belong to workers by all their columns: they move
         if created is not None:
             ids[created.name] = f"{created.name}@{epoch}"
         return ids
@@ -100,7 +102,8 @@ class Ledger:
         ddl = tuple(text for _, text in (catalog or self.catalog).ddl)
         options = self.options
         return World(
-            str(self.folder.path), self.folder.id, self.folder.workers, ddl, dict(ids if ids is not None else self.ids), epoch,
+            str(self.folder.path), self.folder.id, self.folder.workers, ddl, dict(ids if ids is not None else self.ids),
+            frozenset(self.ids.values()), epoch,
             options.inline_bytes, options.durable, options.fault,
         )
 

@@ -17,9 +17,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everfresh.delta import SparkRows
+from everfresh.errors import EverfreshError
 from everfresh.options import Options
 from everfresh.spark.blocks import base_block, maps_block, route_block
-from everfresh.spark.jobs import CONTROL, ERROR, EXCHANGE, PROPERTY, Job, PartSpec, World, read_error, unpack_control
+from everfresh.spark.failures import translated
+from everfresh.spark.jobs import (
+    CONTROL,
+    ERROR,
+    EXCHANGE,
+    PROPERTY,
+    Job,
+    PartSpec,
+    World,
+    read_error,
+    unpack_control,
+)
 from everfresh.state import StateFolder, crash
 
 if TYPE_CHECKING:
@@ -52,8 +64,11 @@ class Runner:
                 # The property must be set on the session that owns the plan.
                 plan.sparkSession.conf.set(PROPERTY, job.nonce)
                 try:
-                    rows = plan.collect()
+                    with translated():
+                        rows = plan.collect()
                     break
+                except EverfreshError:  # the batch is at fault, and would be again
+                    raise
                 except Exception as error:
                     if attempt == _ATTEMPTS - 1:
                         raise

@@ -58,11 +58,13 @@ class Unit:
 
     def sync(self, world: World) -> None:
         """Follow the catalog: objects that are gone are dropped, views that were recompiled keep their entries."""
-        for identity in [i for i in (*self.tables, *self.maps) if world.name_of(i) is None]:
+        known = {*world.ids.values(), *world.committed}
+        for identity in [i for i in (*self.tables, *self.maps) if i not in known]:
             self.tables.pop(identity, None)
             self.maps.pop(identity, None)
         for identity, store in self.maps.items():
-            compiled = world.catalog.views[world.name_of(identity) or ""].compiled
+            name = world.name_of(identity)
+            compiled = world.catalog.views[name].compiled if name is not None else store.compiled
             if store.compiled != compiled:
                 self.maps[identity] = MapStore(compiled, self.interner, store.pool)
 
@@ -247,8 +249,9 @@ def replay(unit: Unit, world: World, link: Link) -> None:
 def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
     """Write a whole unit to a file named by its version; returns the name."""
     sections = {"strings": pack_arrays(unit.interner.to_arrays())}
-    sections.update({f"table/{i}": pack_arrays(t.pool.to_arrays()) for i, t in unit.tables.items()})
-    sections.update({f"map/{i}": pack_arrays(m.pool.to_arrays()) for i, m in unit.maps.items()})
+    kept = set(world.ids.values())
+    sections.update({f"table/{i}": pack_arrays(t.pool.to_arrays()) for i, t in unit.tables.items() if i in kept})
+    sections.update({f"map/{i}": pack_arrays(m.pool.to_arrays()) for i, m in unit.maps.items() if i in kept})
     epoch, tag = version
     name = f"c-{epoch:010d}-{unit.name.split('/')[0]}-{tag or 'empty'}.snap"
     folder = folder_of(world, unit.name)
