@@ -67,8 +67,8 @@ def histories(seed: int, batches: int):
 def check_maps(db: ef.Database) -> None:
     """Every map, also those beside the views, equals its definition by the reference evaluator."""
     engine = db._engine
-    tables = {n: relation(t.schema, *t.rows()) for n, t in engine._tables.items()}
-    for name, store in engine._stores().items():
+    tables = {n: relation(t.schema, *t.rows()) for n, t in engine._state.tables.items()}
+    for name, store in engine._state.stores().items():
         expected = {
             key: weight[0] for key, weight in evaluate(store.target.definition, Database(tables=tables)).items() if weight[0]
         }
@@ -162,7 +162,7 @@ def test_joins_survive_reopening_and_snapshots(tmp_path) -> None:
         db.apply(t=[(1, 2, "x", 7)], r=[(1, 1)], s=[(1, 1)])
         check_maps(db)
         db.sql("DROP MATERIALIZED VIEW v_chain")
-        assert not any(name.startswith("v_chain#") for name in db._engine._stores())
+        assert not any(name.startswith("v_chain#") for name in db._engine._state.stores())
         assert all(db.view(v).verify().num_rows == 0 for v in db.views)
 
 

@@ -274,7 +274,7 @@ def test_a_damaged_map_is_found_by_verify() -> None:
         )
         db.apply(t=[("a", 1), ("b", 2)])
         assert db.view("v").verify().num_rows == 0
-        store = db._engine._maps["v"]
+        store = db._engine._state.maps["v"]
         slots = store.pool.live()
         values = store.pool.gather(slots[:1])
         values.n[:] = 1

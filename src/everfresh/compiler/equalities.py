@@ -21,11 +21,9 @@ def conjuncts(condition: Expr) -> list[Expr]:
 
 def unified(factors: tuple[Query, ...], columns: dict[str, Expr]) -> tuple[tuple[Query, ...], dict[str, Expr]]:
     """The same product with equalities between relations turned into shared variables."""
-    parts = [
-        Cond(part) if isinstance(f, Cond) else f
-        for f in factors
-        for part in (conjuncts(f.condition) if isinstance(f, Cond) else (None,))  # type: ignore[list-item]
-    ]
+    parts: list[Query] = []
+    for factor in factors:
+        parts += [Cond(part) for part in conjuncts(factor.condition)] if isinstance(factor, Cond) else [factor]
     index = 0
     while index < len(parts):
         pair = _equality(parts[index], [f for f in parts if isinstance(f, Rel)])
@@ -33,8 +31,9 @@ def unified(factors: tuple[Query, ...], columns: dict[str, Expr]) -> tuple[tuple
             index += 1
             continue
         keep, gone = pair
-        guard = [Cond(build.call("not", build.call("is_null", keep)))] if keep.nullable else []
-        parts = [rename(f, {gone.name: keep}) for f in parts[:index] + parts[index + 1 :]] + guard  # type: ignore[misc]
+        parts = [rename(f, {gone.name: keep}) for f in parts[:index] + parts[index + 1 :]]
+        if keep.nullable:
+            parts.append(Cond(build.call("not", build.call("is_null", keep))))
         columns = {name: substitute(expr, {gone.name: keep}) for name, expr in columns.items()}
         index = 0
     return tuple(parts), columns

@@ -137,7 +137,7 @@ def _variables(factors: Iterable[Query]) -> tuple[Var, ...]:
     return tuple({v.name: v for f in factors for v in outputs(f)}.values())
 
 
-def _ordered(scalars: list[Query], known: Iterable[Var]) -> list[Query]:
+def _ordered(scalars: Sequence[Query], known: Iterable[Var]) -> list[Query]:
     """Conditions and bindings, each after the variables it reads are bound."""
     names = {v.name for v in known}
     done: list[Query] = []

@@ -163,7 +163,7 @@ def _history(batches: int) -> list[dict[str, tuple[list[Any], list[Any]]]]:
         batch: dict[str, tuple[list[Any], list[Any]]] = {}
         for table in live:
             go = [row for row in live[table] if random.random() < (1.0 if number == batches - 2 else 0.35)]
-            come = []
+            come: list[Any] = []
             for _ in range(random.randrange(2, 7)):
                 b = random.choice([None, 1, 2, 3, 4])
                 if table == "r":
