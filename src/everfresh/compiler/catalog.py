@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from everfresh.compiler.compile import CompiledView, compile_view
+from everfresh.compiler.compile import CompiledView, compile_view, scans
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Var
 from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement, parse_and_bind
@@ -175,6 +175,9 @@ class Catalog:
                                  hint="options of a view are: strategy")
         if found is not None:
             self._no_dependents(found)
+            if any(scan.table == found for scan in scans(s.plan)):
+                raise EverfreshError(Code.DEPENDENCY, f"the view '{found}' cannot read itself",
+                                     hint="create it under another name, or write its query in full")
         view = ViewDef(s.name, s.text, compile_view(s.name, s.plan, strategy, self.views, self.joins))
         base = self._without(found) if found is not None else self
         new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, _entry(s))))

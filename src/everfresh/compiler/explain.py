@@ -79,6 +79,8 @@ def _dot(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
         lines.append(f"  {entry} [shape=box];")
         for trigger in program.triggers:
             reasons = ", ".join(s.strategy for s in trigger.statements if s.target == m.name)
+            if not reasons:
+                continue
             lines.append(f"  {_id(trigger.base)} -> {entry} [label={_id(reasons)}];")
         if m.name == view.map:
             lines.append(f"  {entry} -> {shown};")

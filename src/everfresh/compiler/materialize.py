@@ -25,6 +25,7 @@ from everfresh.calculus import (
     Prod,
     Query,
     Rel,
+    SpecError,
     Sum,
     Value,
     check,
@@ -81,7 +82,7 @@ def transform(target: MapDef[Query], bases: Sequence[str]) -> Program[Query]:
         current = maps.pending.pop(0)
         for base in relations(current.definition):
             change = expand(simplify(check(delta(current.definition, {base}), DELTA)))
-            expr = check(_over_maps(change, current, maps), STATEMENT)
+            expr = check(simplify(_over_maps(change, current, maps)), STATEMENT)
             reads = list(dict.fromkeys(n.name for n in expr.walk() if isinstance(n, MapRef)))
             reason = "reads only the change of " + quote_name(base) if not reads else "joins the change with " + ", ".join(reads)
             statements[base].append(Statement(current.name, "+=", expr, "incremental", reason))
@@ -100,7 +101,8 @@ def _term(term: Query, group: tuple[Var, ...], target: MapDef[Query], maps: _Map
     if isinstance(term, Neg):
         return Neg(_term(term.body, group, target, maps))
     factors = term.factors if isinstance(term, Prod) else (term,)
-    assert all(isinstance(f, Rel | Cond | Bind | Value) for f in factors), f"not a flat product: {term}"
+    if not all(isinstance(f, Rel | Cond | Bind | Value) for f in factors):
+        raise SpecError(f"not a flat product: {term}")
     changes = [f for f in factors if isinstance(f, Rel) and f.delta]
     bound = {v.name for f in changes for v in f.vars}
     rest = [f for f in factors if not isinstance(f, Rel)]
@@ -112,7 +114,8 @@ def _term(term: Query, group: tuple[Var, ...], target: MapDef[Query], maps: _Map
         outside = bound | {v.name for v in group} | {v.name for f in rest for v in inputs(f)}
         keys = tuple(v for v in _variables(component) if v.name in outside)
         definition = check(simplify(Sum(keys, product(*component, *local))), QUERY)
-        assert degree(definition) < degree(target.definition)
+        if degree(definition) >= degree(target.definition):
+            raise SpecError(f"the delta of {target.definition} has not become simpler: {definition}")
         read.append(MapRef(maps.name_of(keys, definition), keys, (0,)))
     values = [f for f in rest if isinstance(f, Value)]
     scalars = [f for f in rest if isinstance(f, Cond | Bind)]
