@@ -74,8 +74,8 @@ class Model:
             return
         if found is not None and (mode != "OR REPLACE" or found in self.tables):
             raise Refused(Code.EXISTS)
-        if source in self.views:
-            raise Refused(Code.UNSUPPORTED)
+        if found is not None and (self.readers(found) or source == found):
+            raise Refused(Code.DEPENDENCY)
         self.views.pop(found or name, None)
         self.views[name] = (source, query, shown(columns), read(columns))
 
@@ -85,11 +85,12 @@ class Model:
             return
         if found is None or found not in (self.tables if kind == "TABLE" else self.views):
             raise Refused(Code.NOT_FOUND)
-        if kind == "TABLE" and self.readers(found):
-            if not cascade:
-                raise Refused(Code.DEPENDENCY)
-            for view in self.readers(found):
-                del self.views[view]
+        if self.readers(found) and not cascade:
+            raise Refused(Code.DEPENDENCY)
+        gone = [found]
+        while gone:
+            gone += self.readers(gone[0])
+            self.views.pop(gone.pop(0), None)
         self.tables.pop(found, None)
         self.views.pop(found, None)
 
@@ -155,7 +156,7 @@ def text_of(op: tuple[Any, ...]) -> str:
             )
         case ("drop", kind, name, if_exists, cascade):
             what = "TABLE" if kind == "TABLE" else "MATERIALIZED VIEW"
-            end = " CASCADE" if cascade and kind == "TABLE" else ""
+            end = " CASCADE" if cascade else ""
             return f"DROP {what} {'IF EXISTS ' if if_exists else ''}{quoted(name)}{end}"
         case ("alter", action, name, column, exists):
             check = {"ADD": "IF NOT EXISTS ", "DROP": "IF EXISTS "}[action] if exists else ""
@@ -198,7 +199,7 @@ def test_against_the_model(views: bool, ops: list[tuple[Any, ...]]) -> None:
             n: v[2] for n, v in model.views.items()
         }
         for name, (table, *_) in model.views.items():
-            assert catalog.views[name].compiled.tables == (table,)
+            assert catalog.views[name].compiled.bases == (table,)
             assert catalog.views[name] in catalog.views_on(table)
     again = replayed(catalog)
     assert again.tables == catalog.tables

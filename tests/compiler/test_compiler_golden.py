@@ -110,7 +110,7 @@ def random_batches(
     compiled: CompiledView, rng: random.Random, count: int = 6
 ) -> list[list[tuple[tuple[Any, ...], int]]]:
     """Inserts, and deletes of rows that are there; rows more than once too."""
-    (name,) = compiled.tables
+    (name,) = compiled.bases
     columns = CATALOG.tables[name].columns
     there: list[tuple[Any, ...]] = []
     batches = []
@@ -134,7 +134,7 @@ def random_batches(
 def test_run(name: str) -> None:
     """The parsed program in a `MapStore` equals recomputation after every batch, and publishes the change."""
     compiled = replace(CATALOG.views[name].compiled, program=parsed(name))
-    (base,) = compiled.tables
+    (base,) = compiled.bases
     columns = CATALOG.tables[base].columns
     names = [c.name for c in columns]
     for seed in range(3):

@@ -19,7 +19,7 @@ import everfresh.compiler.lower
 from everfresh.calculus import Bind, Cond, Prod, Rel
 from everfresh.calculus.spec import SpecError
 from everfresh.expr import Const, Vector
-from everfresh.local import columnar, engine, mapstore, table
+from everfresh.local import columnar, mapstore, state, table
 from everfresh.testing.histories import random_history
 from everfresh.testing.oracle import DuckOracle
 from everfresh.testing.replay import Difference, run_history
@@ -168,12 +168,12 @@ def changes_are_of_counts_only(patch: Patch) -> None:
 
 
 def a_late_view_is_not_loaded(patch: Patch) -> None:
-    patch(engine.LocalEngine, "_load", lambda self, store, progress: None)
+    patch(state.LocalState, "_load", lambda self, store, progress: None)
 
 
 def a_batch_reaches_only_its_first_table(patch: Patch) -> None:
-    right = engine.LocalEngine._changing
-    patch(engine.LocalEngine, "_changing", lambda self, nets: right(self, dict(list(nets.items())[:1])))
+    right = state.LocalState.changing
+    patch(state.LocalState, "changing", lambda self, nets: right(self, dict(list(nets.items())[:1])))
 
 
 def equal_rows_of_a_batch_are_one(patch: Patch) -> None:
@@ -274,7 +274,7 @@ def test_a_damaged_map_is_found_by_verify() -> None:
         )
         db.apply(t=[("a", 1), ("b", 2)])
         assert db.view("v").verify().num_rows == 0
-        store = db._engine._maps["v"]
+        store = db._engine._state.maps["v"]
         slots = store.pool.live()
         values = store.pool.gather(slots[:1])
         values.n[:] = 1

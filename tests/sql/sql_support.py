@@ -1,18 +1,18 @@
-"""A catalog made of dictionaries, a tiny interpreter of plans, and the same data in DuckDB."""
+"""A catalog made of dictionaries, and the same data in DuckDB."""
 
 # ruff: noqa: E501  (tables of SQL, one statement per line)
 
 from __future__ import annotations
 
 import datetime as dt
-import functools
+import math
 from decimal import Decimal
 from typing import Any
 
 import duckdb
+import plan_interpreter
 
 from everfresh import types as ty
-from everfresh.expr import evaluate
 from everfresh.sql import Statement, parse_and_bind
 from everfresh.sql import plan as p
 from everfresh.types import Column, TableSchema
@@ -79,83 +79,19 @@ def bind_all(text: str, catalog: Any = None, dialect: str = "duckdb") -> list[St
 
 PHYSICAL = {
     "t": [
-        {c.name: ty.to_physical(v, c.type) for c, v in zip(T.columns, row, strict=True)} for row in ROWS
+        tuple(ty.to_physical(v, c.type) for c, v in zip(T.columns, row, strict=True)) for row in ROWS
     ]
 }  # fmt: skip
-Row = dict[str, Any]
-
-
-def interpret(plan: p.Plan, tables: dict[str, list[Row]] | None = None) -> list[Row]:
-    """The rows of a plan, by definition."""
-    tables = PHYSICAL if tables is None else tables
-    rows = [interpret(child, tables) for child in plan.inputs]
-    match plan:
-        case p.Single():
-            return [{}]
-        case p.Scan():
-            columns = [c.name for c in T.columns]
-            return [
-                {v.name: r[c] for v, c in zip(plan.vars, columns, strict=True)} for r in tables[plan.table]
-            ]
-        case p.Filter():
-            return [r for r in rows[0] if evaluate(plan.condition, r) is True]
-        case p.Project():
-            return [{n: evaluate(e, r) for n, e in plan.items} for r in rows[0]]
-        case p.Distinct():
-            return [dict(pairs) for pairs in dict.fromkeys(tuple(r.items()) for r in rows[0])]
-        case p.Limit():
-            return rows[0][plan.offset :][: plan.count]
-        case p.Sort():
-            return _sorted(plan, rows[0])
-        case p.Aggregate():
-            return _aggregated(plan, rows[0])
-    raise AssertionError(plan)
-
-
-def _sorted(plan: p.Sort, rows: list[Row]) -> list[Row]:
-    def compare(a: Row, b: Row) -> int:
-        for expr, ascending, nulls_first in plan.keys:
-            x, y = evaluate(expr, a), evaluate(expr, b)
-            if x == y:
-                continue
-            if x is None or y is None:
-                return -1 if (x is None) == nulls_first else 1
-            return -1 if (x < y) == ascending else 1
-        return 0
-
-    return sorted(rows, key=functools.cmp_to_key(compare))
-
-
-def _aggregated(plan: p.Aggregate, rows: list[Row]) -> list[Row]:
-    groups: dict[tuple[Any, ...], list[Row]] = {} if plan.grouped else {(): []}
-    for row in rows:
-        groups.setdefault(tuple(evaluate(e, row) for _, e in plan.keys), []).append(row)
-    names = [n for n, _ in plan.keys]
-    return [
-        dict(zip(names, key, strict=True)) | {n: _aggregate(call, members) for n, call in plan.aggregates}
-        for key, members in groups.items()
-    ]
-
-
-def _aggregate(call: p.AggregateCall, rows: list[Row]) -> Any:
-    kept = [r for r in rows if call.filter is None or evaluate(call.filter, r) is True]
-    if not call.args:
-        return len(kept)
-    values = [v for r in kept if (v := evaluate(call.args[0], r)) is not None]
-    if call.fn == "count":
-        return len(values)
-    if not values:
-        return None
-    if call.fn == "sum":
-        return sum(values)
-    of = call.args[0].type
-    return sum(values) / len(values) / (10**of.scale if of.name == "DECIMAL" else 1)
 
 
 def logical(plan: p.Plan) -> list[tuple[Any, ...]]:
     """The rows of a plan as a user sees them."""
-    columns = plan.columns
-    return [tuple(ty.to_logical(r[c.name], c.type) for c in columns) for r in interpret(plan)]
+    return plan_interpreter.logical(plan, PHYSICAL)
+
+
+def physical_rows(plan: p.Plan) -> list[dict[str, Any]]:
+    """The rows of a plan as it computes them."""
+    return plan_interpreter.interpret(plan, PHYSICAL)
 
 
 # -- DuckDB ----------------------------------------------------------------------------------------------------
@@ -173,3 +109,23 @@ def connect() -> duckdb.DuckDBPyConnection:
 def duck_type(type_: Any) -> str:
     """DuckDB's name of a type, in ours."""
     return {"FLOAT": "REAL", '"NULL"': "NULL"}.get(str(type_), str(type_))
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are the same, floats nearly."""
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-6) or (math.isnan(a) and math.isnan(b))
+    return a == b and type(a) is type(b)
+
+
+def same_rows(mine: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], ordered: bool) -> None:
+    """Assert that two results are equal, as lists or as bags."""
+    if not ordered:
+        mine, theirs = (sorted(rows, key=_sortable) for rows in (mine, theirs))
+    assert len(mine) == len(theirs), (mine, theirs)
+    for a, b in zip(mine, theirs, strict=True):
+        assert all(same(x, y) for x, y in zip(a, b, strict=True)), (a, b)
+
+
+def _sortable(row: tuple[Any, ...]) -> str:
+    return repr(tuple(f"{v:.6g}" if isinstance(v, float) else v for v in row))

@@ -61,7 +61,7 @@ BAD: list[tuple[str, str, str, int]] = [
     ("SELECT i FROM t LIMIT -1", V, "negative", 24),
     ("INSERT INTO k VALUES (1, 'x')", V, "2 values for 3 columns", 23),
     ("CREATE MATERIALIZED VIEW w (a) AS SELECT 1, 2", V, "1 column names for 2", 29),
-    ("CREATE MATERIALIZED VIEW w AS SELECT i, I FROM t", E, "two columns 'i'", 38),
+    ("CREATE MATERIALIZED VIEW w AS SELECT i, I FROM t", E, "two columns 'i'", 31),
     ("CREATE TABLE x (a INT, A INT)", E, "declared twice", 24),
     ("CREATE TABLE x (a INT PRIMARY KEY, PRIMARY KEY (a))", E, "more than one primary key", 49),
     ("INSERT INTO k (a, A, b) VALUES (1, 2, 3)", E, "listed twice", 19),
@@ -72,27 +72,10 @@ BAD: list[tuple[str, str, str, int]] = [
     ("CREATE TABLE x (a INT) WITH (retian = false)", A, "'retian'", 1),
     ("CREATE TABLE x (a INT) WITH (retain = 3)", A, "true or false", 1),
     ("CREATE VIEW w AS SELECT 1", U, "CREATE VIEW", 1),
-    ("SELECT i FROM t, k", U, "join", 18),
-    ("SELECT i FROM t JOIN k ON true", U, "join", 17),
-    ("SELECT i FROM (SELECT 1) x", U, "subquery in FROM", 23),
-    ("SELECT (SELECT 1) FROM t", U, "subquery", 16),
-    ("SELECT i FROM t WHERE i IN (SELECT 1)", U, "IN with a subquery", 23),
-    ("SELECT i FROM t WHERE EXISTS (SELECT 1)", U, "EXISTS", 23),
-    ("WITH x AS (SELECT 1) SELECT * FROM x", U, "WITH", 1),
-    ("SELECT i FROM t UNION SELECT 1", U, "UNION", 8),
-    ("SELECT i FROM t INTERSECT SELECT 1", U, "INTERSECT", 8),
-    ("SELECT i FROM t EXCEPT SELECT 1", U, "EXCEPT", 8),
-    ("SELECT sum(i) OVER () FROM t", U, "window function", 8),
     ("SELECT DISTINCT ON (i) i FROM t", U, "DISTINCT ON", 8),
-    ("SELECT i FROM t QUALIFY true", U, "QUALIFY", 17),
     ("SELECT i FROM t PIVOT (sum(i) FOR b IN (1))", U, "PIVOT", 17),
     ("PIVOT t ON i", U, "PIVOT", 1),
-    ("SELECT min(i) FROM t", U, "aggregate MIN", 8),
-    ("SELECT max(i) FROM t", U, "aggregate MAX", 8),
-    ("SELECT stddev(i) FROM t", U, "aggregate STDDEV", 8),
     ("SELECT any_value(i) FROM t", U, "aggregate ANY_VALUE", 8),
-    ("SELECT count(DISTINCT i) FROM t", U, "COUNT(DISTINCT", 8),
-    ("SELECT sum(DISTINCT i) FROM t", U, "SUM(DISTINCT", 8),
     ("SELECT avg(dt) FROM t", U, "avg(DATE)", 8),
     ("SELECT now() FROM t", U, "NOW", 8),
     ("CREATE MATERIALIZED VIEW w AS SELECT i, random() AS r FROM t", U, "RANDOM", 41),
@@ -126,7 +109,7 @@ BAD: list[tuple[str, str, str, int]] = [
     ("CREATE TABLE x (a TIMESTAMPTZ)", U, "type TIMESTAMPTZ", 17),
     ("CREATE TABLE x (a INTERVAL)", U, "type INTERVAL", 17),
     ("CREATE TABLE x (a DECIMAL(50,1))", TY, "DECIMAL(50,1)", 17),
-    ("CREATE TABLE x AS SELECT 1", U, "CREATE TABLE AS", 26),
+    ("CREATE TABLE x AS SELECT 1", U, "CREATE TABLE AS", 19),
     ("CREATE TEMP TABLE x (a INT)", U, "TEMPORARY", 1),
     ("CREATE INDEX x ON t (i)", U, "CREATE INDEX", 1),
     ("DROP SCHEMA x", U, "DROP SCHEMA", 1),
@@ -147,7 +130,6 @@ BAD: list[tuple[str, str, str, int]] = [
     ("VACUUM", U, "VACUUM", 1),
     ("EXPLAIN ANALYZE SELECT 1", U, "ANALYZE", 1),
     ("SHOW DATABASES", U, "SHOW DATABASES", 1),
-    ("VALUES (1)", U, "VALUES", 9),
 ]
 
 
@@ -203,11 +185,15 @@ FRAGMENTS = [
     "THEN", "ELSE", "END", "CAST", "AS", "INT", "::", "sum", "count", "(*)", "INTERVAL", "DATE", "EXTRACT", "year", "FILTER",
     "OVER", "INSERT INTO", "VALUES", "k", "CREATE", "TABLE", "STATIC", "MATERIALIZED", "VIEW", "WITH", "PRIMARY KEY", "DROP",
     "ALTER", "ADD", "COLUMN", "UPDATE", "SET", "DELETE", "ON CONFLICT", "DO", "NOTHING", "excluded", ".", "COPY", "EXPLAIN",
-    "SHOW", "TABLES", ";", "JOIN", "UNION", "EXCLUDE", "NULL", "TRUE", "\"", "'", "--", "/*", "$$", "?", ":", "[", "]", "{",
+    "SHOW", "TABLES", ";", "JOIN", "UNION", "LEFT", "FULL", "CROSS", "NATURAL", "ON", "INTERSECT", "EXCEPT", "EXISTS",
+    "(SELECT i FROM t)", "(SELECT", "OVER (", "PARTITION BY", "ROWS", "BETWEEN", "PRECEDING", "rank()", "lag", "max", "QUALIFY",
+    "WINDOW", "w", "AS (", "LATERAL", "x", "VALUES (1)", "(i, d)", "stddev", "count(DISTINCT", "t AS y", "(VALUES (1))", "EXCLUDE", "NULL", "TRUE", "\"", "'", "--", "/*", "$$", "?", ":", "[", "]", "{",
     "}", "@", "#", "é", "\x00", "DESCRIBE", "USING", "ALL", "ANY", "trim", "substring", "NULLS FIRST", "DESC", "OFFSET", "%",
 ]  # fmt: skip
 STARTS = ["SELECT", "SELECT i FROM t", "INSERT INTO k", "CREATE TABLE x", "CREATE MATERIALIZED VIEW w AS SELECT",
-          "UPDATE t SET", "DELETE FROM t WHERE", "ALTER TABLE t", "COPY t FROM", "SELECT i FROM t ORDER BY", ""]  # fmt: skip
+          "UPDATE t SET", "DELETE FROM t WHERE", "ALTER TABLE t", "COPY t FROM", "SELECT i FROM t ORDER BY", "SELECT * FROM t x JOIN",
+          "WITH w AS (SELECT i FROM t) SELECT", "SELECT i FROM t WHERE i IN (SELECT", "SELECT sum(i) OVER (",
+          "SELECT i FROM t UNION", "SELECT (SELECT", ""]  # fmt: skip
 
 
 def _check(text: str, dialect: str) -> None:

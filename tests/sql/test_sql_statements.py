@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sql_support import DictCatalog, T, bind_all, bind_one, connect, duck_type, interpret
+from sql_support import DictCatalog, T, bind_all, bind_one, connect, duck_type, physical_rows
 
 from everfresh import types as ty
 from everfresh.errors import Code, EverfreshError
@@ -125,7 +125,7 @@ def test_insert_select() -> None:
         ("b", ty.VARCHAR),
         ("v", ty.DECIMAL(10, 2)),
     ]
-    assert interpret(s.plan)[0] == {"a": 1, "b": "apple", "v": 100}
+    assert physical_rows(s.plan)[0] == {"a": 1, "b": "apple", "v": 100}
 
 
 def test_insert_conflict() -> None:

@@ -14,7 +14,21 @@ from typing import Any
 
 from everfresh.algebra import Gmr, Number, Weight, multiply, negate, one
 from everfresh.calculus.binding import inputs, outputs
-from everfresh.calculus.nodes import Bind, Cond, Exists, Lift, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value, arity
+from everfresh.calculus.nodes import (
+    Bind,
+    Cond,
+    Exists,
+    Lift,
+    MapRef,
+    Neg,
+    Plus,
+    Prod,
+    Query,
+    Rel,
+    Sum,
+    Value,
+    arity,
+)
 from everfresh.expr import evaluate as scalar
 from everfresh.types import canonical_float
 

@@ -6,11 +6,11 @@ rebuild. A database is reopened by executing the texts in `ddl` in order; texts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from everfresh.compiler.compile import CompiledView, compile_view
+from everfresh.compiler.compile import CompiledView, compile_view, scans
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Var
 from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement, parse_and_bind
@@ -56,6 +56,8 @@ class Catalog:
     tables: Mapping[str, TableSchema] = field(default_factory=dict)
     views: Mapping[str, ViewDef] = field(default_factory=dict)
     ddl: tuple[tuple[str, str], ...] = ()
+    joins: bool = False
+    """Whether the engine maintains joins incrementally."""
 
     # -- look-up, as the SQL binder asks --------------------------------------------------------------------------
 
@@ -97,9 +99,19 @@ class Catalog:
             raise EverfreshError(Code.NOT_FOUND, message, hint="views are: " + (", ".join(self.views) or "none yet"))
         return self.views[found]
 
-    def views_on(self, table: str) -> tuple[ViewDef, ...]:
-        """The views that read `table`."""
-        return tuple(v for v in self.views.values() if table in v.compiled.tables)
+    def views_on(self, name: str) -> tuple[ViewDef, ...]:
+        """The views that read a table or view directly, in the order in which they were created."""
+        return tuple(v for v in self.views.values() if name in v.compiled.bases)
+
+    def affected_by(self, names: Iterable[str]) -> tuple[ViewDef, ...]:
+        """The views that a change of these tables may change, each after the views it reads."""
+        reached = set(names)
+        found = []
+        for view in self.views.values():  # a view is created after what it reads
+            if reached.intersection(view.compiled.bases):
+                reached.add(view.name)
+                found.append(view)
+        return tuple(found)
 
     # -- statements -------------------------------------------------------------------------------------------------
 
@@ -161,11 +173,12 @@ class Catalog:
         if options:
             raise EverfreshError(Code.UNSUPPORTED, f"the view option '{next(iter(options))}' is not supported",
                                  hint="options of a view are: strategy")
-        for scan in (n for n in s.plan.walk() if isinstance(n, p.Scan)):
-            if scan.table in self.views:
-                raise EverfreshError(Code.UNSUPPORTED, f"a view over the view '{scan.table}' is not supported",
-                                     hint="write the query over the base table")
-        view = ViewDef(s.name, s.text, compile_view(s.name, s.plan, strategy))
+        if found is not None:
+            self._no_dependents(found)
+            if any(scan.table == found for scan in scans(s.plan)):
+                raise EverfreshError(Code.DEPENDENCY, f"the view '{found}' cannot read itself",
+                                     hint="create it under another name, or write its query in full")
+        view = ViewDef(s.name, s.text, compile_view(s.name, s.plan, strategy, self.views, self.joins))
         base = self._without(found) if found is not None else self
         new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, _entry(s))))
         return new, Effect(_entry(s), drop_views=(found,) if found is not None else (), create_view=view)
@@ -174,24 +187,24 @@ class Catalog:
         found = self.resolve(s.name)
         if found is None and s.if_exists:
             return self, Effect(_entry(s))
-        if s.kind == "view":
-            name = self.expect_view(s.name).name
-            return self._without(name), Effect(_entry(s), drop_views=(name,))
-        name = self.expect_table(s.name).name
-        dependents = tuple(v.name for v in self.views_on(name))
+        kind, name = ("view", self.expect_view(s.name).name) if s.kind == "view" else ("table", self.expect_table(s.name).name)
+        dependents = tuple(v.name for v in self.affected_by((name,)) if v.name != name)
         if dependents and not s.cascade:
             self._no_dependents(name)
         new = self
         for gone in (*dependents, name):
             new = new._without(gone)
+        if kind == "view":
+            return new, Effect(_entry(s), drop_views=(*dependents, name))
         return new, Effect(_entry(s), drop_tables=(name,), drop_views=dependents)
 
-    def _no_dependents(self, table: str) -> None:
-        dependents = [v.name for v in self.views_on(table)]
+    def _no_dependents(self, name: str) -> None:
+        dependents = [v.name for v in self.views_on(name)]
         if dependents:
+            kind = "TABLE" if name in self.tables else "MATERIALIZED VIEW"
             raise EverfreshError(
-                Code.DEPENDENCY, f"table '{table}' is read by {', '.join(dependents)}",
-                hint=f"drop them first, or DROP TABLE {table} CASCADE",
+                Code.DEPENDENCY, f"'{name}' is read by {', '.join(dependents)}",
+                hint=f"drop them first, or DROP {kind} {name} CASCADE",
             )
 
     def _without(self, name: str) -> Catalog:
@@ -226,7 +239,8 @@ class Catalog:
             raise EverfreshError(Code.DEPENDENCY, f"column '{name}' is part of the primary key of '{old.name}'")
         if len(old.columns) == 1:
             raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is the only column of '{old.name}'", hint="drop the table")
-        readers = [v.name for v in self.views_on(old.name) if name in _columns_read(v.compiled.plan)]
+        position = old.names.index(name)
+        readers = [v.name for v in self.views_on(old.name) if _reads(v.compiled.plan, old.name, position)]
         if readers:
             raise EverfreshError(Code.DEPENDENCY, f"column '{name}' of '{old.name}' is read by {', '.join(readers)}",
                                  hint="drop these views first")
@@ -235,11 +249,10 @@ class Catalog:
 
     def _altered(self, text: str, old: TableSchema, new: TableSchema, default: Const | None) -> tuple[Catalog, Effect]:
         """Views over the table keep their columns: only the relation atoms in their programs change."""
-        scan = tuple(Var(c.name, c.type, c.nullable) for c in new.columns)
         views = dict(self.views)
         for view in self.views_on(old.name):
-            plan = _rescan(view.compiled.plan, new.name, scan)
-            views[view.name] = replace(view, compiled=compile_view(view.name, plan, view.compiled.strategy))
+            plan = _rescan(view.compiled.plan, old, new)
+            views[view.name] = replace(view, compiled=compile_view(view.name, plan, view.compiled.strategy, self.views, self.joins))
         tables = {**self.tables, new.name: new}
         catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
         return catalog, Effect(text, alter_table=(old, new, default))
@@ -252,17 +265,41 @@ def _entry(s: Statement) -> str:
     return f"{s.dialect}|{s.text}"
 
 
-def _rescan(plan: p.Plan, table: str, vars_: tuple[Var, ...]) -> p.Plan:
-    if isinstance(plan, p.Scan):
-        return replace(plan, vars=vars_) if plan.table == table else plan
-    return plan.map_children(lambda child: _rescan(child, table, vars_) if isinstance(child, p.Plan) else child)
+def _rescan(plan: p.Plan, old: TableSchema, new: TableSchema) -> p.Plan:
+    """A plan whose scans of a table follow a change of its columns; the other variables stay as they are."""
+    taken = {n.name for n in plan.walk() if isinstance(n, Var)}
+
+    def scan(node: p.Scan) -> p.Scan:
+        known = dict(zip(old.names, node.vars, strict=True))
+        vars_ = []
+        for column in new.columns:
+            var = known.get(column.name)
+            if var is None:
+                name, i = column.name, 1
+                while name in taken:
+                    name, i = f"{column.name}_{i}", i + 1
+                taken.add(name)
+                var = Var(name, column.type, column.nullable)
+            vars_.append(var)
+        return replace(node, vars=tuple(vars_))
+
+    def visit(node: Any) -> Any:
+        if isinstance(node, p.Scan):
+            return scan(node) if node.table == old.name else node
+        return node.map_children(visit)
+
+    return visit(plan)  # type: ignore[no-any-return]
 
 
-def _columns_read(plan: p.Plan, above: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The columns of the scan that the plan reads; `above` are the names of its result that are read further up."""
-    if isinstance(plan, p.Scan):
-        return above
-    own = frozenset(n.name for c in plan.children if not isinstance(c, p.Plan) for n in c.walk() if isinstance(n, Var))
-    names_its_columns = isinstance(plan, p.Project | p.Aggregate)
-    return frozenset().union(*(_columns_read(c, own if names_its_columns else own | above) for c in plan.inputs))
+def _reads(plan: p.Plan, table: str, position: int) -> bool:
+    """Whether something in a plan reads the column at `position` of a table."""
+    wanted = {s.vars[position].name for s in plan.walk() if isinstance(s, p.Scan) and s.table == table}
+    return any(v.name in wanted for v in _outside_scans(plan))
 
+
+def _outside_scans(node: Any) -> Iterator[Var]:
+    if isinstance(node, Var):
+        yield node
+    elif not isinstance(node, p.Scan):
+        for child in node.children:
+            yield from _outside_scans(child)

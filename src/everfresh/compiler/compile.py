@@ -1,25 +1,31 @@
 """From a view's plan to its maintenance program.
 
-lower -> simplify -> check; then for every base relation: delta -> simplify -> check -> one statement. For a query over one table the
-delta reads nothing but the change (its degree is zero), so one map per view is all there is: first-order and higher-order
-maintenance coincide.
+A flat query (selection, projection and aggregation over inner joins) is lowered to the calculus, simplified, and maintained *incrementally*
+by the program of the viewlet transform (`materialize`). Over one table its delta reads nothing but the change, and one map per view is
+all there is.
+
+Any other query is *re-evaluated*: its map is the bag of its rows, and its one statement per base, `M := plan`, runs once per batch
+that changes a base. The reason is kept, and `explain` prints it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from everfresh.calculus import DELTA, QUERY, STATEMENT, Query, check, delta, relations
-from everfresh.compiler.lower import lower
+from everfresh.calculus import QUERY, Query, Rel, check, relations
+from everfresh.compiler.lower import NotFlat, lower
+from everfresh.compiler.materialize import transform
 from everfresh.compiler.passes import simplify
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import quote_name
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
-from everfresh.types import INTERVAL, NULL
+from everfresh.types import INTERVAL, NULL, Column
 
 _REFUSED = (INTERVAL, NULL)  # types of expressions that no table has
-STRATEGIES = ("auto", "higher-order", "first-order")
+STRATEGIES = ("auto", "higher-order", "first-order", "re-evaluate")
+Definition = Query | p.Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,41 +33,114 @@ class CompiledView:
     """A view ready to run: its plan, its program, and how its rows are read."""
 
     plan: p.Plan
-    program: Program[Query]
+    program: Program[Definition]
     view: View
     strategy: str
 
     @property
-    def tables(self) -> tuple[str, ...]:
-        """The base relations the view reads."""
+    def bases(self) -> tuple[str, ...]:
+        """The tables and views that the view reads."""
         return tuple(trigger.base for trigger in self.program.triggers)
 
     @property
-    def map(self) -> MapDef[Query]:
+    def reevaluated(self) -> bool:
+        """Whether the view is computed anew after each batch that touches it."""
+        return isinstance(self.map.definition, p.Plan)
+
+    @property
+    def map(self) -> MapDef[Definition]:
         """The map that holds the view."""
         return self.program.map(self.view.map)
 
 
-def compile_view(name: str, plan: p.Plan, strategy: str = "auto") -> CompiledView:
-    """The maintenance program of the view `name` defined by `plan`."""
+def compile_view(
+    name: str, plan: p.Plan, strategy: str = "auto", views: Iterable[str] = (), joins: bool = False
+) -> CompiledView:
+    """The maintenance program of the view `name` defined by `plan`.
+
+    `views` are the names that stand for views; `joins` says whether the engine runs statements that read other maps.
+    """
     if strategy not in STRATEGIES:
         raise EverfreshError(
             Code.UNSUPPORTED, f"strategy '{strategy}' is not available", hint="strategies are: " + ", ".join(STRATEGIES)
         )
-    lowered = lower(name, plan)
-    for column in (*plan.columns, *lowered.keys):
+    _check_types(plan.columns)
+    plan = _settled(plan)
+    if strategy == "re-evaluate":
+        return _reevaluated(name, plan, strategy, "as the strategy asks")
+    over = [scan.table for scan in scans(plan) if scan.table in set(views)]
+    try:
+        if over:
+            raise NotFlat(f"a view over the view {over[0]}")
+        return _incremental(name, plan, strategy, joins)
+    except NotFlat as why:
+        if strategy != "auto":
+            raise EverfreshError(
+                Code.UNSUPPORTED, f"strategy '{strategy}' is not available for {why}", hint="leave the strategy out",
+            ) from None
+        return _reevaluated(name, plan, strategy, f"{why} is not maintained incrementally")
+
+
+def scans(plan: p.Plan) -> list[p.Scan]:
+    """The tables and views that a plan reads, subqueries included."""
+    return [node for node in plan.walk() if isinstance(node, p.Scan)]
+
+
+def _check_types(columns: Iterable[Column]) -> None:
+    for column in columns:
         if column.type in _REFUSED:
             raise EverfreshError(
                 Code.UNSUPPORTED, f"column '{column.name}' of a view cannot be of type {column.type}",
                 hint="CAST it to a type that a table can have",
             )
-    definition = check(simplify(lowered.query), QUERY)
-    target = MapDef(lowered.view.map, lowered.keys, lowered.kinds, definition)
-    triggers = []
-    for base in relations(lowered.query):
-        change = check(simplify(check(delta(definition, {base}), DELTA)), STATEMENT) if base in relations(definition) else None
-        statements = () if change is None else (
-            Statement(target.name, "+=", change, "incremental", "reads only the change of " + quote_name(base)),
-        )
-        triggers.append(Trigger(base, statements))
-    return CompiledView(plan, Program((target,), tuple(triggers)), lowered.view, strategy)
+
+
+def _incremental(name: str, plan: p.Plan, strategy: str, joins: bool) -> CompiledView:
+    lowered = lower(name, plan)
+    _check_types(Column(v.name, v.type) for v in lowered.keys)
+    if not joins and sum(isinstance(f, Rel) for f in lowered.query.walk()) > 1:
+        raise NotFlat("a join")
+    target = MapDef(lowered.view.map, lowered.keys, lowered.kinds, check(simplify(lowered.query), QUERY))
+    program: Program[Any] = transform(target, relations(lowered.query))
+    return CompiledView(plan, program, lowered.view, strategy)
+
+
+def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str) -> CompiledView:
+    target: MapDef[Definition] = MapDef(name, plan.variables, (), plan)
+    statement: Statement[Definition] = Statement(name, ":=", plan, "re-evaluated", reason)
+    bases = tuple(dict.fromkeys(scan.table for scan in scans(plan)))
+    if not bases:
+        raise EverfreshError(Code.UNSUPPORTED, "a query without FROM is not supported in a materialized view",
+                             hint="a view reads at least one table")
+    triggers = tuple(Trigger(base, (statement,)) for base in bases)
+    return CompiledView(plan, Program((target,), triggers), View(name, name, plan.columns, plan.variables, bag=True), strategy)
+
+
+def _settled(plan: p.Plan) -> p.Plan:
+    """The plan with a fixed answer: rows that a LIMIT chooses among are ordered by all their columns, others not at all."""
+
+    def visit(node: object, limited: bool) -> object:
+        match node:
+            case p.Limit(child, count, offset):
+                if not _sorted(child):
+                    raise EverfreshError(Code.UNSUPPORTED, "LIMIT without ORDER BY is not supported in a materialized view",
+                                         hint="which rows it keeps is not determined: add ORDER BY")
+                return p.Limit(visit(child, True), count, offset)  # type: ignore[arg-type]
+            case p.Sort(child, keys):
+                child = visit(child, False)  # type: ignore[assignment]
+                if not limited:  # rows of a view have no order
+                    return child
+                return p.Sort(child, (*keys, *((v, True, False) for v in child.variables)))
+            case p.Project(child, items):
+                below = visit(child, limited)
+                return p.Project(below, tuple((n, visit(e, False)) for n, e in items))  # type: ignore[arg-type,misc]
+            case _:
+                return node.map_children(lambda c: visit(c, False))  # type: ignore[attr-defined]
+
+    return visit(plan, False)  # type: ignore[return-value]
+
+
+def _sorted(plan: p.Plan) -> bool:
+    while isinstance(plan, p.Project):
+        plan = plan.input
+    return isinstance(plan, p.Sort)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from everfresh.calculus import relations
 from everfresh.compiler.compile import CompiledView
 from everfresh.errors import Code, EverfreshError
 
@@ -78,9 +77,11 @@ def _dot(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
     for m in program.maps:
         entry = _id(f"{m.name}[{', '.join(v.name for v in m.keys)}]")
         lines.append(f"  {entry} [shape=box];")
-        for base in relations(m.definition):
-            reasons = [s.strategy for t in program.triggers if t.base == base for s in t.statements]
-            lines.append(f"  {_id(base)} -> {entry} [label={_id(', '.join(reasons))}];")
+        for trigger in program.triggers:
+            reasons = ", ".join(s.strategy for s in trigger.statements if s.target == m.name)
+            if not reasons:
+                continue
+            lines.append(f"  {_id(trigger.base)} -> {entry} [label={_id(reasons)}];")
         if m.name == view.map:
             lines.append(f"  {entry} -> {shown};")
     return "\n".join([*lines, "}"])

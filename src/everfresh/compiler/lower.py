@@ -21,11 +21,22 @@ from dataclasses import dataclass, field
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Bind, Cond, Query, Rel, Sum, Value, product
-from everfresh.errors import Code, EverfreshError
+from everfresh.compiler.equalities import unified
 from everfresh.expr import Const, Expr, Var, build, substitute
 from everfresh.program import View, component
 from everfresh.sql import plan as p
-from everfresh.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, MAX_DIGITS, NULL, Column, SqlType
+from everfresh.types import (
+    BIGINT,
+    BOOLEAN,
+    DECIMAL,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    MAX_DIGITS,
+    NULL,
+    Column,
+    SqlType,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +58,9 @@ class _Rows:
 
 
 def lower(name: str, plan: p.Plan) -> Lowered:
-    """The calculus form of a view's plan; refuses, by name, what views do not contain."""
+    """The calculus form of a view's plan; raises `NotFlat` if it is not a query over one table."""
+    if any(isinstance(n, p.Subquery) for n in plan.walk()):
+        raise NotFlat("a subquery")
     outputs: dict[str, Expr] = {c.name: Var(c.name, c.type, c.nullable) for c in plan.columns}
     having: list[Expr] = []
     node = plan
@@ -69,12 +82,20 @@ def lower(name: str, plan: p.Plan) -> Lowered:
     return _lower_aggregate(name, aggregate, columns, tuple(outputs.values()), having)
 
 
-def _refuse(node: p.Plan) -> EverfreshError:
-    construct = {"Sort": "ORDER BY", "Limit": "LIMIT", "Distinct": "DISTINCT over an aggregate",
-                 "Aggregate": "an aggregate over an aggregate", "Single": "a query without FROM"}
-    what = construct.get(type(node).__name__, type(node).__name__)
-    return EverfreshError(Code.UNSUPPORTED, f"{what} is not supported in a materialized view",
-                          hint="read the view with SELECT ... instead" if what in ("ORDER BY", "LIMIT") else None)
+class NotFlat(Exception):
+    """A query that has no flat form over one table; says what stands in the way."""
+
+
+_CONSTRUCTS = {
+    "Sort": "ORDER BY", "Limit": "LIMIT", "Distinct": "DISTINCT over an aggregate", "Single": "a query without FROM",
+    "Aggregate": "an aggregate over an aggregate", "Join": "an outer join", "SetOperation": "a set operation",
+    "Window": "a window function",
+}
+
+
+def _refuse(node: p.Plan) -> NotFlat:
+    name = type(node).__name__
+    return NotFlat(_CONSTRUCTS.get(name, name))
 
 
 def _rows(plan: p.Plan) -> _Rows:
@@ -87,6 +108,11 @@ def _rows(plan: p.Plan) -> _Rows:
         case p.Project(child, items):
             rows = _rows(child)
             return _Rows(rows.factors, {name: substitute(e, rows.columns) for name, e in items})
+        case p.Join("inner", left, right, on):
+            a, b = _rows(left), _rows(right)
+            columns = {**a.columns, **b.columns}
+            conditions = (Cond(substitute(on, columns)),) if on is not None else ()
+            return _Rows((*a.factors, *b.factors, *conditions), columns)
         case _:
             raise _refuse(plan)
 
@@ -114,13 +140,22 @@ class _Keys:
         return self.by_expr[expr]
 
 
+def _unified(plan: p.Plan) -> _Rows:
+    rows = _rows(plan)
+    relations = [f for f in rows.factors if isinstance(f, Rel)]
+    if len(relations) < 2:
+        return rows
+    ordered = (*relations, *(f for f in rows.factors if not isinstance(f, Rel)))
+    return _Rows(*unified(ordered, rows.columns))
+
+
 def _keys_over(rows: _Rows) -> _Keys:
     return _Keys({v.name for f in rows.factors if isinstance(f, Rel) for v in f.vars})
 
 
 def _lower_rows(name: str, plan: p.Plan) -> Lowered:
     distinct = isinstance(plan, p.Distinct)
-    rows = _rows(plan.input if isinstance(plan, p.Distinct) else plan)
+    rows = _unified(plan.input if isinstance(plan, p.Distinct) else plan)
     keys = _keys_over(rows)
     outputs = tuple(keys.add(column, expr) for column, expr in rows.columns.items())
     group = tuple(keys.by_expr.values())
@@ -143,7 +178,7 @@ class _Components:
 def _lower_aggregate(
     name: str, node: p.Aggregate, columns: tuple[Column, ...], outputs: tuple[Expr, ...], having: list[Expr]
 ) -> Lowered:
-    rows = _rows(node.input)
+    rows = _unified(node.input)
     keys = _keys_over(rows)
     components = _Components()
     values: dict[str, Expr] = {}
@@ -167,7 +202,7 @@ def _aggregate(call: p.AggregateCall, rows: _Rows, components: _Components, *, s
     """The aggregate's value over components; `sure` if a group is never empty."""
     filter_ = substitute(call.filter, rows.columns) if call.filter is not None else None
     if call.distinct:
-        raise EverfreshError(Code.UNSUPPORTED, f"{call.fn.upper()}(DISTINCT ...) is not supported in a materialized view")
+        raise NotFlat(f"{call.fn.upper()}(DISTINCT ...)")
     count = Var(component(0), BIGINT, False)
     if not call.args:
         return count if filter_ is None else _var(components.add(Kind.COUNT, build.call("truth", filter_)), BIGINT)
@@ -186,7 +221,7 @@ def _aggregate(call: p.AggregateCall, rows: _Rows, components: _Components, *, s
             divisor = build.call("*", divisor, Const(float(10**scale), DOUBLE))
         total = build.call("/", build.cast(total, DOUBLE), divisor)
     elif call.fn != "sum":
-        raise EverfreshError(Code.UNSUPPORTED, f"the aggregate {call.fn.upper()} is not supported in a materialized view")
+        raise NotFlat(f"the aggregate {call.fn.upper()}")
     if sure and n is count:
         return total
     return build.case([(build.call("=", n, Const(0, BIGINT)), Const(None, total.type))], total)

@@ -14,6 +14,7 @@ import glob
 import io
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
@@ -208,11 +209,24 @@ def _name_row(read: Any, path: str, what: str) -> None:
         ) from problem
 
 
-def parquet_size(data: Any) -> int | None:
-    """How many bytes the Parquet files at a local path have; None if `data` is not such a path."""
+@dataclass(frozen=True, slots=True)
+class Parquet:
+    """Parquet files at a local path: their size in bytes, and the columns of the first."""
+
+    size: int
+    names: tuple[str, ...]
+
+
+def find_parquet(data: Any, what: str) -> Parquet | None:
+    """The Parquet files at a local path, without reading their rows; None if `data` is not such a path."""
     if not isinstance(data, str | os.PathLike) or "://" in str(os.fspath(data)):
         return None
-    filesystem, _, files = _find(str(os.fspath(data)), "rows")
+    filesystem, root, files = _find(str(os.fspath(data)), what)
     if any(_kind(file) != "parquet" for file in files):
         return None
-    return int(sum(info.size for info in filesystem.get_file_info(files)))
+    try:
+        names = pq.read_schema(files[0], filesystem=filesystem).names
+    except (pa.ArrowException, OSError) as problem:
+        raise _unreadable(files[0], problem, what) from problem
+    folders = [name for name, _ in _partition(files[0][len(root) :]) if name not in names]
+    return Parquet(int(sum(info.size for info in filesystem.get_file_info(files))), (*names, *folders))

@@ -153,6 +153,19 @@ class Codec:
         null = (words[row] >> bit) & 1
         return (null == 0) if null.any() else None
 
+    def project(self, words: Ints, to: Codec) -> Ints:
+        """The words of some rows in the layout of a codec of fewer of the same columns."""
+        out = np.zeros((to.words, words.shape[1]), np.int64)
+        for column in to.columns:
+            source, target = self._first[column.name], to._first[column.name]
+            for i in range(2 if column.type.is_wide else 1):
+                out[target + i] = words[source + i]
+            if column.nullable:
+                row, bit = self._null_bit[column.name]
+                target_row, target_bit = to._null_bit[column.name]
+                out[target_row] |= ((words[row] >> bit) & 1) << target_bit
+        return out
+
     def remap_strings(self, words: Ints, remap: Ints) -> None:
         """Rewrite string codes in place, after the interner was compacted."""
         for column in self.columns:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,7 @@ class FlatTerm:
 class FlatPlan:
     """A statement over one relation, ready to run."""
 
-    target: MapDef[Query]
+    target: MapDef[Any]
     terms: tuple[FlatTerm, ...]
     needs: frozenset[str]
     """The variables that are read; the others of the relation are never decoded."""
@@ -62,7 +63,7 @@ class MapDelta:
     components: tuple[Vector, ...]
 
 
-def flat_plan(target: MapDef[Query], expr: Query) -> FlatPlan | None:
+def flat_plan(target: MapDef[Any], expr: Query) -> FlatPlan | None:
     """The plan of a statement, or None if it is not flat over one relation."""
     body = expr.body if isinstance(expr, Sum) else expr
     terms: list[FlatTerm] = []
@@ -113,7 +114,7 @@ def run(plan: FlatPlan, names: Sequence[str], columns: Mapping[str, Vector], wei
     )
 
 
-def _run_term(target: MapDef[Query], term: FlatTerm, env: dict[str, Vector], weights: Ints) -> MapDelta:
+def _run_term(target: MapDef[Any], term: FlatTerm, env: dict[str, Vector], weights: Ints) -> MapDelta:
     n = weights * term.sign
     components: tuple[Vector, ...] = ()
     origin = np.arange(len(n))
@@ -183,7 +184,7 @@ def _weighted(vector: Vector, n: Ints) -> tuple[Ints, Ints]:
         raise EverfreshError(Code.OVERFLOW, "a sum is out of range", hint="the batch has too many copies of one large value") from None
 
 
-def key_columns(target: MapDef[Query]) -> tuple[Column, ...]:
+def key_columns(target: MapDef[Any]) -> tuple[Column, ...]:
     """The keys of a map as columns."""
     return tuple(Column(v.name, v.type, v.nullable) for v in target.keys)
 

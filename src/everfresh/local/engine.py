@@ -7,34 +7,36 @@ pools. Recovery loads the newest snapshot and runs the net changes of later comm
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from everfresh.compiler import Catalog, Effect
+from everfresh.compiler import Catalog
 from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector
 from everfresh.local import adhoc
-from everfresh.local.columnar import MapDelta, run
 from everfresh.local.mapstore import MapStore, weighted_schema
-from everfresh.local.pool import Pool
-from everfresh.local.recompute import recompute, relation
-from everfresh.local.strings import Interner
-from everfresh.local.table import Net, Table
+from everfresh.local.state import LocalState
+from everfresh.local.table import Net
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Progress, check_epoch
 from everfresh.sql import plan as p
-from everfresh.state import Commit, StateFolder, pack_arrays, pack_table, read_commit, unpack_arrays, unpack_table
-from everfresh.state.interrupts import uninterrupted
-from everfresh.types import TableSchema
+from everfresh.state import (
+    Commit,
+    StateFolder,
+    pack_table,
+    read_commit,
+    unpack_table,
+)
 
 _KEYS_KEPT = 10_000
+_log = logging.getLogger("everfresh")
 
 
 class LocalEngine:
@@ -58,11 +60,7 @@ class LocalEngine:
                 raise
 
     def _reset(self) -> None:
-        self._catalog = Catalog()
-        self._interner = Interner()
-        self._tables: dict[str, Table] = {}
-        self._maps: dict[str, MapStore] = {}
-        self._created: dict[str, int] = {}
+        self._state = LocalState()
         self._keys: OrderedDict[str, int] = OrderedDict()
         self._history: deque[tuple[int, dict[str, pa.Table]]] = deque(maxlen=self._options.history)
         self._epoch = 0
@@ -88,70 +86,20 @@ class LocalEngine:
     @property
     def catalog(self) -> Catalog:
         """Tables and views as of `epoch`."""
-        return self._catalog
+        return self._state.catalog
 
     # -- DDL ----------------------------------------------------------------------------------------------------------
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
-        catalog, effect = self._catalog.execute(statement)
+        catalog, effect = self._state.catalog.execute(statement)
         if effect.nothing:
             return self._epoch
-        before = (dict(self._tables), dict(self._maps), dict(self._created), self._catalog)
-        try:
-            changes = self._effect(catalog, effect, self._epoch + 1, progress)
-            self._commit(ddl=(effect.text,), changes=changes)
-        except BaseException:
-            self._tables, self._maps, self._created, self._catalog = before
-            raise
+        with self._state.altering():
+            self._state.execute(catalog, effect, self._epoch + 1, progress)
+            self._commit(ddl=(effect.text,), changes={})
         self._maybe_snapshot()
         return self._epoch
-
-    def _effect(
-        self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None
-    ) -> dict[str, pa.Table]:
-        """Make the state fit `catalog`. Existing tables and maps are replaced, never changed, so this can be undone."""
-        for name in effect.drop_views:
-            del self._maps[name], self._created[name]
-        for name in effect.drop_tables:
-            del self._tables[name]
-        if effect.alter_table is not None:
-            self._alter(catalog, *effect.alter_table)
-        if effect.create_table is not None:
-            self._tables[effect.create_table.name] = Table(effect.create_table, self._interner)
-        if effect.create_view is not None:
-            store = MapStore(effect.create_view.compiled, self._interner)
-            self._load(store, progress)
-            self._maps[effect.create_view.name] = store
-            self._created[effect.create_view.name] = epoch
-        self._catalog = catalog
-        return {}
-
-    def _alter(self, catalog: Catalog, old: TableSchema, new: TableSchema, default: Any) -> None:
-        vector = None
-        if default is not None:
-            vector = evaluate_vector(default, {}, 1)
-        self._tables[new.name] = self._tables[old.name].altered(new, vector)
-        for view in catalog.views_on(new.name):
-            self._maps[view.name] = MapStore(view.compiled, self._interner, self._maps[view.name].pool)
-
-    def _load(self, store: MapStore, progress: Progress | None) -> None:
-        """Fill a new map from its table in bulk, piece by piece."""
-        plan = store.load_plan()
-        if plan is None:
-            return
-        table = self._tables[plan.terms[0].relation]
-        names = table.schema.names
-        needed = plan.columns(names)
-        chunks, done, total = table.chunks(), 0, len(table.pool)
-        for slots in chunks:
-            vectors = table.codec.vectors(table.pool.keys_at(slots), needed)
-            delta = run(plan, names, vectors, table.pool.gather(slots).n)
-            store.pool.commit(store.add(delta))
-            done += len(slots)
-            if progress is not None:
-                progress(f"loading {store.view.name}", done, total)
-        store.rows()  # an aggregate outside its type is found now, not at the first read
 
     # -- batches ------------------------------------------------------------------------------------------------------
 
@@ -164,62 +112,18 @@ class LocalEngine:
         parts: dict[str, list[Any]] = {}
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
-        nets = {name: self._tables[name].resolve(of_table) for name, of_table in parts.items()}
+        nets = {name: self._state.tables[name].resolve(of_table) for name, of_table in parts.items()}
         nets = {name: change for name, change in nets.items() if len(change)}
-        with self._changing(nets) as changes:
+        with self._state.changing(nets) as changes:
             deltas = self._log(nets) if self._folder is not None else {}
             self._commit(keys=(batch.key,) if batch.key is not None else (), deltas=deltas, changes=changes)
         self._maybe_snapshot()
         return Applied(self._epoch, rows=sum(int(np.abs(change.weights).sum()) for change in nets.values()))
 
-    @contextmanager
-    def _changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
-        """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
-        undo: list[Any] = []
-        final: list[Any] = []
-        with ExitStack() as stack:
-            try:
-                changes: dict[str, pa.Table] = {}
-                deltas = {name: self._statements(name, change) for name, change in nets.items()}
-                for name, change in nets.items():
-                    table = self._tables[name]
-                    applied = table.apply(change)
-                    undo.append((table.rollback, applied))
-                    final.append((table.commit, applied))
-                    for store, delta in deltas[name]:
-                        touched = store.add(delta)
-                        undo.append((store.pool.rollback, touched))
-                        final.append((store.pool.commit, touched))
-                        changes[store.view.name] = store.published(touched)
-                stack.enter_context(uninterrupted())
-                yield {view: change for view, change in changes.items() if change.num_rows}
-            except BaseException:
-                for fn, what in reversed(undo):
-                    fn(what)
-                raise
-            for fn, what in final:
-                fn(what)
-
-    def _statements(self, name: str, change: Net) -> list[tuple[MapStore, MapDelta]]:
-        """What the triggers of a table add to their maps, all read off the state before the batch."""
-        table = self._tables[name]
-        names = table.schema.names
-        stores = [(self._maps[v.name], plan) for v in self._catalog.views_on(name) for plan in self._maps[v.name].plans(name)]
-        needed = frozenset().union(*(plan.columns(names) for _, plan in stores)) if stores else frozenset()
-        vectors = table.codec.vectors(change.words, needed)
-        result = []
-        for store, plan in stores:
-            columns = plan.columns(names)
-            try:
-                result.append((store, run(plan, names, {n: v for n, v in vectors.items() if n in columns}, change.weights)))
-            except EverfreshError as error:
-                raise _at_row(error, store, table, change) from error
-        return result
-
     def _log(self, nets: Mapping[str, Net]) -> dict[str, pa.Table]:
         tables = {}
         for name, change in nets.items():
-            rows = self._tables[name].codec.decode(change.words)
+            rows = self._state.tables[name].codec.decode(change.words)
             tables[name] = rows.append_column(WEIGHT, pa.array(change.weights))
         return tables
 
@@ -281,16 +185,16 @@ class LocalEngine:
 
     def _replay(self, commit: Commit) -> None:
         for text in commit.ddl:
-            catalog, effect = self._catalog.replay(text)
-            self._effect(catalog, effect, commit.epoch)
+            catalog, effect = self._state.catalog.replay(text)
+            self._state.execute(catalog, effect, commit.epoch)
         nets = {}
         for name, section in commit.sections.items():
             if name.startswith("delta/"):
                 rows = unpack_table(section)
-                table = self._tables[name.removeprefix("delta/")]
+                table = self._state.tables[name.removeprefix("delta/")]
                 words = table.codec.encode(rows.drop_columns([WEIGHT]))
                 nets[table.schema.name] = Net(words, rows.column(WEIGHT).to_numpy())
-        with self._changing(nets) as changes:
+        with self._state.changing(nets) as changes:
             pass
         self._digest = commit.digest
         self._log_bytes += sum(memoryview(section).nbytes for section in commit.sections.values())
@@ -301,16 +205,16 @@ class LocalEngine:
         options = self._options
         enough = self._log_bytes > max(options.snapshot_bytes, self._snapshot_bytes // 3)
         if self._folder is not None and (enough or self._epoch - self._snapshot_epoch >= options.snapshot_epochs):
-            self.snapshot()
+            try:
+                self.snapshot()
+            except Exception:  # the epoch is committed, and the log still serves: the next one tries again
+                _log.exception("no snapshot could be taken of epoch %d", self._epoch)
 
     def snapshot(self) -> None:
         """Write everything up to the current epoch to one file, and forget the log before it."""
         assert self._folder is not None
-        self._compact_strings()
-        sections = {"strings": pack_arrays(self._interner.to_arrays())}
-        sections.update({f"table/{n}": pack_arrays(t.pool.to_arrays()) for n, t in self._tables.items()})
-        sections.update({f"map/{n}": pack_arrays(m.pool.to_arrays()) for n, m in self._maps.items()})
-        meta = {"ddl": [list(item) for item in self._catalog.ddl], "keys": list(self._keys.items()), "created": self._created,
+        sections = self._state.to_sections()
+        meta = {"ddl": [list(item) for item in self._state.catalog.ddl], "keys": list(self._keys.items()), "created": self._state.created,
                 "digest": self._digest}
         self._folder.snapshots.write(self._epoch, sections, meta)
         self._snapshot_epoch, self._log_bytes = self._epoch, 0
@@ -324,18 +228,8 @@ class LocalEngine:
         snapshot = self._folder.snapshots.latest()
         if snapshot is None:
             return
-        catalog = Catalog()
-        for _, text in snapshot.meta["ddl"]:
-            catalog, _effect = catalog.replay(text)
-        self._catalog = catalog
-        self._interner = Interner.from_arrays(unpack_arrays(snapshot.sections["strings"]))
-        for name, schema in catalog.tables.items():
-            pool = Pool.from_arrays(unpack_arrays(snapshot.sections[f"table/{name}"]))
-            self._tables[name] = Table(schema, self._interner, pool)
-        for name, view in catalog.views.items():
-            pool = Pool.from_arrays(unpack_arrays(snapshot.sections[f"map/{name}"]))
-            self._maps[name] = MapStore(view.compiled, self._interner, pool)
-        self._created = dict(snapshot.meta["created"])
+        ddl = [text for _, text in snapshot.meta["ddl"]]
+        self._state = LocalState.from_sections(ddl, snapshot.meta["created"], snapshot.sections)
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
         self._digest = snapshot.meta["digest"]
         self._epoch = self._snapshot_epoch = snapshot.epoch
@@ -345,15 +239,14 @@ class LocalEngine:
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
-        if name in self._tables:
+        if name in self._state.tables:
             if at is not None and at != self._epoch:
                 raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only")
-            rows, counts = self._tables[name].rows()
-            return expand(rows.append_column(WEIGHT, pa.array(counts)))
-        store = self._maps[name]
+            return self._state.rows(name)
+        store = self._state.maps[name]
         if at is None or at == self._epoch:
             return expand(store.rows())
-        check_epoch(name, at, max(self.oldest, self._created[name]), self._epoch)
+        check_epoch(name, at, max(self.oldest, self._state.created[name]), self._epoch)
         return self._at(store, at)
 
     def _at(self, store: MapStore, at: int) -> pa.Table:
@@ -366,7 +259,7 @@ class LocalEngine:
         """The view's changes of the epochs after `since`, from memory or from the log."""
         known = dict(self._history)
         found = []
-        for epoch in range(max(since, self._created[view]) + 1, self._epoch + 1):
+        for epoch in range(max(since, self._state.created[view]) + 1, self._epoch + 1):
             if epoch in known:
                 table = known[epoch].get(view)
             else:
@@ -380,12 +273,12 @@ class LocalEngine:
     def changes(self, view: str, since: int) -> pa.Table:
         """The view's change of each epoch after `since`."""
         check_epoch(view, since, self.oldest, self._epoch)
-        store = self._maps[view]
+        store = self._state.maps[view]
         parts = self._changes_after(view, since)
-        if since < self._created[view]:  # what it held when it was created is its first change
-            rows = self._at(store, self._created[view])
+        if since < self._state.created[view]:  # what it held when it was created is its first change
+            rows = self._at(store, self._state.created[view])
             first = net(rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64))))
-            parts.insert(0, (self._created[view], first))
+            parts.insert(0, (self._state.created[view], first))
         schema = weighted_schema(store.view.columns).append(pa.field(EPOCH, pa.int64(), nullable=False))
         tables = [
             t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema) for e, t in parts if t.num_rows
@@ -399,7 +292,7 @@ class LocalEngine:
     def matching(self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()) -> tuple[Any, Any]:
         """The rows that satisfy `where`, and the same rows with `assign` applied."""
         rows = self.read(table)
-        schema = self._tables[table].schema
+        schema = self._state.tables[table].schema
         env = {c.name: Vector.from_arrow(rows.column(c.name), c.type) for c in schema.columns}
         if where is not None:
             verdict = evaluate_vector(where, env, rows.num_rows)
@@ -413,10 +306,8 @@ class LocalEngine:
         return rows, new
 
     def verify(self, view: str) -> pa.Table:
-        """The differences of a view from its recomputation by the reference evaluator."""
-        compiled = self._catalog.views[view].compiled
-        tables = {name: relation(self._tables[name].schema, *self._tables[name].rows()) for name in compiled.tables}
-        return difference(expand(recompute(compiled, tables)), expand(self._maps[view].rows()))
+        """The differences of a view from its recomputation: by the reference evaluator, or its plan run again."""
+        return difference(self._state.recomputed(view), expand(self._state.maps[view].rows()))
 
     def to_spark(self, name: str, at: int | None = None) -> Any:
         """Not here: this engine has no Spark session of its own."""
@@ -429,35 +320,13 @@ class LocalEngine:
         """Sizes, for people."""
         return {
             "epoch": self._epoch,
-            "tables": {n: {"rows": len(t), "bytes": t.pool.nbytes} for n, t in self._tables.items()},
-            "views": {n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._maps.items()},
-            "strings": {"distinct": len(self._interner), "bytes": self._interner.nbytes},
+            "tables": {n: {"rows": len(t), "bytes": t.pool.nbytes} for n, t in self._state.tables.items()},
+            "views": {n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.maps.items()},
+            "maps beside them": {n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.beside.items()},
+            "strings": {"distinct": len(self._state.interner), "bytes": self._state.interner.nbytes},
         }
 
     def close(self) -> None:
         """Release the folder."""
         if self._folder is not None:
             self._folder.close()
-
-    def _compact_strings(self) -> None:
-        """Forget strings that no row uses any more."""
-        holders = [(t.codec, t.pool) for t in self._tables.values()] + [(m.codec, m.pool) for m in self._maps.values()]
-        columns = [c for codec, pool in holders for c in codec.string_codes(pool.keys_at(pool.live()))]
-        live = np.unique(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
-        if len(live) * 2 > len(self._interner):
-            return
-        remap = self._interner.compact(live[live != 0])
-        for codec, pool in holders:
-            slots = pool.live()
-            words, values = pool.keys_at(slots), pool.gather(slots)
-            codec.remap_strings(words, remap)
-            pool.clear()
-            pool.put(words, values)
-
-
-def _at_row(error: EverfreshError, store: MapStore, table: Table, change: Net) -> EverfreshError:
-    row = getattr(error, "row", None)
-    place = f"view '{store.view.name}'"
-    if row is not None:
-        place += f", row {table.codec.decode(change.words[:, row : row + 1]).to_pylist()[0]}"
-    return error.at(place)

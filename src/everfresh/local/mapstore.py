@@ -18,55 +18,46 @@ from everfresh.compiler import CompiledView
 from everfresh.delta.bags import WEIGHT, net
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Var, Vector, evaluate_vector
-from everfresh.local.codec import Codec
-from everfresh.local.columnar import FlatPlan, MapDelta, flat_plan, to_words
-from everfresh.local.pool import Layout, Pool, Touched, Values, float_total, wide_to_python
+from everfresh.local.columnar import FlatPlan, flat_plan
+from everfresh.local.entries import EntryStore
+from everfresh.local.pool import Pool, Touched, Values, float_total, wide_to_python
 from everfresh.local.strings import Interner
-from everfresh.program import Statement, component_index
+from everfresh.program import component_index
 from everfresh.types import BIGINT, DOUBLE, Column, SqlType, arrow_schema
 
 Ints = NDArray[np.int64]
 
 
-class MapStore:
+class MapStore(EntryStore):
     """The map of one view (or of one partition of it)."""
 
     def __init__(self, compiled: CompiledView, interner: Interner, pool: Pool | None = None) -> None:
+        super().__init__(compiled.map, interner, pool)
         self.compiled = compiled
         self.view = compiled.view
-        keys = tuple(Column(v.name, v.type, v.nullable) for v in compiled.map.keys)
-        self.codec = Codec(keys, interner)
-        self.layout = Layout(compiled.map.kinds)
-        self.pool = pool or Pool(self.codec.words, self.layout)
-        self._plans = {
-            trigger.base: [_plan(compiled, statement) for statement in trigger.statements]
-            for trigger in compiled.program.triggers
-        }
         self._types = _component_types(compiled)
 
     def plans(self, base: str) -> list[FlatPlan]:
-        """What to run when `base` changes."""
-        return self._plans[base]
+        """What to run when `base` changes, for a view over that table alone."""
+        trigger = self.compiled.program.trigger(base)
+        found = [flat_plan(self.target, s.expr) for s in trigger.statements if isinstance(s.expr, Query)] if trigger else []
+        return [plan for plan in found if plan is not None]
 
     def load_plan(self) -> FlatPlan | None:
-        """How to fill the map from the whole of its table; None if its definition is empty."""
-        return flat_plan(self.compiled.map, self.compiled.map.definition) if any(self._plans.values()) else None
+        """How to fill the map from the whole of its table; None if its definition is empty or not over one table."""
+        definition = self.target.definition
+        return flat_plan(self.target, definition) if isinstance(definition, Query) else None
 
     # -- change -----------------------------------------------------------------------------------------------------
 
-    def add(self, delta: MapDelta) -> Touched:
-        """Add a statement's result; `commit` or `rollback` must follow."""
-        return self.add_words(*to_words(delta, self.codec, self.layout))
-
-    def add_words(self, words: Ints, values: Values) -> Touched:
-        """Add a change that is in pool form already."""
-        try:
-            return self.pool.add(words, values)
-        except EverfreshError as error:
-            raise EverfreshError(
-                error.code, f"an aggregate of view '{self.view.name}' is out of range",
-                hint="the batch would make a sum too large for its type",
-            ) from error
+    def replace(self, rows: pa.Table) -> Touched:
+        """Make the rows of a re-evaluated view `rows`; `commit` or `rollback` must follow."""
+        slots = self.pool.live()
+        new = self.codec.encode(rows)
+        values = Values.zeros(self.layout, len(slots) + rows.num_rows)
+        values.n[: len(slots)] = -self.pool.gather(slots).n
+        values.n[len(slots) :] = 1
+        return self.pool.add(np.concatenate([self.pool.keys_at(slots), new], axis=1), values)
 
     def published(self, touched: Touched) -> pa.Table:
         """The change of the view's rows that a change of its map made, with `_weight`."""
@@ -138,13 +129,6 @@ class MapStore:
         values = np.empty(count, object)
         values[:] = exact
         return Vector(type_, values)
-
-
-def _plan(compiled: CompiledView, statement: Statement[Query]) -> FlatPlan:
-    plan = flat_plan(compiled.map, statement.expr)
-    if plan is None:
-        raise AssertionError(f"not a flat statement: {statement.expr}")
-    return plan
 
 
 def _component_types(compiled: CompiledView) -> dict[str, SqlType]:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from everfresh.algebra import Gmr, Kind, Number, Weight
-from everfresh.calculus import Database, evaluate
+from everfresh.calculus import Database, Query, evaluate
 from everfresh.compiler import CompiledView
 from everfresh.delta.bags import WEIGHT
 from everfresh.expr import Vector
@@ -33,6 +33,7 @@ def relation(schema: TableSchema, rows: pa.Table, counts: Any) -> Gmr:
 def recompute(compiled: CompiledView, tables: Mapping[str, Gmr]) -> pa.Table:
     """The rows of the view over `tables`, with their multiplicity as `_weight`."""
     view, target = compiled.view, compiled.map
+    assert isinstance(target.definition, Query)
     entries = list(evaluate(target.definition, Database(tables=tables)).items())
     if view.always and not any(weight[0] for _, weight in entries):
         entries = [((), (0,) * (len(target.kinds) + 1))]

@@ -311,6 +311,14 @@ class Table:
         slots = self.pool.live()
         return [slots[i : i + size] for i in range(0, len(slots), size)]
 
+    def remap_strings(self, remap: Ints) -> None:
+        """Follow a compaction of the interner."""
+        slots = self.pool.live()
+        words, values = self.pool.keys_at(slots), self.pool.gather(slots)
+        self.codec.remap_strings(words, remap)
+        self.pool.clear()
+        self.pool.put(words, values)
+
     def altered(self, schema: TableSchema, default: Vector | None) -> Table:
         """The table with a column added (filled with `default`, one row) or dropped."""
         table = Table(schema, self.codec.interner)

@@ -28,7 +28,7 @@ from everfresh.errors import EverfreshError
 from everfresh.expr import Vector
 from everfresh.local.columnar import FlatPlan, run, to_words
 from everfresh.local.mapstore import MapStore
-from everfresh.local.pool import Pool
+from everfresh.local.pool import Pool, Values
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.program import Part
@@ -62,7 +62,7 @@ from everfresh.spark.units import (
     write_snapshot,
 )
 from everfresh.state import crash, pack_table, unpack_table
-from everfresh.types import TableSchema
+from everfresh.types import TableSchema, arrow_schema
 
 Batches = Iterable[pa.RecordBatch]
 Message = tuple[int, int, bytes]
@@ -137,6 +137,23 @@ def split(rows: pa.Table, schema: TableSchema, workers: int) -> Iterator[tuple[i
         index = np.flatnonzero(to == worker)
         if len(index):
             yield worker, rows.take(pa.array(index)), index
+
+
+def change_block(world: World, view: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Send the change of a re-evaluated view, rows with `_weight`, to the workers that own its rows."""
+    store = MapStore(world.catalog.views[view].compiled, Interner())
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    messages: list[Message] = []
+    if tables:
+        rows = pa.concat_tables(tables)
+        # A plan may give its rows in another order when it is computed again.
+        rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names]))
+        values = Values.zeros(store.layout, rows.num_rows)
+        values.n[:] = rows.column(WEIGHT).to_numpy()
+        words = store.codec.encode(rows.drop_columns([WEIGHT]).cast(arrow_schema(store.codec.columns)))
+        messages = list(_to_owners(world, store, words, values))
+    yield from _emit(messages)
+    _freeze()
 
 
 # -- base: the rows of the tables -----------------------------------------------------------------------------------
@@ -243,7 +260,11 @@ def _to_maps(world: World, table: Table, change: Net) -> Iterator[Message]:
             try:
                 yield from _send(world, store, plan, names, vectors, change.weights)
             except EverfreshError as error:
-                raise error.at(f"view '{view.name}'") from error
+                row = getattr(error, "row", None)
+                place = f"view '{view.name}'"
+                if row is not None:
+                    place += f", row {table.codec.decode(change.words[:, row : row + 1]).to_pylist()[0]}"
+                raise error.at(place) from error
 
 
 def _send(
@@ -254,9 +275,13 @@ def _send(
     slots = merged.add(words, values).slots
     if not len(slots):
         return
-    keys, totals = merged.keys_at(slots), merged.gather(slots)
-    table = entries_table(store, keys, totals)
-    to = owners(list(store.codec.vectors(keys).values()), len(slots), world.workers)
+    yield from _to_owners(world, store, merged.keys_at(slots), merged.gather(slots))
+
+
+def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Iterator[Message]:
+    """Entries of a map's change cut by the worker that owns their key."""
+    table = entries_table(store, words, values)
+    to = owners(list(store.codec.vectors(words).values()), len(values), world.workers)
     head = world.ids[store.view.name].encode()
     for worker in range(world.workers):
         index = np.flatnonzero(to == worker)
@@ -379,7 +404,7 @@ def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], starte
         sections[f"map/{identity}"] = map_image(store, store.pool.keys_at(touched.slots), after)
         change = store.published(touched)
         rows += change.num_rows
-        if change.num_rows and job.kind == "batch":
+        if change.num_rows and job.kind in ("batch", "replace"):
             sections[f"changes/{identity}"] = pack_table(change)
     spent = round((time.perf_counter() - started) * 1000, 1)
     payload = _finish(job, unit, tag_in, sections, rows, how=how, ms=spent)
@@ -420,6 +445,6 @@ def _view_rows(unit: Unit, world: World, base: Base, name: str, at: int | None) 
     if at is None:
         return table
     section = f"changes/{world.ids[name]}"
-    later = [read_segment(world, base.unit, link) for link in base.after(at)]
+    later = [read_segment(world, base.unit, link) for link in base.since(at)]
     changes = [unpack_table(sealed.sections[section]) for sealed in later if section in sealed.sections]
     return subtract(table, net(pa.concat_tables(changes))) if changes else table

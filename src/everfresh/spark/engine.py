@@ -12,7 +12,7 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,31 +24,33 @@ import pyarrow as pa
 from everfresh.compiler import Catalog
 from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import EPOCH, WEIGHT
-from everfresh.delta.files import parquet_size
+from everfresh.delta.files import find_parquet
+from everfresh.delta.rows import match_columns
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Expr, Var
+from everfresh.expr import Const, Expr, Var
+from everfresh.expr.build import cast
 from everfresh.local.mapstore import weighted_schema
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress, check_epoch
 from everfresh.spark import session as sessions
-from everfresh.spark.blocks import base_block, maps_block, read_block, route_block, split
+from everfresh.spark.blocks import change_block, read_block, split
 from everfresh.spark.failures import translated
-from everfresh.spark.jobs import CONTROL, ERROR, EXCHANGE, PROPERTY, Job, PartSpec, World, read_error, unpack_control
-from everfresh.spark.ledger import Ledger
-from everfresh.spark.sqltext import plan_sql, spark_type
+from everfresh.spark.jobs import EXCHANGE, Job, PartSpec, World
+from everfresh.spark.ledger import Draft, Ledger
+from everfresh.spark.runner import Runner
+from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
 from everfresh.spark.units import read_segment
-from everfresh.spark.verify import differences
+from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
-from everfresh.state import StateFolder, crash, pack_table, unpack_table
+from everfresh.state import StateFolder, pack_table, unpack_table
 from everfresh.state.interrupts import uninterrupted
 from everfresh.types import INTERVAL, Column, TableSchema, arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_log = logging.getLogger("everfresh")
-_ATTEMPTS = 3
 _READ_CHUNK = 1 << 16
+_log = logging.getLogger("everfresh")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class SparkEngine:
             self._remove_temporary()
             raise
         self._workers = self._folder.workers
-        self._plans: dict[str, DataFrame] = {}
+        self._runner = Runner(self._spark, self._folder, options)
         self._last: dict[str, Any] = {}
 
     @property
@@ -112,86 +114,30 @@ class SparkEngine:
         if self._read_only:
             self._ledger.refresh()
 
-    # -- jobs -----------------------------------------------------------------------------------------------------------
+    # -- epochs -----------------------------------------------------------------------------------------------------------
 
-    def _plan(self, kind: str) -> DataFrame:
-        """The plans of batches given on the driver: built once, since a batch reaches their tasks as a job property."""
-        if kind not in self._plans:
-            root = str(self._folder.path)
-            anchor = self._spark.range(0, self._workers, 1, self._workers)
-            base = anchor.mapInArrow(partial(base_block, root, kind == "base"), EXCHANGE)
-            self._plans[kind] = base if kind == "base" else self._then_maps(base)
-        plan = self._plans[kind]
-        # A plan with an exchange keeps its shuffle output: collected again, it would hand out the last batch's rows.
-        return plan if kind == "base" else plan.select("*")
+    def _job(self, kind: str, draft: Draft, world: World, **fields: Any) -> Job:
+        return Job(uuid.uuid4().hex, kind, world, draft.bases, **fields)
 
-    def _then_maps(self, base: DataFrame) -> DataFrame:
-        return base.repartitionById(self._workers, "to").mapInArrow(partial(maps_block, str(self._folder.path)), EXCHANGE)
-
-    def _routed(self, world: World, frames: Mapping[int, SparkRows], specs: Sequence[PartSpec], kind: str) -> DataFrame:
-        """The plan of a batch with rows in DataFrames: they are checked and routed where they are."""
-        routed: DataFrame | None = None
-        for index, rows in frames.items():
-            one = _selected(rows).mapInArrow(partial(route_block, world, index, specs[index]), EXCHANGE)
-            routed = one if routed is None else routed.union(one)
-        assert routed is not None
-        root = str(self._folder.path)
-        base = routed.repartitionById(self._workers, "to").mapInArrow(partial(base_block, root, kind == "base"), EXCHANGE)
-        return base if kind == "base" else self._then_maps(base)
-
-    def _run(self, job: Job, kind: str, frames: Mapping[int, SparkRows] | None = None) -> list[tuple[dict[str, Any], Any]]:
-        """Run a job and return its control rows; an error that a task reported is raised."""
-        path = job.write()
-        try:
-            for attempt in range(_ATTEMPTS):
-                plan = self._routed(job.world, frames, job.parts, kind) if frames else self._plan(kind)
-                # The property must be set on the session that owns the plan.
-                plan.sparkSession.conf.set(PROPERTY, job.nonce)
-                try:
-                    rows = plan.collect()
-                    break
-                except Exception as error:
-                    if attempt == _ATTEMPTS - 1:
-                        raise
-                    _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
-        finally:
-            path.unlink(missing_ok=True)
-        crash("after-collect", self._options.fault, scratch=self._folder.inbox)
-        errors = sorted(bytes(row["payload"]) for row in rows if row["kind"] == ERROR)
-        if errors:
-            raise read_error(errors[0])
-        controls = [unpack_control(bytes(row["payload"])) for row in rows if row["kind"] == CONTROL]
-        self._check(job, controls, kind)
-        return controls
-
-    def _check(self, job: Job, controls: list[tuple[dict[str, Any], Any]], kind: str) -> None:
-        """Every unit answered exactly once, for this job, from the version it was given."""
-        expected = {f"base/{w}" for w in range(self._workers)}
-        if kind != "base" or job.kind == "snapshot":
-            expected |= {f"maps/{w}" for w in range(self._workers)}
-        answered = [header["unit"] for header, _ in controls]
-        good = sorted(answered) == sorted(expected) and all(
-            header["nonce"] == job.nonce and header["tag_in"] == job.bases[header["unit"]].version[1] for header, _ in controls
-        )
-        if not good:
-            raise RuntimeError(f"job {job.nonce} answered for {sorted(answered)} where {sorted(expected)} were asked")
-
-    def _commit(
-        self, controls: Sequence[tuple[dict[str, Any], Any]], *, keys: Sequence[str] = (), ddl: Sequence[str] = ()
-    ) -> int:
-        sections = {f"segment/{header['unit']}": bytes(data) for header, data in controls if data is not None}
-        fields = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes")
-        parts = [{k: header[k] for k in fields if k in header} for header, _ in controls]
+    def _commit(self, draft: Draft, *, keys: Sequence[str] = (), ddl: Sequence[str] = ()) -> int:
         with uninterrupted():
-            epoch = self._ledger.commit(keys=keys, ddl=ddl, parts=parts, sections=sections)
+            epoch = self._ledger.commit(draft, keys=keys, ddl=ddl)
         if self._ledger.snapshot_due():
-            self.snapshot()
+            try:
+                self.snapshot()
+            except Exception:  # the epoch is committed, and the log still serves: the next one tries again
+                _log.exception("no snapshot could be taken of epoch %d", epoch)
         return epoch
 
-    def _job(self, kind: str, world: World, **fields: Any) -> Job:
-        return Job(uuid.uuid4().hex, kind, world, self._ledger.bases, **fields)
-
-    # -- DDL ------------------------------------------------------------------------------------------------------------
+    def _reevaluate(self, draft: Draft, world: World, view: str, kind: str) -> None:
+        """Bring a view to its plan's rows over the draft's tables and views, by the difference from the rows it has."""
+        compiled = world.catalog.views[view].compiled
+        source = partial(self._temp_view, draft=draft, world=world)
+        new = self._spark.sql(plan_sql(compiled.plan, source))
+        change = net_change(new, self._frame(self._spark, view, None, draft, world), compiled.view.columns)
+        routed = change.mapInArrow(partial(change_block, world, view), EXCHANGE)
+        with translated():
+            draft.add(self._runner.run(self._job(kind, draft, world, view=view), "change", change=routed))
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
@@ -199,42 +145,55 @@ class SparkEngine:
         catalog, effect = ledger.catalog.execute(statement)
         if effect.nothing:
             return ledger.epoch
-        epoch = ledger.epoch + 1
-        controls: list[tuple[dict[str, Any], Any]] = []
+        draft = Draft(ledger)
         if effect.create_view is not None:
             name = effect.create_view.name
-            world = ledger.world(epoch, catalog, ledger.ids_after(effect, epoch))
+            world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             if progress is not None:
                 progress(f"loading {name}", 0, 1)
-            controls = self._run(self._job("load", world, view=name), "maps")
+            if effect.create_view.compiled.reevaluated:
+                self._reevaluate(draft, world, name, "load")
+            else:
+                draft.add(self._runner.run(self._job("load", draft, world, view=name), "maps"))
             if progress is not None:
                 progress(f"loading {name}", 1, 1)
+        elif effect.alter_table is not None and not effect.alter_table[1].key:
+            world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
+            self._move_rows(draft, world, *effect.alter_table)
         elif effect.alter_table is not None:
-            controls = self._run(self._job("alter", ledger.world(epoch), alter=effect.alter_table), "base")
-        return self._commit(controls, ddl=(effect.text,))
+            job = self._job("alter", draft, ledger.world(draft.epoch), alter=effect.alter_table)
+            draft.add(self._runner.run(job, "base"))
+        return self._commit(draft, ddl=(effect.text,))
+
+    def _move_rows(self, draft: Draft, world: World, old: TableSchema, new: TableSchema, default: Const | None) -> None:
+        """Fill an altered table that has no key from the one before: its rows belong to other workers now."""
+        frame = self._frame(self._spark, old.name, None)
+        columns = [
+            f"`{c.name}`" if c.name in old.names else f"{expr_sql(cast(default or Const(None, c.type), c.type))} AS `{c.name}`"
+            for c in new.columns
+        ]
+        rows = SparkRows(frame.selectExpr(*columns), tuple((name, name) for name in new.names))
+        spec = PartSpec(new.name, "insert", f"ALTER TABLE {new.name}", (), exchanged=True)
+        draft.add(self._runner.run(self._job("batch", draft, world, parts=(spec,)), "base", {0: rows}))
 
     def snapshot(self) -> None:
         """Write every unit to a file, name them in a manifest, and forget the log before it."""
-        job = self._job("snapshot", self._ledger.world(self._ledger.epoch))
-        files = {header["unit"]: header["snapshot"] for header, _ in self._run(job, "base")}
+        job = self._job("snapshot", Draft(self._ledger), self._ledger.world(self._ledger.epoch))
+        files = {header["unit"]: header["snapshot"] for header, _ in self._runner.run(job, "base")}
         self._ledger.take_manifest(files)
 
     # -- batches --------------------------------------------------------------------------------------------------------
 
     def read_input(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
         """Rows as they will travel: Arrow on the driver, a DataFrame, or the name of files that tasks read."""
-        size = parquet_size(data)
-        if size is not None and size <= self._options.read_bytes:
-            import pyarrow.dataset as ds
-
-            path = str(Path(data).expanduser().absolute())
-            names = ds.dataset(path, format="parquet", partitioning="hive").schema.names
-            read_rows(self._spark.createDataFrame([], ", ".join(f"`{n}` int" for n in names)), schema, what=what, op=op)
-            known = {n.casefold(): n for n in schema.names}
-            return FileRows(path, tuple(known[n.casefold()] for n in names))
-        if size is not None:
-            data = self._spark.read.parquet(str(Path(data).expanduser().absolute()))
-        return read_rows(data, schema, what=what, op=op)
+        found = find_parquet(data, what)
+        if found is None:
+            return read_rows(data, schema, what=what, op=op)
+        path = str(Path(data).expanduser().absolute())
+        if found.size > self._options.read_bytes:
+            return read_rows(self._spark.read.parquet(path), schema, what=what, op=op)
+        chosen = match_columns(found.names, schema, what=what, op=op)
+        return FileRows(path, tuple(column.name for column, index in chosen if index is not None))
 
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""
@@ -256,11 +215,16 @@ class SparkEngine:
             else:
                 pieces.update(self._pieces(index, part))
             specs.append(spec)
-        reads = any(ledger.catalog.views_on(part.table) for part in batch.parts)
-        job = self._job("batch", world, parts=tuple(specs), pieces=pieces)
-        controls = self._run(job, "maps" if reads else "base", frames)
-        keys = (batch.key,) if batch.key is not None else ()
-        epoch = self._commit(controls, keys=keys)
+        draft = Draft(ledger)
+        affected = ledger.catalog.affected_by(part.table for part in batch.parts)
+        job = self._job("batch", draft, world, parts=tuple(specs), pieces=pieces)
+        incremental = any(not view.compiled.reevaluated for view in affected)
+        controls = self._runner.run(job, "maps" if incremental else "base", frames)
+        draft.add(controls)
+        for view in affected:
+            if view.compiled.reevaluated:
+                self._reevaluate(draft, world, view.name, "replace")
+        epoch = self._commit(draft, keys=(batch.key,) if batch.key is not None else ())
         self._last = {h["unit"]: {k: h[k] for k in ("rows", "ms", "how") if k in h} for h, _ in controls}
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
         return Applied(epoch, rows=rows, notes=self._last)
@@ -274,14 +238,18 @@ class SparkEngine:
 
     # -- reading --------------------------------------------------------------------------------------------------------
 
-    def _frame(self, session: SparkSession, name: str, at: int | None) -> DataFrame:
-        """A DataFrame over the units at the current epoch, fixed now."""
+    def _frame(
+        self, session: SparkSession, name: str, at: int | None, draft: Draft | None = None, world: World | None = None
+    ) -> DataFrame:
+        """A DataFrame over the units at the current epoch, or at a draft's versions, fixed now."""
         ledger = self._ledger
-        role = "base" if name in ledger.catalog.tables else "maps"
-        bases = tuple(ledger.bases[f"{role}/{w}"] for w in range(self._workers))
-        found = ledger.catalog.relation(name)
+        world = world or ledger.world(ledger.epoch)
+        found = world.catalog.relation(name)
         assert found is not None
-        read = partial(read_block, ledger.world(ledger.epoch), bases, name, at, _READ_CHUNK)
+        role = "base" if found[0] == "table" else "maps"
+        known = draft.bases if draft is not None else ledger.bases
+        bases = tuple(known[f"{role}/{w}"] for w in range(self._workers))
+        read = partial(read_block, world, bases, name, at, _READ_CHUNK)
         return session.range(0, self._workers, 1, self._workers).mapInArrow(read, spark_schema(found[1]))
 
     def to_spark(self, name: str, at: int | None = None) -> DataFrame:
@@ -314,7 +282,7 @@ class SparkEngine:
             parts.append((created, rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64)))))
         for worker in range(self._workers):
             base = ledger.bases[f"maps/{worker}"]
-            for link in base.after(max(since, created)):
+            for link in base.since(max(since, created)):
                 sealed = read_segment(world, base.unit, link)
                 if section in sealed.sections:
                     parts.append((link.epoch, unpack_table(sealed.sections[section])))
@@ -327,9 +295,12 @@ class SparkEngine:
         """An ad hoc query, by Spark SQL over the units."""
         return SparkResult(self._spark.sql(plan_sql(plan, self._temp_view)), plan.columns)
 
-    def _temp_view(self, name: str) -> str:
+    def _temp_view(self, name: str, draft: Draft | None = None, world: World | None = None) -> str:
+        return self._named(self._frame(self._spark, name, None, draft, world))
+
+    def _named(self, frame: DataFrame) -> str:
         alias = f"everfresh_{uuid.uuid4().hex}"
-        self._frame(self._spark, name, None).createOrReplaceTempView(alias)
+        frame.createOrReplaceTempView(alias)
         return alias
 
     def matching(self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()) -> tuple[Any, Any]:
@@ -347,10 +318,18 @@ class SparkEngine:
 
     def verify(self, view: str) -> pa.Table:
         """The differences of a view from Spark SQL's recomputation over the base tables."""
-        definition = self._ledger.catalog.views[view]
-        recomputed = self.select(definition.compiled.plan).frame
+        columns = self._ledger.catalog.views[view].columns
         with translated():
-            return differences(recomputed, self._frame(self._spark, view, None), definition.columns)
+            return differences(self._recomputed(view), self._frame(self._spark, view, None), columns)
+
+    def _recomputed(self, view: str) -> DataFrame:
+        """A view from the base tables alone: no map is read, not even of the views it reads."""
+        catalog = self._ledger.catalog
+
+        def source(name: str) -> str:
+            return self._temp_view(name) if name in catalog.tables else self._named(self._recomputed(name))
+
+        return self._spark.sql(plan_sql(catalog.views[view].compiled.plan, source))
 
     def explain(self, view: str) -> dict[str, Any]:
         """What this engine adds to a view's explanation."""
@@ -380,21 +359,6 @@ class SparkEngine:
     def _remove_temporary(self) -> None:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
-
-
-def _selected(rows: SparkRows) -> DataFrame:
-    """The table's columns of a user's DataFrame, under the table's names."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import TimestampType
-
-    types = {field.name: field.dataType for field in rows.df.schema.fields}
-    columns = []
-    for name, given in rows.names:
-        column = F.col("`" + given.replace("`", "``") + "`")
-        if isinstance(types[given], TimestampType):  # wall-clock time in the session's zone, as Spark shows it
-            column = column.cast("timestamp_ntz")
-        columns.append(column.alias(name))
-    return rows.df.select(*columns)
 
 
 def spark_schema(columns: Sequence[Column]) -> Any:

@@ -33,11 +33,16 @@ DATA, CONTROL, ERROR, ROWS = 0, 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One step of a unit's chain: the epoch, the tag after it, and where its segment is (None: in the commit record)."""
+    """One step of a unit's chain: the epoch, the tag after it, and where its segment is.
+
+    `file` is a path below `parts/`, or `#i`: the i-th segment of the unit in the commit record of the epoch. A small segment of a step that is not
+    committed yet is in no record: it travels as `data`.
+    """
 
     epoch: int
     tag: str
-    file: str | None
+    file: str
+    data: bytes | None = None
 
     def to_json(self) -> list[Any]:
         """As plain data."""
@@ -59,9 +64,23 @@ class Base:
             return self.links[-1].epoch, self.links[-1].tag
         return (self.snapshot.epoch, self.snapshot.tag) if self.snapshot is not None else (0, "")
 
-    def after(self, epoch: int) -> tuple[Link, ...]:
+    def path_from(self, version: tuple[int, str]) -> tuple[Link, ...] | None:
+        """The links that lead from a version to this one; None if it is not on the way."""
+        if version == self.version:
+            return ()
+        for index, link in enumerate(self.links):
+            if (link.epoch, link.tag) == version:
+                return self.links[index + 1 :]
+        start = (self.snapshot.epoch, self.snapshot.tag) if self.snapshot is not None else (0, "")
+        return self.since(start[0]) if version == start else None
+
+    def since(self, epoch: int) -> tuple[Link, ...]:
         """The links of later epochs than `epoch`."""
         return tuple(link for link in self.links if link.epoch > epoch)
+
+    def then(self, link: Link) -> Base:
+        """The version one step later."""
+        return Base(self.unit, self.snapshot, (*self.links, link))
 
     def to_json(self) -> list[Any]:
         """As plain data."""
@@ -79,7 +98,8 @@ class Base:
 class World:
     """What a task needs to open state: the folder, the catalog, and the identity of each table and view.
 
-    An identity is `name@epoch of creation`: a table that is dropped and made again is another table.
+    An identity is `name@epoch of creation`: a table that is dropped and made again is another table. `committed` are the identities as of the last
+    commit: what a statement that is still running drops may not be forgotten yet.
     """
 
     root: str
@@ -87,6 +107,7 @@ class World:
     workers: int
     ddl: tuple[str, ...]
     ids: Mapping[str, str]
+    committed: frozenset[str]
     epoch: int
     inline_bytes: int
     durable: bool
@@ -115,7 +136,7 @@ class World:
 
 @lru_cache(maxsize=8)
 def _catalog(ddl: tuple[str, ...]) -> Catalog:
-    catalog = Catalog()
+    catalog = Catalog()  # joins are re-evaluated by Spark SQL
     for entry in ddl:
         catalog, _ = catalog.replay(entry)
     return catalog
@@ -159,10 +180,12 @@ class Job:
     def write(self) -> Path:
         """Leave the descriptor in the inbox."""
         world = self.world
-        header = {"nonce": self.nonce, "kind": self.kind, "view": self.view,
-                  "bases": [base.to_json() for base in self.bases.values()]}
+        header = {"nonce": self.nonce, "kind": self.kind, "view": self.view}
         # Expressions of an upsert are nodes: they travel pickled, between processes of one version of everfresh.
-        sections = {"world": pickle.dumps(world), "parts": pickle.dumps((self.parts, self.alter))}
+        sections = {
+            "world": pickle.dumps(world), "bases": pickle.dumps(dict(self.bases)),
+            "parts": pickle.dumps((self.parts, self.alter)),
+        }
         sections.update({f"piece/{name}": data for name, data in self.pieces.items()})
         path = world.inbox / self.nonce
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,12 +200,12 @@ class Job:
         with path.open("rb") as file:
             data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         sealed = open_sealed(data, "job", str(path))
-        bases = [Base.from_json(item) for item in sealed.header["bases"]]
+        bases = pickle.loads(sealed.sections["bases"])
         pieces = {n.removeprefix("piece/"): v for n, v in sealed.sections.items() if n.startswith("piece/")}
         parts, alter = pickle.loads(sealed.sections["parts"])
         return Job(
             sealed.header["nonce"], sealed.header["kind"], pickle.loads(sealed.sections["world"]),
-            {base.unit: base for base in bases}, parts, sealed.header["view"], alter, pieces,
+            bases, parts, sealed.header["view"], alter, pieces,
         )
 
 

@@ -18,6 +18,7 @@ from everfresh.state import Commit, StateFolder, crash, read_commit
 
 ROLES = ("base", "maps")
 _KEYS_KEPT = 10_000
+_FIELDS = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes")
 
 
 class Ledger:
@@ -74,13 +75,8 @@ class Ledger:
             catalog, effect = self.catalog.replay(entry)
             self.catalog, self.ids = catalog, self.ids_after(effect, commit.epoch)
         for part in commit.meta.get("parts", ()):
-            base = self.bases[part["unit"]]
-            if part.get("snapshot") is not None:  # the unit was written anew: its chain starts here
-                base = Base(base.unit, Link(commit.epoch, part["tag"], part["snapshot"]))
-            elif part["tag"] != part["tag_in"]:
-                base = Base(base.unit, base.snapshot, (*base.links, Link(commit.epoch, part["tag"], part["file"])))
-                self.log_bytes += part["bytes"]
-            self.bases[base.unit] = base
+            self.bases[part["unit"]] = after(self.bases[part["unit"]], commit.epoch, part)
+            self.log_bytes += part.get("bytes", 0)
         self.epoch, self.digest = commit.epoch, commit.digest
         for key in commit.keys:
             self.keys[key] = commit.epoch
@@ -91,6 +87,8 @@ class Ledger:
         """Identities after a DDL statement: what is created gets one with its epoch."""
         ids = {n: i for n, i in self.ids.items() if n not in (*effect.drop_tables, *effect.drop_views)}
         created = effect.create_table or effect.create_view
+        if created is None and effect.alter_table is not None and not effect.alter_table[1].key:
+            created = effect.alter_table[1]  # rows without a key belong to workers by all their columns: they move
         if created is not None:
             ids[created.name] = f"{created.name}@{epoch}"
         return ids
@@ -104,19 +102,17 @@ class Ledger:
         ddl = tuple(text for _, text in (catalog or self.catalog).ddl)
         options = self.options
         return World(
-            str(self.folder.path), self.folder.id, self.folder.workers, ddl, dict(ids if ids is not None else self.ids), epoch,
+            str(self.folder.path), self.folder.id, self.folder.workers, ddl, dict(ids if ids is not None else self.ids),
+            frozenset(self.ids.values()), epoch,
             options.inline_bytes, options.durable, options.fault,
         )
 
     # -- commit ---------------------------------------------------------------------------------------------------------
 
-    def commit(
-        self, *, keys: Sequence[str] = (), ddl: Sequence[str] = (), parts: Sequence[Mapping[str, Any]] = (),
-        sections: Mapping[str, Any] | None = None,
-    ) -> int:
+    def commit(self, draft: Draft, *, keys: Sequence[str] = (), ddl: Sequence[str] = ()) -> int:
         """Make the next epoch: one record, created only if absent. Whoever loses that race stops."""
         record = Commit(
-            self.epoch + 1, self.digest, keys=tuple(keys), ddl=tuple(ddl), meta={"parts": list(parts)}, sections=sections or {}
+            draft.epoch, self.digest, keys=tuple(keys), ddl=tuple(ddl), meta={"parts": draft.parts}, sections=draft.sections
         )
         fault, inbox = self.options.fault, self.folder.inbox
         crash("before-commit", fault, scratch=inbox)
@@ -153,7 +149,38 @@ class Ledger:
 
     def referenced(self) -> set[str]:
         """The files that some version within reach needs."""
-        return {link.file for base in self.bases.values() for link in _links(base) if link.file is not None}
+        return {link.file for base in self.bases.values() for link in _links(base) if not link.file.startswith("#")}
+
+
+class Draft:
+    """An epoch in the making: the versions its jobs have reached, and what its commit record will name."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.epoch = ledger.epoch + 1
+        self.bases = dict(ledger.bases)
+        self.parts: list[dict[str, Any]] = []
+        self.sections: dict[str, bytes] = {}
+
+    def add(self, controls: Iterable[tuple[dict[str, Any], Any]]) -> None:
+        """Take up what the tasks of a job reported; small segments go into the record."""
+        for header, segment in controls:
+            part = {name: header[name] for name in _FIELDS if name in header}
+            data = bytes(segment) if segment is not None else None
+            if data is not None:
+                index = sum(known["unit"] == part["unit"] for known in self.parts)
+                part["file"] = f"#{index}"
+                self.sections[f"segment/{part['unit']}#{index}"] = data
+            self.parts.append(part)
+            self.bases[part["unit"]] = after(self.bases[part["unit"]], self.epoch, part, data)
+
+
+def after(base: Base, epoch: int, part: Mapping[str, Any], data: bytes | None = None) -> Base:
+    """The version of a unit after a step that its task reported."""
+    if part.get("snapshot") is not None:  # the unit was written anew: its chain starts here
+        return Base(base.unit, Link(epoch, part["tag"], part["snapshot"]))
+    if part["tag"] == part["tag_in"]:
+        return base
+    return base.then(Link(epoch, part["tag"], part["file"], data))
 
 
 def _links(base: Base) -> Iterable[Link]:

@@ -58,11 +58,13 @@ class Unit:
 
     def sync(self, world: World) -> None:
         """Follow the catalog: objects that are gone are dropped, views that were recompiled keep their entries."""
-        for identity in [i for i in (*self.tables, *self.maps) if world.name_of(i) is None]:
+        known = {*world.ids.values(), *world.committed}
+        for identity in [i for i in (*self.tables, *self.maps) if i not in known]:
             self.tables.pop(identity, None)
             self.maps.pop(identity, None)
         for identity, store in self.maps.items():
-            compiled = world.catalog.views[world.name_of(identity) or ""].compiled
+            name = world.name_of(identity)
+            compiled = world.catalog.views[name].compiled if name is not None else store.compiled
             if store.compiled != compiled:
                 self.maps[identity] = MapStore(compiled, self.interner, store.pool)
 
@@ -186,11 +188,14 @@ def write_segment(world: World, unit: str, epoch: int, tag: str, data: bytes) ->
 
 
 def read_segment(world: World, unit: str, link: Link) -> Any:
-    """The segment of a link, from its file or from the commit record; refused if it is not what the chain names."""
-    if link.file is not None:
+    """The segment of a link, from its file or a commit record; refused if it is not what the chain names."""
+    if link.data is not None:
+        data: Any = link.data
+        name = f"a segment of {unit} on its way"
+    elif not link.file.startswith("#"):
         path = world.parts / link.file
         try:
-            data: Any = path.read_bytes()
+            data = path.read_bytes()
         except FileNotFoundError:
             raise _damaged(str(path), unit, link, "is missing") from None
         name = str(path)
@@ -200,7 +205,7 @@ def read_segment(world: World, unit: str, link: Link) -> Any:
             commit = Commit.decode(path.read_bytes(), str(path))
         except FileNotFoundError:
             raise _damaged(str(path), unit, link, "is missing") from None
-        data, name = commit.sections[f"segment/{unit}"], f"{path} (segment of {unit})"
+        data, name = commit.sections[f"segment/{unit}{link.file}"], f"{path} (segment of {unit})"
     sealed = open_sealed(data, "segment", name)
     if sealed.header["unit"] != unit or next_tag(sealed.header["tag_in"], bytes(data)) != link.tag:
         raise _damaged(name, unit, link, "does not continue the chain")
@@ -244,8 +249,9 @@ def replay(unit: Unit, world: World, link: Link) -> None:
 def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
     """Write a whole unit to a file named by its version; returns the name."""
     sections = {"strings": pack_arrays(unit.interner.to_arrays())}
-    sections.update({f"table/{i}": pack_arrays(t.pool.to_arrays()) for i, t in unit.tables.items()})
-    sections.update({f"map/{i}": pack_arrays(m.pool.to_arrays()) for i, m in unit.maps.items()})
+    kept = set(world.ids.values())
+    sections.update({f"table/{i}": pack_arrays(t.pool.to_arrays()) for i, t in unit.tables.items() if i in kept})
+    sections.update({f"map/{i}": pack_arrays(m.pool.to_arrays()) for i, m in unit.maps.items() if i in kept})
     epoch, tag = version
     name = f"c-{epoch:010d}-{unit.name.split('/')[0]}-{tag or 'empty'}.snap"
     folder = folder_of(world, unit.name)
@@ -256,7 +262,7 @@ def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
 
 def load_snapshot(name: str, world: World, link: Link) -> Unit:
     """A unit from its snapshot."""
-    path = world.parts / (link.file or "")
+    path = world.parts / link.file
     try:
         sealed = open_sealed(path.read_bytes(), "unit", str(path))
     except FileNotFoundError:
@@ -287,15 +293,15 @@ def bring_to(base: Base, world: World) -> tuple[Unit, str]:
     _never_in_driver(base.unit)
     key = (world.database, base.unit)
     unit = _CACHE.get(key)
-    if unit is not None and (unit.dirty or unit.version != base.version) and not _on_chain(unit, base):
-        unit = unit if unit.rollback() and _on_chain(unit, base) else None
+    if unit is not None and _path(unit, base) is None:
+        unit = unit if unit.rollback() and _path(unit, base) is not None else None
     how = "hit" if unit is not None and unit.version == base.version else "catch-up" if unit is not None else "rebuild"
     if unit is None:
         _CACHE.pop(key, None)
         unit = rebuild(base, world)
     else:
         unit.sync(world)
-        for link in base.after(unit.version[0]):
+        for link in _path(unit, base) or ():
             replay(unit, world, link)
     _require(unit, base)
     _CACHE[key] = unit
@@ -308,7 +314,7 @@ def open_for_reading(base: Base, world: World) -> Unit:
     """The unit at exactly the version `base` names; a cached unit that is ahead is left alone and a private copy made."""
     _never_in_driver(base.unit)
     unit = _CACHE.get((world.database, base.unit))
-    if unit is None or (not unit.dirty and unit.version[0] <= base.version[0] and _on_chain(unit, base)):
+    if unit is None or _path(unit, base) is not None:
         return bring_to(base, world)[0]
     return rebuild(base, world)
 
@@ -316,22 +322,15 @@ def open_for_reading(base: Base, world: World) -> Unit:
 def rebuild(base: Base, world: World) -> Unit:
     """The unit from its snapshot and segments alone."""
     unit = load_snapshot(base.unit, world, base.snapshot) if base.snapshot is not None else Unit(base.unit, world)
-    for link in base.after(unit.version[0]):
+    for link in base.since(unit.version[0]):
         replay(unit, world, link)
     _require(unit, base)
     return unit
 
 
-def _on_chain(unit: Unit, base: Base) -> bool:
-    """Whether `base` can be reached from the unit's version by segments it names."""
-    if unit.dirty:
-        return False
-    if unit.version == base.version:
-        return True
-    steps = [(link.epoch, link.tag) for link in base.links]
-    if base.snapshot is None:
-        return unit.version == (0, "") or unit.version in steps
-    return unit.version == (base.snapshot.epoch, base.snapshot.tag) or unit.version in steps
+def _path(unit: Unit, base: Base) -> tuple[Link, ...] | None:
+    """The segments that bring a unit to `base`; None if it cannot be brought there, or is spoilt."""
+    return None if unit.dirty else base.path_from(unit.version)
 
 
 def _require(unit: Unit, base: Base) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everfresh.delta.bags import difference
+from everfresh.delta.bags import WEIGHT, difference
 from everfresh.types import Column, arrow_schema
 
 if TYPE_CHECKING:
@@ -71,3 +71,12 @@ def _agree(a: Any, b: Any, floats: list[str]) -> Any:
 
     pairs = F.zip_with(a, b, lambda x, y: F.when(x.isNull() | y.isNull(), F.lit(False)).otherwise(near(x, y)))
     return (F.size(a) == F.size(b)) & F.forall(pairs, lambda good: good)
+
+
+def net_change(new: DataFrame, old: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """What turns the rows of `old` into those of `new`, as bags: rows with `_weight`, none of them zero."""
+    from pyspark.sql import functions as F
+
+    names = [F.col(_quoted(c.name)) for c in columns]
+    signed = new.toDF(*[c.name for c in columns]).withColumn(WEIGHT, F.lit(1)).union(old.withColumn(WEIGHT, F.lit(-1)))
+    return signed.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)

@@ -14,13 +14,21 @@ from everfresh.sql.plan import (
     Aggregate,
     AggregateCall,
     Distinct,
+    ExistsSubquery,
     Filter,
+    Join,
     Limit,
     Plan,
     Project,
+    QuantifiedSubquery,
+    ScalarSubquery,
     Scan,
+    SetOperation,
     Single,
     Sort,
+    Subquery,
+    Window,
+    WindowCall,
 )
 from everfresh.sql.scope import Catalog
 from everfresh.sql.statements import (
@@ -42,10 +50,10 @@ from everfresh.sql.statements import (
 
 __all__ = [
     "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CreateTable", "CreateView",
-    "Delete",
-    "Distinct", "Drop", "DropColumn", "Explain", "Filter", "Insert", "Limit", "Parsed", "Plan", "Project",
-    "Scan", "Select",
-    "Show", "Single", "Sort", "Statement", "Update", "bind", "parse_and_bind", "split",
+    "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain", "Filter", "Insert", "Join",
+    "Limit", "Parsed", "Plan", "Project", "QuantifiedSubquery", "ScalarSubquery", "Scan", "Select",
+    "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery", "Update", "Window", "WindowCall",
+    "bind", "parse_and_bind", "split",
 ]  # fmt: skip
 
 

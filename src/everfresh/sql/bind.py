@@ -14,8 +14,8 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.sql import ddl, dml
 from everfresh.sql.ddl import common
 from everfresh.sql.parse import VERBS, Parsed
+from everfresh.sql.query import bind_query
 from everfresh.sql.scope import Catalog, spelled
-from everfresh.sql.select import bind_query
 from everfresh.sql.source import near
 from everfresh.sql.statements import Explain, Select, Show, Statement
 
@@ -39,7 +39,7 @@ def _select(parsed: Parsed, catalog: Catalog) -> Select:
     return Select(bind_query(parsed.tree, catalog, parsed.source).plan, **common(parsed.source))
 
 
-def _command(parsed: Parsed, catalog: Catalog) -> Statement:  # noqa: ARG001
+def _command(parsed: Parsed, catalog: Catalog) -> Statement:
     text = " ".join(parsed.source.statement.split())
     raise parsed.source.unsupported(f"the statement '{text[:60]}{'...' if len(text) > 60 else ''}'")
 
@@ -64,7 +64,7 @@ def _explain(parsed: Parsed, catalog: Catalog) -> Explain:
     )
 
 
-def _show(parsed: Parsed, catalog: Catalog) -> Show:  # noqa: ARG001
+def _show(parsed: Parsed, catalog: Catalog) -> Show:
     kinds: dict[str, Literal["tables", "views"]] = {
         "TABLES": "tables", "VIEWS": "views", "MATERIALIZED VIEWS": "views",
     }  # fmt: skip

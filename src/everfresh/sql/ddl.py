@@ -14,12 +14,13 @@ from sqlglot import exp
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import evaluate
 from everfresh.expr.nodes import Const
+from everfresh.sql.clauses import refuse_clauses
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.expressions import Binder
 from everfresh.sql.parse import Parsed
 from everfresh.sql.plan import Project
+from everfresh.sql.query import bind_query
 from everfresh.sql.scope import Catalog, Scope, spelled, table_name
-from everfresh.sql.select import bind_query, refuse_clauses
 from everfresh.sql.source import Source, near, words
 from everfresh.sql.statements import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement
 from everfresh.types import Column, TableSchema
@@ -54,7 +55,7 @@ def create(parsed: Parsed, catalog: Catalog) -> Statement:
 # -- tables ----------------------------------------------------------------------------------------------
 
 
-def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:  # noqa: ARG001
+def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
     tree, source = parsed.tree, parsed.source
     if tree.expression is not None:
         raise source.unsupported(

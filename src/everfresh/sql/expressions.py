@@ -17,12 +17,12 @@ from sqlglot import exp
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build
 from everfresh.expr.nodes import Expr
-from everfresh.sql import calls, refusals
+from everfresh.sql import calls, refusals, subqueries, windows
+from everfresh.sql.aggregates import AGGREGATES, aggregate_name, bind_aggregate
 from everfresh.sql.datatypes import sql_type
-from everfresh.sql.plan import AggregateCall
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import Source
-from everfresh.types import BOOLEAN, DOUBLE, INTEGER, NULL, REAL, SqlType
+from everfresh.types import BOOLEAN, DOUBLE, SqlType
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,9 @@ class Binder:
     )  # lower-case alias -> tree, used where no column fits
     aggregates: bool = False  # whether aggregate functions may be called here
     within: str = ""  # the aggregate whose arguments are being bound
+    windows: bool = False  # whether window functions may be called here
+    over: bool = False  # inside of a window function
+    named: Mapping[str, Any] = field(default_factory=dict)  # lower-case name -> tree of the WINDOW clause
     open: frozenset[str] = frozenset()  # aliases that are being expanded
 
     @property
@@ -57,13 +60,14 @@ class Binder:
 
     def condition(self, node: Any) -> Expr:
         """A tree as a condition: numbers and texts are cast to BOOLEAN, as DuckDB does."""
-        return self._to(self.bind(node), BOOLEAN, node)
+        return self.converted(self.bind(node), BOOLEAN, node)
 
     def fitting(self, node: Any, to: SqlType) -> Expr:
         """A tree as a value for a column of type `to`."""
-        return self._to(self.bind(node), to, node)
+        return self.converted(self.bind(node), to, node)
 
-    def _to(self, expr: Expr, to: SqlType, node: Any) -> Expr:
+    def converted(self, expr: Expr, to: SqlType, node: Any) -> Expr:
+        """An expression implicitly cast; `node` is where it comes from."""
         try:
             return build.implicit(expr, to)
         except EverfreshError as error:
@@ -79,15 +83,31 @@ Rule = Callable[[Binder, Any], Expr]
 def _column(binder: Binder, node: Any) -> Expr:
     if isinstance(node.this, exp.Star):
         raise binder.source.unsupported("'*' inside an expression", node)
-    found = binder.scope.resolve(node)
+    if "bound" in node.meta:  # made by the expansion of a star
+        bound: Expr = node.meta["bound"]
+        return bound
+    found = _named(binder, node)
+    if found is None:
+        raise binder.scope.missing(node, list(binder.aliases))
+    return found
+
+
+def _named(binder: Binder, node: Any) -> Expr | None:
+    """What a name means: a column of FROM, else an alias of SELECT, else the same in the query around."""
+    scope = binder.scope
+    found = scope.resolve(node)
     if found is not None:
+        if scope.lateral:
+            shown = node.sql("duckdb")[:60]
+            raise binder.source.unsupported(f"LATERAL (the use of '{shown}' beside it in FROM)", node)
         return found[1]
     key = node.name.lower()
-    if key in binder.open:
-        raise binder.source.error(Code.NOT_FOUND, f"alias '{node.name}' is defined by itself", node)
-    if key in binder.aliases:
+    if not node.table and key in binder.aliases:
+        if key in binder.open:
+            raise binder.source.error(Code.NOT_FOUND, f"alias '{node.name}' is defined by itself", node)
         return replace(binder, open=binder.open | {key}).bind(binder.aliases[key])
-    raise binder.scope.missing(node, list(binder.aliases))
+    outer = None if scope.outer is None else _named(scope.outer, node)
+    return None if outer is None else subqueries.no_aggregate_inside(binder, node, outer)
 
 
 def _literal(binder: Binder, node: Any) -> Expr:
@@ -150,6 +170,11 @@ def operands(node: Any) -> list[Any]:
 
 def _comparison(op: str) -> Rule:
     def rule(binder: Binder, node: Any) -> Expr:
+        if subqueries.quantifier(node) is not None:
+            return subqueries.compared(binder, node, op)
+        if op in ("=", "<>") and (subqueries.row(node.this) or subqueries.row(node.expression)):
+            equal = subqueries.equal_rows(binder, node.this, node.expression)
+            return equal if op == "=" else build.call("not", equal)
         for side in (node.this, node.expression):
             if isinstance(side, _ORDER):
                 raise binder.source.unsupported(
@@ -173,11 +198,23 @@ def _is(binder: Binder, node: Any) -> Expr:
     raise refusals.refuse(binder.source, node)
 
 
+def _not(binder: Binder, node: Any) -> Expr:
+    inner = unwrap(node.this)
+    query = subqueries.in_query(inner) if isinstance(inner, exp.In) else None
+    if query is not None:
+        return subqueries.quantified(binder, inner.this, "<>", True, query)
+    return build.call("not", binder.condition(node.this))
+
+
 def _in(binder: Binder, node: Any) -> Expr:
+    query = subqueries.in_query(node)
+    if query is not None:
+        return subqueries.quantified(binder, node.this, "=", False, query)
     items = node.expressions
-    if node.args.get("query") or node.args.get("unnest") or node.args.get("field") or not items:
-        what = "IN with a subquery" if node.args.get("query") else "IN with anything but a list"
-        raise binder.source.unsupported(what, node)
+    if node.args.get("unnest") or node.args.get("field") or not items:
+        raise binder.source.unsupported("IN with anything but a list or a query", node)
+    if subqueries.row(node.this):
+        return subqueries.rows_in(binder, node)
     return build.in_list(binder.bind(node.this), [binder.bind(item) for item in items])
 
 
@@ -233,9 +270,7 @@ def _cast(binder: Binder, node: Any) -> Expr:
     return build.cast(binder.bind(node.this), sql_type(node.args["to"], binder.source))
 
 
-# -- aggregates ------------------------------------------------------------------------------------------
-
-_WIDENED = {BOOLEAN: INTEGER, NULL: INTEGER, REAL: DOUBLE}  # what sum and avg add up instead
+# -- aggregates and windows -------------------------------------------------------------------------------
 
 
 def _aggregate(fn: str) -> Rule:
@@ -245,43 +280,8 @@ def _aggregate(fn: str) -> Rule:
     return rule
 
 
-def bind_aggregate(binder: Binder, node: Any, fn: str, where: Any = None) -> Expr:
-    """A call of an aggregate function, with its FILTER if there is one."""
-    source = binder.source
-    if binder.within:
-        raise source.error(Code.TYPE, f"aggregate {fn} cannot stand inside {binder.within}", node)
-    if not binder.aggregates:
-        raise source.error(
-            Code.TYPE,
-            f"{binder.clause} cannot contain the aggregate {fn}",
-            node,
-            hint="use HAVING" if binder.clause == "WHERE" else None,
-        )
-    trees = list(node.expressions) if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
-    trees = [t for t in trees if t is not None]
-    if any(isinstance(t, exp.Distinct) for t in trees):
-        raise source.unsupported(f"{fn.upper()}(DISTINCT ...)", node)
-    if any(isinstance(t, exp.Order) for t in trees):
-        raise source.unsupported("ORDER BY inside an aggregate", node)
-    if fn == "count" and len(trees) == 1 and isinstance(trees[0], exp.Star):
-        if any(trees[0].args.values()):
-            raise source.unsupported("EXCLUDE, REPLACE or RENAME in COUNT(*)", node)
-        trees = []
-    inside = replace(binder, within=f"the aggregate {fn}")
-    args = [inside.bind(tree) for tree in trees]
-    if fn != "count":
-        args = [build.cast(a, _WIDENED[a.type]) if a.type in _allowed(fn) else a for a in args]
-    condition = None if where is None else replace(binder, within="FILTER").condition(where)
-    return AggregateCall(fn, tuple(args), filter=condition)
-
-
-def _allowed(fn: str) -> list[SqlType]:
-    """The types that `fn` takes by widening: avg takes no BOOLEAN."""
-    return [t for t in _WIDENED if fn == "sum" or t != BOOLEAN]
-
-
 def _filter(binder: Binder, node: Any) -> Expr:
-    fn = AGGREGATES.get(type(node.this)) or _named_aggregate(node.this)
+    fn = aggregate_name(node.this)
     if fn is None:
         raise refusals.refuse(binder.source, node.this)
     try:
@@ -291,33 +291,26 @@ def _filter(binder: Binder, node: Any) -> Expr:
 
 
 def _anonymous(binder: Binder, node: Any) -> Expr:
-    fn = _named_aggregate(node)
+    fn = aggregate_name(node)
     return bind_aggregate(binder, node, fn) if fn else calls.by_name(binder, node)
 
 
-def _named_aggregate(node: Any) -> str | None:
-    named = isinstance(node, exp.Anonymous) and isinstance(node.this, str)
-    return {"mean": "avg"}.get(node.this.lower()) if named else None
+def _needs_over(binder: Binder, node: Any) -> Expr:
+    name = windows.ONLY_OVER[type(node)]
+    raise binder.source.error(Code.TYPE, f"{name} needs OVER (...)", node)
 
-
-def is_aggregate(node: Any) -> bool:
-    """Whether a tree is a call of an aggregate function that the language has."""
-    return type(node) in AGGREGATES or _named_aggregate(node) is not None
-
-
-AGGREGATES: dict[type[Any], str] = {exp.Sum: "sum", exp.Count: "count", exp.Avg: "avg"}
 
 _RULES: dict[type[Any], Rule] = {
     exp.Column: _column,
     exp.Literal: _literal,
-    exp.RawString: lambda b, n: build.literal(n.this),  # noqa: ARG005
-    exp.Boolean: lambda b, n: build.literal(bool(n.this)),  # noqa: ARG005
-    exp.Null: lambda b, n: build.literal(None),  # noqa: ARG005
+    exp.RawString: lambda b, n: build.literal(n.this),
+    exp.Boolean: lambda b, n: build.literal(bool(n.this)),
+    exp.Null: lambda b, n: build.literal(None),
     exp.Paren: lambda b, n: b.bind(unwrap(n)),
     exp.Neg: _negative,
     exp.And: _connective(build.conjunction),
     exp.Or: _connective(build.disjunction),
-    exp.Not: lambda b, n: build.call("not", b.condition(n.this)),
+    exp.Not: _not,
     exp.EQ: _comparison("="),
     exp.NEQ: _comparison("<>"),
     exp.LT: _comparison("<"),
@@ -336,6 +329,10 @@ _RULES: dict[type[Any], Rule] = {
     exp.TryCast: _cast,
     exp.Filter: _filter,
     exp.Anonymous: _anonymous,
+    exp.Window: windows.bind_window,
+    exp.Subquery: subqueries.scalar,
+    exp.Exists: subqueries.exists,
     **{kind: _aggregate(fn) for kind, fn in AGGREGATES.items()},
+    **dict.fromkeys(windows.ONLY_OVER, _needs_over),
     **calls.RULES,
 }

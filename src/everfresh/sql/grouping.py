@@ -2,7 +2,7 @@
 
 An expression of SELECT, HAVING or ORDER BY is first bound over the input rows, with `AggregateCall` nodes
 inside; `lift` then replaces keys and aggregates by the variables that an `Aggregate` yields. Invariant: a
-lifted expression mentions no variable of the input.
+lifted expression mentions no variable of the input, not even inside of a subquery.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr.nodes import Const, Expr, Var, variables
-from everfresh.sql.plan import AggregateCall, Named
+from everfresh.expr.nodes import Const, Expr, Var
+from everfresh.sql.context import Names
+from everfresh.sql.plan import AggregateCall, Named, Plan
+from everfresh.sql.renaming import canonical
 from everfresh.sql.source import Source
 
 if TYPE_CHECKING:
@@ -21,62 +23,72 @@ if TYPE_CHECKING:
 
 
 class Groups:
-    """What an aggregation groups by and computes."""
+    """What an aggregation groups by and computes; `inputs` are the variables of its rows."""
 
-    def __init__(self, source: Source, inputs: set[str]) -> None:
+    def __init__(self, source: Source, inputs: set[str], names: Names) -> None:
         self.source = source
         self.grouped = False
         self._inputs = inputs
-        self._keys: dict[Expr, str] = {}
-        self._aggregates: dict[AggregateCall, str] = {}
+        self._names = names
+        self._keys: dict[Expr, Named] = {}  # by canonical form, as the aggregates
+        self._aggregates: dict[AggregateCall, tuple[str, AggregateCall]] = {}
 
     @property
     def keys(self) -> tuple[Named, ...]:
         """The keys in order."""
-        return tuple((name, expr) for expr, name in self._keys.items())
+        return tuple(self._keys.values())
 
     @property
     def aggregates(self) -> tuple[tuple[str, AggregateCall], ...]:
         """The aggregates in order of appearance, equal ones once."""
-        return tuple((name, call) for call, name in self._aggregates.items())
+        return tuple(self._aggregates.values())
 
     def add_key(self, hint: str, expr: Expr) -> None:
         """Group by `expr` too."""
         self.grouped = True
-        if expr not in self._keys:
-            self._keys[expr] = expr.name if isinstance(expr, Var) else self._name(hint, "key")
+        key = canonical(expr)
+        if key in self._keys:
+            return
+        if isinstance(expr, Var) and expr.name in self._inputs:
+            name = expr.name
+        else:
+            name = hint if hint.isidentifier() and self._names.take(hint) else self._names.numbered("key")
+        self._keys[key] = (name, expr)
 
     def lift(self, expr: Expr, tree: Any, binder: Binder) -> Expr:
         """`expr` over the rows of the aggregation; `tree` is what it was bound from, for the message."""
-        if expr in self._keys and (variables(expr) or not isinstance(expr, Const)):
-            return Var(self._keys[expr], expr.type, expr.nullable)
-        if isinstance(expr, AggregateCall):
-            return self._aggregate(expr)
-        if isinstance(expr, Var):
-            raise self._loose(expr, tree, binder)
-        return expr.map_children(lambda child: self.lift(child, tree, binder))
+        lifted: Expr = self._lift(expr, tree, binder, False)
+        return lifted
+
+    def _lift(self, node: Any, tree: Any, binder: Binder, inside: bool) -> Any:
+        """`inside` the plan of a subquery, aggregates are its own, and so are most variables."""
+        if isinstance(node, Expr) and not isinstance(node, Const):
+            found = self._keys.get(canonical(node))
+            if found is not None:
+                return Var(found[0], node.type, node.nullable)
+        if isinstance(node, AggregateCall) and not inside:
+            return self._aggregate(node)
+        if isinstance(node, Var) and node.name in self._inputs:
+            raise self._loose(node, tree, binder)
+        return node.map_children(
+            lambda child: self._lift(child, tree, binder, inside or isinstance(child, Plan))
+        )
 
     def _aggregate(self, call: AggregateCall) -> Var:
-        if call not in self._aggregates:
-            self._aggregates[call] = self._name("", call.fn)
-        return Var(self._aggregates[call], call.type, call.nullable)
-
-    def _name(self, hint: str, kind: str) -> str:
-        """A plain name that nothing else has: the hint if it will do, else `kind` and a number."""
-        taken = {n.lower() for n in (*self._inputs, *self._keys.values(), *self._aggregates.values())}
-        if hint.isidentifier() and hint.lower() not in taken:
-            return hint
-        k = 1
-        while f"{kind}_{k}" in taken:
-            k += 1
-        return f"{kind}_{k}"
+        key = canonical(call)
+        if key not in self._aggregates:
+            self._aggregates[key] = (self._names.numbered(call.fn), call)
+        return Var(self._aggregates[key][0], call.type, call.nullable)
 
     def _loose(self, var: Var, tree: Any, binder: Binder) -> EverfreshError:
         def is_it(node: Any) -> bool:
             if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
                 return False
-            found = binder.scope.resolve(node)
-            return found is not None and found[1] == var and not node.find_ancestor(exp.AggFunc)
+            try:
+                found = binder.scope.resolve(node)
+            except EverfreshError:  # a name inside of a subquery may mean something else out here
+                return False
+            return found is not None and found[1].name == var.name and not node.find_ancestor(exp.AggFunc)
 
         node = next((n for n in tree.walk() if is_it(n)), tree)
         return self.source.error(

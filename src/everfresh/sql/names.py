@@ -14,49 +14,10 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from everfresh.sql import query_names
+from everfresh.sql.keywords import quote
 from everfresh.sql.source import Source
 
-_KEYWORDS = frozenset(
-    """abort absolute access action add admin after aggregate also alter always approx assertion assignment
-    attach attribute backward before begin cache call called cascade cascaded catalog centuries century
-    chain characteristics checkpoint class close cluster comment comments commit committed compression
-    configuration conflict connect connection constraints content continue conversion copy cost csv cube
-    current cursor cycle data database day days deallocate decade decades declare defaults deferred definer
-    delete delimiter delimiters depends destroy detach dictionary disable discard disconnect distance
-    document domain double drop each enable encoding encrypted enum error escape event exact exclude
-    excluding exclusive execute explain export export_state extension extensions external family filter
-    first following force forward function functions global grant granted groups handler header hold hour
-    hours identity if ignore immediate immutable implicit import include including increment index indexes
-    inherit inherits inline input insensitive insert install instead invoker isolation json key label
-    language large last leakproof level listen load local location lock locked logged macro mapping match
-    matched materialized maxvalue merge method microsecond microseconds millennia millennium millisecond
-    milliseconds minute minutes minvalue mode month months move name names nearest new next no nothing
-    notify nowait nulls object of off oids old operator option options ordinality others over overriding
-    owned owner parallel parser partial partition partitioned passing password percent persistent plans
-    policy pragma preceding prepare prepared preserve prior privileges procedural procedure program
-    publication quarter quarters quote range read reassign recheck recursive ref referencing refresh
-    register reindex relative release rename repeatable replace replica reset resource resources respect
-    restart restrict returns revoke role rollback rollup rows rule sample savepoint schema schemas scope
-    scroll search second seconds secret secure security sequence sequences serializable server session set
-    sets share similarity simple skip snapshot sorted source sql stable standalone start statement
-    statistics stdin stdout storage stored strict strip subscription sysid system tables tablespace target
-    temp template temporary text ties transaction transform trigger truncate trusted type types unbounded
-    uncommitted unencrypted unknown unlisten unlogged until update use user vacuum valid validate validator
-    value variable varying version view views virtual volatile week weeks whitespace within without work
-    wrapper write xml year years yes zone between bigint bit boolean char character coalesce columns dec
-    decimal exists extract float generated grouping grouping_id inout int integer interval map national
-    nchar none nullif numeric out overlay position precision real row setof smallint struct substring time
-    timestamp treat trim try_cast tuple values varchar xmlattributes xmlconcat xmlelement xmlexists
-    xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize xmltable anti asof at authorization binary
-    by collation concurrently cross freeze full glob ilike inner is isnull join left like natural notnull
-    outer overlaps positional right semi similar tablesample unpack verbose all analyse analyze and any
-    array as asc asymmetric both case cast check collate column constraint create default deferrable desc
-    describe distinct do else end except false fetch for foreign from group having in initially intersect
-    into lambda lateral leading limit not null offset on only or order pivot pivot_longer pivot_wider
-    placing primary qualify references returning select show some summarize symmetric table then to trailing
-    true union unique unpivot using variadic when where window with""".split()  # noqa: SIM905
-)
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # types that DuckDB's parser knows as keywords; other names are kept as written
 _TYPE_KEYWORDS = {
     "INT": "INTEGER", "INTEGER": "INTEGER", "SMALLINT": "SMALLINT", "BIGINT": "BIGINT", "REAL": "FLOAT",
@@ -71,10 +32,10 @@ def output_name(node: Any, source: Source) -> str:
     """The name DuckDB gives to the column that computes `node`."""
     if isinstance(node, exp.Column):
         return str(node.name)
-    return _Printer(source).show(node)
+    return Printer(source).show(node)
 
 
-class _Printer:
+class Printer:
     """Prints trees as DuckDB does."""
 
     def __init__(self, source: Source) -> None:
@@ -158,22 +119,15 @@ class _Printer:
         return max(found, default=None)
 
 
-def quote(name: str) -> str:
-    """An identifier, quoted if DuckDB would quote it."""
-    if _PLAIN.fullmatch(name) and name.lower() not in _KEYWORDS:
-        return name
-    return '"' + name.replace('"', '""') + '"'
-
-
 def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _infix(op: str) -> Callable[[_Printer, Any], str]:
+def _infix(op: str) -> Callable[[Printer, Any], str]:
     return lambda p, n: f"({p.show(n.this)} {op} {p.show(n.expression)})"
 
 
-def _pow(p: _Printer, node: Any) -> str:
+def _pow(p: Printer, node: Any) -> str:
     if "start" in node.meta:
         return p.call(node)
     left = p.source.index(node.expression) or 0
@@ -181,13 +135,13 @@ def _pow(p: _Printer, node: Any) -> str:
     return _infix(op)(p, node)
 
 
-def _either(infix: str) -> Callable[[_Printer, Any], str]:
+def _either(infix: str) -> Callable[[Printer, Any], str]:
     """An operator that is also a function: MOD(a, b), STARTS_WITH(a, b)."""
     return lambda p, n: p.call(n) if "start" in n.meta else _infix(infix)(p, n)
 
 
-def _chain(op: str) -> Callable[[_Printer, Any], str]:
-    def rule(p: _Printer, node: Any) -> str:
+def _chain(op: str) -> Callable[[Printer, Any], str]:
+    def rule(p: Printer, node: Any) -> str:
         from everfresh.sql.expressions import operands
 
         return "(" + f" {op} ".join(p.show(part) for part in operands(node)) + ")"
@@ -195,14 +149,14 @@ def _chain(op: str) -> Callable[[_Printer, Any], str]:
     return rule
 
 
-def _neg(p: _Printer, node: Any) -> str:
+def _neg(p: Printer, node: Any) -> str:
     inner = p.show(node.this)
     if re.fullmatch(r"[0-9._]+([eE][+-]?[0-9]+)?", inner):
         return f"-{inner}"
     return inner[1:] if re.fullmatch(r"-[0-9._]+", inner) else f"(-({inner}))"
 
 
-def _is(p: _Printer, node: Any, negated: bool = False) -> str:
+def _is(p: Printer, node: Any, negated: bool = False) -> str:
     value = node.expression
     if isinstance(value, exp.Null):
         return f"({p.show(node.this)} IS {'NOT ' if negated else ''}NULL)"
@@ -210,36 +164,36 @@ def _is(p: _Printer, node: Any, negated: bool = False) -> str:
     return f"(CAST({p.show(node.this)} AS BOOLEAN) {test} {p.show(value)})"
 
 
-def _not(p: _Printer, node: Any) -> str:
+def _not(p: Printer, node: Any) -> str:
     inner = node.this
     if isinstance(inner, exp.Is) and _says_not(p, inner):
         return _is(p, inner, negated=True)
     return f"(NOT {p.show(inner)})"
 
 
-def _says_not(p: _Printer, node: Any) -> bool:
+def _says_not(p: Printer, node: Any) -> bool:
     """Whether `x IS NOT y` or `x NOTNULL` was written, which sqlglot reads as `NOT x IS y`."""
     i = p.after(node.this)
-    if i is None:
-        return False
+    if i is None:  # constants have no place: NULL IS NOT NULL is likelier than NOT NULL IS NULL
+        return isinstance(node.this, (exp.Null, exp.Boolean))
     texts = [t.text.upper() for t in p.source.tokens[i : i + 2]]
     return texts[:1] == ["NOTNULL"] or texts[1:] == ["NOT"] or texts == ["NOT", "NULL"]
 
 
-def _like(op: str) -> Callable[[_Printer, Any], str]:
-    def rule(p: _Printer, node: Any) -> str:
+def _like(op: str) -> Callable[[Printer, Any], str]:
+    def rule(p: Printer, node: Any) -> str:
         return f"({p.show(node.this)} {'!' if node.args.get('negate') else ''}{op} {p.show(node.expression)})"
 
     return rule
 
 
-def _escape(p: _Printer, node: Any) -> str:
+def _escape(p: Printer, node: Any) -> str:
     name = "ilike_escape" if isinstance(node.this, exp.ILike) else "like_escape"
     shown = ", ".join(p.show(part) for part in (node.this.this, node.this.expression, node.expression))
     return f"(NOT {name}({shown}))" if node.this.args.get("negate") else f"{name}({shown})"
 
 
-def _case(p: _Printer, node: Any) -> str:
+def _case(p: Printer, node: Any) -> str:
     def test(arm: Any) -> str:
         return p.show(arm.this) if node.this is None else f"({p.show(node.this)} = {p.show(arm.this)})"
 
@@ -248,40 +202,36 @@ def _case(p: _Printer, node: Any) -> str:
     return f"CASE  {arms} ELSE {'NULL' if default is None else p.show(default)} END"
 
 
-def _in(p: _Printer, node: Any) -> str:
-    return f"({p.show(node.this)} IN ({', '.join(p.show(e) for e in node.expressions)}))"
-
-
-def _between(p: _Printer, node: Any) -> str:
+def _between(p: Printer, node: Any) -> str:
     return f"({p.show(node.this)} BETWEEN {p.show(node.args['low'])} AND {p.show(node.args['high'])})"
 
 
-def _cast(p: _Printer, node: Any) -> str:
+def _cast(p: Printer, node: Any) -> str:
     prefix = "TRY_" if node.args.get("safe") else ""
     return f"{prefix}CAST({p.show(node.this)} AS {p.type_name(node)})"
 
 
-def _filter(p: _Printer, node: Any) -> str:
+def _filter(p: Printer, node: Any) -> str:
     return f"{p.show(node.this)} FILTER (WHERE {p.show(node.expression.this)})"
 
 
-def _count(p: _Printer, node: Any) -> str:
+def _count(p: Printer, node: Any) -> str:
     return "count_star()" if node.this is None or isinstance(node.this, exp.Star) else p.call(node)
 
 
-def _trim(p: _Printer, node: Any) -> str:
+def _trim(p: Printer, node: Any) -> str:
     names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
     name = names.get(str(node.args.get("position") or "").upper(), '"trim"')
     parts = [node.this, node.args.get("expression")]
     return f"{name}({', '.join(p.show(part) for part in parts if part is not None)})"
 
 
-def _extract(p: _Printer, node: Any) -> str:
+def _extract(p: Printer, node: Any) -> str:
     part = node.this.name if isinstance(node.this, exp.Literal) else node.this.name.upper()
     return f"date_part({_text(part)}, {p.show(node.expression)})"
 
 
-def _date_trunc(p: _Printer, node: Any) -> str:
+def _date_trunc(p: Printer, node: Any) -> str:
     i = p.source.index(node)
     part = (
         p.source.tokens[i + 2].text
@@ -291,23 +241,23 @@ def _date_trunc(p: _Printer, node: Any) -> str:
     return f"{p.function(node)}({_text(part)}, {p.show(node.this)})"
 
 
-def _substring(p: _Printer, node: Any) -> str:
+def _substring(p: Printer, node: Any) -> str:
     shown = [p.show(node.args[k]) for k in ("this", "start", "length") if node.args.get(k) is not None]
     return f"{quote(p.function(node))}({', '.join(shown)})"
 
 
-def _log(p: _Printer, node: Any) -> str:
+def _log(p: Printer, node: Any) -> str:
     return p.call(node, node.expression) if p.function(node) in ("log2", "log10") else p.call(node)
 
 
-def _abs(p: _Printer, node: Any) -> str:
+def _abs(p: Printer, node: Any) -> str:
     return p.call(node) if "start" in node.meta else f"(@({p.show(node.this)}))"
 
 
 _INTERVALS = {"HOUR": "BIGINT", "MINUTE": "BIGINT"}
 
 
-def _interval(p: _Printer, node: Any) -> str:
+def _interval(p: Printer, node: Any) -> str:
     unit = node.args.get("unit")
     if unit is None:
         return f"CAST({_text(node.this.name)} AS INTERVAL)"
@@ -317,16 +267,16 @@ def _interval(p: _Printer, node: Any) -> str:
     return f"to_{name.lower()}s(CAST({whole} AS {_INTERVALS.get(name, 'INTEGER')}))"
 
 
-def _column(p: _Printer, node: Any) -> str:  # noqa: ARG001
-    return ".".join(quote(part.name) for part in node.parts)
+def _column(p: Printer, node: Any) -> str:
+    return ".".join("*" if isinstance(part, exp.Star) else quote(part.name) for part in node.parts)
 
 
-_RULES: dict[type[Any], Callable[[_Printer, Any], str]] = {
+_RULES: dict[type[Any], Callable[[Printer, Any], str]] = {
     exp.Column: _column,
     exp.Literal: lambda p, n: _text(n.name) if n.is_string else p.source.number(n),
-    exp.RawString: lambda p, n: _text(n.name),  # noqa: ARG005
-    exp.Boolean: lambda p, n: "true" if n.this else "false",  # noqa: ARG005
-    exp.Null: lambda p, n: "NULL",  # noqa: ARG005
+    exp.RawString: lambda p, n: _text(n.name),
+    exp.Boolean: lambda p, n: "true" if n.this else "false",
+    exp.Null: lambda p, n: "NULL",
     exp.Paren: lambda p, n: p.show(n.this),
     exp.Alias: lambda p, n: p.show(n.this),
     exp.Add: _infix("+"),
@@ -337,12 +287,6 @@ _RULES: dict[type[Any], Callable[[_Printer, Any], str]] = {
     exp.Mod: _either("%"),
     exp.Pow: _pow,
     exp.DPipe: _infix("||"),
-    exp.EQ: _infix("="),
-    exp.NEQ: _infix("!="),
-    exp.LT: _infix("<"),
-    exp.LTE: _infix("<="),
-    exp.GT: _infix(">"),
-    exp.GTE: _infix(">="),
     exp.NullSafeEQ: _infix("IS NOT DISTINCT FROM"),
     exp.NullSafeNEQ: _infix("IS DISTINCT FROM"),
     exp.And: _chain("AND"),
@@ -353,7 +297,6 @@ _RULES: dict[type[Any], Callable[[_Printer, Any], str]] = {
     exp.Like: _like("~~"),
     exp.ILike: _like("~~*"),
     exp.Escape: _escape,
-    exp.In: _in,
     exp.Between: _between,
     exp.Case: _case,
     exp.If: lambda p, n: p.call(
@@ -377,4 +320,5 @@ _RULES: dict[type[Any], Callable[[_Printer, Any], str]] = {
     exp.Log: _log,
     exp.Abs: _abs,
     exp.Interval: _interval,
+    **query_names.RULES,
 }

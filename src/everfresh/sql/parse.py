@@ -299,7 +299,7 @@ def _quiet() -> Iterator[None]:
     """Keep sqlglot from logging that it does not know a command: the binder refuses it."""
     logger = logging.getLogger("sqlglot")
 
-    def nothing(record: logging.LogRecord) -> bool:  # noqa: ARG001
+    def nothing(record: logging.LogRecord) -> bool:
         return False
 
     logger.addFilter(nothing)

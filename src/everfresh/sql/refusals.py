@@ -35,6 +35,7 @@ VOLATILE_NAMES = frozenset(
     current_query current_setting clock_timestamp statement_timestamp sysdate current_database""".split()  # noqa: SIM905
 )
 
+_AGGREGATES = "aggregates are: SUM, COUNT, AVG, MIN, MAX, STDDEV, VARIANCE (SAMP, POP), BOOL_AND, BOOL_OR"
 _NAMES: dict[type[Any], str] = {
     exp.Subquery: "a subquery",
     exp.Select: "a subquery",
@@ -83,9 +84,7 @@ def refuse(source: Source, node: Any) -> EverfreshError:
     if isinstance(node, (exp.IgnoreNulls, exp.RespectNulls)):
         return refuse(source, node.this) if isinstance(node.this, exp.AggFunc) else _plain(source, node)
     if isinstance(node, exp.AggFunc):
-        return source.unsupported(
-            f"the aggregate {node.sql_name()}", node, hint="aggregates are: SUM, COUNT, AVG"
-        )
+        return source.unsupported(f"the aggregate {node.sql_name()}", node, hint=_AGGREGATES)
     return _plain(source, node)
 
 

@@ -1,18 +1,24 @@
 """Which names an expression may use: the relations of FROM, and the aliases of the SELECT list.
 
-Names are compared without case and kept as the catalog or the alias spells them. Invariant: a column name
-means one variable; where two relations have it, it must be qualified.
+Names are compared without case and kept as the catalog or the alias spells them; a name that is not in the
+FROM of a subquery is looked up around it. Invariant: a column name means one variable; where two relations of
+one FROM have it, it must be qualified, unless USING or NATURAL has merged them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from everfresh.errors import Code
+from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Var
+from everfresh.sql.context import Context
+from everfresh.sql.plan import Plan
 from everfresh.sql.source import Source, near
 from everfresh.types import Column, TableSchema
+
+if TYPE_CHECKING:
+    from everfresh.sql.expressions import Binder
 
 
 class Catalog(Protocol):
@@ -42,64 +48,120 @@ class Relation:
 
 
 @dataclass(frozen=True)
+class Merged:
+    """A column of USING or NATURAL: one name for a column of each of several relations."""
+
+    name: str
+    var: Var
+    members: frozenset[str]  # lower-case aliases
+
+
+@dataclass(frozen=True)
 class Scope:
-    """The relations that an expression sees."""
+    """The relations that an expression sees, and what it sees beyond them."""
 
     source: Source
     relations: tuple[Relation, ...] = ()
-    qualified: frozenset[str] = field(
-        default_factory=frozenset
-    )  # aliases that are only reached as alias.column
+    qualified: frozenset[str] = frozenset()  # aliases that are only reached as alias.column
+    merged: tuple[Merged, ...] = ()
+    context: Context | None = None  # where subqueries are bound; None where they are refused
+    outer: Binder | None = None  # what binds a column that is not here
+    lateral: bool = False  # the relations stand beside the query in FROM, which may not use them
 
     def resolve(self, node: Any) -> tuple[str, Var] | None:
-        """The column that a Column node names, or None if there is none and it has no qualifier."""
-        name = node.name
+        """The column of these relations that a Column node names, or None if there is none."""
         if node.args.get("db") or node.args.get("catalog"):
             raise self.source.unsupported(
-                f"the qualified name '{node.sql('duckdb')}'",
+                f"the qualified name '{node.sql('duckdb')[:60]}'",
                 node,
                 hint="write table.column; there are no schemas and no structs",
             )
-        table = node.table
-        if table:
-            relation = self.relation(table, node)
-            found = relation.find(name)
-            if found is None:
+        if node.table:
+            relation = self.relation(node.table)
+            found = None if relation is None else relation.find(node.name)
+            if relation is not None and found is None:
                 names = [n for n, _ in relation.columns]
                 raise self.source.error(
                     Code.NOT_FOUND,
-                    f"'{relation.alias}' has no column '{name}'",
+                    f"'{relation.alias}' has no column '{node.name}'",
                     node.this,
-                    hint=near(name, names, "columns"),
+                    hint=near(node.name, names, "columns"),
                 )
             return found
-        hits = [(r, f) for r in self.relations if r.alias not in self.qualified and (f := r.find(name))]
+        hits = self.unqualified(node.name)
         if len(hits) > 1:
-            either = " or ".join(f"{r.alias}.{f[0]}" for r, f in hits)
+            either = " or ".join(f"{alias}.{name}" for alias, name, _ in hits if alias)
             raise self.source.error(
-                Code.NOT_FOUND, f"column '{name}' is ambiguous", node, hint=f"write {either}"
+                Code.NOT_FOUND, f"column '{node.name}' is ambiguous", node, hint=f"write {either}"
             )
-        return hits[0][1] if hits else None
+        return hits[0][1:] if hits else None
 
-    def relation(self, alias: str, node: Any) -> Relation:
-        """The relation that goes by `alias`."""
+    def unqualified(self, name: str) -> list[tuple[str, str, Var]]:
+        """What a bare name may mean, as in `columns`."""
+        return [c for c in self.columns() if c[1].lower() == name.lower()]
+
+    def columns(self) -> list[tuple[str, str, Var]]:
+        """All columns in the order of `*`, as `(alias, name, variable)`; a merged one once, without alias."""
+        found: list[tuple[str, str, Var]] = []
+        seen: set[int] = set()
         for relation in self.relations:
-            if relation.alias.lower() == alias.lower():
-                return relation
-        raise self.source.error(
+            for name, var in relation.columns if relation.alias not in self.qualified else ():
+                merged = self.merger(relation.alias, name)
+                if merged is None:
+                    found.append((relation.alias, name, var))
+                elif id(merged) not in seen:
+                    seen.add(id(merged))
+                    found.append(("", merged.name, merged.var))
+        return found
+
+    def merger(self, alias: str, name: str) -> Merged | None:
+        """The merged column to which a relation's column belongs."""
+        return next(
+            (m for m in self.merged if m.name.lower() == name.lower() and alias.lower() in m.members), None
+        )
+
+    def relation(self, alias: str) -> Relation | None:
+        """The relation that goes by `alias`."""
+        return next((r for r in self.relations if r.alias.lower() == alias.lower()), None)
+
+    def owns(self, name: str) -> bool:
+        """Whether a variable is a column of these relations."""
+        mine = (v.name for r in self.relations for _, v in r.columns)
+        return name in mine or name in (m.var.name for m in self.merged)
+
+    def over(self, plan: Plan) -> Scope:
+        """The same names for the variables as a plan yields them: an outer join makes some nullable."""
+        now = {v.name: v for v in plan.variables}
+        relations = tuple(
+            Relation(r.alias, tuple((n, now.get(v.name, v)) for n, v in r.columns)) for r in self.relations
+        )
+        merged = tuple(replace(m, var=now.get(m.var.name, m.var)) for m in self.merged)
+        return replace(self, relations=relations, merged=merged)
+
+    def around(self) -> list[Scope]:
+        """This scope and those around it, innermost first."""
+        return [self, *(self.outer.scope.around() if self.outer is not None else ())]
+
+    def no_relation(self, alias: str, node: Any) -> EverfreshError:
+        """The error for a qualifier that names nothing."""
+        known = [r.alias for s in self.around() for r in s.relations]
+        return self.source.error(
             Code.NOT_FOUND,
             f"there is no table '{alias}' in FROM",
             node,
-            hint=near(alias, [r.alias for r in self.relations], "tables in FROM"),
+            hint=near(alias, known, "tables in FROM"),
         )
 
-    def missing(self, node: Any, extra: list[str]) -> Exception:
+    def missing(self, node: Any, extra: list[str]) -> EverfreshError:
         """The error for a column that is nowhere."""
-        if not self.relations:
+        if node.table:
+            return self.no_relation(node.table, node)
+        scopes = self.around()
+        if not any(s.relations for s in scopes):
             return self.source.error(
                 Code.NOT_FOUND, f"there is no column '{node.name}' here", node, hint="there is no FROM clause"
             )
-        names = [n for r in self.relations for n, _ in r.columns] + extra
+        names = [n for s in scopes for r in s.relations for n, _ in r.columns] + extra
         return self.source.error(
             Code.NOT_FOUND, f"there is no column '{node.name}'", node, hint=near(node.name, names, "columns")
         )

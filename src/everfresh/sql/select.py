@@ -1,8 +1,8 @@
-"""Binding a SELECT: FROM, WHERE, GROUP BY, HAVING, the SELECT list, DISTINCT, ORDER BY, LIMIT, in that order.
+"""Binding a SELECT: from FROM, WHERE, GROUP BY and HAVING over windows to the SELECT list and its order.
 
 Names resolve as in DuckDB: a column of FROM comes first, an alias of the SELECT list where no column fits;
-only a bare name in ORDER BY prefers the alias. Invariant: the output names of a plan are distinct (a second
-`x` becomes `x_1`).
+only a bare name in ORDER BY prefers the alias. Invariant: inside of a statement, a `Project` gives a variable
+of its input no other meaning.
 """
 
 from __future__ import annotations
@@ -13,50 +13,32 @@ from typing import Any
 from sqlglot import exp
 
 from everfresh.errors import Code
-from everfresh.expr import evaluate
-from everfresh.expr.nodes import Expr, Var, variables
+from everfresh.expr.nodes import Expr, Var
 from everfresh.sql import refusals
-from everfresh.sql.expressions import Binder, is_aggregate, unwrap
+from everfresh.sql.aggregates import calls_aggregate
+from everfresh.sql.clauses import (
+    Query,
+    SortKey,
+    distinct_names,
+    limited,
+    position,
+    refuse_clauses,
+    sort_items,
+)
+from everfresh.sql.context import Context
+from everfresh.sql.expressions import Binder, unwrap
+from everfresh.sql.from_clause import bind_from
 from everfresh.sql.grouping import Groups
 from everfresh.sql.names import output_name
-from everfresh.sql.plan import Aggregate, Distinct, Filter, Limit, Named, Plan, Project, Scan, Single, Sort
-from everfresh.sql.scope import Catalog, Relation, Scope, relation_columns
-from everfresh.sql.source import Source, near
-from everfresh.types import BIGINT
+from everfresh.sql.plan import Aggregate, Distinct, Filter, Limit, Named, Plan, Project, Sort, Window
+from everfresh.sql.renaming import canonical, free_variables
+from everfresh.sql.source import near
+from everfresh.sql.windows import Windows
 
-_BOUND = {"expressions", "from_", "where", "group", "having", "distinct", "order", "limit", "offset", "hint"}
-_CLAUSES = {  # argument of the tree: what it is called, and the word it starts with
-    "with_": ("WITH (a common table expression)", "WITH"),
-    "joins": ("a join", "JOIN"),
-    "laterals": ("LATERAL", "LATERAL"),
-    "windows": ("WINDOW", "WINDOW"),
-    "qualify": ("QUALIFY", "QUALIFY"),
-    "pivots": ("PIVOT", "PIVOT"),
-    "sample": ("a sample", "SAMPLE"),
-    "into": ("SELECT INTO", "INTO"),
-    "locks": ("FOR UPDATE", "FOR"),
-    "when": ("AT (a table at another time)", "AT"),
-    "match": ("MATCH_RECOGNIZE", "MATCH_RECOGNIZE"),
-    "connect": ("CONNECT BY", "CONNECT"),
-    "only": ("ONLY", "ONLY"),
-    "sort": ("SORT BY", "SORT"),
-    "cluster": ("CLUSTER BY", "CLUSTER"),
-    "distribute": ("DISTRIBUTE BY", "DISTRIBUTE"),
-}
-
-
-@dataclass(frozen=True)
-class Query:
-    """A bound query: its plan, and the output names before repeated ones were made distinct."""
-
-    plan: Plan
-    names: tuple[str, ...]
-
-    @property
-    def repeated(self) -> str | None:
-        """An output name that occurs twice, if there is one."""
-        lowered = [n.lower() for n in self.names]
-        return next((n for i, n in enumerate(self.names) if n.lower() in lowered[:i]), None)
+_BOUND = {
+    "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset",
+    "hint", "with_", "windows", "qualify",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -68,65 +50,55 @@ class Item:
     tree: Any
 
 
-def bind_query(tree: Any, catalog: Catalog, source: Source) -> Query:
-    """The plan of a query.
-
-    Only a SELECT over one table or view is in the language for now.
-    """
-    while isinstance(tree, exp.Subquery) and not any(v for k, v in tree.args.items() if k != "this" and v):
-        tree = tree.this
-    if not isinstance(tree, exp.Select):
-        raise refusals.refuse(source, tree)
-    return _Select(tree, catalog, source).bind()
-
-
-def refuse_clauses(source: Source, node: Any, bound: set[str]) -> None:
-    """Refuse a tree with any argument that is not in `bound`."""
-    for key, value in node.args.items():
-        if not value or key in bound:
-            continue
-        what, word = _CLAUSES.get(key, (key.strip("_").replace("_", " ").upper(), ""))
-        part = value[0] if isinstance(value, list) else value
-        raise source.unsupported(what, part if isinstance(part, exp.Expr) else node, keyword=word)
+def bind_select(node: Any, context: Context, outer: Binder | None, alias: str, top: bool) -> Query:
+    """A SELECT; at the `top` of a statement its output names are variables as they are."""
+    return _Select(node, context, outer, alias, top).bind()
 
 
 class _Select:
     """One SELECT being bound."""
 
-    def __init__(self, node: Any, catalog: Catalog, source: Source) -> None:
+    def __init__(self, node: Any, context: Context, outer: Binder | None, alias: str, top: bool) -> None:
+        source = context.source
         refuse_clauses(source, node, _BOUND)
         if not node.expressions:
             raise source.error(Code.SYNTAX, "SELECT has no columns", node)
-        self.node, self.source = node, source
-        self.plan, self.scope = bind_from(node.args.get("from_"), catalog, source)
+        self.node, self.source, self.names, self.alias, self.top = node, source, context.names, alias, top
+        self.plan, self.scope = bind_from(node, context, outer)
+        self.named = {w.name.lower(): w for w in node.args.get("windows") or []}
         self.items = self._expand(node.expressions)
         self.aliases = {i.name.lower(): i.tree for i in reversed(self.items) if i.aliased}
+        self.windows = Windows(self.names)
+        self.groups: Groups | None = None
 
     def bind(self) -> Query:
         """The plan, bottom up."""
         where = self.node.args.get("where")
         if where is not None:
             self.plan = Filter(self.plan, self._binder("WHERE").condition(where.this))
-        groups = self._groups()
-        bound = [self._item(i, groups) for i in range(len(self.items))]
-        having = self.node.args.get("having")
-        condition = None
-        if having is not None and groups is not None:
-            condition = self._lifted(having.this, "HAVING", groups, condition=True)
-        names = distinct_names([i.name for i in self.items])
-        order = self._order(bound, names, groups)
-        if groups is not None:
-            self.plan = Aggregate(self.plan, groups.keys, groups.aggregates, groups.grouped)
-        if condition is not None:
-            self.plan = Filter(self.plan, condition)
-        plan = self._finish(tuple(zip(names, bound, strict=True)), order)
-        return Query(plan, tuple(i.name for i in self.items))
+        self.groups = self._groups()
+        bound = [self._item(i) for i in range(len(self.items))]
+        having, qualify = self.node.args.get("having"), self.node.args.get("qualify")
+        kept = None if having is None else self._lifted(having.this, "HAVING", condition=True)
+        chosen = None if qualify is None else self._lifted(qualify.this, "QUALIFY", condition=True)
+        if qualify is not None and not self.windows.items:
+            raise self.source.error(Code.TYPE, "QUALIFY needs a window function", qualify, keyword="QUALIFY")
+        order = self._order(bound)
+        if self.groups is not None:
+            self.plan = Aggregate(self.plan, self.groups.keys, self.groups.aggregates, self.groups.grouped)
+        if kept is not None:
+            self.plan = Filter(self.plan, kept)
+        if self.windows.items:
+            self.plan = Window(self.plan, self.windows.items)
+        if chosen is not None:
+            self.plan = Filter(self.plan, chosen)
+        return Query(self._finish(self._outputs(bound), order), tuple(i.name for i in self.items))
 
-    def _binder(self, clause: str, upto: int | None = None, aggregates: bool = False) -> Binder:
+    def _binder(self, clause: str, upto: int | None = None, windows: bool = False) -> Binder:
         aliases = self.aliases
         if upto is not None:  # in the SELECT list, an alias is seen only to its right
             aliases = {i.name.lower(): i.tree for i in reversed(self.items[:upto]) if i.aliased}
-        return Binder(self.scope, clause, aliases, aggregates)
+        return Binder(self.scope, clause, aliases, self.groups is not None, windows=windows, named=self.named)
 
     # -- the SELECT list ----------------------------------------------------------------------------------
 
@@ -151,51 +123,83 @@ class _Select:
         refuse_clauses(self.source, star, {"except_"})
         if not self.scope.relations:
             raise self.source.error(Code.NOT_FOUND, "'*' needs a FROM clause", tree)
-        if star is not tree and (tree.args.get("db") or tree.args.get("catalog")):
-            raise self.source.unsupported(f"the qualified name '{tree.sql('duckdb')}'", tree)
-        relations = self.scope.relations if star is tree else (self.scope.relation(tree.table, tree),)
-        columns = [(r, n) for r in relations for n, _ in r.columns]
-        left_out = set()
+        columns = self.scope.columns()
+        if star is not tree:
+            if tree.args.get("db") or tree.args.get("catalog"):
+                raise self.source.unsupported(f"the qualified name '{tree.sql('duckdb')}'", tree)
+            relation = self.scope.relation(tree.table)
+            if relation is None:
+                raise self.scope.no_relation(tree.table, tree)
+            columns = [(relation.alias, n, v) for n, v in relation.columns]
+        left_out: list[tuple[str, str]] = []
         for column in star.args.get("except_") or []:
-            if column.name.lower() not in {n.lower() for _, n in columns}:
+            qualifier = column.table.lower() if isinstance(column, exp.Column) else ""
+            left_out.append((qualifier, column.name.lower()))
+            if not any(_is_named(c, *left_out[-1]) for c in columns):
                 raise self.source.error(
                     Code.NOT_FOUND,
                     f"there is no column '{column.name}' to exclude",
                     column,
-                    hint=near(column.name, [n for _, n in columns], "columns"),
+                    hint=near(column.name, [n for _, n, _ in columns], "columns"),
                 )
-            left_out.add(column.name.lower())
-        kept = [(r, n) for r, n in columns if n.lower() not in left_out]
+        kept = [c for c in columns if not any(_is_named(c, *names) for names in left_out)]
         if not kept:
             raise self.source.error(Code.NOT_FOUND, "nothing is left of '*'", tree)
-        return [Item(n, False, _reference(r, n, tree)) for r, n in kept]
+        return [Item(n, False, _reference(a, n, v, tree)) for a, n, v in kept]
 
-    def _item(self, i: int, groups: Groups | None) -> Expr:
-        binder = self._binder("SELECT", upto=i, aggregates=groups is not None)
-        expr = binder.bind(self.items[i].tree)
-        return expr if groups is None else groups.lift(expr, self.items[i].tree, binder)
+    def _item(self, i: int) -> Expr:
+        binder = self._binder("SELECT", upto=i, windows=True)
+        return self._lift(binder.bind(self.items[i].tree), self.items[i].tree, binder)
+
+    def _lift(self, expr: Expr, tree: Any, binder: Binder) -> Expr:
+        """An expression over the rows that the SELECT list sees."""
+        if self.groups is not None:
+            expr = self.groups.lift(expr, tree, binder)
+        return self.windows.lift(expr)
+
+    def _lifted(self, tree: Any, clause: str, condition: bool = False) -> Expr:
+        binder = self._binder(clause, windows=clause != "HAVING")
+        return self._lift(binder.condition(tree) if condition else binder.bind(tree), tree, binder)
+
+    def _outputs(self, bound: list[Expr]) -> tuple[Named, ...]:
+        """The items with the variables that stand for them: inside of a statement, new ones where needed."""
+        if self.top:
+            names = distinct_names([i.name for i in self.items])
+            return tuple(zip(names, bound, strict=True))
+        own = {v.name for v in self.plan.variables}
+        outputs: list[Named] = []
+        for item, expr in zip(self.items, bound, strict=True):
+            if isinstance(expr, Var) and expr.name in own:
+                own.discard(expr.name)
+                outputs.append((expr.name, expr))
+            else:
+                hint = item.name if item.name.isidentifier() else "expr"
+                outputs.append((self.names.fresh(hint, self.alias), expr))
+        return tuple(outputs)
 
     # -- GROUP BY -----------------------------------------------------------------------------------------
 
     def _groups(self) -> Groups | None:
         """The keys of an aggregation, or None if the query has none."""
         group, having = self.node.args.get("group"), self.node.args.get("having")
-        trees = [i.tree for i in self.items] + [self.node.args.get(k) for k in ("having", "order")]
-        if group is None and having is None and not any(t is not None and _aggregates(t) for t in trees):
+        trees = [i.tree for i in self.items] + [self.node.args.get(k) for k in ("having", "order", "qualify")]
+        trees += list(self.named.values())
+        if group is None and having is None and not any(t is not None and calls_aggregate(t) for t in trees):
             return None
         hints = {i.name.lower(): i.tree for i in reversed(self.items)}
-        groups = Groups(self.source, {v.name for v in self.plan.variables})
+        groups = Groups(self.source, {v.name for v in self.plan.variables}, self.names)
         if group is None:
             return groups
         refuse_clauses(self.source, group, {"expressions", "all"})
         binder = self._binder("GROUP BY")
         if group.args.get("all"):
-            trees = [i.tree for i in self.items if not _aggregates(i.tree)]
+            trees = [i.tree for i in self.items if not calls_aggregate(i.tree)]
             keys = [(t, binder.bind(t)) for t in trees]
-            keys = [(t, e) for t, e in keys if variables(e)]
+            keys = [(t, e) for t, e in keys if free_variables(e)]
         else:
-            trees = [t for t in group.expressions if not (isinstance(t, exp.Tuple) and not t.expressions)]
-            keys = [(t, binder.bind(t)) for t in map(self._positional("GROUP BY"), trees)]
+            rows = [t.expressions if isinstance(t, exp.Tuple) else [t] for t in group.expressions]
+            trees = [tree for row in rows for tree in row]
+            keys = [(t, binder.bind(t)) for t in map(self._positional, trees)]
         for tree, expr in keys:
             name = next(
                 (n for n, t in hints.items() if t is tree), tree.name if isinstance(tree, exp.Column) else ""
@@ -206,75 +210,42 @@ class _Select:
     def _spelled(self, name: str) -> str:
         return next((i.name for i in self.items if i.name.lower() == name.lower()), name)
 
-    def _positional(self, clause: str) -> Any:
-        def tree_of(tree: Any) -> Any:
-            i = self._position(tree, clause)
-            return tree if i is None else self.items[i].tree
-
-        return tree_of
-
-    def _position(self, tree: Any, clause: str) -> int | None:
-        """The index that a whole number in GROUP BY or ORDER BY stands for."""
-        inner = tree.this if isinstance(tree, exp.Neg) else tree
-        if not isinstance(inner, exp.Literal) or inner.is_string or not inner.this.isdigit():
-            return None
-        if inner is not tree or not 1 <= int(inner.this) <= len(self.items):
-            raise self.source.error(
-                Code.VALUE,
-                f"{clause} {'-' if inner is not tree else ''}{inner.this} is out of range",
-                tree,
-                hint=f"the SELECT list has {len(self.items)} columns",
-            )
-        return int(inner.this) - 1
-
-    def _lifted(self, tree: Any, clause: str, groups: Groups | None, condition: bool = False) -> Expr:
-        """An expression over the rows that the SELECT list sees."""
-        binder = self._binder(clause, aggregates=groups is not None)
-        expr = binder.condition(tree) if condition else binder.bind(tree)
-        return expr if groups is None else groups.lift(expr, tree, binder)
+    def _positional(self, tree: Any) -> Any:
+        i = position(self.source, tree, "GROUP BY", len(self.items))
+        return tree if i is None else self.items[i].tree
 
     # -- ORDER BY, DISTINCT, LIMIT ------------------------------------------------------------------------
 
-    def _order(
-        self, bound: list[Expr], names: list[str], groups: Groups | None
-    ) -> list[tuple[Expr | int, bool, bool]]:
+    def _order(self, bound: list[Expr]) -> list[tuple[Expr | int, bool, bool]]:
         """The sort keys: an expression, or the index of the SELECT item that it is."""
-        order = self.node.args.get("order")
+        known = [canonical(b) for b in bound]
         keys: list[tuple[Expr | int, bool, bool]] = []
-        for ordered in order.expressions if order is not None else []:
-            ascending, nulls_first = not ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))
-            refuse_clauses(self.source, ordered, {"this", "desc", "nulls_first"})
-            if isinstance(ordered.this, exp.Var) and ordered.this.name.upper() == "ALL":
-                keys += [(i, ascending, nulls_first) for i in range(len(names))]
-            else:
-                keys.append((self._sort_key(ordered.this, bound, groups), ascending, nulls_first))
+        for tree, ascending, nulls_first in sort_items(self.source, self.node.args.get("order"), len(bound)):
+            i = tree if isinstance(tree, int) else self._listed(tree)
+            key: Expr | int = self._lifted(tree, "ORDER BY") if i is None else i
+            if isinstance(key, Expr) and canonical(key) in known:
+                key = known.index(canonical(key))
+            keys.append((key, ascending, nulls_first))
         return keys
 
-    def _sort_key(self, tree: Any, bound: list[Expr], groups: Groups | None) -> Expr | int:
-        tree = unwrap(tree)
-        if isinstance(tree, exp.Literal) and tree.is_string:
-            raise self.source.error(Code.TYPE, "ORDER BY a constant has no effect", tree)
-        i = self._position(tree, "ORDER BY")
-        if i is None and isinstance(tree, exp.Column) and not tree.table:
-            i = next((k for k, item in enumerate(self.items) if item.name.lower() == tree.name.lower()), None)
-        if i is not None:
-            return i
-        expr = self._lifted(tree, "ORDER BY", groups)
-        return bound.index(expr) if expr in bound else expr
+    def _listed(self, tree: Any) -> int | None:
+        if not isinstance(tree, exp.Column) or tree.table:
+            return None
+        return next((k for k, item in enumerate(self.items) if item.name.lower() == tree.name.lower()), None)
 
     def _finish(self, items: tuple[Named, ...], order: list[tuple[Expr | int, bool, bool]]) -> Plan:
         distinct = self.node.args.get("distinct")
         if distinct is not None and distinct.args.get("on"):
             raise self.source.unsupported("DISTINCT ON", distinct, keyword="DISTINCT")
+        if not self.top and not isinstance(limited(self.source, self.node, self.plan), Limit):
+            order = []  # inside of a query, an order without a limit is nothing
         hidden: list[Named] = []
-        taken = {name.lower() for name, _ in items}
-        keys = []
+        keys: list[SortKey] = []
         for key, ascending, nulls_first in order:
             if isinstance(key, int):
                 name, expr = items[key]
             else:
-                name, expr = fresh_name(f"_order{len(hidden) + 1}", taken), key
-                taken.add(name.lower())
+                name, expr = self._hidden_name(len(hidden) + 1, items), key
                 hidden.append((name, expr))
             keys.append((Var(name, expr.type, expr.nullable), ascending, nulls_first))
         if hidden and distinct is not None:
@@ -284,89 +255,24 @@ class _Select:
         plan: Plan = Project(self.plan, (*items, *hidden))
         plan = Distinct(plan) if distinct is not None else plan
         plan = Sort(plan, tuple(keys)) if keys else plan
-        plan = self._limited(plan)
+        plan = limited(self.source, self.node, plan)
         return Project(plan, tuple((v.name, v) for v in plan.variables[: len(items)])) if hidden else plan
 
-    def _limited(self, plan: Plan) -> Plan:
-        limit, offset = self.node.args.get("limit"), self.node.args.get("offset")
-        options = limit is not None and limit.args.get("limit_options")
-        if options and (options.args.get("percent") or options.args.get("with_ties")):
-            what = "LIMIT with PERCENT" if options.args.get("percent") else "WITH TIES"
-            raise self.source.unsupported(what, limit, keyword="LIMIT")
-        if limit is not None:
-            refuse_clauses(self.source, limit, {"expression", "count", "direction", "limit_options"})
-        tree = None if limit is None else limit.args.get("count") or limit.args.get("expression")
-        count = None if tree is None else self._constant(tree, "LIMIT")
-        skipped = 0 if offset is None else self._constant(offset.expression, "OFFSET") or 0
-        return plan if count is None and not skipped else Limit(plan, count, skipped)
-
-    def _constant(self, tree: Any, clause: str) -> int | None:
-        """The value of LIMIT or OFFSET; None for NULL, which is no limit."""
-        binder = Binder(Scope(self.source), clause)
-        value = evaluate(binder.fitting(tree, BIGINT), {})
-        if value is not None and value < 0:
-            raise self.source.error(Code.VALUE, f"{clause} cannot be negative", tree)
-        return None if value is None else int(value)
+    def _hidden_name(self, k: int, items: tuple[Named, ...]) -> str:
+        """A variable for a sort key that is no output."""
+        name = self.names.fresh(f"_order{k}")
+        while name.lower() in {n.lower() for n, _ in items}:
+            name = self.names.numbered(name)
+        return name
 
 
-def _aggregates(tree: Any) -> bool:
-    """Whether a tree calls an aggregate function, known or not."""
-    return any(is_aggregate(n) for n in tree.walk())
+def _is_named(column: tuple[str, str, Var], alias: str, name: str) -> bool:
+    return column[1].lower() == name and (not alias or column[0].lower() == alias)
 
 
-def _reference(relation: Relation, name: str, star: Any) -> Any:
-    column = exp.column(name, relation.alias, quoted=True)
+def _reference(alias: str, name: str, var: Var, star: Any) -> Any:
+    column = exp.column(name, alias or None, quoted=True)
     if star.this is not None and "start" in star.meta:
         column.meta.update(star.meta)
+    column.meta["bound"] = var
     return column
-
-
-def distinct_names(names: list[str]) -> list[str]:
-    """The names, repeated ones with a number as DuckDB does it.
-
-    >>> distinct_names(["a", "b", "a", "a"])
-    ['a', 'b', 'a_1', 'a_2']
-    """
-    taken: set[str] = set()
-    result = []
-    for name in names:
-        candidate, k = name, 0
-        while candidate.lower() in taken or (k and candidate.lower() in {n.lower() for n in names}):
-            k += 1
-            candidate = f"{name}_{k}"
-        taken.add(candidate.lower())
-        result.append(candidate)
-    return result
-
-
-def fresh_name(name: str, taken: set[str]) -> str:
-    """`name`, or `name` with underscores in front until it is not taken."""
-    while name.lower() in taken:
-        name = "_" + name
-    return name
-
-
-def bind_from(node: Any, catalog: Catalog, source: Source) -> tuple[Plan, Scope]:
-    """The plan of a FROM clause, and the names it brings."""
-    if node is None:
-        return Single(), Scope(source)
-    table = node.this
-    if isinstance(table, exp.Subquery):
-        raise source.unsupported("a subquery in FROM", table)
-    if not isinstance(table, exp.Table):
-        raise refusals.refuse(source, table)
-    if not isinstance(table.this, exp.Identifier):
-        raise source.unsupported("a table function", table)
-    refuse_clauses(source, table, {"this", "alias", "db", "catalog"})
-    name, _, columns = relation_columns(catalog, source, table)
-    alias = table.args.get("alias")
-    scan = Scan(
-        name,
-        alias.name if alias and alias.name else name,
-        tuple(Var(c.name, c.type, c.nullable) for c in columns),
-    )
-    renamed = [c.name for c in alias.args.get("columns") or []] if alias else []
-    if len(renamed) > len(columns):
-        raise source.error(Code.VALUE, f"'{name}' has only {len(columns)} columns", alias)
-    shown = renamed + [c.name for c in columns[len(renamed) :]]
-    return scan, Scope(source, (Relation(scan.alias, tuple(zip(shown, scan.vars, strict=True))),))

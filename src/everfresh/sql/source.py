@@ -111,9 +111,19 @@ class Source:
         while node is not None:
             i = self.index(node)
             if i is not None:
+                if isinstance(node, (exp.Query, exp.Values)) and not keyword:
+                    i = self._opening(i, isinstance(node, exp.Subquery))
                 return position(self.text, self.tokens[self._back(i, keyword)].start)
             node = node.parent
         return self.start
+
+    def _opening(self, i: int, parenthesis: bool) -> int:
+        """The word with which a query starts, from its first known token; or the parenthesis before it."""
+        words = [t.text.upper() for t in self.tokens[max(0, i - 8) : i]]
+        back = next((k for k, w in enumerate(reversed(words), 1) if w in ("SELECT", "VALUES", "WITH")), 0)
+        if parenthesis and back and words[-back - 1 : -back] == ["("]:
+            back += 1
+        return i - back
 
     def _back(self, i: int, keyword: str) -> int:
         found = (j for j in range(i, -1, -1) if self.tokens[j].text.upper() == keyword)

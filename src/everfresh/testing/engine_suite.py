@@ -13,6 +13,7 @@ of it may expect. The subjects:
 - `suite_values`      types, NULL, groups, exact and float sums
 - `suite_bad_input`   the table of batches that must be refused whole
 - `suite_histories`   random histories of random views, against DuckDB and the reference evaluator
+- `suite_language`    joins, subqueries, set operations, windows, views over views
 - `suite_durability`  reopening, readers, locks, damage
 """
 
@@ -23,11 +24,12 @@ from everfresh.testing.suite_bad_input import BadInputSuite
 from everfresh.testing.suite_durability import DurabilitySuite
 from everfresh.testing.suite_histories import HistorySuite
 from everfresh.testing.suite_inputs import InputSuite
+from everfresh.testing.suite_language import LanguageSuite
 from everfresh.testing.suite_statements import StatementSuite
 from everfresh.testing.suite_values import ValueSuite
 
 
 class EngineSuite(
-    ApiSuite, InputSuite, StatementSuite, ValueSuite, BadInputSuite, HistorySuite, DurabilitySuite
+    ApiSuite, InputSuite, StatementSuite, ValueSuite, BadInputSuite, HistorySuite, LanguageSuite, DurabilitySuite
 ):
     """Everything an engine must do."""

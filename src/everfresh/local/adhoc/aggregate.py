@@ -1,0 +1,255 @@
+"""Aggregates over rows with group numbers: exact for exact types, by the engine's own sums for DOUBLE.
+
+Each function gets the rows that count (FILTER and DISTINCT applied, NULLs dropped) and gives one value per
+group, NULL for a group without any. Invariant: the result does not depend on the order of the rows, but for
+the last bit of a DOUBLE.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everfresh.algebra import Kind
+from everfresh.errors import Code, EverfreshError
+from everfresh.expr import Vector
+from everfresh.expr.column import object_array
+from everfresh.local import kernels
+from everfresh.local.adhoc.frame import Ints, Mask, take
+from everfresh.local.adhoc.keys import Groups, Words, codes, known
+from everfresh.local.codec import wide_words
+from everfresh.local.pool import Layout, Values, float_total, wide_to_python
+from everfresh.types import BIGINT, DOUBLE, NULL, SqlType
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """The arguments of a function `fn` on some rows, the group of each row, and how many groups there are."""
+
+    fn: str
+    args: Sequence[Vector]
+    type: SqlType
+    groups: Ints
+    count: int
+
+    def filter(self, keep: Mask) -> Input:
+        """Some of the rows."""
+        if keep.all():
+            return self
+        return replace(self, args=[arg.filter(keep) for arg in self.args], groups=self.groups[keep])
+
+    @property
+    def sizes(self) -> Ints:
+        """The number of rows of each group."""
+        return np.bincount(self.groups, minlength=self.count).astype(np.int64)
+
+
+def aggregate(rows: Input, distinct: bool, kept: Mask | None, words: Words) -> Vector:
+    """The value of each group over the rows that FILTER keeps, each value once if `distinct`."""
+    if kept is not None:
+        rows = rows.filter(kept)
+    if len(rows.args) == 1:  # of several, a row value, none is left out: it is not NULL even if its parts are
+        rows = rows.filter(known(rows.args, len(rows.groups)))
+    if distinct:
+        keys = [*rows.args, Vector(BIGINT, rows.groups)]
+        first = np.zeros(len(rows.groups), np.bool_)
+        first[Groups(words.of(keys, len(rows.groups))).first()] = True
+        rows = rows.filter(first)
+    if rows.fn != "count" and rows.args[0].type == NULL:
+        return Vector.nulls(rows.type, rows.count).contiguous()
+    return FUNCTIONS[rows.fn](rows)
+
+
+# -- sums ----------------------------------------------------------------------------------------------------
+
+
+def exact_sums(values: NDArray, groups: Ints, count: int) -> list[int]:
+    """The sum of each group as a Python integer, whatever its size."""
+    if values.dtype == object:
+        sums = object_array([0] * count, count)
+        np.add.at(sums, groups, values)
+        return list(sums)
+    total = Values.zeros(Layout((Kind.WIDE,)), count)
+    high, low = wide_words(Vector(BIGINT, values))
+    kinds, nothing = np.array([Kind.WIDE], np.int64), np.zeros(len(groups), np.int64)
+    failed = kernels.accumulate(
+        total.n, total.ints, total.floats, kinds, np.ascontiguousarray(groups), nothing,
+        np.array([high, low]), np.zeros((0, len(groups))),
+    )
+    assert not failed, "sums of fewer than 2**63 64-bit integers fit 128 bits"
+    return wide_to_python(total.ints[0], total.ints[1])
+
+
+def float_sums(values: Floats, groups: Ints, count: int) -> Floats:
+    """The sum of each group, rounded once; infinities and NaN follow IEEE."""
+    finite = np.isfinite(values)
+    total = Values.zeros(Layout((Kind.FLOAT,)), count)
+    deltas = np.zeros((3, len(groups)))
+    deltas[0] = np.where(finite, values, 0.0)
+    kinds, nothing = np.array([Kind.FLOAT], np.int64), np.zeros(len(groups), np.int64)
+    failed = kernels.accumulate(
+        total.n, total.ints, total.floats, kinds, np.ascontiguousarray(groups), nothing,
+        np.zeros((0, len(groups)), np.int64), deltas,
+    )
+    out = _exact_float_sums(deltas[0], groups, count) if failed else float_total(total.floats)
+    if not finite.all():
+        special = np.zeros(count)
+        with np.errstate(invalid="ignore"):
+            np.add.at(special, groups[~finite], values[~finite])
+        out = np.where(special == 0, out, special)
+    return out
+
+
+def _exact_float_sums(values: Floats, groups: Ints, count: int) -> Floats:
+    """The same for finite values whose sum overflows on the way, and perhaps in the end."""
+    exact, unit = integers(values)
+    return np.array([quotient(x, unit) for x in exact_sums(exact, groups, count)], np.float64)
+
+
+def integers(values: Floats) -> tuple[NDArray, int]:
+    """Doubles as exact integers in units of 1 / `unit`; 0 for NaN and infinities."""
+    ratios = [x.as_integer_ratio() if math.isfinite(x) else (0, 1) for x in values.tolist()]
+    unit = max((below for _, below in ratios), default=1)
+    return object_array((above * (unit // below) for above, below in ratios), len(ratios)), unit
+
+
+def quotient(above: int, below: int) -> float:
+    """The double nearest to a fraction."""
+    try:
+        return above / below
+    except OverflowError:
+        return math.inf if above > 0 else -math.inf
+
+
+def bounded(sums: Sequence[int], type_: SqlType) -> list[int]:
+    """The sums, if the type of the result holds them."""
+    low, high = type_.bounds
+    if any(not low <= x <= high for x in sums):
+        raise EverfreshError(Code.OVERFLOW, f"a sum is outside {type_}")
+    return list(sums)
+
+
+def _values(rows: Input) -> NDArray:
+    """The argument as integers or doubles."""
+    arg = rows.args[0]
+    if arg.type.is_float:
+        return arg.values.astype(np.float64)
+    return arg.values if arg.values.dtype == object else arg.values.astype(np.int64)
+
+
+def _sum(rows: Input) -> Vector:
+    some = rows.sizes > 0
+    if rows.type.is_float:
+        return Vector(DOUBLE, float_sums(_values(rows), rows.groups, rows.count)).with_valid(some)
+    sums = bounded(exact_sums(_values(rows), rows.groups, rows.count), rows.type)
+    return Vector(rows.type, object_array(sums, rows.count)).with_valid(some)
+
+
+def _avg(rows: Input) -> Vector:
+    n = rows.sizes
+    of = rows.args[0].type
+    if of.is_float:
+        sums = float_sums(_values(rows), rows.groups, rows.count)
+    else:  # the unscaled sum as a double, divided by the count and the scale, as DuckDB does
+        sums = np.array([float(x) for x in exact_sums(_values(rows), rows.groups, rows.count)])
+    return Vector(DOUBLE, average(sums, n, of)).with_valid(n > 0)
+
+
+def average(sums: Floats, n: Ints, of: SqlType) -> Floats:
+    """Sums of values of a type over their numbers; 0 where there are none."""
+    out: Floats = sums / (np.maximum(n, 1) * float(10**of.scale)) + 0.0
+    return out
+
+
+# -- variance ------------------------------------------------------------------------------------------------
+
+
+def variance(n: int, s1: int, s2: int, unit: int, *, sample: bool) -> float:
+    """The variance of n values in units of 1 / `unit`, from the exact sums of them and of their squares."""
+    return quotient(max(n * s2 - s1 * s1, 0), n * (n - 1 if sample else n) * unit * unit)
+
+
+def _variances(rows: Input, *, sample: bool) -> Floats:
+    of, n = rows.args[0].type, rows.sizes
+    values = _values(rows)
+    least = 2 if sample else 1
+    if not of.is_float:
+        s1 = exact_sums(values, rows.groups, rows.count)
+        small = values.dtype != object and (not len(values) or np.abs(values).max() < 1 << 31)
+        wide = values if small else values.astype(object)
+        s2 = exact_sums(wide * wide, rows.groups, rows.count)
+        found = (
+            variance(k, a, b, 10**of.scale, sample=sample) if k >= least else 0.0
+            for k, a, b in zip(n.tolist(), s1, s2, strict=True)
+        )
+        return np.fromiter(found, np.float64, rows.count)
+    with np.errstate(all="ignore"):  # two passes: the mean, then the squares of what is left of each value
+        mean = float_sums(values, rows.groups, rows.count) / np.maximum(n, 1)
+        rest = values - mean[rows.groups]
+        odd = float_sums(rest, rows.groups, rows.count)
+        square = float_sums(rest * rest, rows.groups, rows.count) - odd * odd / np.maximum(n, 1)
+        out: Floats = np.maximum(square, 0.0) / np.maximum(n - 1 if sample else n, 1)
+    return out
+
+
+def _spread(*, sample: bool, root: bool) -> Callable[[Input], Vector]:
+    def run(rows: Input) -> Vector:
+        found = _variances(rows, sample=sample)
+        with np.errstate(invalid="ignore"):
+            made = np.sqrt(found) if root else found
+        return Vector(DOUBLE, canonical(made)).with_valid(rows.sizes >= (2 if sample else 1))
+
+    return run
+
+
+def canonical(values: Floats) -> Floats:
+    """The same doubles with one NaN."""
+    out = values + 0.0
+    out[np.isnan(out)] = np.nan
+    return out
+
+
+# -- the others ----------------------------------------------------------------------------------------------
+
+
+def _count(rows: Input) -> Vector:
+    return Vector(BIGINT, rows.sizes)
+
+
+def _extreme(largest: bool) -> Callable[[Input], Vector]:
+    def run(rows: Input) -> Vector:
+        code = codes(rows.args[0])
+        if largest:
+            code = ~code
+        best = np.full(rows.count, np.iinfo(np.int64).max)
+        np.minimum.at(best, rows.groups, code)
+        where = np.full(rows.count, -1, np.int64)
+        hit = np.flatnonzero(code == best[rows.groups])
+        where[rows.groups[hit]] = hit
+        return take(rows.args[0], where)
+
+    return run
+
+
+SPREADS = {
+    "stddev_samp": (True, True), "stddev_pop": (False, True),
+    "var_samp": (True, False), "var_pop": (False, False),
+}
+"""Whether over n - 1, and whether the root of it."""
+
+FUNCTIONS: dict[str, Callable[[Input], Vector]] = {
+    "count": _count,
+    "sum": _sum,
+    "avg": _avg,
+    "min": _extreme(False),
+    "max": _extreme(True),
+    "bool_and": _extreme(False),
+    "bool_or": _extreme(True),
+    **{name: _spread(sample=sample, root=root) for name, (sample, root) in SPREADS.items()},
+}

@@ -1,0 +1,138 @@
+"""Jobs: which plan serves which kind, how it is run, and what must come back.
+
+| kind | plan | answers |
+|---|---|---|
+| base | the tables' units only | base |
+| maps | the tables' units, then (one exchange) the maps' | base, maps |
+| change | the change of a re-evaluated view, routed to the maps' units | maps |
+
+Rows given as DataFrames are routed by a stage in front of `base` and `maps`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from everfresh.delta import SparkRows
+from everfresh.errors import EverfreshError
+from everfresh.options import Options
+from everfresh.spark.blocks import base_block, maps_block, route_block
+from everfresh.spark.failures import translated
+from everfresh.spark.jobs import (
+    CONTROL,
+    ERROR,
+    EXCHANGE,
+    PROPERTY,
+    Job,
+    PartSpec,
+    World,
+    read_error,
+    unpack_control,
+)
+from everfresh.state import StateFolder, crash
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("everfresh")
+_ATTEMPTS = 3
+_ANSWERS = {"base": ("base",), "maps": ("base", "maps"), "change": ("maps",), "snapshot": ("base", "maps")}
+
+Controls = list[tuple[dict[str, Any], Any]]
+
+
+class Runner:
+    """Runs the jobs of one database on one session."""
+
+    def __init__(self, session: SparkSession, folder: StateFolder, options: Options) -> None:
+        self._spark = session
+        self._folder = folder
+        self._root = str(folder.path)
+        self._workers = folder.workers
+        self._options = options
+        self._plans: dict[str, DataFrame] = {}
+
+    def run(self, job: Job, kind: str, frames: Mapping[int, SparkRows] | None = None, change: DataFrame | None = None) -> Controls:
+        """Run a job and return its control rows; an error that a task reported is raised."""
+        path = job.write()
+        try:
+            for attempt in range(_ATTEMPTS):
+                plan = self._plan(job, kind, frames, change)
+                # The property must be set on the session that owns the plan.
+                plan.sparkSession.conf.set(PROPERTY, job.nonce)
+                try:
+                    with translated():
+                        rows = plan.collect()
+                    break
+                except EverfreshError:  # the batch is at fault, and would be again
+                    raise
+                except Exception as error:
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+                    _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
+        finally:
+            path.unlink(missing_ok=True)
+        crash("after-collect", self._options.fault, scratch=self._folder.inbox)
+        errors = sorted(bytes(row["payload"]) for row in rows if row["kind"] == ERROR)
+        if errors:
+            raise read_error(errors[0])
+        controls = [unpack_control(bytes(row["payload"])) for row in rows if row["kind"] == CONTROL]
+        self._check(job, controls, "snapshot" if job.kind == "snapshot" else kind)
+        return controls
+
+    def _plan(
+        self, job: Job, kind: str, frames: Mapping[int, SparkRows] | None, change: DataFrame | None
+    ) -> DataFrame:
+        if change is not None:
+            return self._then_maps(change)
+        if frames:
+            return self._routed(job.world, frames, job.parts, kind)
+        # Plans of batches on the driver are built once, since a batch reaches their tasks as a job property.
+        if kind not in self._plans:
+            anchor = self._spark.range(0, self._workers, 1, self._workers)
+            base = anchor.mapInArrow(partial(base_block, self._root, kind == "base"), EXCHANGE)
+            self._plans[kind] = base if kind == "base" else self._then_maps(base)
+        plan = self._plans[kind]
+        # A plan with an exchange keeps its shuffle output: collected again, it would hand out the last batch's rows.
+        return plan if kind == "base" else plan.select("*")
+
+    def _then_maps(self, before: DataFrame) -> DataFrame:
+        return before.repartitionById(self._workers, "to").mapInArrow(partial(maps_block, self._root), EXCHANGE)
+
+    def _routed(self, world: World, frames: Mapping[int, SparkRows], specs: Sequence[PartSpec], kind: str) -> DataFrame:
+        """The plan of a batch with rows in DataFrames: they are checked and routed where they are."""
+        routed: DataFrame | None = None
+        for index, rows in frames.items():
+            one = _selected(rows).mapInArrow(partial(route_block, world, index, specs[index]), EXCHANGE)
+            routed = one if routed is None else routed.union(one)
+        assert routed is not None
+        base = routed.repartitionById(self._workers, "to").mapInArrow(partial(base_block, self._root, kind == "base"), EXCHANGE)
+        return base if kind == "base" else self._then_maps(base)
+
+    def _check(self, job: Job, controls: Controls, kind: str) -> None:
+        """Every unit answered exactly once, for this job, from the version it was given."""
+        expected = sorted(f"{role}/{w}" for role in _ANSWERS[kind] for w in range(self._workers))
+        answered = sorted(header["unit"] for header, _ in controls)
+        good = answered == expected and all(
+            header["nonce"] == job.nonce and header["tag_in"] == job.bases[header["unit"]].version[1] for header, _ in controls
+        )
+        if not good:
+            raise RuntimeError(f"job {job.nonce} answered for {answered} where {expected} were asked")
+
+
+def _selected(rows: SparkRows) -> DataFrame:
+    """The table's columns of a user's DataFrame, under the table's names."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import TimestampType
+
+    types = {field.name: field.dataType for field in rows.df.schema.fields}
+    columns = []
+    for name, given in rows.names:
+        column = F.col("`" + given.replace("`", "``") + "`")
+        if isinstance(types[given], TimestampType):  # wall-clock time in the session's zone, as Spark shows it
+            column = column.cast("timestamp_ntz")
+        columns.append(column.alias(name))
+    return rows.df.select(*columns)

@@ -1,0 +1,179 @@
+"""Views of the whole language: whatever a view's query, it equals DuckDB's answer after every batch.
+
+The tables are small and full of NULLs, so that joins hit and miss, groups empty and refill, and the sets under NOT IN are empty, have NULLs,
+or neither. Views that are not flat are re-evaluated; `explain` must say so.
+"""
+
+# ruff: noqa: D102 (the name of a test says what it tests)
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from everfresh.database import Database
+from everfresh.delta.bags import EPOCH, net, weigh
+from everfresh.delta.changes import Delta
+from everfresh.testing.oracle import DuckOracle, assert_same
+from everfresh.testing.suite_base import SuiteBase, refused
+
+TABLES = """
+CREATE TABLE r (a INTEGER, b INTEGER);
+CREATE TABLE s (b INTEGER, c DECIMAL(9,2));
+CREATE TABLE u (k BIGINT PRIMARY KEY, name VARCHAR, b INTEGER);
+"""
+
+_QUERIES = {
+    "equi_join": "SELECT r.a, SUM(s.c) AS t, COUNT(*) AS n FROM r JOIN s ON r.b = s.b GROUP BY r.a",
+    "inequality": "SELECT r.a, s.c FROM r JOIN s ON r.b < s.b WHERE s.c > 1",
+    "left_join": "SELECT r.a, r.b, s.c FROM r LEFT JOIN s ON r.b = s.b AND s.c > 2",
+    "full_join": "SELECT r.a, s.c, u.name FROM r FULL JOIN s USING (b) LEFT JOIN u ON u.b = s.b",
+    "self_join": "SELECT x.a AS x, y.a AS y, COUNT(*) AS n FROM r x JOIN r y ON x.b = y.b GROUP BY 1, 2",
+    "extremes": "SELECT b, MIN(c) AS lo, MAX(c) AS hi, COUNT(DISTINCT c) AS d FROM s GROUP BY b",
+    "variance": "SELECT b, VAR_POP(c) AS v, STDDEV_SAMP(c) AS d FROM s GROUP BY b",
+    "not_in": "SELECT a, b FROM r WHERE b NOT IN (SELECT b FROM s)",
+    "in_some": "SELECT a FROM r WHERE b IN (SELECT b FROM s WHERE c > 2) OR a >= ALL (SELECT b FROM u)",
+    "exists": "SELECT name FROM u WHERE EXISTS (SELECT 1 FROM r WHERE r.b = u.b AND r.a > 0)",
+    "not_exists": "SELECT k FROM u WHERE NOT EXISTS (SELECT 1 FROM s WHERE s.b = u.b)",
+    "scalar": "SELECT a, (SELECT SUM(c) FROM s WHERE s.b = r.b) AS t FROM r",
+    "count_bug": "SELECT k FROM u WHERE 0 = (SELECT COUNT(*) FROM r WHERE r.b = u.b)",
+    "above_average": "SELECT b, c FROM s WHERE c > (SELECT AVG(c) FROM s)",
+    "union_all": "SELECT a AS x FROM r UNION ALL SELECT b FROM s",
+    "union": "SELECT b FROM r UNION SELECT b FROM s",
+    "except_all": "SELECT b FROM r EXCEPT ALL SELECT b FROM s",
+    "intersect": "SELECT b FROM r INTERSECT SELECT b FROM s",
+    "having": "SELECT b, COUNT(*) AS n FROM r GROUP BY b HAVING COUNT(*) > (SELECT COUNT(*) FROM u) - 3",
+    "top": "SELECT a, b FROM r ORDER BY a DESC NULLS LAST, b NULLS LAST LIMIT 3",
+    "ranks": "SELECT b, c, RANK() OVER (PARTITION BY b ORDER BY c) AS k, SUM(c) OVER (PARTITION BY b) AS t FROM s",
+    "with_cte": "WITH big AS (SELECT b, SUM(c) AS t FROM s GROUP BY b) SELECT name, t FROM u JOIN big USING (b)",
+    "derived": "SELECT n, COUNT(*) AS k FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) AS g GROUP BY n",
+}
+VIEWS = {f"v_{name}": query for name, query in _QUERIES.items()}  # some of the names are keywords
+OVER = {
+    "of_a_join": "SELECT n, SUM(t) AS t FROM v_equi_join GROUP BY n",
+    "of_both": "SELECT e.a, m.hi FROM v_equi_join e JOIN v_extremes m ON m.b = e.n",
+    "of_that": "SELECT COUNT(*) AS k FROM of_a_join",
+}
+
+
+class LanguageSuite(SuiteBase):
+    """Joins, subqueries, set operations, windows, and views over views."""
+
+    language_views: int | None = None
+    """How many of `VIEWS` to try (None: all); a slow engine takes every n-th of them."""
+
+    language_batches = 8
+
+    def test_every_view_follows_its_tables(self, db: Database) -> None:
+        db.sql(TABLES)
+        oracle = DuckOracle()
+        for schema in db.catalog.tables.values():
+            oracle.create(schema)
+        chosen = self._chosen()
+        early = [name for i, name in enumerate(chosen) if i % 2 == 0]
+        for name in early:
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+        seen: dict[str, pa.Table] = {}
+        for number, batch in enumerate(_history(self.language_batches)):
+            epoch = db.apply({t: Delta(inserts=come, deletes=go) for t, (come, go) in batch.items()})
+            for table, (come, go) in batch.items():
+                oracle.apply(table, come, go)
+            if number == self.language_batches // 2:
+                for name in chosen:
+                    if name not in early:
+                        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+            for name in db.views:
+                rows = db.view(name).to_arrow()
+                assert_same(oracle.query(VIEWS[name]).cast(rows.schema), rows, f"{name} after batch {number}")
+                if name in seen and number != self.language_batches // 2:
+                    change = db.view(name).changes(epoch - 1).drop_columns([EPOCH])
+                    before = net(pa.concat_tables([weigh(seen[name]), change.cast(weigh(rows).schema)]))
+                    assert_same(net(weigh(rows)), before, f"{name}: old rows and their change, batch {number}")
+                seen[name] = rows
+        for name in db.views:
+            assert db.view(name).verify().num_rows == 0
+        oracle.close()
+
+    def _chosen(self) -> list[str]:
+        step = 1 if self.language_views is None else max(1, len(VIEWS) // self.language_views)
+        return list(VIEWS)[::step]
+
+    def test_views_over_views(self, db: Database) -> None:
+        db.sql(TABLES)
+        for name in ("v_equi_join", "v_extremes"):
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+        for name, query in OVER.items():
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        for batch in _history(3):
+            db.apply({t: Delta(inserts=come, deletes=go) for t, (come, go) in batch.items()})
+        for name in db.views:
+            assert db.view(name).verify().num_rows == 0, name
+        with refused("dependency", "of_a_join"):
+            db.sql("DROP MATERIALIZED VIEW v_equi_join")
+        with refused("dependency", "of_a_join"):
+            db.sql("CREATE OR REPLACE MATERIALIZED VIEW v_equi_join AS SELECT a, b FROM r")
+        with refused("dependency", "v_equi_join"):
+            db.sql("DROP TABLE r")
+        db.sql("DROP MATERIALIZED VIEW v_equi_join CASCADE")
+        assert set(db.views) == {"v_extremes"}
+
+    def test_explain_says_what_is_re_evaluated_and_why(self, db: Database) -> None:
+        db.sql(TABLES)
+        db.sql(f"CREATE MATERIALIZED VIEW j AS {VIEWS['v_left_join']}")
+        db.sql("CREATE MATERIALIZED VIEW f AS SELECT a, COUNT(*) AS n FROM r GROUP BY a")
+        db.sql("CREATE MATERIALIZED VIEW g WITH (strategy = 're-evaluate') AS SELECT a, COUNT(*) AS n FROM r GROUP BY a")
+        assert "re-evaluated: an outer join is not maintained incrementally" in db.view("j").explain()
+        assert "incremental" in db.view("f").explain()
+        assert "re-evaluated: as the strategy asks" in db.view("g").explain()
+        statements: Any = json.loads(db.view("j").explain("json"))["triggers"]
+        assert [(t["base"], t["statements"][0]["strategy"]) for t in statements] == [("r", "re-evaluated"), ("s", "re-evaluated")]
+        assert '"r" -> ' in db.view("j").explain("dot")
+
+    def test_what_has_no_fixed_answer_is_refused(self, db: Database) -> None:
+        db.sql(TABLES)
+        with refused("unsupported", "LIMIT without ORDER BY"):
+            db.sql("CREATE MATERIALIZED VIEW v AS SELECT a FROM r LIMIT 1")
+        with refused("unsupported", "higher-order", "an outer join"):
+            db.sql(f"CREATE MATERIALIZED VIEW v WITH (strategy = 'higher-order') AS {VIEWS['v_left_join']}")
+        assert not db.views
+
+    def test_a_batch_that_a_view_cannot_take_is_refused_whole(self, db: Database) -> None:
+        db.sql(TABLES)
+        db.sql("CREATE MATERIALIZED VIEW one AS SELECT a, (SELECT c FROM s WHERE s.b = r.b) AS c FROM r")
+        epoch = db.apply(r=[(1, 1)], s=[(1, "2.50"), (2, "1.00")])
+        with refused("value"):
+            db.apply(s=[(1, "7.00")])
+        assert db.epoch == epoch
+        assert db.view("one").to_pylist() == [{"a": 1, "c": db.table("s").to_pylist()[0]["c"]}]
+        assert len(db.table("s")) == 2
+
+
+def _history(batches: int) -> list[dict[str, tuple[list[Any], list[Any]]]]:
+    """Batches of rows that come and go, the same each time."""
+    random = Random(7)
+    live: dict[str, list[Any]] = {"r": [], "s": [], "u": []}
+    key = 0
+    history = []
+    for number in range(batches):
+        batch: dict[str, tuple[list[Any], list[Any]]] = {}
+        for table in live:
+            go = [row for row in live[table] if random.random() < (1.0 if number == batches - 2 else 0.35)]
+            come: list[Any] = []
+            for _ in range(random.randrange(2, 7)):
+                b = random.choice([None, 1, 2, 3, 4])
+                if table == "r":
+                    come.append((random.choice([None, 0, 1, 2]), b))
+                elif table == "s":
+                    come.append((b, random.choice([None, Decimal("1.00"), Decimal("2.50"), Decimal("4.00")])))
+                else:
+                    key += 1
+                    come.append((key, random.choice([None, "x", "y"]), b))
+            live[table] = [*(Counter(live[table]) - Counter(go)).elements(), *come]
+            batch[table] = (come, go)
+        history.append(batch)
+    return history
