@@ -32,6 +32,7 @@ demo: setup
 .PHONY: lint
 lint: setup
 	$(BIN)/ruff check
+	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

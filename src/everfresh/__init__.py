@@ -1,10 +1,12 @@
-"""everfresh keeps derived data fresh: views that are maintained incrementally, in-process and on Apache Spark.
+"""everfresh keeps derived data fresh: views that are maintained incrementally, in-process and on Apache
+Spark.
 
 >>> import everfresh as ef
 >>> db = ef.connect(engine="local")
 >>> db.sql("CREATE TABLE orders (id BIGINT PRIMARY KEY, customer VARCHAR, price DECIMAL(15,2))")
 1
->>> db.sql("CREATE MATERIALIZED VIEW spend AS SELECT customer, SUM(price) AS total FROM orders GROUP BY customer")
+>>> db.sql("CREATE MATERIALIZED VIEW spend AS "
+...        "SELECT customer, SUM(price) AS total FROM orders GROUP BY customer")
 2
 >>> db.apply(orders=[(1, "ann", "10.50"), (2, "bob", "3.00"), (3, "ann", "1.25")])
 3
@@ -30,11 +32,26 @@ if TYPE_CHECKING:
     from everfresh.relations import Result, Table, View
 
 __all__ = [
-    "Code", "Database", "Delta", "EverfreshError", "Options", "Result", "Table", "View", "__version__", "connect",
+    "Code",
+    "Database",
+    "Delta",
+    "EverfreshError",
+    "Options",
+    "Result",
+    "Table",
+    "View",
+    "__version__",
+    "connect",
 ]
 
 # Loaded when first asked for, so that `import everfresh` stays light.
-_LAZY = {"connect": "database", "Database": "database", "Result": "relations", "Table": "relations", "View": "relations"}
+_LAZY = {
+    "connect": "database",
+    "Database": "database",
+    "Result": "relations",
+    "Table": "relations",
+    "View": "relations",
+}
 
 
 def __getattr__(name: str) -> Any:

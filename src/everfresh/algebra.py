@@ -4,9 +4,10 @@
 2. **A group** (negation): a deletion is an insertion with weight -1, so one rule maintains both.
 3. **A ring** (*): joins distribute over unions, so the delta of a query is again a query.
 
-Multiplicities are vectors over Q^k: a count `n` and k aggregate values, added and multiplied componentwise (section 2.2.1 of
-the thesis). `Weight` is such a vector with exact Python numbers (`int`, `Fraction`); `Gmr` is a finite map from tuples to
-weights. They define the meaning; the engines hold the same numbers in machine words, by the `Kind` of each component.
+Multiplicities are vectors over Q^k: a count `n` and k aggregate values, added and multiplied componentwise
+(section 2.2.1 of the thesis). `Weight` is such a vector with exact Python numbers (`int`, `Fraction`); `Gmr`
+is a finite map from tuples to weights. They define the meaning; the engines hold the same numbers in machine
+words, by the `Kind` of each component.
 """
 
 from __future__ import annotations

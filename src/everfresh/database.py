@@ -1,7 +1,8 @@
 """The composition root: what a user holds after `everfresh.connect`.
 
-A `Database` owns the order of things: it parses and binds statements against the engine's catalog, turns data into batches, runs one
-change at a time, and tells listeners. Engines keep the state; this module is the only one that knows all of them.
+A `Database` owns the order of things: it parses and binds statements against the engine's catalog, turns
+data into batches, runs one change at a time, and tells listeners. Engines keep the state; this module is the
+only one that knows all of them.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ def connect(
 ) -> Database:
     """Open a database, or make one.
 
-    `path` is its folder; without one nothing outlives the connection. `engine` is "spark" (on `spark`, or on a session of its own) or
-    "local" (in this process, no JVM). One process writes a folder at a time; with `read_only` any number read it.
+    `path` is its folder; without one nothing outlives the connection. `engine` is "spark" (on `spark`, or on
+    a session of its own) or "local" (in this process, no JVM). One process writes a folder at a time; with
+    `read_only` any number read it.
 
     >>> import everfresh as ef
     >>> db = ef.connect(engine="local")
@@ -51,13 +53,20 @@ def connect(
     """
     options = options or Options()
     if read_only and path is None:
-        raise EverfreshError(Code.ARGUMENT, "a database without a path cannot be opened for reading",
-                             hint="give the path of an existing database")
+        raise EverfreshError(
+            Code.ARGUMENT,
+            "a database without a path cannot be opened for reading",
+            hint="give the path of an existing database",
+        )
     if isinstance(path, str) and "://" in path:
-        raise EverfreshError(Code.UNSUPPORTED, f"'{path}' is not a local path", hint="give a folder of a local file system")
+        raise EverfreshError(
+            Code.UNSUPPORTED, f"'{path}' is not a local path", hint="give a folder of a local file system"
+        )
     if engine == "local":
         if spark is not None:
-            raise EverfreshError(Code.ARGUMENT, "the local engine does not use a Spark session", hint="leave engine out")
+            raise EverfreshError(
+                Code.ARGUMENT, "the local engine does not use a Spark session", hint="leave engine out"
+            )
         from everfresh.local.engine import LocalEngine
 
         return Database(LocalEngine(path, options, read_only=read_only), read_only=read_only)
@@ -79,12 +88,14 @@ class Database:
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
 
-    # -- life -------------------------------------------------------------------------------------------------------
+    # -- life --------------------------------------------------------------------------------------
 
     def __enter__(self) -> Database:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -104,7 +115,9 @@ class Database:
     def _open(self) -> Engine:
         """The engine, at the last epoch it can see; raises if the database was closed."""
         if self._closed:
-            raise EverfreshError(Code.CLOSED, "the database is closed", hint="open it again with everfresh.connect(path)")
+            raise EverfreshError(
+                Code.CLOSED, "the database is closed", hint="open it again with everfresh.connect(path)"
+            )
         if self._read_only:
             self._engine.refresh()
         return self._engine
@@ -112,11 +125,14 @@ class Database:
     def _writable(self) -> Engine:
         engine = self._open()
         if self._read_only:
-            raise EverfreshError(Code.READ_ONLY, "the database is open for reading only",
-                                 hint="connect without read_only=True to change it")
+            raise EverfreshError(
+                Code.READ_ONLY,
+                "the database is open for reading only",
+                hint="connect without read_only=True to change it",
+            )
         return engine
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- what there is -----------------------------------------------------------------------------
 
     @property
     def epoch(self) -> int:
@@ -158,27 +174,38 @@ class Database:
         """Call `fn(what, done, total)` while something long runs, such as the first load of a view."""
         self._progress = fn
 
-    # -- change -------------------------------------------------------------------------------------------------------
+    # -- change ------------------------------------------------------------------------------------
 
-    def apply(self, batch: Mapping[str, Any] | None = None, /, *, key: str | None = None, **tables: Any) -> int:
+    def apply(
+        self, batch: Mapping[str, Any] | None = None, /, *, key: str | None = None, **tables: Any
+    ) -> int:
         """Apply one atomic batch; returns the epoch it committed.
 
-        Each table gets rows to insert, or an `everfresh.Delta` with inserts, deletes and updates. The batch is applied whole or, with
-        an `EverfreshError`, not at all. A `key` that was committed before returns its epoch and changes nothing, so a batch can be
-        sent again.
+        Each table gets rows to insert, or an `everfresh.Delta` with inserts, deletes and updates. The batch
+        is applied whole or, with an `EverfreshError`, not at all. A `key` that was committed before returns
+        its epoch and changes nothing, so a batch can be sent again.
         """
         with self._lock:
             engine = self._writable()
             if batch is not None and not isinstance(batch, Mapping):
-                raise EverfreshError(Code.ARGUMENT, "a batch is a mapping of table names to rows",
-                                     hint='db.apply({"orders": rows}), or db.apply(orders=rows)')
+                raise EverfreshError(
+                    Code.ARGUMENT,
+                    "a batch is a mapping of table names to rows",
+                    hint='db.apply({"orders": rows}), or db.apply(orders=rows)',
+                )
             given = {**(batch or {}), **tables}
             if key is not None and not isinstance(key, str):
-                raise EverfreshError(Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")')
+                raise EverfreshError(
+                    Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")'
+                )
             before = engine.committed(key) if key is not None else None
             if before is not None:
                 return before
-            parts = [part for name, rows in given.items() for part in self._parts(engine.catalog.expect_table(name), rows)]
+            parts = [
+                part
+                for name, rows in given.items()
+                for part in self._parts(engine.catalog.expect_table(name), rows)
+            ]
             return self._commit(Batch(tuple(parts), key))
 
     def _parts(self, schema: TableSchema, rows: Any) -> Iterator[Part]:
@@ -204,11 +231,12 @@ class Database:
         readers = catalog.views_on(name)
         if catalog.tables[name].static and readers:
             raise EverfreshError(
-                Code.DEPENDENCY, f"static table '{name}' is read by {', '.join(v.name for v in readers)} and cannot change",
+                Code.DEPENDENCY,
+                f"static table '{name}' is read by {', '.join(v.name for v in readers)} and cannot change",
                 hint="drop these views first, or create the table without STATIC",
             )
 
-    # -- listeners ----------------------------------------------------------------------------------------------------
+    # -- listeners ---------------------------------------------------------------------------------
 
     def _listen(self, view: str, fn: Callable[[pa.Table], Any]) -> Callable[[], None]:
         with self._lock:
@@ -222,7 +250,8 @@ class Database:
         return stop
 
     def _tell(self, epoch: int) -> None:
-        """Hand each listener the change of its view. The batch is committed: a listener that fails is logged, not raised."""
+        """Hand each listener the change of its view. The batch is committed: a listener that fails is
+        logged, not raised."""
         for view, listeners in list(self._listeners.items()):
             if not listeners or view not in self._engine.catalog.views:
                 continue
@@ -235,13 +264,13 @@ class Database:
                 except Exception:
                     _log.exception("a listener of view '%s' failed on epoch %d", view, epoch)
 
-    # -- SQL ----------------------------------------------------------------------------------------------------------
+    # -- SQL ---------------------------------------------------------------------------------------
 
     def sql(self, text: str, dialect: str = "duckdb") -> Result | int | None:
         """Run one statement or a script; returns what its last statement gives.
 
-        A SELECT gives a `Result`, which reads like a view; a change gives its epoch. A script stops at its first error; what came before
-        it stays done.
+        A SELECT gives a `Result`, which reads like a view; a change gives its epoch. A script stops at its
+        first error; what came before it stays done.
         """
         result: Result | int | None = None
         with self._lock:
@@ -304,11 +333,19 @@ class Database:
         schema = engine.catalog.tables[statement.table]
         unknown = set(statement.options) - {"header", "format"}
         if unknown:
-            raise EverfreshError(Code.UNSUPPORTED, f"COPY has no option '{sorted(unknown)[0]}'", place=statement.place,
-                                 hint="a CSV file has a header line and commas")
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"COPY has no option '{sorted(unknown)[0]}'",
+                place=statement.place,
+                hint="a CSV file has a header line and commas",
+            )
         if statement.options.get("header") is False:
-            raise EverfreshError(Code.UNSUPPORTED, "a CSV file without a header line is not supported", place=statement.place,
-                                 hint="add a first line with the column names")
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                "a CSV file without a header line is not supported",
+                place=statement.place,
+                hint="add a first line with the column names",
+            )
         what = f"COPY {schema.name}"
         if statement.format is None:
             rows = self._read(statement.path, schema, what, "insert")
@@ -319,16 +356,24 @@ class Database:
     def _describe(self, statement: s.Show | s.Explain) -> Result:
         catalog = self.catalog
         if isinstance(statement, s.Explain):
-            text = self.explain(statement.view) if statement.view is not None else str(getattr(statement.statement, "plan", ""))
+            text = (
+                self.explain(statement.view)
+                if statement.view is not None
+                else str(getattr(statement.statement, "plan", ""))
+            )
             return Result(pa.table({"explain": text.splitlines()}))
         if statement.kind == "describe":
             found = catalog.relation(statement.name or "")
             columns: tuple[Column, ...] = found[1] if found is not None else ()
-            return Result(pa.table({
-                "column_name": [c.name for c in columns],
-                "column_type": [str(c.type) for c in columns],
-                "null": ["YES" if c.nullable else "NO" for c in columns],
-            }))
+            return Result(
+                pa.table(
+                    {
+                        "column_name": [c.name for c in columns],
+                        "column_type": [str(c.type) for c in columns],
+                        "null": ["YES" if c.nullable else "NO" for c in columns],
+                    }
+                )
+            )
         names = list(catalog.tables if statement.kind == "tables" else catalog.views)
         return Result(pa.table({"name": pa.array(names, pa.string())}))
 
@@ -338,11 +383,17 @@ class Database:
             engine = self._open()
             definition = engine.catalog.expect_view(view)
             known = getattr(engine, "explain", None)
-            return explain(definition.compiled, definition.text, format, known(definition.name) if known is not None else None)
+            return explain(
+                definition.compiled,
+                definition.text,
+                format,
+                known(definition.name) if known is not None else None,
+            )
 
 
 class _Current:
-    """The catalog as the binder sees it: always the engine's current one, so that a script sees its own DDL."""
+    """The catalog as the binder sees it: always the engine's current one, so that a script sees its own
+    DDL."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -1,7 +1,7 @@
 """The demo: TPC-H orders stream in, views over them stay fresh, and in the end every view is checked.
 
-It shows, beside the time a batch takes to reach all views, what recomputing each view from the same data costs in the
-same session.
+It shows, beside the time a batch takes to reach all views, what recomputing each view from the same data
+costs in the same session.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ TABLES = ("customer", "orders", "lineitem")
 VIEWS = {
     "pricing_summary": (
         "what was sold, by return flag and line status",
-        """SELECT l_returnflag, l_linestatus, SUM(l_quantity) AS sum_qty, SUM(l_extendedprice) AS sum_base_price,
-       SUM(l_extendedprice * (1 - l_discount)) AS sum_disc_price, AVG(l_quantity) AS avg_qty,
-       AVG(l_discount) AS avg_disc, COUNT(*) AS count_order
-FROM lineitem WHERE l_shipdate <= DATE '1998-09-02' GROUP BY l_returnflag, l_linestatus""",
+        """SELECT l_returnflag, l_linestatus, SUM(l_quantity) AS sum_qty, SUM(l_extendedprice) AS
+        sum_base_price, SUM(l_extendedprice * (1 - l_discount)) AS sum_disc_price, AVG(l_quantity) AS
+        avg_qty, AVG(l_discount) AS avg_disc, COUNT(*) AS count_order FROM lineitem WHERE l_shipdate <=
+        DATE '1998-09-02' GROUP BY l_returnflag, l_linestatus""",
     ),
     "forecast_revenue": (
         "what a discount cut would have earned in 1994",
@@ -76,8 +76,8 @@ def run(sf: float, engine: str, display: Display, batches: int = 12) -> int:
 
     display.heading("everfresh: views that stay fresh")
     display.line(
-        f"A view is a query whose answer is kept. {len(VIEWS)} views over TPC-H data (scale factor {sf:g}) follow\n"
-        f"{batches} batches of inserts and deletes; each batch reaches all views at once, atomically."
+        f"A view is a query whose answer is kept. {len(VIEWS)} views over TPC-H data (scale factor {sf:g})\n"
+        f"follow {batches} batches of inserts and deletes; each batch reaches all views at once, atomically."
     )
     with _step(display, "generating the data"):
         tpch.generate(sf)
@@ -127,7 +127,8 @@ def _stream(
 
 
 def _spark_recompute(db: Database, scratch: Path) -> Callable[[], dict[str, float]]:
-    """Every view by Spark SQL over the current rows, written to Parquet first so that scanning them is as fast as can be."""
+    """Every view by Spark SQL over the current rows, written to Parquet first so that scanning them is as
+    fast as can be."""
 
     def recompute() -> dict[str, float]:
         for table in TABLES:
@@ -160,7 +161,11 @@ def _local_recompute(db: Database) -> Callable[[], dict[str, float]]:
 
 
 def _conclude(
-    db: Database, display: Display, applied: list[tuple[int, float]], recomputed: dict[str, list[float]], engine: str
+    db: Database,
+    display: Display,
+    applied: list[tuple[int, float]],
+    recomputed: dict[str, list[float]],
+    engine: str,
 ) -> int:
     with_ = "Spark SQL" if engine == "spark" else "an ad hoc query"
     wrong, rows = 0, []
@@ -170,10 +175,15 @@ def _conclude(
             view = db.view(name)
             differences = view.verify().num_rows
             wrong += differences > 0
-            rows.append((
-                name, meaning, view.to_arrow().num_rows, f"{_typical(recomputed[name]) * 1000:.0f} ms",
-                "equal" if differences == 0 else f"{differences} rows differ",
-            ))
+            rows.append(
+                (
+                    name,
+                    meaning,
+                    view.to_arrow().num_rows,
+                    f"{_typical(recomputed[name]) * 1000:.0f} ms",
+                    "equal" if differences == 0 else f"{differences} rows differ",
+                )
+            )
             task.advance(1)
     display.line()
     display.table("The views", ["view", "what it says", "rows", f"recomputed by {with_}", "verify()"], rows)
@@ -182,12 +192,14 @@ def _conclude(
     again = sum(_typical(times) for times in recomputed.values())
     size = int(median(count for count, _ in later))
     display.line(
-        f"A batch of {size:,} rows reached all {len(VIEWS)} views in {batch * 1000:.0f} ms (median); recomputing them"
-        f" takes {again * 1000:.0f} ms\n"
+        f"A batch of {size:,} rows reached all {len(VIEWS)} views in {batch * 1000:.0f} ms (median);"
+        f" recomputing them takes {again * 1000:.0f} ms\n"
         "and grows with the data, while a batch costs what it changes."
     )
     display.line(
-        f"Every view equals its recomputation. Epoch {db.epoch}." if not wrong else f"{wrong} views are wrong.",
+        f"Every view equals its recomputation. Epoch {db.epoch}."
+        if not wrong
+        else f"{wrong} views are wrong.",
         style="bold green" if not wrong else "bold red",
     )
     return 0 if not wrong else 1

@@ -1,7 +1,8 @@
 """The one error type a user meets, and the codes it carries.
 
-Every mistake a user can make (in SQL, in data, in how a database is opened) raises an `EverfreshError` with a stable
-`code`, the `place` in the input it is about, and a `hint` that says how to fix it. Anything else that escapes is a bug.
+Every mistake a user can make (in SQL, in data, in how a database is opened) raises an `EverfreshError` with
+a stable `code`, the `place` in the input it is about, and a `hint` that says how to fix it. Anything else
+that escapes is a bug.
 """
 
 from __future__ import annotations
@@ -12,27 +13,27 @@ from typing import Any, Final
 class Code:
     """Stable error codes: programs may compare `error.code` with them."""
 
-    SYNTAX: Final = "syntax"                      # the text does not parse
-    UNSUPPORTED: Final = "unsupported"            # parses, but is outside the language
-    NOT_FOUND: Final = "not-found"                # no such table, view, column, function, file
-    EXISTS: Final = "exists"                      # a name is taken
-    TYPE: Final = "type"                          # types do not fit an operation or a column
-    VALUE: Final = "value"                        # one value cannot be read as its column's type
-    OVERFLOW: Final = "overflow"                  # a value or a result is outside its type
+    SYNTAX: Final = "syntax"  # the text does not parse
+    UNSUPPORTED: Final = "unsupported"  # parses, but is outside the language
+    NOT_FOUND: Final = "not-found"  # no such table, view, column, function, file
+    EXISTS: Final = "exists"  # a name is taken
+    TYPE: Final = "type"  # types do not fit an operation or a column
+    VALUE: Final = "value"  # one value cannot be read as its column's type
+    OVERFLOW: Final = "overflow"  # a value or a result is outside its type
     DIVISION_BY_ZERO: Final = "division-by-zero"  # // or % by zero
-    NULL: Final = "null"                          # NULL in a column that does not take it
-    DUPLICATE_KEY: Final = "duplicate-key"        # two rows with one primary key
-    MISSING_ROW: Final = "missing-row"            # a delete or an update of a row that is not there
-    DEPENDENCY: Final = "dependency"              # something else is built on it
-    LOCKED: Final = "locked"                      # another process writes the folder
-    READ_ONLY: Final = "read-only"                # the database was opened for reading
-    CLOSED: Final = "closed"                      # the database was closed
-    HISTORY: Final = "history"                    # an epoch outside what is kept
-    FORMAT: Final = "format"                      # the folder is of another version, engine or kind
-    DAMAGED: Final = "damaged"                    # a state file fails its checks
-    FENCED: Final = "fenced"                      # another writer has taken over
-    ENVIRONMENT: Final = "environment"            # Java, Python or a package is missing or too old
-    ARGUMENT: Final = "argument"                  # a call's arguments do not fit
+    NULL: Final = "null"  # NULL in a column that does not take it
+    DUPLICATE_KEY: Final = "duplicate-key"  # two rows with one primary key
+    MISSING_ROW: Final = "missing-row"  # a delete or an update of a row that is not there
+    DEPENDENCY: Final = "dependency"  # something else is built on it
+    LOCKED: Final = "locked"  # another process writes the folder
+    READ_ONLY: Final = "read-only"  # the database was opened for reading
+    CLOSED: Final = "closed"  # the database was closed
+    HISTORY: Final = "history"  # an epoch outside what is kept
+    FORMAT: Final = "format"  # the folder is of another version, engine or kind
+    DAMAGED: Final = "damaged"  # a state file fails its checks
+    FENCED: Final = "fenced"  # another writer has taken over
+    ENVIRONMENT: Final = "environment"  # Java, Python or a package is missing or too old
+    ARGUMENT: Final = "argument"  # a call's arguments do not fit
 
 
 class EverfreshError(Exception):
@@ -59,7 +60,10 @@ class EverfreshError(Exception):
     def at(self, place: str) -> EverfreshError:
         """The same error with `place` in front of the place it already has."""
         return EverfreshError(
-            self.code, self.message, place=place if self.place is None else f"{place}, {self.place}", hint=self.hint
+            self.code,
+            self.message,
+            place=place if self.place is None else f"{place}, {self.place}",
+            hint=self.hint,
         )
 
     def to_dict(self) -> dict[str, Any]:

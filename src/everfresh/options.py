@@ -20,37 +20,45 @@ class Options:
     """How many epochs back `changes(since=)` and `to_arrow(at=)` reach."""
 
     durable: bool = True
-    """Whether a commit waits for the disk (fsync). Without it a crash of the machine, not of the process, may lose
-    the last epochs."""
+    """Whether a commit waits for the disk (fsync). Without it a crash of the machine, not of the process,
+    may lose the last epochs."""
 
     snapshot_bytes: int = 32 << 20
-    """Take a snapshot once the log since the last one exceeds this many bytes and a third of that snapshot."""
+    """Take a snapshot once the log since the last one exceeds this many bytes and a third of that
+    snapshot."""
 
     snapshot_epochs: int = 400
     """Take a snapshot at the latest after this many epochs."""
 
     workers: int = 2
-    """Spark: the number of logical workers, that is, of partitions of the state. Fixed when a folder is created."""
+    """Spark: the number of logical workers, that is, of partitions of the state. Fixed when a folder is
+    created."""
 
     inline_bytes: int = 32 << 10
-    """Spark: a worker's part of an epoch up to this size travels in the commit record instead of a file of its own."""
+    """Spark: a worker's part of an epoch up to this size travels in the commit record instead of a file
+    of its own."""
 
     read_bytes: int = 64 << 20
-    """Spark: files given as a batch up to this many bytes are read by every task, which keeps its part; larger ones are scanned
-    by Spark and exchanged."""
+    """Spark: files given as a batch up to this many bytes are read by every task, which keeps its part;
+    larger ones are scanned by Spark and exchanged."""
 
     fault: str | None = None
-    """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See `everfresh.state.faults`."""
+    """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See
+    `everfresh.state.faults`."""
 
     def __post_init__(self) -> None:
         for name, least in (("history", 0), ("workers", 1), ("snapshot_epochs", 1), ("snapshot_bytes", 1)):
             if getattr(self, name) < least:
-                raise EverfreshError(Code.ARGUMENT, f"option {name} must be at least {least}", place=f"Options.{name}")
+                raise EverfreshError(
+                    Code.ARGUMENT, f"option {name} must be at least {least}", place=f"Options.{name}"
+                )
 
     def with_(self, **changes: Any) -> Options:
         """A copy with some options changed; an unknown name is refused."""
         known = [field.name for field in fields(self)]
         for name in changes:
             if name not in known:
-                raise EverfreshError(Code.ARGUMENT, f"there is no option '{name}'", hint="options are: " + ", ".join(known))
+                raise EverfreshError(
+                    Code.ARGUMENT, f"there is no option '{name}'", hint="options are: " + ", ".join(known)
+                )
         return replace(self, **changes)

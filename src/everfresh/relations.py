@@ -1,4 +1,5 @@
-"""What a user reads: tables, views and query results, all offered as Arrow, pandas, Polars, Spark, and to look at."""
+"""What a user reads: tables, views and query results, all offered as Arrow, pandas, Polars, Spark, and to
+look at."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class Readable:
         try:
             import polars
         except ImportError:
-            raise EverfreshError(Code.ENVIRONMENT, "Polars is not installed", hint="pip install 'everfresh[polars]'") from None
+            raise EverfreshError(
+                Code.ENVIRONMENT, "Polars is not installed", hint="pip install 'everfresh[polars]'"
+            ) from None
         return polars.from_arrow(self.to_arrow())
 
     def to_pylist(self) -> list[dict[str, Any]]:
@@ -72,8 +75,11 @@ class Result(Readable):
     def to_spark(self) -> DataFrame:
         """The result as a Spark DataFrame, on the Spark engine."""
         if isinstance(self._rows, pa.Table):
-            raise EverfreshError(Code.UNSUPPORTED, "the local engine has no Spark session",
-                                 hint="use to_arrow() and spark.createDataFrame(table)")
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                "the local engine has no Spark session",
+                hint="use to_arrow() and spark.createDataFrame(table)",
+            )
         return self._rows.frame
 
 
@@ -163,9 +169,11 @@ class View(_Named):
         return self._db.explain(self.name, format)
 
     def verify(self) -> pa.Table:
-        """Recompute the view from its base tables; returns the rows that differ, with `_weight`: none when it is right.
+        """Recompute the view from its base tables; returns the rows that differ, with `_weight`: none when
+        it is right.
 
-        A positive weight marks a row that should be there and is not, a negative one a row that should not be there.
+        A positive weight marks a row that should be there and is not, a negative one a row that should not
+        be there.
         """
         with self._db._lock:
             engine = self._db._open()

@@ -1,7 +1,7 @@
 """SQL types: their names, their Arrow form, and how DuckDB combines them.
 
-A value has two forms. The *logical* form is what a user sees (`Decimal`, `datetime.date`, ...). The *physical* form
-is what everfresh computes with, in the reference evaluator and in compiled code alike:
+A value has two forms. The *logical* form is what a user sees (`Decimal`, `datetime.date`, ...). The
+*physical* form is what everfresh computes with, in the reference evaluator and in compiled code alike:
 
 | type | physical |
 |---|---|
@@ -31,7 +31,9 @@ from everfresh.errors import Code, EverfreshError
 _EPOCH = dt.date(1970, 1, 1)
 _EPOCH_TS = dt.datetime(1970, 1, 1)
 _US = dt.timedelta(microseconds=1)
-NAN = float("nan")  # the one NaN object: tuples that hold it compare equal, since Python compares by identity first
+NAN = float(
+    "nan"
+)  # the one NaN object: tuples that hold it compare equal, since Python compares by identity first
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +112,31 @@ def DECIMAL(precision: int, scale: int = 0) -> SqlType:
     """The type DECIMAL(precision, scale)."""
     if not 1 <= precision <= MAX_DIGITS or not 0 <= scale <= precision:
         raise EverfreshError(
-            Code.TYPE, f"DECIMAL({precision},{scale}) is not a type", hint="1 <= precision <= 38, 0 <= scale <= precision"
+            Code.TYPE,
+            f"DECIMAL({precision},{scale}) is not a type",
+            hint="1 <= precision <= 38, 0 <= scale <= precision",
         )
     return SqlType("DECIMAL", precision, scale)
 
 
-_NAMED = {t.name: t for t in (BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT, REAL, DOUBLE, VARCHAR, DATE, TIMESTAMP,
-                              INTERVAL, NULL)}
+_NAMED = {
+    t.name: t
+    for t in (
+        BOOLEAN,
+        TINYINT,
+        SMALLINT,
+        INTEGER,
+        BIGINT,
+        HUGEINT,
+        REAL,
+        DOUBLE,
+        VARCHAR,
+        DATE,
+        TIMESTAMP,
+        INTERVAL,
+        NULL,
+    )
+}
 
 
 def parse_type(text: str) -> SqlType:
@@ -131,10 +151,12 @@ def parse_type(text: str) -> SqlType:
     try:
         return _NAMED[text]
     except KeyError:
-        raise EverfreshError(Code.TYPE, f"'{text}' is not a type", hint="types are: " + ", ".join(_NAMED)) from None
+        raise EverfreshError(
+            Code.TYPE, f"'{text}' is not a type", hint="types are: " + ", ".join(_NAMED)
+        ) from None
 
 
-# -- how types combine ---------------------------------------------------------------------------------------------
+# -- how types combine -----------------------------------------------------------------------------
 
 
 def as_decimal(type_: SqlType) -> SqlType:
@@ -153,7 +175,7 @@ def common_type(a: SqlType, b: SqlType) -> SqlType | None:
     if a == NULL:
         return b
     if a.is_numeric and b.is_numeric:
-        if a.is_integer and b.is_integer or a.is_float or b.is_float:
+        if (a.is_integer and b.is_integer) or a.is_float or b.is_float:
             return max(a, b, key=lambda t: _NUMERIC_ORDER.index(t.name))
         da, db = as_decimal(a), as_decimal(b)
         scale = max(da.scale, db.scale)
@@ -164,12 +186,22 @@ def common_type(a: SqlType, b: SqlType) -> SqlType | None:
     return None
 
 
-# -- Arrow -----------------------------------------------------------------------------------------------------------
+# -- Arrow -----------------------------------------------------------------------------------------
 
 _TO_ARROW: dict[str, pa.DataType] = {
-    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
-    "HUGEINT": pa.decimal128(38, 0), "REAL": pa.float32(), "DOUBLE": pa.float64(), "VARCHAR": pa.string(),
-    "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "INTERVAL": pa.month_day_nano_interval(), "NULL": pa.null(),
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "HUGEINT": pa.decimal128(38, 0),
+    "REAL": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "VARCHAR": pa.string(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"),
+    "INTERVAL": pa.month_day_nano_interval(),
+    "NULL": pa.null(),
 }
 
 
@@ -185,20 +217,32 @@ def from_arrow(type_: pa.DataType) -> SqlType | None:
     if pa.types.is_dictionary(type_):
         return from_arrow(type_.value_type)
     if pa.types.is_decimal(type_):
-        return DECIMAL(type_.precision, type_.scale) if type_.scale >= 0 and type_.precision <= MAX_DIGITS else None
+        return (
+            DECIMAL(type_.precision, type_.scale)
+            if type_.scale >= 0 and type_.precision <= MAX_DIGITS
+            else None
+        )
     if pa.types.is_timestamp(type_):
         return TIMESTAMP
     if pa.types.is_date(type_):
         return DATE
     if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
         return VARCHAR
-    widened = {pa.uint8(): SMALLINT, pa.uint16(): INTEGER, pa.uint32(): BIGINT, pa.uint64(): HUGEINT, pa.float16(): REAL}
+    widened = {
+        pa.uint8(): SMALLINT,
+        pa.uint16(): INTEGER,
+        pa.uint32(): BIGINT,
+        pa.uint64(): HUGEINT,
+        pa.float16(): REAL,
+    }
     if type_ in widened:
         return widened[type_]
-    return next((_NAMED[name] for name, arrow in _TO_ARROW.items() if arrow == type_ and name != "NULL"), None)
+    return next(
+        (_NAMED[name] for name, arrow in _TO_ARROW.items() if arrow == type_ and name != "NULL"), None
+    )
 
 
-# -- values ----------------------------------------------------------------------------------------------------------
+# -- values ----------------------------------------------------------------------------------------
 
 
 def canonical_float(x: float) -> float:
@@ -249,7 +293,7 @@ def to_logical(value: Any, type_: SqlType) -> Any:
             return value
 
 
-# -- columns and schemas ------------------------------------------------------------------------------------------
+# -- columns and schemas ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,9 @@ def test_what_views_refuse(view_text: str, code: str, message: str) -> None:
     ],
 )
 def test_what_is_re_evaluated_says_why(query: str, why: str) -> None:
-    catalog = catalog_of(T, "CREATE MATERIALIZED VIEW w AS SELECT g FROM t", f"CREATE MATERIALIZED VIEW v AS {query}")
+    catalog = catalog_of(
+        T, "CREATE MATERIALIZED VIEW w AS SELECT g FROM t", f"CREATE MATERIALIZED VIEW v AS {query}"
+    )
     view = catalog.views["v"]
     assert view.compiled.reevaluated
     (statement,) = view.compiled.program.triggers[0].statements
@@ -149,7 +151,9 @@ def test_what_is_re_evaluated_says_why(query: str, why: str) -> None:
 
 
 def test_order_alone_is_no_reason() -> None:
-    catalog = catalog_of(T, "CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g ORDER BY n")
+    catalog = catalog_of(
+        T, "CREATE MATERIALIZED VIEW v AS SELECT g, count(*) AS n FROM t GROUP BY g ORDER BY n"
+    )
     assert not catalog.views["v"].compiled.reevaluated
 
 

@@ -128,8 +128,10 @@ def polars_frame() -> pl.DataFrame:
 
 def relation() -> duckdb.DuckDBPyRelation:
     connection = duckdb.connect()
-    connection.execute("CREATE TABLE t (id UTINYINT, price DECIMAL(9,2), day DATE, note VARCHAR, rate DOUBLE,"
-                       "open BOOLEAN, seen TIMESTAMP, small TINYINT, huge HUGEINT)")
+    connection.execute(
+        "CREATE TABLE t (id UTINYINT, price DECIMAL(9,2), day DATE, note VARCHAR, rate DOUBLE,"
+        "open BOOLEAN, seen TIMESTAMP, small TINYINT, huge HUGEINT)"
+    )
     connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", ROWS)
     return connection.table("t")
 
@@ -326,8 +328,11 @@ def test_spark_frames_are_wrapped():
     rows = read_rows(frame, PAIR, what="t")
     assert rows == SparkRows(frame, (("a", "a"), ("b", "b"), ("c", "C")))
     assert read_rows(FakeSparkFrame("b", "a"), PAIR, what="t").names == (("a", "a"), ("b", "b"))
-    for bad, code in ((FakeSparkFrame("a", "b", "d"), Code.NOT_FOUND), (FakeSparkFrame("c"), Code.NULL),
-                      (FakeSparkFrame("a", "b", "c", streaming=True), Code.ARGUMENT)):
+    for bad, code in (
+        (FakeSparkFrame("a", "b", "d"), Code.NOT_FOUND),
+        (FakeSparkFrame("c"), Code.NULL),
+        (FakeSparkFrame("a", "b", "c", streaming=True), Code.ARGUMENT),
+    ):
         with pytest.raises(EverfreshError) as error:
             read_rows(bad, PAIR, what="t")
         assert error.value.code == code

@@ -29,10 +29,26 @@ from everfresh.types import (
 )
 
 TYPES: dict[str, SqlType] = {
-    "b": BOOLEAN, "c": BOOLEAN, "ti": TINYINT, "si": SMALLINT, "i": INTEGER, "j": INTEGER, "bi": BIGINT,
+    "b": BOOLEAN,
+    "c": BOOLEAN,
+    "ti": TINYINT,
+    "si": SMALLINT,
+    "i": INTEGER,
+    "j": INTEGER,
+    "bi": BIGINT,
     "h": HUGEINT,
-    "m": DECIMAL(15, 2), "n": DECIMAL(9, 3), "w": DECIMAL(30, 4), "r": REAL, "d": DOUBLE, "e": DOUBLE,
-    "s": VARCHAR, "t": VARCHAR, "da": DATE, "db": DATE, "ts": TIMESTAMP, "iv": INTERVAL,
+    "m": DECIMAL(15, 2),
+    "n": DECIMAL(9, 3),
+    "w": DECIMAL(30, 4),
+    "r": REAL,
+    "d": DOUBLE,
+    "e": DOUBLE,
+    "s": VARCHAR,
+    "t": VARCHAR,
+    "da": DATE,
+    "db": DATE,
+    "ts": TIMESTAMP,
+    "iv": INTERVAL,
 }
 VARS = {name: Var(name, type_) for name, type_ in TYPES.items()}
 

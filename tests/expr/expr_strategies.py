@@ -32,8 +32,20 @@ from everfresh.types import (
 
 _SMALL = [0, 1, -1, 2, 3, 7, -5, 10, 100]
 _TEXTS = ["", "a", "abc", "Zürich", "a%b_c", "12", "-3.5", " x ", "it's", "true", "2020-02-29", "ẞß"]
-_FLOATS = [0.0, 1.0, -1.0, 0.5, 2.5, -2.5, 1e300, -1e-3, 123456.789, float("inf"), float("-inf"),
-    float("nan")]
+_FLOATS = [
+    0.0,
+    1.0,
+    -1.0,
+    0.5,
+    2.5,
+    -2.5,
+    1e300,
+    -1e-3,
+    123456.789,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+]
 
 
 def domain(type_: SqlType) -> list[Any]:
@@ -42,8 +54,15 @@ def domain(type_: SqlType) -> list[Any]:
         low, high = type_.bounds
         if type_ == HUGEINT:  # what decimal128 can carry to DuckDB
             low, high = -(10**38) + 1, 10**38 - 1
-        found = [*_SMALL, low, high, high // 2, high // 3 + 1, 10**type_.scale,
-            5 * 10 ** max(0, type_.scale - 1)]
+        found = [
+            *_SMALL,
+            low,
+            high,
+            high // 2,
+            high // 3 + 1,
+            10**type_.scale,
+            5 * 10 ** max(0, type_.scale - 1),
+        ]
         return [v for v in found if low <= v <= high]
     if type_.is_float:
         return [v for v in _FLOATS if type_ == DOUBLE or abs(v) < 1e38 or not abs(v) < float("inf")]
@@ -52,8 +71,14 @@ def domain(type_: SqlType) -> list[Any]:
         VARCHAR: _TEXTS,
         DATE: [0, -1, 18292, 18321, 19782, -700000, 2_000_000, 11016],
         TIMESTAMP: [0, -1, 1582979696789000, -62135596800000001, 951868799999999],
-        INTERVAL: [(0, 0, 0), (1, 0, 0), (0, 31, 0), (0, 0, 3_600_000_000), (-13, 5, -1),
-            (12, -40, 90_000_000_000)],
+        INTERVAL: [
+            (0, 0, 0),
+            (1, 0, 0),
+            (0, 31, 0),
+            (0, 0, 3_600_000_000),
+            (-13, 5, -1),
+            (12, -40, 90_000_000_000),
+        ],
     }[type_]
 
 
@@ -69,15 +94,21 @@ def values(type_: SqlType) -> st.SearchStrategy[Any]:
     return st.none() | one if type_ == BOOLEAN else st.one_of(st.none(), one, one, one)
 
 
-rows = st.lists(st.fixed_dictionaries({name: values(type_) for name, type_ in oracle.TYPES.items()}),
-    max_size=6)
+rows = st.lists(
+    st.fixed_dictionaries({name: values(type_) for name, type_ in oracle.TYPES.items()}), max_size=6
+)
 
 # -- expressions ---------------------------------------------------------------------------------------------
 
 _COLUMNS: dict[str, list[str]] = {
-    "bool": ["b", "c"], "int": ["ti", "si", "i", "j", "bi", "h"], "dec": ["m", "n", "w"],
+    "bool": ["b", "c"],
+    "int": ["ti", "si", "i", "j", "bi", "h"],
+    "dec": ["m", "n", "w"],
     "float": ["r", "d", "e"],
-    "str": ["s", "t"], "date": ["da", "db"], "ts": ["ts"], "iv": ["iv"],
+    "str": ["s", "t"],
+    "date": ["da", "db"],
+    "ts": ["ts"],
+    "iv": ["iv"],
 }
 _ALL = list(_COLUMNS)
 _NUMBERS = ["int", "dec", "float"]
@@ -85,63 +116,140 @@ _SORTED = ["bool", *_NUMBERS, "str", "date", "ts", "iv"]
 _COMPARE = ["=", "<>", "<", "<=", ">", ">=", "is_distinct", "is_not_distinct"]
 # family: (function, argument families); a tuple of families is a choice
 _CALLS: dict[str, list[tuple[str, list[Any]]]] = {
-    "bool": [("not", ["bool"]), ("and", ["bool", "bool"]), ("or", ["bool", "bool", "bool"]),
-             ("and", ["bool", "bool"]),
-             ("or", ["bool", "bool"]), ("like", ["str", "pattern"]), ("ilike", ["str", "pattern"]),
-             ("starts_with", ["str", "str"]), ("contains", ["str", "str"]), ("ends_with", ["str", "str"])],
-    "int": [("+", ["int", "int"]), ("-", ["int", "int"]), ("*", ["int", "int"]), ("//", ["int", "int"]),
-            ("%", ["int", "int"]), ("neg", ["int"]), ("abs", ["int"]), ("sign", [("int", "dec", "float")]),
-            ("length", ["str"]), ("strpos", ["str", "str"]), ("-", ["date", "date"]), ("truth", ["bool"]),
-            ("not_null01", [("int", "str", "iv")]), ("if_null_zero", ["int"]), ("round", ["int", "digits"]),
-            ("trunc", ["int", "digits"]), ("is_nan01", ["float"]), ("is_pinf01", ["float"]),
-            ("is_ninf01", ["float"]),
-            *[(part, [("date", "ts", "iv")]) for part in ("year", "month", "day", "quarter", "hour", "minute",
-                "second")],
-            *[(part, [("date", "ts")]) for part in ("dow", "isodow", "doy", "week")]],
-    "dec": [("+", ["dec", ("dec", "int")]), ("-", [("dec", "int"), "dec"]), ("*", ["dec", ("dec", "int")]),
-            ("%", ["dec", ("dec", "int")]), ("neg", ["dec"]), ("abs", ["dec"]), ("floor", ["dec"]),
-            ("ceil", ["dec"]),
-            ("round", ["dec"]), ("trunc", ["dec"]), ("round", ["dec", "digits"]),
-            ("trunc", ["dec", "digits"]),
-            ("if_null_zero", ["dec"])],
-    "float": [("+", ["float", ("float", "int", "dec")]), ("-", ["float", "float"]), ("*", ["float", "float"]),
-              ("/", [("int", "dec", "float"), ("int", "dec", "float")]), ("//", ["float", "float"]),
-              ("%", ["float", "float"]), ("neg", ["float"]), ("abs", ["float"]),
-              ("floor", [("float", "int")]),
-              ("ceil", ["float"]), ("round", ["float"]), ("trunc", ["float"]), ("round", ["float", "digits"]),
-              ("trunc", ["float", "digits"]), ("sqrt", [("float", "dec", "int")]), ("ln", ["float"]),
-              ("exp", ["float"]),
-              ("finite_or_zero", ["float"]), ("if_null_zero", ["float"]), ("epoch", [("date", "ts", "iv")])],
-    "str": [("upper", ["str"]), ("lower", ["str"]),
-            ("||", ["str", ("str", "int", "dec", "date", "bool", "iv")]),
-            ("concat", ["str", "str", "int"]), ("substring", ["str", "int", "int"]), ("left", ["str", "int"]),
-            ("right", ["str", "int"]), ("trim", ["str"]), ("replace", ["str", "str", "str"]),
-            ("reverse", ["str"]),
-            ("lpad", ["str", "count", "str"]), ("rpad", ["str", "count", "str"]),
-            ("repeat", ["str", "count"])],
+    "bool": [
+        ("not", ["bool"]),
+        ("and", ["bool", "bool"]),
+        ("or", ["bool", "bool", "bool"]),
+        ("and", ["bool", "bool"]),
+        ("or", ["bool", "bool"]),
+        ("like", ["str", "pattern"]),
+        ("ilike", ["str", "pattern"]),
+        ("starts_with", ["str", "str"]),
+        ("contains", ["str", "str"]),
+        ("ends_with", ["str", "str"]),
+    ],
+    "int": [
+        ("+", ["int", "int"]),
+        ("-", ["int", "int"]),
+        ("*", ["int", "int"]),
+        ("//", ["int", "int"]),
+        ("%", ["int", "int"]),
+        ("neg", ["int"]),
+        ("abs", ["int"]),
+        ("sign", [("int", "dec", "float")]),
+        ("length", ["str"]),
+        ("strpos", ["str", "str"]),
+        ("-", ["date", "date"]),
+        ("truth", ["bool"]),
+        ("not_null01", [("int", "str", "iv")]),
+        ("if_null_zero", ["int"]),
+        ("round", ["int", "digits"]),
+        ("trunc", ["int", "digits"]),
+        ("is_nan01", ["float"]),
+        ("is_pinf01", ["float"]),
+        ("is_ninf01", ["float"]),
+        *[
+            (part, [("date", "ts", "iv")])
+            for part in ("year", "month", "day", "quarter", "hour", "minute", "second")
+        ],
+        *[(part, [("date", "ts")]) for part in ("dow", "isodow", "doy", "week")],
+    ],
+    "dec": [
+        ("+", ["dec", ("dec", "int")]),
+        ("-", [("dec", "int"), "dec"]),
+        ("*", ["dec", ("dec", "int")]),
+        ("%", ["dec", ("dec", "int")]),
+        ("neg", ["dec"]),
+        ("abs", ["dec"]),
+        ("floor", ["dec"]),
+        ("ceil", ["dec"]),
+        ("round", ["dec"]),
+        ("trunc", ["dec"]),
+        ("round", ["dec", "digits"]),
+        ("trunc", ["dec", "digits"]),
+        ("if_null_zero", ["dec"]),
+    ],
+    "float": [
+        ("+", ["float", ("float", "int", "dec")]),
+        ("-", ["float", "float"]),
+        ("*", ["float", "float"]),
+        ("/", [("int", "dec", "float"), ("int", "dec", "float")]),
+        ("//", ["float", "float"]),
+        ("%", ["float", "float"]),
+        ("neg", ["float"]),
+        ("abs", ["float"]),
+        ("floor", [("float", "int")]),
+        ("ceil", ["float"]),
+        ("round", ["float"]),
+        ("trunc", ["float"]),
+        ("round", ["float", "digits"]),
+        ("trunc", ["float", "digits"]),
+        ("sqrt", [("float", "dec", "int")]),
+        ("ln", ["float"]),
+        ("exp", ["float"]),
+        ("finite_or_zero", ["float"]),
+        ("if_null_zero", ["float"]),
+        ("epoch", [("date", "ts", "iv")]),
+    ],
+    "str": [
+        ("upper", ["str"]),
+        ("lower", ["str"]),
+        ("||", ["str", ("str", "int", "dec", "date", "bool", "iv")]),
+        ("concat", ["str", "str", "int"]),
+        ("substring", ["str", "int", "int"]),
+        ("left", ["str", "int"]),
+        ("right", ["str", "int"]),
+        ("trim", ["str"]),
+        ("replace", ["str", "str", "str"]),
+        ("reverse", ["str"]),
+        ("lpad", ["str", "count", "str"]),
+        ("rpad", ["str", "count", "str"]),
+        ("repeat", ["str", "count"]),
+    ],
     "date": [("+", ["date", "days"]), ("-", ["date", "days"])],
-    "ts": [("+", [("date", "ts"), "iv"]), ("-", [("date", "ts"), "iv"]),
-           ("date_trunc", ["part", ("date", "ts")])],
-    "iv": [("+", ["iv", "iv"]), ("-", ["iv", "iv"]), ("neg", ["iv"]), ("*", ["iv", "count"]),
-           ("-", ["ts", "ts"]),
-           ("to_months", ["count"]), ("to_days", ["int"]), ("to_hours", ["int"]),
-           ("date_trunc", ["part", "iv"])],
+    "ts": [
+        ("+", [("date", "ts"), "iv"]),
+        ("-", [("date", "ts"), "iv"]),
+        ("date_trunc", ["part", ("date", "ts")]),
+    ],
+    "iv": [
+        ("+", ["iv", "iv"]),
+        ("-", ["iv", "iv"]),
+        ("neg", ["iv"]),
+        ("*", ["iv", "count"]),
+        ("-", ["ts", "ts"]),
+        ("to_months", ["count"]),
+        ("to_days", ["int"]),
+        ("to_hours", ["int"]),
+        ("date_trunc", ["part", "iv"]),
+    ],
 }
 _CASTS: dict[str, list[str]] = {
-    "bool": _NUMBERS, "int": ["bool", "dec", "float", "str"], "dec": ["bool", "int", "float", "dec", "str"],
-    "float": ["bool", "int", "dec", "str"], "str": _ALL, "date": ["ts", "str"], "ts": ["date", "str"],
+    "bool": _NUMBERS,
+    "int": ["bool", "dec", "float", "str"],
+    "dec": ["bool", "int", "float", "dec", "str"],
+    "float": ["bool", "int", "dec", "str"],
+    "str": _ALL,
+    "date": ["ts", "str"],
+    "ts": ["date", "str"],
     "iv": ["iv"],
 }
 _TARGETS = {
-    "bool": [BOOLEAN], "int": [TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT],
+    "bool": [BOOLEAN],
+    "int": [TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT],
     "dec": [DECIMAL(15, 2), DECIMAL(9, 4), DECIMAL(4, 1), DECIMAL(38, 10), DECIMAL(18, 0)],
     "float": [REAL, DOUBLE],
-    "str": [VARCHAR], "date": [DATE], "ts": [TIMESTAMP], "iv": [INTERVAL],
+    "str": [VARCHAR],
+    "date": [DATE],
+    "ts": [TIMESTAMP],
+    "iv": [INTERVAL],
 }
 _SPECIAL: dict[str, list[Any]] = {
-    "pattern": ["%", "a%", "_b%", "%ü%", "", "a", "%c"], "digits": [-2, -1, 0, 1, 3],
+    "pattern": ["%", "a%", "_b%", "%ü%", "", "a", "%c"],
+    "digits": [-2, -1, 0, 1, 3],
     "count": [-1, 0, 1, 2, 5],
-    "days": [0, 1, -400, 31], "part": ["year", "quarter", "month", "week", "day", "hour", "second"],
+    "days": [0, 1, -400, 31],
+    "part": ["year", "quarter", "month", "week", "day", "hour", "second"],
 }
 
 
@@ -178,8 +286,9 @@ def _call(draw: Any, family: str, depth: int) -> Expr:
         over = draw(st.sampled_from(_SORTED))
         if draw(st.integers(0, 3)) == 0:
             return build.call("is_null", draw(exprs(over, depth - 1)))
-        return build.call(draw(st.sampled_from(_COMPARE)), draw(exprs(over, depth - 1)),
-            draw(exprs(over, depth - 1)))
+        return build.call(
+            draw(st.sampled_from(_COMPARE)), draw(exprs(over, depth - 1)), draw(exprs(over, depth - 1))
+        )
     name, families = draw(st.sampled_from(_CALLS[family]))
     args = [draw(exprs(f if isinstance(f, str) else draw(st.sampled_from(f)), depth - 1)) for f in families]
     return build.call(name, *args)
@@ -204,9 +313,14 @@ def _shape(draw: Any, family: str, depth: int) -> Expr:
 # -- SQL -----------------------------------------------------------------------------------------------------
 
 _SQL = {
-    "is_null": "({0} IS NULL)", "not": "(NOT {0})", "like": "({0} LIKE {1})", "ilike": "({0} ILIKE {1})",
-    "is_distinct": "({0} IS DISTINCT FROM {1})", "is_not_distinct": "({0} IS NOT DISTINCT FROM {1})",
-    "truth": "CAST(coalesce({0}, false) AS BIGINT)", "not_null01": "CAST({0} IS NOT NULL AS BIGINT)",
+    "is_null": "({0} IS NULL)",
+    "not": "(NOT {0})",
+    "like": "({0} LIKE {1})",
+    "ilike": "({0} ILIKE {1})",
+    "is_distinct": "({0} IS DISTINCT FROM {1})",
+    "is_not_distinct": "({0} IS NOT DISTINCT FROM {1})",
+    "truth": "CAST(coalesce({0}, false) AS BIGINT)",
+    "not_null01": "CAST({0} IS NOT NULL AS BIGINT)",
     "is_nan01": "CAST(coalesce(isnan({0}), false) AS BIGINT)",
     "is_pinf01": "CAST(coalesce({0} = 'inf', false) AS BIGINT)",
     "is_ninf01": "CAST(coalesce({0} = '-inf', false) AS BIGINT)",

@@ -17,18 +17,27 @@ from everfresh.types import BOOLEAN, INTEGER, NULL
 V = oracle.VARS
 
 
-@pytest.mark.parametrize(("value", "text", "type_"), [
-    (None, "NULL", "NULL"), (True, "TRUE", "BOOLEAN"), (7, "7", "INTEGER"),
-    (-(2**31), "-2147483648", "INTEGER"),
-    (2**31, "2147483648", "BIGINT"), (2**63, "9223372036854775808", "HUGEINT"),
-    (2**127, "1.7014118346046923e+38", "DOUBLE"),
-    (1.5, "1.5e0", "DOUBLE"), (-0.0, "0.0e0", "DOUBLE"), (Decimal("1.50"), "1.50", "DECIMAL(3,2)"),
-    (Decimal("0.05"), "0.05", "DECIMAL(3,2)"), (Decimal("1e3"), "1000::DECIMAL(4,0)", "DECIMAL(4,0)"),
-    ("a", "'a'", "VARCHAR"),
-    (dt.date(2020, 1, 31), "DATE '2020-01-31'", "DATE"),
-    (dt.timedelta(days=1, seconds=2), "INTERVAL (0, 1, 2000000)", "INTERVAL"),
-    (dt.datetime(2020, 1, 31, 1), "TIMESTAMP '2020-01-31 01:00:00'", "TIMESTAMP"),
-])
+@pytest.mark.parametrize(
+    ("value", "text", "type_"),
+    [
+        (None, "NULL", "NULL"),
+        (True, "TRUE", "BOOLEAN"),
+        (7, "7", "INTEGER"),
+        (-(2**31), "-2147483648", "INTEGER"),
+        (2**31, "2147483648", "BIGINT"),
+        (2**63, "9223372036854775808", "HUGEINT"),
+        (2**127, "1.7014118346046923e+38", "DOUBLE"),
+        (1.5, "1.5e0", "DOUBLE"),
+        (-0.0, "0.0e0", "DOUBLE"),
+        (Decimal("1.50"), "1.50", "DECIMAL(3,2)"),
+        (Decimal("0.05"), "0.05", "DECIMAL(3,2)"),
+        (Decimal("1e3"), "1000::DECIMAL(4,0)", "DECIMAL(4,0)"),
+        ("a", "'a'", "VARCHAR"),
+        (dt.date(2020, 1, 31), "DATE '2020-01-31'", "DATE"),
+        (dt.timedelta(days=1, seconds=2), "INTERVAL (0, 1, 2000000)", "INTERVAL"),
+        (dt.datetime(2020, 1, 31, 1), "TIMESTAMP '2020-01-31 01:00:00'", "TIMESTAMP"),
+    ],
+)
 def test_literals(value: Any, text: str, type_: str) -> None:
     made = build.literal(value)
     assert (to_text(made), str(made.type)) == (text, type_)
@@ -42,14 +51,20 @@ MISTAKES = [
     (lambda: build.call("upper", V["i"]), Code.TYPE, "upper does not take (INTEGER)"),
     (lambda: build.call("upper"), Code.TYPE, "upper does not take ()"),
     (lambda: build.call("nullif", V["i"]), Code.TYPE, "nullif takes 2 arguments, not 1"),
-    (lambda: build.call("=", V["da"], build.literal("2020-02-30")), Code.VALUE,
-        "cannot read '2020-02-30' as DATE"),
+    (
+        lambda: build.call("=", V["da"], build.literal("2020-02-30")),
+        Code.VALUE,
+        "cannot read '2020-02-30' as DATE",
+    ),
     (lambda: build.case([(V["b"], V["s"])], V["i"]), Code.TYPE, "cannot mix VARCHAR and INTEGER in CASE"),
     (lambda: build.between(V["i"], V["s"], V["i"]), Code.TYPE, "cannot mix INTEGER and VARCHAR in BETWEEN"),
     (lambda: build.cast(V["da"], INTEGER), Code.TYPE, "DATE cannot be cast to INTEGER"),
     (lambda: build.call("date_part", V["s"], V["da"]), Code.UNSUPPORTED, "must be a constant"),
-    (lambda: build.call("date_part", build.literal("fortnight"), V["da"]), Code.VALUE,
-        "'fortnight' is not a part"),
+    (
+        lambda: build.call("date_part", build.literal("fortnight"), V["da"]),
+        Code.VALUE,
+        "'fortnight' is not a part",
+    ),
     (lambda: build.call("round", V["m"], V["i"]), Code.TYPE, "must be a constant integer"),
     (lambda: build.literal(object()), Code.TYPE, "a object is not a SQL value"),
 ]
@@ -82,10 +97,15 @@ def test_empty_lists_and_single_conditions() -> None:
 
 def test_nullability_follows_the_function() -> None:
     i = substitute(V["i"], {})
-    for name, args, nullable in (("is_null", [i], False), ("coalesce", [i, build.literal(1)], False),
+    for name, args, nullable in (
+        ("is_null", [i], False),
+        ("coalesce", [i, build.literal(1)], False),
         ("+", [i, i], True),
-                                 ("greatest", [i, build.literal(1)], False), ("concat", [V["s"]], False),
-                                 ("in", [i, build.literal(1)], True), ("truth", [V["b"]], False)):
+        ("greatest", [i, build.literal(1)], False),
+        ("concat", [V["s"]], False),
+        ("in", [i, build.literal(1)], True),
+        ("truth", [V["b"]], False),
+    ):
         assert build.call(name, *args).nullable is nullable, name
 
 

@@ -35,19 +35,24 @@ def loaded() -> None:
     oracle.load(COLUMNS)
 
 
-@pytest.mark.parametrize("sql",
-    [part.strip() for part in CONDITIONS.replace("\n", ";").split(";") if part.strip()])
+@pytest.mark.parametrize(
+    "sql", [part.strip() for part in CONDITIONS.replace("\n", ";").split(";") if part.strip()]
+)
 def test_all_27_rows(sql: str) -> None:
     expr = parse(sql, oracle.VARS, build.MAKERS)
     _, wanted = oracle.ask(sql)
-    rows = [dict(zip(NAMES, values, strict=True)) for values in zip(*(COLUMNS[n].to_pylist() for n in NAMES),
-        strict=True)]
+    rows = [
+        dict(zip(NAMES, values, strict=True))
+        for values in zip(*(COLUMNS[n].to_pylist() for n in NAMES), strict=True)
+    ]
     assert [evaluate(expr, row) for row in rows] == wanted
     assert evaluate_vector(expr, COLUMNS, 27).to_pylist() == wanted
 
 
-@pytest.mark.parametrize(("make", "sql"), [(build.is_true, "{} IS TRUE"), (build.is_false, "{} IS FALSE"),
-                                           (build.is_unknown, "{} IS NULL")])
+@pytest.mark.parametrize(
+    ("make", "sql"),
+    [(build.is_true, "{} IS TRUE"), (build.is_false, "{} IS FALSE"), (build.is_unknown, "{} IS NULL")],
+)
 @pytest.mark.parametrize("sql_of", ["b", "b AND c", "NOT (b OR i = 1)"])
 def test_truth_tests(make: object, sql: str, sql_of: str) -> None:
     expr = make(parse(sql_of, oracle.VARS, build.MAKERS))  # type: ignore[operator]

@@ -65,15 +65,22 @@ def test_vectors_agree_with_scalars(expr: Expr, table: list[dict[str, Any]]) -> 
 
 def loose(expr: Expr) -> bool:
     """Whether DuckDB may evaluate parts that everfresh does not reach, or the other way round."""
-    return any(isinstance(n, Case) or (isinstance(n, Call) and n.op in ("and", "or", "coalesce",
-        "finite_or_zero"))
-               or (isinstance(n, Const) and n.value is None) for n in expr.walk())
+    return any(
+        isinstance(n, Case)
+        or (isinstance(n, Call) and n.op in ("and", "or", "coalesce", "finite_or_zero"))
+        or (isinstance(n, Const) and n.value is None)
+        for n in expr.walk()
+    )
 
 
 def causes(expr: Expr, table: list[dict[str, Any]]) -> set[str]:
     """The codes of all errors in any part of the expression on any row."""
-    found = {outcome(part, row) for part in expr.walk() for row in table if isinstance(part, Expr)
-             and outcome(part, row)[0] == "error"}
+    found = {
+        outcome(part, row)
+        for part in expr.walk()
+        for row in table
+        if isinstance(part, Expr) and outcome(part, row)[0] == "error"
+    }
     return {code for _, code in found}
 
 
@@ -88,8 +95,13 @@ def ask(expr: Expr) -> tuple[SqlType | None, list[Any]] | str:
 @functools.cache
 def table_of_duckdb() -> list[dict[str, Any]]:
     rng = random.Random(7)
-    return [{name: None if rng.random() < 0.2 else single(rng.choice(domain(type_)), type_)
-             for name, type_ in oracle.TYPES.items()} for _ in range(40)]
+    return [
+        {
+            name: None if rng.random() < 0.2 else single(rng.choice(domain(type_)), type_)
+            for name, type_ in oracle.TYPES.items()
+        }
+        for _ in range(40)
+    ]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,9 +14,25 @@ from everfresh.errors import EverfreshError
 from everfresh.expr import Vector, build, evaluate, evaluate_vector, parse
 
 ROW = {
-    "b": True, "c": False, "ti": 1, "si": 2, "i": 3, "j": -7, "bi": 4, "h": 5, "m": 625, "n": 7125,
-    "w": 85000, "r": 1.5,
-    "d": 2.5, "e": -0.75, "s": "abc", "t": "Zürich%", "da": 18292, "db": 19782, "ts": 1582979696789000,
+    "b": True,
+    "c": False,
+    "ti": 1,
+    "si": 2,
+    "i": 3,
+    "j": -7,
+    "bi": 4,
+    "h": 5,
+    "m": 625,
+    "n": 7125,
+    "w": 85000,
+    "r": 1.5,
+    "d": 2.5,
+    "e": -0.75,
+    "s": "abc",
+    "t": "Zürich%",
+    "da": 18292,
+    "db": 19782,
+    "ts": 1582979696789000,
     "iv": (1, 2, 3_600_000_000),
 }
 

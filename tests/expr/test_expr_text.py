@@ -61,11 +61,18 @@ def test_names_and_strings_of_any_characters(name: str, value: str) -> None:
 def test_constants_of_every_type(x: float, n: int, precision: int, data: st.DataObject) -> None:
     scale = data.draw(st.integers(0, precision))
     decimal = DECIMAL(precision, scale)
-    constants = [build.literal(x), build.literal(n), Const(n % 10**precision, decimal),
+    constants = [
+        build.literal(x),
+        build.literal(n),
+        Const(n % 10**precision, decimal),
         Const(-(n % 10**precision), decimal),
-                 Const(n % 2**40, BIGINT), Const(n % 2**31, INTEGER), Const(n, HUGEINT),
-                     Const(n % 10**6 - 800_000, DATE),
-                 Const(n % 10**17 - 10**16 * 7, TIMESTAMP), Const((n % 99 - 50, n % 7, -n % 10**9), INTERVAL)]
+        Const(n % 2**40, BIGINT),
+        Const(n % 2**31, INTEGER),
+        Const(n, HUGEINT),
+        Const(n % 10**6 - 800_000, DATE),
+        Const(n % 10**17 - 10**16 * 7, TIMESTAMP),
+        Const((n % 99 - 50, n % 7, -n % 10**9), INTERVAL),
+    ]
     for constant in constants:
         assert parse(to_text(constant), {}) == constant
         negative = Call("-", (Var("v", constant.type), constant)) if constant.type.is_numeric else constant
@@ -81,8 +88,10 @@ A, B, C = var("a", BOOLEAN), var("b", BOOLEAN), var("c", BOOLEAN)
 X, Y = var("x", INTEGER), var("y", INTEGER)
 
 PRINTED = [
-    (build.call("*", PRICE, build.call("-", build.number("1.00"), DISCOUNT)),
-     "l_extendedprice * (1.00 - l_discount)"),
+    (
+        build.call("*", PRICE, build.call("-", build.number("1.00"), DISCOUNT)),
+        "l_extendedprice * (1.00 - l_discount)",
+    ),
     (build.call("<", var("o_date", DATE), build.literal("1995-01-01")), "o_date < DATE '1995-01-01'"),
     (Cast(X, DOUBLE), "CAST(x AS DOUBLE)"),
     (build.case([(A, X)], Y), "CASE WHEN a THEN x ELSE y END"),
@@ -99,11 +108,17 @@ PRINTED = [
     (build.call("neg", build.call("neg", X)), "-(-x)"),
     (build.call("*", build.call("neg", X), Y), "-x * y"),
     (Call("neg", (Const(5, INTEGER),)), "-(5)"),
-    (Const(-5, INTEGER), "-5"), (Const(7, BIGINT), "7::BIGINT"), (Const(2**31, BIGINT), "2147483648"),
-    (Const(150, DECIMAL(3, 2)), "1.50"), (Const(150, DECIMAL(15, 2)), "1.50::DECIMAL(15,2)"),
-    (Const(1.0, DOUBLE), "1.0e0"), (Const(0.5, REAL), "0.5e0::REAL"),
+    (Const(-5, INTEGER), "-5"),
+    (Const(7, BIGINT), "7::BIGINT"),
+    (Const(2**31, BIGINT), "2147483648"),
+    (Const(150, DECIMAL(3, 2)), "1.50"),
+    (Const(150, DECIMAL(15, 2)), "1.50::DECIMAL(15,2)"),
+    (Const(1.0, DOUBLE), "1.0e0"),
+    (Const(0.5, REAL), "0.5e0::REAL"),
     (Const(float("nan"), DOUBLE), "'nan'::DOUBLE"),
-    (Const("it's", VARCHAR), "'it''s'"), (Const(None, DATE), "NULL::DATE"), (Const(True, BOOLEAN), "TRUE"),
+    (Const("it's", VARCHAR), "'it''s'"),
+    (Const(None, DATE), "NULL::DATE"),
+    (Const(True, BOOLEAN), "TRUE"),
     (Const((1, 2, 3), INTERVAL), "INTERVAL (1, 2, 3)"),
     (Call("=", (Var("order", INTEGER), Var("o id", INTEGER))), 'order = "o id"'),
     (Call("=", (Var("case", INTEGER), Var("l.o_id", INTEGER))), '"case" = l.o_id'),
@@ -131,13 +146,17 @@ def test_an_expression_inside_another_language() -> None:
 
 
 WRONG = [
-    ("x +", Code.SYNTAX, "line 1, column 4"), ("x +\n  )", Code.SYNTAX, "line 2, column 3"),
+    ("x +", Code.SYNTAX, "line 1, column 4"),
+    ("x +\n  )", Code.SYNTAX, "line 2, column 3"),
     ("x y", Code.SYNTAX, "column 3"),
-    ("z", Code.NOT_FOUND, "z"), ("nofun(x)", Code.NOT_FOUND, "nofun"),
+    ("z", Code.NOT_FOUND, "z"),
+    ("nofun(x)", Code.NOT_FOUND, "nofun"),
     ("x + 'a'", Code.TYPE, "INTEGER and VARCHAR"),
-    ("CASE WHEN a THEN x", Code.SYNTAX, "END"), ("CAST(x AS NOTYPE)", Code.TYPE, "NOTYPE"),
+    ("CASE WHEN a THEN x", Code.SYNTAX, "END"),
+    ("CAST(x AS NOTYPE)", Code.TYPE, "NOTYPE"),
     ("(x", Code.SYNTAX, "')'"),
-    ("x = y = x", Code.TYPE, "BOOLEAN and INTEGER"), ("'open", Code.SYNTAX, "column 1"),
+    ("x = y = x", Code.TYPE, "BOOLEAN and INTEGER"),
+    ("'open", Code.SYNTAX, "column 1"),
 ]
 
 

@@ -59,27 +59,38 @@ def test_selection_and_joining(type_: SqlType) -> None:
     mask = np.arange(len(values)) % 2 == 0
     assert repr(vector.filter(mask).to_pylist()) == repr(values[::2])
     assert repr(vector.take(np.array([2, 0])).to_pylist()) == repr([values[2], values[0]])
-    joined = concat([vector.filter(mask), Vector.constant(values[0], type_, 2),
-        vector.take(np.array([], np.int64))])
+    joined = concat(
+        [vector.filter(mask), Vector.constant(values[0], type_, 2), vector.take(np.array([], np.int64))]
+    )
     assert repr(joined.to_pylist()) == repr([*values[::2], values[0], values[0]])
     assert len(Vector.constant(None, type_, 4)) == 4
     assert Vector.constant(None, type_, 4).to_pylist() == [None] * 4
 
 
-@pytest.mark.parametrize(("value", "type_"), [
-    (Decimal("-123456789012345.678"), DECIMAL(18, 3)), (Decimal(10) ** 37, HUGEINT), (-(2**64), HUGEINT),
-    (Decimal("-99999999999999999999.5"), DECIMAL(30, 1)), (2**63, HUGEINT),
-])
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [
+        (Decimal("-123456789012345.678"), DECIMAL(18, 3)),
+        (Decimal(10) ** 37, HUGEINT),
+        (-(2**64), HUGEINT),
+        (Decimal("-99999999999999999999.5"), DECIMAL(30, 1)),
+        (2**63, HUGEINT),
+    ],
+)
 def test_decimals_by_their_words(value: Decimal, type_: SqlType) -> None:
     array = pa.array([None, Decimal(value), Decimal(1)], type=to_arrow(type_))
-    assert Vector.from_arrow(array, type_).to_pylist() == [None, to_physical(value, type_),
-        to_physical(1, type_)]
+    assert Vector.from_arrow(array, type_).to_pylist() == [
+        None,
+        to_physical(value, type_),
+        to_physical(1, type_),
+    ]
 
 
 def test_undefined_null_slots_of_decimals_do_not_leak() -> None:
     data = np.array([[7, 0], [-5, 123]], dtype=np.int64)  # the second slot is NULL and holds nonsense
-    array = pa.Array.from_buffers(pa.decimal128(9, 2), 2,
-        [pa.py_buffer(b"\x01"), pa.py_buffer(data.tobytes())])
+    array = pa.Array.from_buffers(
+        pa.decimal128(9, 2), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(data.tobytes())]
+    )
     vector = Vector.from_arrow(array, DECIMAL(9, 2))
     assert vector.to_pylist() == [7, None]
     assert vector.values.tolist() == [7, 0]
@@ -92,8 +103,7 @@ def test_other_arrow_types_are_converted_or_refused() -> None:
     assert Vector.from_arrow(coded, VARCHAR).to_pylist() == ["b", "a", None, "b"]
     twice = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["x", "x", None]))
     vector = Vector.from_arrow(twice, VARCHAR)
-    assert (vector.to_pylist(), vector.dictionary.tolist()) == (["x", "x", None],
-        ["x"])  # type: ignore[union-attr]
+    assert (vector.to_pylist(), vector.dictionary.tolist()) == (["x", "x", None], ["x"])  # type: ignore[union-attr]
     seconds = pa.array([dt.datetime(2020, 1, 1)], pa.timestamp("s"))
     assert Vector.from_arrow(seconds, TIMESTAMP).to_pylist() == [1577836800000000]
     with pytest.raises(EverfreshError) as caught:
@@ -111,10 +121,15 @@ def test_floats_are_canonical() -> None:
 
 
 def test_the_first_failing_row_is_named() -> None:
-    columns = {"i": Vector.from_pylist([1, None, 2**31 - 1, 2**31 - 1], INTEGER),
-        "b": Vector.constant(True, BOOLEAN, 4)}
-    for sql, code in (("i + 1", Code.OVERFLOW), ("i // (2147483647 - i)", Code.DIVISION_BY_ZERO),
-                      ("CASE WHEN b THEN i + 1 ELSE 0 END", Code.OVERFLOW)):
+    columns = {
+        "i": Vector.from_pylist([1, None, 2**31 - 1, 2**31 - 1], INTEGER),
+        "b": Vector.constant(True, BOOLEAN, 4),
+    }
+    for sql, code in (
+        ("i + 1", Code.OVERFLOW),
+        ("i // (2147483647 - i)", Code.DIVISION_BY_ZERO),
+        ("CASE WHEN b THEN i + 1 ELSE 0 END", Code.OVERFLOW),
+    ):
         with pytest.raises(EverfreshError) as caught:
             evaluate_vector(parse(sql, oracle.VARS, build.MAKERS), columns, 4)
         assert (caught.value.row, caught.value.code) == (2, code)  # type: ignore[attr-defined]
@@ -129,8 +144,10 @@ def test_sums_at_the_edge_of_64_bits(low: int, high: int) -> None:
         evaluate_vector(Call("+", (Var("bi", BIGINT), Var("x", BIGINT))), columns, 2)
     assert caught.value.code == Code.OVERFLOW
     apart = {"bi": Vector.from_pylist([0, low], BIGINT), "x": Vector.from_pylist([high, 0], BIGINT)}
-    assert evaluate_vector(Call("+", (Var("bi", BIGINT), Var("x", BIGINT))), apart, 2).to_pylist() == [high,
-        low]
+    assert evaluate_vector(Call("+", (Var("bi", BIGINT), Var("x", BIGINT))), apart, 2).to_pylist() == [
+        high,
+        low,
+    ]
 
 
 def test_functions_of_strings_run_once_per_distinct_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,19 +162,30 @@ def test_functions_of_strings_run_once_per_distinct_value(monkeypatch: pytest.Mo
 
 
 def test_a_guard_keeps_an_error_away() -> None:
-    columns = {"i": Vector.from_pylist([6, 6, 6, None], INTEGER),
-        "j": Vector.from_pylist([2, 0, 3, 0], INTEGER)}
-    for sql, wanted in (("CASE WHEN j <> 0 THEN i // j END", [3, None, 2, None]),
-                        ("j <> 0 AND i // j > 2", [True, False, False, False]),
-                        ("j = 0 OR i // j > 2", [True, True, False, True]),
-                        ("coalesce(nullif(j, 0), i // 1)", [2, 6, 3, None])):
+    columns = {
+        "i": Vector.from_pylist([6, 6, 6, None], INTEGER),
+        "j": Vector.from_pylist([2, 0, 3, 0], INTEGER),
+    }
+    for sql, wanted in (
+        ("CASE WHEN j <> 0 THEN i // j END", [3, None, 2, None]),
+        ("j <> 0 AND i // j > 2", [True, False, False, False]),
+        ("j = 0 OR i // j > 2", [True, True, False, True]),
+        ("coalesce(nullif(j, 0), i // 1)", [2, 6, 3, None]),
+    ):
         assert evaluate_vector(parse(sql, oracle.VARS, build.MAKERS), columns, 4).to_pylist() == wanted
 
 
 def test_no_rows_and_results_that_are_stored() -> None:
     empty = {name: Vector.from_pylist([], type_) for name, type_ in oracle.TYPES.items()}
-    for sql in ("m * 2", "s || 'x'", "CASE WHEN b THEN s END", "i IN (1, 2)", "upper(s) = t", "iv + iv",
-        "1 + 1"):
+    for sql in (
+        "m * 2",
+        "s || 'x'",
+        "CASE WHEN b THEN s END",
+        "i IN (1, 2)",
+        "upper(s) = t",
+        "iv + iv",
+        "1 + 1",
+    ):
         expr = parse(sql, oracle.VARS, build.MAKERS)
         assert evaluate_vector(expr, empty, 0).to_pylist() == []
         assert evaluate_vector(expr, empty, 0).type == expr.type
@@ -187,8 +215,10 @@ def test_casts_of_vectors_are_those_of_scalars(source: SqlType, to: SqlType) -> 
 
 
 def test_columns_are_read_only() -> None:
-    columns = {"b": Vector.from_pylist([True, False, False], BOOLEAN),
-               "c": Vector.from_pylist([False, True, None], BOOLEAN)}
+    columns = {
+        "b": Vector.from_pylist([True, False, False], BOOLEAN),
+        "c": Vector.from_pylist([False, True, None], BOOLEAN),
+    }
     columns["b"].values.flags.writeable = False
     assert evaluate_vector(parse("b OR c", oracle.VARS), columns, 3).to_pylist() == [True, True, None]
 

@@ -24,7 +24,9 @@ from everfresh.types import BIGINT, DATE, DECIMAL, DOUBLE, HUGEINT, INTEGER, VAR
 SCHEMAS = {
     "r": TableSchema("r", (Column("a", BIGINT), Column("b", BIGINT), Column("s", VARCHAR))),
     "t": TableSchema("t", (Column("c", BIGINT), Column("d", DECIMAL(8, 2)), Column("e", VARCHAR))),
-    "u": TableSchema("u", (Column("f", INTEGER), Column("g", DOUBLE), Column("h", DATE), Column("w", HUGEINT))),
+    "u": TableSchema(
+        "u", (Column("f", INTEGER), Column("g", DOUBLE), Column("h", DATE), Column("w", HUGEINT))
+    ),
 }
 VALUES: dict[str, list[Any]] = {
     "BIGINT": [None, 0, 1, 2, 3, -1],
@@ -101,8 +103,14 @@ PLAIN = [
     "WITH q(x) AS (SELECT c FROM t WHERE d > 0), p AS (SELECT x FROM q WHERE x > 0) SELECT p.x AS y, q.x AS z FROM p, q",
     "SELECT * FROM (SELECT a, b FROM r WHERE b > 0) v, (SELECT c FROM t) w WHERE v.a = w.c",
 ]
-SETS = [f"SELECT a FROM r {op} SELECT c FROM t" for op in ("UNION", "UNION ALL", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")]
-SETS += [f"SELECT a, s FROM r {op} SELECT c, e FROM t" for op in ("UNION", "UNION ALL", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")]
+SETS = [
+    f"SELECT a FROM r {op} SELECT c FROM t"
+    for op in ("UNION", "UNION ALL", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")
+]
+SETS += [
+    f"SELECT a, s FROM r {op} SELECT c, e FROM t"
+    for op in ("UNION", "UNION ALL", "INTERSECT", "INTERSECT ALL", "EXCEPT", "EXCEPT ALL")
+]
 SETS += [f"SELECT a FROM r {op} SELECT d FROM t" for op in ("UNION", "INTERSECT ALL", "EXCEPT")]
 SETS += [
     "SELECT a FROM r UNION ALL SELECT c FROM t EXCEPT ALL SELECT f FROM u",
@@ -111,43 +119,155 @@ SETS += [
     "SELECT a FROM r UNION SELECT c FROM t ORDER BY 1 LIMIT 3",
 ]
 CALLS = [
-    "count(*)", "count({})", "sum({})", "avg({})", "min({})", "max({})", "count(DISTINCT {})", "sum(DISTINCT {})", "avg(DISTINCT {})",
-    "stddev_samp({})", "stddev_pop({})", "var_samp({})", "var_pop({})", "bool_and({} > 0)", "bool_or({} > 0)",
-    "sum({}) FILTER (WHERE a > 0)", "count(DISTINCT {}) FILTER (WHERE b IS NOT NULL)",
+    "count(*)",
+    "count({})",
+    "sum({})",
+    "avg({})",
+    "min({})",
+    "max({})",
+    "count(DISTINCT {})",
+    "sum(DISTINCT {})",
+    "avg(DISTINCT {})",
+    "stddev_samp({})",
+    "stddev_pop({})",
+    "var_samp({})",
+    "var_pop({})",
+    "bool_and({} > 0)",
+    "bool_or({} > 0)",
+    "sum({}) FILTER (WHERE a > 0)",
+    "count(DISTINCT {}) FILTER (WHERE b IS NOT NULL)",
 ]
-AGGREGATES = [f"SELECT {call.format(arg)} AS v FROM {of}{where}" for call in CALLS for arg, of, where in (
-    ("b", "r", ""), ("d", "t, r", ""), ("g", "u, r", " WHERE f = a"), ("b", "r", " WHERE FALSE"), ("w", "u, r", " WHERE f = a"),
-) if not (arg == "w" and ("std" in call or "var" in call))]
-AGGREGATES += [f"SELECT a, {call.format(arg)} AS v FROM {of} GROUP BY a" for call in CALLS for arg, of in (("b", "r"), ("d", "r, t"), ("g", "r, u"))]
+AGGREGATES = [
+    f"SELECT {call.format(arg)} AS v FROM {of}{where}"
+    for call in CALLS
+    for arg, of, where in (
+        ("b", "r", ""),
+        ("d", "t, r", ""),
+        ("g", "u, r", " WHERE f = a"),
+        ("b", "r", " WHERE FALSE"),
+        ("w", "u, r", " WHERE f = a"),
+    )
+    if not (arg == "w" and ("std" in call or "var" in call))
+]
 AGGREGATES += [
-    "SELECT min(s), max(s), min(a + b), max(b) FROM r", "SELECT a, min(s), max(s) FROM r GROUP BY a", "SELECT min(h), max(h), min(w), max(w), min(g), max(g) FROM u",
-    "SELECT count(DISTINCT (a, b)) FROM r", "SELECT s, count(DISTINCT (a, b)) FROM r GROUP BY s", "SELECT a, b, count(*) FROM r GROUP BY a, b HAVING count(*) > 1",
-    "SELECT a + b AS k, sum(a) FROM r GROUP BY a + b", "SELECT sum(n) FROM (SELECT a, count(*) AS n FROM r GROUP BY a)", "SELECT a FROM r GROUP BY a",
-    "SELECT count(*) FROM r HAVING count(*) > 100", "SELECT g, count(*) FROM u GROUP BY g", "SELECT w, h, count(*) FROM u GROUP BY w, h", "SELECT sum(a > 0) FROM r",
-    "SELECT count(NULL), sum(NULL), avg(NULL), bool_or(NULL) FROM r", "SELECT s, sum(d) FROM r LEFT JOIN t ON a = c GROUP BY s HAVING sum(d) > 0 OR s IS NULL",
-    "SELECT a, sum(b) FROM r WHERE b > 0 GROUP BY a ORDER BY a LIMIT 2", "SELECT sum(b * b) AS x, avg(b + 0.5) AS y FROM r",
+    f"SELECT a, {call.format(arg)} AS v FROM {of} GROUP BY a"
+    for call in CALLS
+    for arg, of in (("b", "r"), ("d", "r, t"), ("g", "r, u"))
 ]
-FRAMES = ["", "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING", "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
-          "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "ROWS BETWEEN 2 FOLLOWING AND 3 FOLLOWING", "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING"]
-WINDOWS = [f"SELECT a, b, s, {call} OVER ({by} ORDER BY b, a, s {frame}) AS v FROM r" for call in ("sum(b)", "min(s)", "count(*)", "avg(a)", "max(a)", "first_value(b)", "last_value(b)", "var_pop(b)", "bool_or(b > 0)")
-           for by, frame in itertools.product(["", "PARTITION BY a"], FRAMES)]
-WINDOWS += [f"SELECT a, b, s, {call} OVER (PARTITION BY s ORDER BY b {way}) AS v FROM r" for call in ("sum(a)", "count(a)", "rank()", "dense_rank()", "min(a)", "max(b)", "count(*)")
-            for way in ("", "DESC", "NULLS FIRST", "DESC NULLS FIRST", "RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING", "DESC RANGE BETWEEN 1 PRECEDING AND CURRENT ROW", "RANGE BETWEEN 1 FOLLOWING AND 2 FOLLOWING")]
-WINDOWS += [f"SELECT a, b, s, {call} OVER (PARTITION BY a ORDER BY b, a, s) AS v FROM r" for call in ("row_number()", "lag(b)", "lead(b)", "lag(b, 2)", "lead(s, 1, 'x')", "lag(b, 1, -7)", "lag(b, 0)")]
-WINDOWS += [f"SELECT f, g, {call} OVER () AS v FROM u" for call in ("sum(g)", "avg(f)", "count(*)", "max(h)", "min(w)", "sum(w)", "stddev_samp(g)")]
+AGGREGATES += [
+    "SELECT min(s), max(s), min(a + b), max(b) FROM r",
+    "SELECT a, min(s), max(s) FROM r GROUP BY a",
+    "SELECT min(h), max(h), min(w), max(w), min(g), max(g) FROM u",
+    "SELECT count(DISTINCT (a, b)) FROM r",
+    "SELECT s, count(DISTINCT (a, b)) FROM r GROUP BY s",
+    "SELECT a, b, count(*) FROM r GROUP BY a, b HAVING count(*) > 1",
+    "SELECT a + b AS k, sum(a) FROM r GROUP BY a + b",
+    "SELECT sum(n) FROM (SELECT a, count(*) AS n FROM r GROUP BY a)",
+    "SELECT a FROM r GROUP BY a",
+    "SELECT count(*) FROM r HAVING count(*) > 100",
+    "SELECT g, count(*) FROM u GROUP BY g",
+    "SELECT w, h, count(*) FROM u GROUP BY w, h",
+    "SELECT sum(a > 0) FROM r",
+    "SELECT count(NULL), sum(NULL), avg(NULL), bool_or(NULL) FROM r",
+    "SELECT s, sum(d) FROM r LEFT JOIN t ON a = c GROUP BY s HAVING sum(d) > 0 OR s IS NULL",
+    "SELECT a, sum(b) FROM r WHERE b > 0 GROUP BY a ORDER BY a LIMIT 2",
+    "SELECT sum(b * b) AS x, avg(b + 0.5) AS y FROM r",
+]
+FRAMES = [
+    "",
+    "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
+    "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+    "ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+    "ROWS BETWEEN 2 FOLLOWING AND 3 FOLLOWING",
+    "RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+]
+WINDOWS = [
+    f"SELECT a, b, s, {call} OVER ({by} ORDER BY b, a, s {frame}) AS v FROM r"
+    for call in (
+        "sum(b)",
+        "min(s)",
+        "count(*)",
+        "avg(a)",
+        "max(a)",
+        "first_value(b)",
+        "last_value(b)",
+        "var_pop(b)",
+        "bool_or(b > 0)",
+    )
+    for by, frame in itertools.product(["", "PARTITION BY a"], FRAMES)
+]
+WINDOWS += [
+    f"SELECT a, b, s, {call} OVER (PARTITION BY s ORDER BY b {way}) AS v FROM r"
+    for call in ("sum(a)", "count(a)", "rank()", "dense_rank()", "min(a)", "max(b)", "count(*)")
+    for way in (
+        "",
+        "DESC",
+        "NULLS FIRST",
+        "DESC NULLS FIRST",
+        "RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+        "DESC RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
+        "RANGE BETWEEN 1 FOLLOWING AND 2 FOLLOWING",
+    )
+]
+WINDOWS += [
+    f"SELECT a, b, s, {call} OVER (PARTITION BY a ORDER BY b, a, s) AS v FROM r"
+    for call in (
+        "row_number()",
+        "lag(b)",
+        "lead(b)",
+        "lag(b, 2)",
+        "lead(s, 1, 'x')",
+        "lag(b, 1, -7)",
+        "lag(b, 0)",
+    )
+]
+WINDOWS += [
+    f"SELECT f, g, {call} OVER () AS v FROM u"
+    for call in ("sum(g)", "avg(f)", "count(*)", "max(h)", "min(w)", "sum(w)", "stddev_samp(g)")
+]
 WINDOWS += [
     "SELECT f, g, h, w, sum(g) OVER (ORDER BY f, g, h, w ROWS 1 PRECEDING) AS v FROM u",
     "SELECT a, sum(b) AS x, sum(sum(b)) OVER (ORDER BY a) AS y FROM r GROUP BY a",
     "SELECT * FROM (SELECT a, b, rank() OVER (PARTITION BY a ORDER BY b DESC) AS k FROM r) WHERE k = 1",
     "SELECT c, d, sum(d) OVER (ORDER BY d RANGE BETWEEN 1.5 PRECEDING AND CURRENT ROW) AS v FROM t",
 ]
-PREDICATES = ["a IN (SELECT c FROM t{})", "a NOT IN (SELECT c FROM t{})", "EXISTS (SELECT * FROM t{})", "NOT EXISTS (SELECT * FROM t{})"]
-PREDICATES += [f"a {op} {q} (SELECT c FROM t{{}})" for op in ("=", "<>", "<", "<=", ">", ">=") for q in ("ANY", "ALL")]
-WHERES = ["", " WHERE FALSE", " WHERE c IS NOT NULL", " WHERE s = e", " WHERE s = e AND d > b", " WHERE d < b", " WHERE e IS NOT DISTINCT FROM s AND c > 0"]
+PREDICATES = [
+    "a IN (SELECT c FROM t{})",
+    "a NOT IN (SELECT c FROM t{})",
+    "EXISTS (SELECT * FROM t{})",
+    "NOT EXISTS (SELECT * FROM t{})",
+]
+PREDICATES += [
+    f"a {op} {q} (SELECT c FROM t{{}})" for op in ("=", "<>", "<", "<=", ">", ">=") for q in ("ANY", "ALL")
+]
+WHERES = [
+    "",
+    " WHERE FALSE",
+    " WHERE c IS NOT NULL",
+    " WHERE s = e",
+    " WHERE s = e AND d > b",
+    " WHERE d < b",
+    " WHERE e IS NOT DISTINCT FROM s AND c > 0",
+]
 SUBQUERIES = [f"SELECT a, b, s, {q.format(w)} AS v FROM r" for q in PREDICATES for w in WHERES]
 SUBQUERIES += [f"SELECT a, b FROM r WHERE {q.format(w)}" for q in PREDICATES for w in WHERES[::3]]
-SUBQUERIES += [f"SELECT a, b FROM r WHERE NOT ({q.format(w)}) OR b = 1" for q in PREDICATES[:6] for w in WHERES[::2]]
-SUBQUERIES += [f"SELECT a, b, s, (SELECT {x} FROM t{w}) AS v FROM r" for x in ("count(*)", "sum(d)", "max(e)", "count(*) + a", "sum(d + b)", "avg(c) FILTER (WHERE d > 0)", "count(DISTINCT c)") for w in WHERES]
+SUBQUERIES += [
+    f"SELECT a, b FROM r WHERE NOT ({q.format(w)}) OR b = 1" for q in PREDICATES[:6] for w in WHERES[::2]
+]
+SUBQUERIES += [
+    f"SELECT a, b, s, (SELECT {x} FROM t{w}) AS v FROM r"
+    for x in (
+        "count(*)",
+        "sum(d)",
+        "max(e)",
+        "count(*) + a",
+        "sum(d + b)",
+        "avg(c) FILTER (WHERE d > 0)",
+        "count(DISTINCT c)",
+    )
+    for w in WHERES
+]
 SUBQUERIES += [
     "SELECT a, (SELECT count(*) FROM t WHERE c = a GROUP BY c) AS v FROM r",
     "SELECT a, (SELECT sum(d) FROM t WHERE c = a HAVING count(*) > 1) AS v FROM r",
@@ -179,7 +299,14 @@ SUBQUERIES += [
     "SELECT a FROM r WHERE (SELECT count(*) FROM t WHERE c = a) = 0",
     "SELECT a, b FROM r WHERE a = (SELECT max(a) FROM r) AND b NOT IN (SELECT b FROM r WHERE a IS NULL)",
 ]
-QUERIES = [q.format(kind=kind) for q in JOINS for kind in ("INNER", "LEFT", "RIGHT", "FULL")] + PLAIN + SETS + AGGREGATES + WINDOWS + SUBQUERIES
+QUERIES = (
+    [q.format(kind=kind) for q in JOINS for kind in ("INNER", "LEFT", "RIGHT", "FULL")]
+    + PLAIN
+    + SETS
+    + AGGREGATES
+    + WINDOWS
+    + SUBQUERIES
+)
 
 
 def rows_of(rng: random.Random, schema: TableSchema, most: int) -> list[tuple[Any, ...]]:
@@ -221,7 +348,9 @@ def test_agrees_with_duckdb(query: str) -> None:
 @st.composite
 def data(draw: Any) -> dict[str, list[tuple[Any, ...]]]:
     return {
-        name: draw(st.lists(st.tuples(*(st.sampled_from(VALUES[c.type.name]) for c in schema.columns)), max_size=7))
+        name: draw(
+            st.lists(st.tuples(*(st.sampled_from(VALUES[c.type.name]) for c in schema.columns)), max_size=7)
+        )
         for name, schema in SCHEMAS.items()
     }
 

@@ -181,4 +181,3 @@ def same(plan: p.Plan, oracle: DuckOracle, query: str | None = None, chunk: int 
     query = query or sql(plan)
     expected = oracle.query(query)
     assert_same(expected, run(plan, oracle, chunk), f"{query}\n{plan}\n")
-

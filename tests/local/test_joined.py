@@ -1,7 +1,7 @@
 """Joins maintained by maps: equal to the reference evaluator and to DuckDB, and touching only what changes.
 
-Catches: a cross term too many or too few when two tables change in one batch, the quadratic term of a self-join, NULLs that join, a slice that does
-not follow its map, an auxiliary map that drifts unseen.
+Catches: a cross term too many or too few when two tables change in one batch, the quadratic term of a
+self-join, NULLs that join, a slice that does not follow its map, an auxiliary map that drifts unseen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ CREATE TABLE t (c INTEGER, d DECIMAL(9,2), e VARCHAR);
 """
 VIEWS = {
     "two": "SELECT r.a, SUM(s.c) AS x, COUNT(*) AS n FROM r JOIN s ON r.b = s.b GROUP BY r.a",
-    "chain": "SELECT r.a, t.e, SUM(t.d) AS x FROM r, s, t WHERE r.b = s.b AND s.c = t.c AND t.d > 1 GROUP BY r.a, t.e",
+    "chain": "SELECT r.a, t.e, SUM(t.d) AS x FROM r, s, t "
+    "WHERE r.b = s.b AND s.c = t.c AND t.d > 1 GROUP BY r.a, t.e",
     "bag": "SELECT r.a, t.d + 1 AS x FROM r JOIN s USING (b) JOIN t USING (c)",
     "both_sides": "SELECT SUM(r.a * t.d) AS x, AVG(s.c) AS y FROM r JOIN s ON r.b = s.b JOIN t ON t.c = s.c",
     "itself": "SELECT x.a, COUNT(*) AS n FROM r x JOIN r y ON x.b = y.b GROUP BY x.a",
@@ -70,7 +71,9 @@ def check_maps(db: ef.Database) -> None:
     tables = {n: relation(t.schema, *t.rows()) for n, t in engine._state.tables.items()}
     for name, store in engine._state.stores().items():
         expected = {
-            key: weight[0] for key, weight in evaluate(store.target.definition, Database(tables=tables)).items() if weight[0]
+            key: weight[0]
+            for key, weight in evaluate(store.target.definition, Database(tables=tables)).items()
+            if weight[0]
         }
         slots = store.pool.live()
         vectors = list(store.codec.vectors(store.pool.keys_at(slots)).values())
@@ -102,20 +105,34 @@ def test_joins_follow_their_tables(seed: int) -> None:
                 expected = oracle.query(VIEWS[view.removeprefix("v_")]).cast(actual.schema)
                 assert_same(expected, actual, f"{view} after batch {number} of seed {seed}")
             check_maps(db)
-        assert all("incremental" in db.view(v).explain() and "re-eval" not in db.view(v).explain() for v in db.views)
+        assert all(
+            "incremental" in db.view(v).explain() and "re-eval" not in db.view(v).explain() for v in db.views
+        )
         assert all(db.view(v).verify().num_rows == 0 for v in db.views)
     oracle.close()
 
 
 def test_the_maps_of_the_thesis() -> None:
-    """Example 2.1.2: R(A,B) * S(B,C) * T(C,D) grouped by B keeps M_ST(B), M_RS(B,C), M_R(B), M_T(C), M_S(B,C)."""
+    """Example 2.1.2: R(A,B) * S(B,C) * T(C,D) grouped by B keeps M_ST(B), M_RS(B,C), M_R(B), M_T(C),
+    M_S(B,C)."""
     with ef.connect(engine="local") as db:
-        db.sql("CREATE TABLE r (a INTEGER NOT NULL, b INTEGER NOT NULL); CREATE TABLE s (b INTEGER NOT NULL, c INTEGER NOT NULL);"
-               "CREATE TABLE t (c INTEGER NOT NULL, d INTEGER NOT NULL)")
-        db.sql("CREATE MATERIALIZED VIEW q AS SELECT r.b, COUNT(*) AS n FROM r, s, t WHERE r.b = s.b AND s.c = t.c GROUP BY r.b")
+        db.sql(
+            "CREATE TABLE r (a INTEGER NOT NULL, b INTEGER NOT NULL);"
+            "CREATE TABLE s (b INTEGER NOT NULL, c INTEGER NOT NULL);"
+            "CREATE TABLE t (c INTEGER NOT NULL, d INTEGER NOT NULL)"
+        )
+        db.sql(
+            "CREATE MATERIALIZED VIEW q AS SELECT r.b, COUNT(*) AS n FROM r, s, t "
+            "WHERE r.b = s.b AND s.c = t.c GROUP BY r.b"
+        )
         maps = db.catalog.views["q"].compiled.program.maps
         assert [(m.name, [v.name for v in m.keys]) for m in maps] == [
-            ("q", ["b"]), ("q#1", ["b"]), ("q#2", ["b"]), ("q#3", ["c"]), ("q#4", ["b", "c"]), ("q#5", ["b", "c"])
+            ("q", ["b"]),
+            ("q#1", ["b"]),
+            ("q#2", ["b"]),
+            ("q#3", ["c"]),
+            ("q#4", ["b", "c"]),
+            ("q#5", ["b", "c"]),
         ]
         assert [degree(m.definition) for m in maps] == [3, 2, 1, 1, 2, 1]
 
@@ -136,7 +153,11 @@ def test_a_batch_touches_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> Non
         with ef.connect(engine="local") as db:
             db.sql(DDL)
             db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['chain']}")
-            db.apply(r=[(i % 7, i) for i in range(size)], s=[(i, i) for i in range(size)], t=[(i, 2, "x") for i in range(size)])
+            db.apply(
+                r=[(i % 7, i) for i in range(size)],
+                s=[(i, i) for i in range(size)],
+                t=[(i, 2, "x") for i in range(size)],
+            )
             db.apply(s=[(1, 2)])  # the slices are built
             looked.clear()
             db.apply(r=[(1, 5)], s=ef.Delta(deletes=[(6, 6)]), t=[(8, 3, "y")])

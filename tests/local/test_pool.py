@@ -118,7 +118,7 @@ def run(pool: Pool, ops: list) -> None:
                 same_future(pool, ghost)
             else:
                 twin.add(arg * (1 + (op == "twice")))
-                assert contents(pool) == twin.data          # n = 0 stays until commit
+                assert contents(pool) == twin.data  # n = 0 stays until commit
                 pool.commit(first)
                 if second is not None:
                     pool.commit(second)
@@ -151,7 +151,7 @@ def run(pool: Pool, ops: list) -> None:
             twin.data.clear()
         after = contents(pool)
         assert after == twin.data
-        if op not in ("clear", "put"):                      # put may remove a key and create it again
+        if op not in ("clear", "put"):  # put may remove a key and create it again
             now = dict(zip(after, pool.live().tolist(), strict=True))
             assert all(now[k] == slot for k, slot in slot_of.items() if k in now)
 
@@ -220,7 +220,7 @@ def test_many_keys_grow_and_vanish() -> None:
     assert len(pool) == len(unique)
     assert pool.gather(pool.find(np.stack([unique << 30, -unique]))).n.tolist() == times.tolist()
     assert len(pool) / len(pool._table) <= 0.6
-    pool.commit(pool.add(words[:, ::-1], counts([-1] * len(keys))))     # not contiguous: copied
+    pool.commit(pool.add(words[:, ::-1], counts([-1] * len(keys))))  # not contiguous: copied
     assert len(pool) == 0
     assert not pool._table.any()
     assert not pool._keys.any()
@@ -244,7 +244,7 @@ def test_freed_slots_are_clean_and_reused() -> None:
     pool = Pool(1, LAYOUT)
     row = [((1,), 1, 7, 0.5, 3)]
     pool.commit(pool.add(words_of(row, 1), values_of(row)))
-    pool.commit(pool.add(np.array([[1]]), values_of([((1,), -1, 0, 0.0, 0)])))      # values left behind
+    pool.commit(pool.add(np.array([[1]]), values_of([((1,), -1, 0, 0.0, 0)])))  # values left behind
     assert len(pool) == 0
     slots = pool.insert(np.array([[9]]), np.array([1]))
     assert slots.tolist() == [0]
@@ -361,7 +361,7 @@ def test_inserts_then_deletes_leave_the_exact_sum(spread: str) -> None:
     total = float_total(pool.gather(pool.live()).floats)[0]
     assert total == pytest.approx(math.fsum(x[:500]), rel=1e-15)
     one_more = np.append(x[:500], 0.0)
-    add_floats(pool, one_more, -1)              # n = -1: the entry lives, and its sum is exactly 0
+    add_floats(pool, one_more, -1)  # n = -1: the entry lives, and its sum is exactly 0
     assert float_total(pool.gather(pool.live()).floats).tolist() == [0.0]
 
 

@@ -17,14 +17,14 @@ TEXT = st.one_of(
     st.text(max_size=20),
 )
 LISTS = st.lists(st.lists(TEXT, max_size=12), max_size=8)
-MASKS = st.sampled_from([-1, 0])     # 0: all strings collide
+MASKS = st.sampled_from([-1, 0])  # 0: all strings collide
 FORMS = st.sampled_from(["list", "string", "large", "sliced", "chunked", "dictionary", "view"])
 
 
 def arrow(strings: list[str | None], form: str) -> pa.Array | pa.ChunkedArray:
     if form == "large":
         return pa.array(strings, pa.large_string())
-    if form == "sliced":        # an offset that is no multiple of 8, rows behind it, and NULLs around
+    if form == "sliced":  # an offset that is no multiple of 8, rows behind it, and NULLs around
         return pa.array([None, "before", "b", *strings, "after", None], pa.string())[3:-2]
     if form == "chunked":
         half = len(strings) // 2
@@ -74,7 +74,7 @@ def test_compact_keeps_the_live_strings(batches: list[list[str | None]], picks: 
     assert len(remap) == total + 1
     assert interner.strings(remap[live]) == before
     assert len(interner) == len(set(before) - {None}) == np.count_nonzero(remap)
-    assert remap[remap > 0].tolist() == list(range(1, len(interner) + 1))       # the order stays
+    assert remap[remap > 0].tolist() == list(range(1, len(interner) + 1))  # the order stays
     assert interner.intern_list(before).tolist() == remap[live].tolist()
 
 

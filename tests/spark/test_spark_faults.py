@@ -1,7 +1,7 @@
 """Faults in tasks and in the driver: whatever fails, the state is exactly the committed epochs.
 
-A task that raises or dies is run again by Spark in another process, which finds a clean cache or rebuilds; what it wrote before is a file that
-nobody names, or the very file its retry writes.
+A task that raises or dies is run again by Spark in another process, which finds a clean cache or rebuilds;
+what it wrote before is a file that nobody names, or the very file its retry writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, COUNT(*) AS n FROM t GROUP 
 """
 BATCHES = [
     ef.Delta(inserts=[(i, "abc"[i % 3], i) for i in range(20)]),
-    ef.Delta(inserts=[(i, "abcd"[i % 4], i) for i in range(20, 40)], deletes=[{"k": i} for i in range(0, 20, 2)]),
+    ef.Delta(
+        inserts=[(i, "abcd"[i % 4], i) for i in range(20, 40)], deletes=[{"k": i} for i in range(0, 20, 2)]
+    ),
     ef.Delta(updates=[{"k": i, "g": "z"} for i in range(1, 20, 2)]),
 ]
 
@@ -51,7 +53,9 @@ def applied(db: ef.Database) -> None:
         db.apply(t=batch, key=f"batch-{number}")
 
 
-@pytest.mark.parametrize("point", ["opened", "mid-apply", "after-apply", "mid-write", "after-write", "before-yield"])
+@pytest.mark.parametrize(
+    "point", ["opened", "mid-apply", "after-apply", "mid-write", "after-write", "before-yield"]
+)
 @pytest.mark.parametrize("kind", ["raise", "exit"])
 def test_a_task_that_fails_is_run_again(spark, tmp_path: Path, point: str, kind: str) -> None:
     options = ef.Options(fault=f"{point}:{kind}:1:2", inline_bytes=0)
@@ -84,9 +88,9 @@ def test_a_driver_that_fails_before_the_commit_leaves_nothing(spark, tmp_path: P
 def test_a_batch_committed_without_an_answer_is_not_applied_twice(spark, tmp_path: Path) -> None:
     with ef.connect(tmp_path / "db", spark=spark) as db:
         db.sql(DDL)
-    with ef.connect(tmp_path / "db", spark=spark, options=ef.Options(fault="after-commit:raise:*:1")) as db:
-        with pytest.raises(InjectedFault):
-            db.apply(t=BATCHES[0], key="batch-0")
+    options = ef.Options(fault="after-commit:raise:*:1")
+    with ef.connect(tmp_path / "db", spark=spark, options=options) as db, pytest.raises(InjectedFault):
+        db.apply(t=BATCHES[0], key="batch-0")
     with ef.connect(tmp_path / "db", spark=spark) as db:
         assert db.apply(t=BATCHES[0], key="batch-0") == 3
         assert contents(db) == expected(BATCHES[:1])

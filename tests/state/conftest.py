@@ -36,7 +36,9 @@ def child() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def start(text: str, *arguments: object) -> subprocess.Popen[str]:
         process = subprocess.Popen(
             [sys.executable, "-c", text, *map(str, arguments)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             env={**os.environ, "PYTHONPATH": str(SOURCE)},
         )
         started.append(process)

@@ -151,7 +151,7 @@ def test_file_that_was_cut_short_is_absent_only_as_the_last(tmp_path: Path, tool
         (tmp_path / "commits/0000000004").write_bytes(whole[:length])
         for other in (store, FileCommits(tmp_path, False)):
             assert (other.last(), other.read(4)) == (3, None)
-        assert not store.create(4, whole)                # another writer may be in the middle of it
+        assert not store.create(4, whole)  # another writer may be in the middle of it
     store.recover()
     assert store.create(4, whole)
     assert len(list((tmp_path / "commits").glob("*.torn"))) == 1
@@ -183,7 +183,11 @@ def test_missing_file_is_damage(tmp_path: Path, tools: Any) -> None:
 
 TEXTS = st.lists(st.text(), max_size=3).map(tuple)
 COMMITS = st.builds(
-    Commit, epoch=st.integers(1, 10**10), parent=st.text(), keys=TEXTS, ddl=TEXTS,
+    Commit,
+    epoch=st.integers(1, 10**10),
+    parent=st.text(),
+    keys=TEXTS,
+    ddl=TEXTS,
     sources=st.dictionaries(st.text(), st.integers(), max_size=3),
     meta=st.just({"parts": [{"unit": 1, "tag": None}]}),
     sections=st.dictionaries(st.text(), st.binary(), max_size=3),

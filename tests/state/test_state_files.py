@@ -26,7 +26,8 @@ JSON = st.recursive(
 
 @settings(deadline=None)
 @given(
-    kind=st.text(max_size=8), header=st.dictionaries(st.text(), JSON, max_size=4),
+    kind=st.text(max_size=8),
+    header=st.dictionaries(st.text(), JSON, max_size=4),
     sections=st.dictionaries(st.text(), st.binary(max_size=200), max_size=4),
 )
 def test_round_trip(kind: str, header: dict[str, Any], sections: dict[str, bytes]) -> None:
@@ -159,6 +160,7 @@ def test_create_where_links_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(os, "link", refuse)
     assert create_file(tmp_path / "f", b"first", durable=True)
     assert not create_file(tmp_path / "f", b"second", durable=True)
+
     # also when the other one comes between the look and the creation
     def come_between() -> None:
         (tmp_path / "g").write_bytes(b"theirs")

@@ -62,7 +62,7 @@ def test_other_engine_is_refused_with_the_way_out(tmp_path: Path) -> None:
     connect(tmp_path / "db", "local").close()
     error = refused(tmp_path / "db", Code.FORMAT, engine="spark")
     assert 'engine="local"' in (error.hint or "")
-    connect(tmp_path / "db", "local").close()            # the refusal let go of the lock
+    connect(tmp_path / "db", "local").close()  # the refusal let go of the lock
     refused(tmp_path / "db", Code.ARGUMENT, engine="duck")
 
 
@@ -105,7 +105,7 @@ def test_damaged_format_is_refused_at_every_byte(tmp_path: Path) -> None:
         data = bytearray(whole)
         data[position] ^= 1
         try:
-            if json.loads(data) == meaning:              # a blank that became another blank
+            if json.loads(data) == meaning:  # a blank that became another blank
                 continue
         except ValueError:
             pass
@@ -129,7 +129,7 @@ def test_second_writer_is_refused_and_readers_are_not(tmp_path: Path, tools: Any
         reader.remove_garbage()
     assert caught.value.code == Code.READ_ONLY
     reader.close()
-    refused(tmp_path, Code.LOCKED)                       # closing a reader frees nothing
+    refused(tmp_path, Code.LOCKED)  # closing a reader frees nothing
     writer.close()
     connect(tmp_path).close()
 
@@ -200,10 +200,14 @@ def test_death_in_a_write_leaves_only_garbage(tmp_path: Path, child: Any, fault:
 def test_garbage_of_parts_follows_epochs_and_names(tmp_path: Path) -> None:
     folder = connect(tmp_path, "spark", 2)
     names = {
-        "0000/s-0000000004-0-aa.seg": "named by path", "0001/s-0000000004-0-bb.seg": "named",
-        "0000/s-0000000005-0-cc.seg": "orphan", "0000/s-0000000005-0-dd.seg.17.ab.tmp": "orphan",
-        "0000/c-0000000003-ee.snap": "orphan", "0001/s-0000000006-0-ff.seg": "running",
-        "0001/s-0000000006-0-ff.seg.18.cd.tmp": "running", "0001/README": "not ours",
+        "0000/s-0000000004-0-aa.seg": "named by path",
+        "0001/s-0000000004-0-bb.seg": "named",
+        "0000/s-0000000005-0-cc.seg": "orphan",
+        "0000/s-0000000005-0-dd.seg.17.ab.tmp": "orphan",
+        "0000/c-0000000003-ee.snap": "orphan",
+        "0001/s-0000000006-0-ff.seg": "running",
+        "0001/s-0000000006-0-ff.seg.18.cd.tmp": "running",
+        "0001/README": "not ours",
     }
     for name in names:
         (folder.parts / name).parent.mkdir(parents=True, exist_ok=True)

@@ -243,7 +243,7 @@ def test_damage_that_a_sleeper_wakes_up_to_stays_found(tmp_path: Path, tools: An
     store.trim(3)
     path = tmp_path / "log/0000000003.log"
     path.write_bytes(path.read_bytes()[:-1])
-    for _ in range(2):                   # it must not go on with the files after the damaged one
+    for _ in range(2):  # it must not go on with the files after the damaged one
         with pytest.raises(EverfreshError, match="epoch 4"):
             sleeper.last()
 

@@ -33,7 +33,7 @@ def test_reader_in_another_process_follows(tmp_path: Path, tools: Any, child: An
         writer.create(epoch, tools.encoded(epoch, size=20_000))
         if epoch % 20 == 0:
             writer.rotate()
-        if epoch <= 21:                  # the reader sees each record before the next is written
+        if epoch <= 21:  # the reader sees each record before the next is written
             assert reader.stdout.readline() == f"{epoch} key-{epoch}\n"
     rest = reader.stdout.read().splitlines()
     assert rest == [f"{epoch} key-{epoch}" for epoch in range(22, 61)]

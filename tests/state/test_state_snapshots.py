@@ -28,7 +28,9 @@ def test_newest_at_or_below(store: SnapshotStore) -> None:
         snapshot = store.latest(at_most)
         assert snapshot is not None
         assert (snapshot.epoch, snapshot.meta, bytes(snapshot.sections["t"])) == (
-            epoch, {"tables": [epoch]}, str(epoch).encode()
+            epoch,
+            {"tables": [epoch]},
+            str(epoch).encode(),
         )
     assert store.latest(4) is None
 
@@ -42,7 +44,7 @@ def test_arrays_are_mapped(store: SnapshotStore) -> None:
     array = unpack_arrays(snapshot.sections["pool"])["keys"]
     assert array.__array_interface__["data"][0] % ALIGNMENT == 0
     assert not array.flags.owndata
-    store.write(1, {}, {})               # replaced, and dropped: what is mapped stays as it is
+    store.write(1, {}, {})  # replaced, and dropped: what is mapped stays as it is
     store.write(2, {}, {})
     store.drop(2)
     del snapshot

@@ -51,9 +51,7 @@ class Report:
     rows: list[dict[str, Any]] = field(default_factory=list)
     bars: list[Bar] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
-    machine: dict[str, Any] = field(
-        default_factory=lambda: describe_machine()  # noqa: PLW0108 (defined below)
-    )
+    machine: dict[str, Any] = field(default_factory=lambda: describe_machine())
     date: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
 
     def row(self, **values: Any) -> None:

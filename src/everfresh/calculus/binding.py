@@ -1,7 +1,8 @@
 """Binding patterns (section 2.2.4): the input and the output variables of a query.
 
-An *input* must be given from outside before the query can be evaluated; an *output* is a column of its result. In a
-product bindings flow from left to right, so an input of a later factor may be an output of an earlier one.
+An *input* must be given from outside before the query can be evaluated; an *output* is a column of its
+result. In a product bindings flow from left to right, so an input of a later factor may be an output of an
+earlier one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The delta of a query (section 2.2.3): one table, one line per operator.
 
-`delta(Q, names)` is the change of Q when the relations `names` change by `ΔR`, read against the state *before* the
-change: `Q(D + ΔD) = Q(D) + delta(Q)(D, ΔD)`. With several names it is the simultaneous delta with all cross terms. An operator
-without a rule raises; it never silently has delta zero.
+`delta(Q, names)` is the change of Q when the relations `names` change by `ΔR`, read against the state
+*before* the change: `Q(D + ΔD) = Q(D) + delta(Q)(D, ΔD)`. With several names it is the simultaneous delta
+with all cross terms. An operator without a rule raises; it never silently has delta zero.
 """
 
 from __future__ import annotations
@@ -93,11 +93,11 @@ def _zero(_q: Query, _names: Names) -> Query:
 
 
 RULES: dict[type[Query], Callable[[Any, Names], Query]] = {
-    Rel: _rel,       # Δ R(x)     = ΔR(x), or 0 for a relation that does not change
-    Prod: _prod,     # Δ (A * B)  = ΔA * B + A * ΔB + ΔA * ΔB
-    Plus: _plus,     # Δ (A + B)  = ΔA + ΔB
-    Neg: _neg,       # Δ (-A)     = -ΔA
-    Sum: _sum,       # Δ Sum(A)   = Sum(ΔA)
+    Rel: _rel,  # Δ R(x)     = ΔR(x), or 0 for a relation that does not change
+    Prod: _prod,  # Δ (A * B)  = ΔA * B + A * ΔB + ΔA * ΔB
+    Plus: _plus,  # Δ (A + B)  = ΔA + ΔB
+    Neg: _neg,  # Δ (-A)     = -ΔA
+    Sum: _sum,  # Δ Sum(A)   = Sum(ΔA)
     Lift: _of_body,  # Δ (x := A) = (x := A + ΔA) - (x := A)
     Exists: _of_body,  # Δ Exists(A) = Exists(A + ΔA) - Exists(A)
     Cond: _zero,

@@ -1,7 +1,7 @@
 """The reference evaluator: Figure 2.1 of the thesis, over Q^k, by nested loops.
 
-It defines what a query means and is the oracle of every later stage: slow, exact (`int` and `Fraction`), and small enough
-to be checked by reading. Physical values; DOUBLE values enter weights as exact fractions.
+It defines what a query means and is the oracle of every later stage: slow, exact (`int` and `Fraction`), and
+small enough to be checked by reading. Physical values; DOUBLE values enter weights as exact fractions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ Rows = Iterator[tuple[Env, Weight]]
 
 @dataclass
 class Database:
-    """What a query is evaluated over: tables and their changes (weights `(m,)`), and maps (weights `(n, v1, ...)`)."""
+    """What a query is evaluated over: tables and their changes (weights `(m,)`), and maps (weights `(n,
+    v1, ...)`)."""
 
     tables: Mapping[str, Gmr] = field(default_factory=dict)
     deltas: Mapping[str, Gmr] = field(default_factory=dict)
@@ -46,13 +47,16 @@ class Database:
 
 
 def evaluate(query: Query, db: Database, env: Env | None = None) -> Gmr:
-    """The result of `query`: tuples over `outputs(query)` in their order, with weights of arity `arity(query)`."""
+    """The result of `query`: tuples over `outputs(query)` in their order, with weights of arity
+    `arity(query)`."""
     env = env or {}
     missing = [v.name for v in inputs(query) if v.name not in env]
     if missing:
         raise ValueError(f"variables {missing} of {query} are not bound")
     columns = outputs(query)
-    return Gmr((tuple(row[v.name] for v in columns), weight) for row, weight in _rows(query, db, env, arity(query)))
+    return Gmr(
+        (tuple(row[v.name] for v in columns), weight) for row, weight in _rows(query, db, env, arity(query))
+    )
 
 
 @singledispatch
@@ -163,7 +167,9 @@ def _(query: Lift, db: Database, env: Env, k: int) -> Rows:
     entries = [(key, weight) for key, weight in found.items() if weight[0] != 0]
     if query.closed and not entries:
         entries = [(tuple(env[c] for c in columns), (0, 0))]
-    to_value: Callable[[Number], Any] = (lambda x: canonical_float(float(x))) if query.var.type.is_float else int
+    to_value: Callable[[Number], Any] = (
+        (lambda x: canonical_float(float(x))) if query.var.type.is_float else int
+    )
     for key, weight in entries:
         row = _match([*columns, query.var.name], (*key, to_value(weight[1])), env)
         if row is not None:

@@ -1,8 +1,8 @@
 """The nodes of the calculus: AGCA (section 2.2 of the thesis) over Q^k.
 
-A query maps tuples over its output variables to weights: a count `n` and k values. Products pass bindings from left to right.
-Variables, tuples and groups are compared by *identity*: NULL is NULL, NaN is NaN. SQL's `=` is a condition, which lowering guards
-against NULL.
+A query maps tuples over its output variables to weights: a count `n` and k values. Products pass bindings
+from left to right. Variables, tuples and groups are compared by *identity*: NULL is NULL, NaN is NaN. SQL's
+`=` is a condition, which lowering guards against NULL.
 
 | text | node | weight of a tuple |
 |---|---|---|
@@ -13,7 +13,7 @@ against NULL.
 | `(x := y + 1)` | `Bind` | 1 on the tuple that gives x this value |
 | `Q1 * Q2`, `Q1 + Q2`, `-Q` | `Prod`, `Plus`, `Neg` | the ring; `1` is the empty product, `0` the empty sum |
 | `Sum_[x](Q)` | `Sum` | the sum over all other variables |
-| `(x :=: Q)`, `(x :=! Q)` | `Lift` | 1 where Q's value is x; grouped (rows with n != 0), or closed (always one row) |
+| `(x :=: Q)`, `(x :=! Q)` | `Lift` | 1 where Q's value is x; grouped, or closed (always one row) |
 | `Exists(Q)` | `Exists` | 1 where n != 0 |
 """
 
@@ -43,7 +43,8 @@ class Rel(Query):
 
 @node
 class MapRef(Query):
-    """A materialized map read at its keys; `components[i]` is the stored component that serves as component i."""
+    """A materialized map read at its keys; `components[i]` is the stored component that serves as
+    component i."""
 
     name: str
     keys: tuple[Var, ...]
@@ -105,8 +106,8 @@ class Bind(Query):
 class Lift(Query):
     """`var := body`: the value of a query becomes a column.
 
-    Grouped: a row for each tuple of `body` with n != 0. Closed (`closed`): the body has no output variables of its own and there is
-    always one row, with value 0 over nothing. The delta rule is the same for both.
+    Grouped: a row for each tuple of `body` with n != 0. Closed (`closed`): the body has no output variables
+    of its own and there is always one row, with value 0 over nothing. The delta rule is the same for both.
     """
 
     var: Var

@@ -6,10 +6,10 @@
 | delta: its change | yes | yes | no |
 | statement: what a trigger runs | no | yes | yes |
 
-Every stage also requires closed binding patterns (no input variables), value terms of one arity (at most one value under a lift),
-sums whose terms have the same outputs, and that a variable a `Sum` sums over is not bound outside of it: names are local where they
-look local, so rules may rename them without knowing the context. A violation is a compiler bug and raises `SpecError`, never a
-user's mistake.
+Every stage also requires closed binding patterns (no input variables), value terms of one arity (at most one
+value under a lift), sums whose terms have the same outputs, and that a variable a `Sum` sums over is not
+bound outside of it: names are local where they look local, so rules may rename them without knowing the
+context. A violation is a compiler bug and raises `SpecError`, never a user's mistake.
 """
 
 from __future__ import annotations

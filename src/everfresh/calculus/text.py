@@ -2,9 +2,10 @@
 
     Sum_[c](orders(k, c, p) * [p > 10] * (m := p * 2) * ⟨p, m⟩)
 
-Variables get their types from the relations and maps that bind them, so a parser is given those. Where a bound variable has another
-type than its expression, and for every lift, the type is written behind the variable's name (`?` marks it nullable). A product of
-one factor, which simplification removes, is written with a leading `1`, and a sum of one term with a leading `0`.
+Variables get their types from the relations and maps that bind them, so a parser is given those. Where a
+bound variable has another type than its expression, and for every lift, the type is written behind the
+variable's name (`?` marks it nullable). A product of one factor, which simplification removes, is written
+with a leading `1`, and a sum of one term with a leading `0`.
 """
 
 from __future__ import annotations

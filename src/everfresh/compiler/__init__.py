@@ -10,5 +10,14 @@ from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.passes import PASSES, simplify
 
 __all__ = [
-    "PASSES", "Catalog", "CompiledView", "Effect", "Lowered", "ViewDef", "compile_view", "explain", "lower", "simplify",
+    "PASSES",
+    "Catalog",
+    "CompiledView",
+    "Effect",
+    "Lowered",
+    "ViewDef",
+    "compile_view",
+    "explain",
+    "lower",
+    "simplify",
 ]

@@ -1,7 +1,8 @@
 """The catalog: which tables and views there are, and what a DDL statement does to them.
 
-A catalog is immutable: executing a statement gives a new one and an `Effect` that tells an engine which state to make, drop or
-rebuild. A database is reopened by executing the texts in `ddl` in order; texts about objects that are gone are left out.
+A catalog is immutable: executing a statement gives a new one and an `Effect` that tells an engine which
+state to make, drop or rebuild. A database is reopened by executing the texts in `ddl` in order; texts about
+objects that are gone are left out.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Catalog:
     joins: bool = False
     """Whether the engine maintains joins incrementally."""
 
-    # -- look-up, as the SQL binder asks --------------------------------------------------------------------------
+    # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
     def resolve(self, name: str) -> str | None:
         """The name as it was written when the object was created."""
@@ -71,7 +72,11 @@ class Catalog:
         found = self.resolve(name)
         if found is None:
             return None
-        return ("table", self.tables[found].columns) if found in self.tables else ("view", self.views[found].columns)
+        return (
+            ("table", self.tables[found].columns)
+            if found in self.tables
+            else ("view", self.views[found].columns)
+        )
 
     def table(self, name: str) -> TableSchema | None:
         """The schema of a table, or None."""
@@ -88,7 +93,9 @@ class Catalog:
         if schema is None:
             found = self.resolve(name)
             message = f"'{name}' is a view, not a table" if found else f"there is no table '{name}'"
-            raise EverfreshError(Code.NOT_FOUND, message, hint="tables are: " + (", ".join(self.tables) or "none yet"))
+            raise EverfreshError(
+                Code.NOT_FOUND, message, hint="tables are: " + (", ".join(self.tables) or "none yet")
+            )
         return schema
 
     def expect_view(self, name: str) -> ViewDef:
@@ -96,7 +103,9 @@ class Catalog:
         found = self.resolve(name)
         if found is None or found not in self.views:
             message = f"'{name}' is a table, not a view" if found else f"there is no view '{name}'"
-            raise EverfreshError(Code.NOT_FOUND, message, hint="views are: " + (", ".join(self.views) or "none yet"))
+            raise EverfreshError(
+                Code.NOT_FOUND, message, hint="views are: " + (", ".join(self.views) or "none yet")
+            )
         return self.views[found]
 
     def views_on(self, name: str) -> tuple[ViewDef, ...]:
@@ -113,7 +122,7 @@ class Catalog:
                 found.append(view)
         return tuple(found)
 
-    # -- statements -------------------------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def execute(self, statement: Any) -> tuple[Catalog, Effect]:
         """The catalog after a DDL statement, and what an engine has to do for it."""
@@ -146,13 +155,20 @@ class Catalog:
             return found
         what = "table" if found in self.tables else "view"
         hint = f"drop it first, or use CREATE OR REPLACE {'MATERIALIZED VIEW' if kind == 'view' else 'TABLE'}"
-        raise EverfreshError(Code.EXISTS, f"there is already a {what} '{found}'", hint=hint if is_kind else "choose another name")
+        raise EverfreshError(
+            Code.EXISTS,
+            f"there is already a {what} '{found}'",
+            hint=hint if is_kind else "choose another name",
+        )
 
     def _create_table(self, s: CreateTable) -> tuple[Catalog, Effect]:
         if s.options:
             option = next(iter(s.options))
-            raise EverfreshError(Code.UNSUPPORTED, f"the table option '{option}' is not supported",
-                                 hint="every table keeps its rows")
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"the table option '{option}' is not supported",
+                hint="every table keeps its rows",
+            )
         found = self._taken(s.schema.name, "table", replace=s.or_replace, skip=s.if_not_exists)
         if found is not None and not s.or_replace:
             return self, Effect(_entry(s))
@@ -161,7 +177,9 @@ class Catalog:
         if found is not None:
             self._no_dependents(found)
             drop, base = (found,), self._without(found)
-        new = replace(base, tables={**base.tables, s.schema.name: s.schema}, ddl=(*base.ddl, (s.schema.name, _entry(s))))
+        new = replace(
+            base, tables={**base.tables, s.schema.name: s.schema}, ddl=(*base.ddl, (s.schema.name, _entry(s)))
+        )
         return new, Effect(_entry(s), drop_tables=drop, create_table=s.schema)
 
     def _create_view(self, s: CreateView) -> tuple[Catalog, Effect]:
@@ -171,13 +189,19 @@ class Catalog:
         options = dict(s.options)
         strategy = str(options.pop("strategy", "auto"))
         if options:
-            raise EverfreshError(Code.UNSUPPORTED, f"the view option '{next(iter(options))}' is not supported",
-                                 hint="options of a view are: strategy")
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"the view option '{next(iter(options))}' is not supported",
+                hint="options of a view are: strategy",
+            )
         if found is not None:
             self._no_dependents(found)
             if any(scan.table == found for scan in scans(s.plan)):
-                raise EverfreshError(Code.DEPENDENCY, f"the view '{found}' cannot read itself",
-                                     hint="create it under another name, or write its query in full")
+                raise EverfreshError(
+                    Code.DEPENDENCY,
+                    f"the view '{found}' cannot read itself",
+                    hint="create it under another name, or write its query in full",
+                )
         view = ViewDef(s.name, s.text, compile_view(s.name, s.plan, strategy, self.views, self.joins))
         base = self._without(found) if found is not None else self
         new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, _entry(s))))
@@ -187,7 +211,11 @@ class Catalog:
         found = self.resolve(s.name)
         if found is None and s.if_exists:
             return self, Effect(_entry(s))
-        kind, name = ("view", self.expect_view(s.name).name) if s.kind == "view" else ("table", self.expect_table(s.name).name)
+        kind, name = (
+            ("view", self.expect_view(s.name).name)
+            if s.kind == "view"
+            else ("table", self.expect_table(s.name).name)
+        )
         dependents = tuple(v.name for v in self.affected_by((name,)) if v.name != name)
         if dependents and not s.cascade:
             self._no_dependents(name)
@@ -203,7 +231,8 @@ class Catalog:
         if dependents:
             kind = "TABLE" if name in self.tables else "MATERIALIZED VIEW"
             raise EverfreshError(
-                Code.DEPENDENCY, f"'{name}' is read by {', '.join(dependents)}",
+                Code.DEPENDENCY,
+                f"'{name}' is read by {', '.join(dependents)}",
                 hint=f"drop them first, or DROP {kind} {name} CASCADE",
             )
 
@@ -222,8 +251,11 @@ class Catalog:
                 return self, Effect(_entry(s))
             raise EverfreshError(Code.EXISTS, f"table '{old.name}' already has a column '{s.column.name}'")
         if not s.column.nullable and (s.default is None or s.default.value is None):
-            raise EverfreshError(Code.NULL, f"the new column '{s.column.name}' is NOT NULL and has no default",
-                                 hint="give a DEFAULT, or leave NOT NULL out")
+            raise EverfreshError(
+                Code.NULL,
+                f"the new column '{s.column.name}' is NOT NULL and has no default",
+                hint="give a DEFAULT, or leave NOT NULL out",
+            )
         new = replace(old, columns=(*old.columns, s.column))
         return self._altered(_entry(s), old, new, s.default)
 
@@ -236,23 +268,34 @@ class Catalog:
             old.column(s.column)  # raises, listing the columns
             raise AssertionError("unreachable")
         if name in old.key:
-            raise EverfreshError(Code.DEPENDENCY, f"column '{name}' is part of the primary key of '{old.name}'")
+            raise EverfreshError(
+                Code.DEPENDENCY, f"column '{name}' is part of the primary key of '{old.name}'"
+            )
         if len(old.columns) == 1:
-            raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is the only column of '{old.name}'", hint="drop the table")
+            raise EverfreshError(
+                Code.UNSUPPORTED, f"'{name}' is the only column of '{old.name}'", hint="drop the table"
+            )
         position = old.names.index(name)
         readers = [v.name for v in self.views_on(old.name) if _reads(v.compiled.plan, old.name, position)]
         if readers:
-            raise EverfreshError(Code.DEPENDENCY, f"column '{name}' of '{old.name}' is read by {', '.join(readers)}",
-                                 hint="drop these views first")
+            raise EverfreshError(
+                Code.DEPENDENCY,
+                f"column '{name}' of '{old.name}' is read by {', '.join(readers)}",
+                hint="drop these views first",
+            )
         new = replace(old, columns=tuple(c for c in old.columns if c.name != name))
         return self._altered(_entry(s), old, new, None)
 
-    def _altered(self, text: str, old: TableSchema, new: TableSchema, default: Const | None) -> tuple[Catalog, Effect]:
+    def _altered(
+        self, text: str, old: TableSchema, new: TableSchema, default: Const | None
+    ) -> tuple[Catalog, Effect]:
         """Views over the table keep their columns: only the relation atoms in their programs change."""
         views = dict(self.views)
         for view in self.views_on(old.name):
             plan = _rescan(view.compiled.plan, old, new)
-            views[view.name] = replace(view, compiled=compile_view(view.name, plan, view.compiled.strategy, self.views, self.joins))
+            views[view.name] = replace(
+                view, compiled=compile_view(view.name, plan, view.compiled.strategy, self.views, self.joins)
+            )
         tables = {**self.tables, new.name: new}
         catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
         return catalog, Effect(text, alter_table=(old, new, default))
@@ -261,7 +304,9 @@ class Catalog:
 def _entry(s: Statement) -> str:
     """A statement as it is kept: `dialect|text`; a table by its schema, replacing what it replaced."""
     if isinstance(s, CreateTable):
-        return "duckdb|" + s.schema.ddl.replace("CREATE ", "CREATE OR REPLACE " if s.or_replace else "CREATE ", 1)
+        return "duckdb|" + s.schema.ddl.replace(
+            "CREATE ", "CREATE OR REPLACE " if s.or_replace else "CREATE ", 1
+        )
     return f"{s.dialect}|{s.text}"
 
 

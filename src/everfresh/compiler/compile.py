@@ -1,11 +1,11 @@
 """From a view's plan to its maintenance program.
 
-A flat query (selection, projection and aggregation over inner joins) is lowered to the calculus, simplified, and maintained *incrementally*
-by the program of the viewlet transform (`materialize`). Over one table its delta reads nothing but the change, and one map per view is
-all there is.
+A flat query (selection, projection and aggregation over inner joins) is lowered to the calculus, simplified,
+and maintained *incrementally* by the program of the viewlet transform (`materialize`). Over one table its
+delta reads nothing but the change, and one map per view is all there is.
 
-Any other query is *re-evaluated*: its map is the bag of its rows, and its one statement per base, `M := plan`, runs once per batch
-that changes a base. The reason is kept, and `explain` prints it.
+Any other query is *re-evaluated*: its map is the bag of its rows, and its one statement per base, `M :=
+plan`, runs once per batch that changes a base. The reason is kept, and `explain` prints it.
 """
 
 from __future__ import annotations
@@ -58,11 +58,14 @@ def compile_view(
 ) -> CompiledView:
     """The maintenance program of the view `name` defined by `plan`.
 
-    `views` are the names that stand for views; `joins` says whether the engine runs statements that read other maps.
+    `views` are the names that stand for views; `joins` says whether the engine runs statements that read
+    other maps.
     """
     if strategy not in STRATEGIES:
         raise EverfreshError(
-            Code.UNSUPPORTED, f"strategy '{strategy}' is not available", hint="strategies are: " + ", ".join(STRATEGIES)
+            Code.UNSUPPORTED,
+            f"strategy '{strategy}' is not available",
+            hint="strategies are: " + ", ".join(STRATEGIES),
         )
     _check_types(plan.columns)
     plan = _settled(plan)
@@ -76,7 +79,9 @@ def compile_view(
     except NotFlat as why:
         if strategy != "auto":
             raise EverfreshError(
-                Code.UNSUPPORTED, f"strategy '{strategy}' is not available for {why}", hint="leave the strategy out",
+                Code.UNSUPPORTED,
+                f"strategy '{strategy}' is not available for {why}",
+                hint="leave the strategy out",
             ) from None
         return _reevaluated(name, plan, strategy, f"{why} is not maintained incrementally")
 
@@ -90,7 +95,8 @@ def _check_types(columns: Iterable[Column]) -> None:
     for column in columns:
         if column.type in _REFUSED:
             raise EverfreshError(
-                Code.UNSUPPORTED, f"column '{column.name}' of a view cannot be of type {column.type}",
+                Code.UNSUPPORTED,
+                f"column '{column.name}' of a view cannot be of type {column.type}",
                 hint="CAST it to a type that a table can have",
             )
 
@@ -110,21 +116,30 @@ def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str) -> Compile
     statement: Statement[Definition] = Statement(name, ":=", plan, "re-evaluated", reason)
     bases = tuple(dict.fromkeys(scan.table for scan in scans(plan)))
     if not bases:
-        raise EverfreshError(Code.UNSUPPORTED, "a query without FROM is not supported in a materialized view",
-                             hint="a view reads at least one table")
+        raise EverfreshError(
+            Code.UNSUPPORTED,
+            "a query without FROM is not supported in a materialized view",
+            hint="a view reads at least one table",
+        )
     triggers = tuple(Trigger(base, (statement,)) for base in bases)
-    return CompiledView(plan, Program((target,), triggers), View(name, name, plan.columns, plan.variables, bag=True), strategy)
+    return CompiledView(
+        plan, Program((target,), triggers), View(name, name, plan.columns, plan.variables, bag=True), strategy
+    )
 
 
 def _settled(plan: p.Plan) -> p.Plan:
-    """The plan with a fixed answer: rows that a LIMIT chooses among are ordered by all their columns, others not at all."""
+    """The plan with a fixed answer: rows that a LIMIT chooses among are ordered by all their columns,
+    others not at all."""
 
     def visit(node: object, limited: bool) -> object:
         match node:
             case p.Limit(child, count, offset):
                 if not _sorted(child):
-                    raise EverfreshError(Code.UNSUPPORTED, "LIMIT without ORDER BY is not supported in a materialized view",
-                                         hint="which rows it keeps is not determined: add ORDER BY")
+                    raise EverfreshError(
+                        Code.UNSUPPORTED,
+                        "LIMIT without ORDER BY is not supported in a materialized view",
+                        hint="which rows it keeps is not determined: add ORDER BY",
+                    )
                 return p.Limit(visit(child, True), count, offset)  # type: ignore[arg-type]
             case p.Sort(child, keys):
                 child = visit(child, False)  # type: ignore[assignment]

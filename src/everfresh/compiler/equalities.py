@@ -1,8 +1,8 @@
 """Unification of join equalities (section 3.2.1): `[x = y]` over two relations makes x and y one variable.
 
-SQL's `=` is unknown on NULL, while a shared variable compares by identity. So a guard `[x IS NOT NULL]` remains, unless neither can be NULL; the
-variable that is kept is one that can, since every relation that holds it must be able to. A variable is never shared within one relation atom:
-there the condition stays.
+SQL's `=` is unknown on NULL, while a shared variable compares by identity. So a guard `[x IS NOT NULL]`
+remains, unless neither can be NULL; the variable that is kept is one that can, since every relation that
+holds it must be able to. A variable is never shared within one relation atom: there the condition stays.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ def conjuncts(condition: Expr) -> list[Expr]:
     return [condition]
 
 
-def unified(factors: tuple[Query, ...], columns: dict[str, Expr]) -> tuple[tuple[Query, ...], dict[str, Expr]]:
+def unified(
+    factors: tuple[Query, ...], columns: dict[str, Expr]
+) -> tuple[tuple[Query, ...], dict[str, Expr]]:
     """The same product with equalities between relations turned into shared variables."""
     parts: list[Query] = []
     for factor in factors:
-        parts += [Cond(part) for part in conjuncts(factor.condition)] if isinstance(factor, Cond) else [factor]
+        parts += (
+            [Cond(part) for part in conjuncts(factor.condition)] if isinstance(factor, Cond) else [factor]
+        )
     index = 0
     while index < len(parts):
         pair = _equality(parts[index], [f for f in parts if isinstance(f, Rel)])
@@ -46,7 +50,9 @@ def _equality(factor: Query, relations: list[Rel]) -> tuple[Var, Var] | None:
     x, y = factor.condition.args
     if not (isinstance(x, Var) and isinstance(y, Var)) or x.type != y.type or x.name == y.name:
         return None
-    holders = {v: [i for i, r in enumerate(relations) if any(w.name == v.name for w in r.vars)] for v in (x, y)}
+    holders = {
+        v: [i for i, r in enumerate(relations) if any(w.name == v.name for w in r.vars)] for v in (x, y)
+    }
     if not all(holders.values()) or set(holders[x]) & set(holders[y]):
         return None
     return (x, y) if x.nullable or not y.nullable else (y, x)

@@ -1,4 +1,5 @@
-"""What a view does and why: as text in the notation of the thesis, as JSON, and as a drawing (Graphviz DOT)."""
+"""What a view does and why: as text in the notation of the thesis, as JSON, and as a drawing (Graphviz
+DOT)."""
 
 from __future__ import annotations
 
@@ -11,16 +12,26 @@ from everfresh.errors import Code, EverfreshError
 FORMATS = ("text", "json", "dot")
 
 
-def explain(compiled: CompiledView, text: str, format: str = "text", engine: dict[str, Any] | None = None) -> str:
+def explain(
+    compiled: CompiledView, text: str, format: str = "text", engine: dict[str, Any] | None = None
+) -> str:
     """The maintenance program of a view; `engine` adds what the runtime knows (sizes, placement)."""
     if format not in FORMATS:
-        raise EverfreshError(Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS))
+        raise EverfreshError(
+            Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
+        )
     return {"text": _text, "json": _json, "dot": _dot}[format](compiled, text, engine or {})
 
 
 def _text(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
     view = compiled.view
-    lines = [f"VIEW {view.name} ({', '.join(map(str, view.columns))})", f"  {text}", "", compiled.program.to_text(), ""]
+    lines = [
+        f"VIEW {view.name} ({', '.join(map(str, view.columns))})",
+        f"  {text}",
+        "",
+        compiled.program.to_text(),
+        "",
+    ]
     lines.append("READ")
     for column, expr in zip(view.columns, view.outputs, strict=True):
         lines.append(f"  {column.name} = {expr}")
@@ -49,16 +60,28 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
             "strategy": compiled.strategy,
             "columns": [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in view.columns],
             "maps": [
-                {"name": m.name, "keys": [v.name for v in m.keys], "components": [k.name for k in m.kinds],
-                 "definition": str(m.definition)}
+                {
+                    "name": m.name,
+                    "keys": [v.name for v in m.keys],
+                    "components": [k.name for k in m.kinds],
+                    "definition": str(m.definition),
+                }
                 for m in program.maps
             ],
             "triggers": [
-                {"base": t.base,
-                 "statements": [
-                     {"target": s.target, "op": s.op, "expr": str(s.expr), "strategy": s.strategy, "reason": s.reason}
-                     for s in t.statements
-                 ]}
+                {
+                    "base": t.base,
+                    "statements": [
+                        {
+                            "target": s.target,
+                            "op": s.op,
+                            "expr": str(s.expr),
+                            "strategy": s.strategy,
+                            "reason": s.reason,
+                        }
+                        for s in t.statements
+                    ],
+                }
                 for t in program.triggers
             ],
             "outputs": {c.name: str(e) for c, e in zip(view.columns, view.outputs, strict=True)},

@@ -1,8 +1,8 @@
 """Lowering: from a bound SQL plan to the calculus, and to how the view's rows are read off its map.
 
-Rows of a table become `Sum_[columns](R(...) * [condition] * (column := expr))`, a bag keyed by its columns. A grouped query becomes
-`Sum_[keys](R(...) * [condition] * (key := expr) * ⟨components⟩)`; each aggregate is an expression over the components (the table in
-section 1.4 of the notes on SQL):
+Rows of a table become `Sum_[columns](R(...) * [condition] * (column := expr))`, a bag keyed by its columns.
+A grouped query becomes `Sum_[keys](R(...) * [condition] * (key := expr) * ⟨components⟩)`; each aggregate is
+an expression over the components (the table in section 1.4 of the notes on SQL):
 
 | aggregate | components | value |
 |---|---|---|
@@ -12,7 +12,8 @@ section 1.4 of the notes on SQL):
 | SUM(x) float | nx, sx over finite x, counts of NaN, inf, -inf | by IEEE rules from the counts |
 | AVG(x) | as SUM | DOUBLE(sum) / nx |
 
-FILTER makes the argument NULL where its condition is not TRUE. A component is shared by all aggregates that need it.
+FILTER makes the argument NULL where its condition is not TRUE. A component is shared by all aggregates that
+need it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Lowered:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows of a select-project plan: factors of a product, and each column as an expression over its variables."""
+    """Rows of a select-project plan: factors of a product, and each column as an expression over its
+    variables."""
 
     factors: tuple[Query, ...]
     columns: dict[str, Expr]
@@ -87,8 +89,13 @@ class NotFlat(Exception):
 
 
 _CONSTRUCTS = {
-    "Sort": "ORDER BY", "Limit": "LIMIT", "Distinct": "DISTINCT over an aggregate", "Single": "a query without FROM",
-    "Aggregate": "an aggregate over an aggregate", "Join": "an outer join", "SetOperation": "a set operation",
+    "Sort": "ORDER BY",
+    "Limit": "LIMIT",
+    "Distinct": "DISTINCT over an aggregate",
+    "Single": "a query without FROM",
+    "Aggregate": "an aggregate over an aggregate",
+    "Join": "an outer join",
+    "SetOperation": "a set operation",
     "Window": "a window function",
 }
 
@@ -191,7 +198,10 @@ def _lower_aggregate(
     if components.items:
         factors.append(Value(tuple(expr for _, expr in components.items)))
     view = View(
-        name, name, columns, tuple(substitute(e, values) for e in outputs),
+        name,
+        name,
+        columns,
+        tuple(substitute(e, values) for e in outputs),
         having=substitute(build.conjunction(having), values) if having else None,
         always=not node.grouped,
     )
@@ -205,7 +215,11 @@ def _aggregate(call: p.AggregateCall, rows: _Rows, components: _Components, *, s
         raise NotFlat(f"{call.fn.upper()}(DISTINCT ...)")
     count = Var(component(0), BIGINT, False)
     if not call.args:
-        return count if filter_ is None else _var(components.add(Kind.COUNT, build.call("truth", filter_)), BIGINT)
+        return (
+            count
+            if filter_ is None
+            else _var(components.add(Kind.COUNT, build.call("truth", filter_)), BIGINT)
+        )
     x = substitute(call.args[0], rows.columns)
     if x.type == NULL:
         x = Const(None, INTEGER)
@@ -214,7 +228,9 @@ def _aggregate(call: p.AggregateCall, rows: _Rows, components: _Components, *, s
     n = _var(components.add(Kind.COUNT, build.call("not_null01", x)), BIGINT) if x.nullable else count
     if call.fn == "count":
         return n
-    total, scale = _float_sum(x, components) if x.type.is_float else _exact_sum(x, components, average=call.fn == "avg")
+    total, scale = (
+        _float_sum(x, components) if x.type.is_float else _exact_sum(x, components, average=call.fn == "avg")
+    )
     if call.fn == "avg":
         divisor = build.cast(n, DOUBLE)
         if scale:

@@ -1,11 +1,13 @@
-"""The viewlet transform for flat queries (sections 2.3 and 3.1): a view, and the maps that make its deltas cheap.
+"""The viewlet transform for flat queries (sections 2.3 and 3.1): a view, and the maps that make its deltas
+cheap.
 
-For each base relation the delta of a map's definition is a sum of products. In each, what does not change falls into connected components
-(joined through variables that the change does not bind); a component becomes a map of its own, keyed by the variables that the rest of the product
-reads, and the delta reads that map. Its own delta has one relation less, so the transform ends; equal components share a map.
+For each base relation the delta of a map's definition is a sum of products. In each, what does not change
+falls into connected components (joined through variables that the change does not bind); a component becomes
+a map of its own, keyed by the variables that the rest of the product reads, and the delta reads that map.
+Its own delta has one relation less, so the transform ends; equal components share a map.
 
-Invariant: a statement reads changes and maps, never a base relation; the degree of a map's definition is lower than that of the
-map whose statement reads it.
+Invariant: a statement reads changes and maps, never a base relation; the degree of a map's definition is
+lower than that of the map whose statement reads it.
 """
 
 from __future__ import annotations
@@ -84,7 +86,11 @@ def transform(target: MapDef[Query], bases: Sequence[str]) -> Program[Query]:
             change = expand(simplify(check(delta(current.definition, {base}), DELTA)))
             expr = check(simplify(_over_maps(change, current, maps)), STATEMENT)
             reads = list(dict.fromkeys(n.name for n in expr.walk() if isinstance(n, MapRef)))
-            reason = "reads only the change of " + quote_name(base) if not reads else "joins the change with " + ", ".join(reads)
+            reason = (
+                "reads only the change of " + quote_name(base)
+                if not reads
+                else "joins the change with " + ", ".join(reads)
+            )
             statements[base].append(Statement(current.name, "+=", expr, "incremental", reason))
     triggers = tuple(Trigger(base, tuple(of_base)) for base, of_base in statements.items())
     return Program(tuple(maps.by_definition.values()), triggers)

@@ -88,8 +88,11 @@ def _source(type_: pa.DataType) -> str:
 
 
 _SOURCES: dict[str, Callable[[pa.DataType], bool]] = {
-    "integer": pa.types.is_integer, "float": pa.types.is_floating, "decimal": pa.types.is_decimal,
-    "string": pa.types.is_string, "date": pa.types.is_date,
+    "integer": pa.types.is_integer,
+    "float": pa.types.is_floating,
+    "decimal": pa.types.is_decimal,
+    "string": pa.types.is_string,
+    "date": pa.types.is_date,
     "timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is None,
 }
 

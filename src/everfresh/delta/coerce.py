@@ -48,7 +48,9 @@ def coerce(table: pa.Table, columns: Sequence[Column], *, what: str) -> pa.Table
         index = table.schema.get_field_index(column.name)
         if index < 0:
             raise EverfreshError(
-                Code.NOT_FOUND, f"there is no column '{column.name}', or more than one", place=what,
+                Code.NOT_FOUND,
+                f"there is no column '{column.name}', or more than one",
+                place=what,
                 hint="columns are: " + ", ".join(table.column_names),
             )
         arrays.append(coerce_column(table.column(index), column, what=what))
@@ -74,12 +76,16 @@ def null_error(column: Column, what: str, row: int | None) -> EverfreshError:
     """The error of a NULL in `column`, in one row or (None) because the column is not there."""
     if row is None:
         return EverfreshError(
-            Code.NULL, f"column '{column.name}' is missing, and it takes no NULL", place=what,
+            Code.NULL,
+            f"column '{column.name}' is missing, and it takes no NULL",
+            place=what,
             hint=f"give '{column.name}' a value in every row",
         )
     return EverfreshError(
-        Code.NULL, f"NULL in column '{column.name}' of row {row}, which takes no NULL",
-        place=f"{what}, row {row}, column {column.name}", hint="give the row a value (rows count from 0)",
+        Code.NULL,
+        f"NULL in column '{column.name}' of row {row}, which takes no NULL",
+        place=f"{what}, row {row}, column {column.name}",
+        hint="give the row a value (rows count from 0)",
     )
 
 
@@ -96,7 +102,9 @@ def _one_chunk(values: pa.Array | pa.ChunkedArray, column: Column, what: str) ->
         return values.combine_chunks()
     except pa.ArrowInvalid as problem:
         raise EverfreshError(
-            Code.ARGUMENT, f"column '{column.name}' is too large for one batch: {problem}", place=what,
+            Code.ARGUMENT,
+            f"column '{column.name}' is too large for one batch: {problem}",
+            place=what,
             hint="apply the rows in several batches",
         ) from problem
 
@@ -156,7 +164,9 @@ def _one_by_one(values: list[Any], column: Column, what: str) -> pa.Array:
             result.append(read_value(value, column.type))
         except Refused as refused:
             raise EverfreshError(
-                refused.code, f"value {shown(value)} in column '{column.name}' of row {row} {refused.reason}",
-                place=f"{what}, row {row}, column {column.name}", hint=refused.hint,
+                refused.code,
+                f"value {shown(value)} in column '{column.name}' of row {row} {refused.reason}",
+                place=f"{what}, row {row}, column {column.name}",
+                hint=refused.hint,
             ) from None
     return pa.array(result, to_arrow(column.type))

@@ -100,8 +100,10 @@ def _below(filesystem: Any, path: str, what: str) -> list[str]:
     except OSError as problem:
         raise _unreadable(path, problem, what) from problem
     return sorted(
-        item.path for item in inside
-        if item.type == pa_fs.FileType.File and _kind(item.path)
+        item.path
+        for item in inside
+        if item.type == pa_fs.FileType.File
+        and _kind(item.path)
         and not any(part.startswith((".", "_")) for part in item.path[len(path) :].split("/"))
     )
 

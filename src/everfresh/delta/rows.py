@@ -77,7 +77,9 @@ def read_rows(
         tables.append(_fit(_from_table(table), schema, f"{what}, file '{name}'", op))
         if tables[-1].schema != tables[0].schema:
             raise EverfreshError(
-                Code.ARGUMENT, f"file '{name}' has other columns than the file before it", place=what,
+                Code.ARGUMENT,
+                f"file '{name}' has other columns than the file before it",
+                place=what,
                 hint="apply the files one by one",
             )
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
@@ -98,7 +100,9 @@ def match_columns(
             raise _unknown(str(name), schema, what)
         if column.name in found:
             raise EverfreshError(
-                Code.ARGUMENT, f"column '{column.name}' is given twice", place=what,
+                Code.ARGUMENT,
+                f"column '{column.name}' is given twice",
+                place=what,
                 hint="names are compared without regard to case",
             )
         found[column.name] = index
@@ -145,7 +149,9 @@ def _unknown(name: str, schema: TableSchema, what: str) -> EverfreshError:
     real = [n for n in schema.names if near and n.lower() == near[0]]
     hint = f"did you mean '{real[0]}'? " if real else ""
     return EverfreshError(
-        Code.NOT_FOUND, f"table '{schema.name}' has no column '{name}'", place=what,
+        Code.NOT_FOUND,
+        f"table '{schema.name}' has no column '{name}'",
+        place=what,
         hint=f"{hint}columns are: {', '.join(schema.names)}",
     )
 
@@ -156,7 +162,8 @@ def _fit(source: _Source, schema: TableSchema, what: str, op: Operation) -> pa.T
         return schema.arrow.empty_table()
     chosen = match_columns(source.names, schema, what=what, op=op)
     arrays = [
-        pa.nulls(source.rows, to_arrow(column.type)) if index is None
+        pa.nulls(source.rows, to_arrow(column.type))
+        if index is None
         else coerce_column(source.columns[index], column, what=what, required=_required(column, schema))
         for column, index in chosen
     ]
@@ -338,8 +345,12 @@ def _from_dicts(rows: list[Mapping[Any, Any]], what: str, op: Operation) -> _Sou
         for index, row in enumerate(rows):
             if len(row) != len(names):
                 lacking = next(name for name in names if name not in row)
-                raise _bad_row(index, f"lacks column '{lacking}', which other rows have", what,
-                               f"the rows to {op} have the same columns; use one batch for each shape")
+                raise _bad_row(
+                    index,
+                    f"lacks column '{lacking}', which other rows have",
+                    what,
+                    f"the rows to {op} have the same columns; use one batch for each shape",
+                )
     return _Source(names, [[row.get(name) for row in rows] for name in names], len(rows))
 
 

@@ -139,14 +139,30 @@ def _negative(args: Sequence[Expr]) -> SqlType | None:
     return args[0].type if args[0].type.is_numeric or args[0].type == INTERVAL else None
 
 
-PLUS = _either(Rule(_sum_result, _plus_types), takes(
-    ((DATE, INTEGER), DATE), ((INTEGER, DATE), DATE), ((TIMESTAMP, INTERVAL), TIMESTAMP),
-    ((INTERVAL, TIMESTAMP), TIMESTAMP), ((INTERVAL, INTERVAL), INTERVAL)))
-MINUS = _either(Rule(_sum_result, _sum_types), takes(
-    ((DATE, INTEGER), DATE), ((DATE, DATE), BIGINT), ((TIMESTAMP, TIMESTAMP), INTERVAL),
-    ((TIMESTAMP, INTERVAL), TIMESTAMP), ((INTERVAL, INTERVAL), INTERVAL)))
-TIMES = _either(Rule(_product_result, _product_types), takes(
-    ((INTERVAL, BIGINT), INTERVAL), ((BIGINT, INTERVAL), INTERVAL)))
+PLUS = _either(
+    Rule(_sum_result, _plus_types),
+    takes(
+        ((DATE, INTEGER), DATE),
+        ((INTEGER, DATE), DATE),
+        ((TIMESTAMP, INTERVAL), TIMESTAMP),
+        ((INTERVAL, TIMESTAMP), TIMESTAMP),
+        ((INTERVAL, INTERVAL), INTERVAL),
+    ),
+)
+MINUS = _either(
+    Rule(_sum_result, _sum_types),
+    takes(
+        ((DATE, INTEGER), DATE),
+        ((DATE, DATE), BIGINT),
+        ((TIMESTAMP, TIMESTAMP), INTERVAL),
+        ((TIMESTAMP, INTERVAL), TIMESTAMP),
+        ((INTERVAL, INTERVAL), INTERVAL),
+    ),
+)
+TIMES = _either(
+    Rule(_product_result, _product_types),
+    takes(((INTERVAL, BIGINT), INTERVAL), ((BIGINT, INTERVAL), INTERVAL)),
+)
 DIVIDE = alike(lambda t: t if t.is_float else None, 2, 2, _float_type)
 QUOTIENT = alike(lambda t: t if t.is_float or t.is_integer else None, 2, 2, _quotient_type)
 REMAINDER = alike(lambda t: t if t.is_numeric else None, 2, 2, _remainder_type)
@@ -179,8 +195,11 @@ def _exact_or_float(symbol: str, op: Callable[[Any, Any], Any]) -> Callable[[Sig
 
 
 def _by_zero(symbol: str, types: Signature, a: Any, b: Any) -> EverfreshError:
-    return EverfreshError(Code.DIVISION_BY_ZERO, f"division by zero: {_told(symbol, types, a, b)()}",
-                          hint=f"guard it: CASE WHEN b <> 0 THEN a {symbol} b END")
+    return EverfreshError(
+        Code.DIVISION_BY_ZERO,
+        f"division by zero: {_told(symbol, types, a, b)()}",
+        hint=f"guard it: CASE WHEN b <> 0 THEN a {symbol} b END",
+    )
 
 
 def _divide(types: Signature, a: float, b: float) -> float:
@@ -218,8 +237,9 @@ def _negate(types: Signature, a: Any) -> Any:
 # -- vectors -------------------------------------------------------------------------------------------------
 
 
-def _vector(symbol: str, exact: Callable[[Array, Array, SqlType], Array],
-            op: Callable[[Array, Array], Array]) -> Callable[[Signature, Array, Array], Array | None]:
+def _vector(
+    symbol: str, exact: Callable[[Array, Array, SqlType], Array], op: Callable[[Array, Array], Array]
+) -> Callable[[Signature, Array, Array], Array | None]:
     def vector(types: Signature, a: Array, b: Array) -> Array | None:
         if types.result.is_float:
             with np.errstate(all="ignore"):

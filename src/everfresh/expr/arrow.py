@@ -74,7 +74,7 @@ def _words(array: pa.Array, valid: Array | None, wide: bool) -> Array:
     buffer = array.buffers()[1]
     if rows == 0 or buffer is None:
         return np.zeros(rows, dtype=object if wide else np.int64)
-    words = np.frombuffer(buffer, dtype=np.int64)[2 * offset: 2 * (offset + rows)].reshape(-1, 2)
+    words = np.frombuffer(buffer, dtype=np.int64)[2 * offset : 2 * (offset + rows)].reshape(-1, 2)
     low, high = words[:, 0].copy(), words[:, 1]
     if valid is not None:  # what a NULL slot holds is undefined in Arrow
         low[~valid] = 0
@@ -133,5 +133,3 @@ def _decimals(values: Array, mask: Array | None, vector: Vector, target: pa.Data
     if mask is not None:
         bitmap = pa.py_buffer(np.packbits(~mask, bitorder="little").tobytes())
     return pa.Array.from_buffers(target, rows, [bitmap, pa.py_buffer(words.tobytes())])
-
-

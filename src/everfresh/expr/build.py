@@ -38,8 +38,23 @@ from everfresh.types import (
     to_physical,
 )
 
-__all__ = ["MAKERS", "between", "call", "case", "cast", "common", "conjunction", "disjunction", "in_list",
-           "interval", "is_false", "is_true", "is_unknown", "literal", "number"]
+__all__ = [
+    "MAKERS",
+    "between",
+    "call",
+    "case",
+    "cast",
+    "common",
+    "conjunction",
+    "disjunction",
+    "in_list",
+    "interval",
+    "is_false",
+    "is_true",
+    "is_unknown",
+    "literal",
+    "number",
+]
 
 TRUE, FALSE = Const(True, BOOLEAN), Const(False, BOOLEAN)
 
@@ -126,14 +141,42 @@ def implicit(expr: Expr, to: SqlType) -> Expr:
 # -- calls ---------------------------------------------------------------------------------------------------
 
 _ALIASES = {
-    "!=": "<>", "==": "=", "mod": "%", "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
-    "^": "power", "**": "power", "pow": "power", "ceiling": "ceil", "log": "log10", "substr": "substring",
-    "len": "length", "char_length": "length", "character_length": "length", "lcase": "lower",
-    "ucase": "upper", "instr": "strpos", "position": "strpos", "prefix": "starts_with", "suffix": "ends_with",
-    "^@": "starts_with", "ifnull": "coalesce",
-    "dayofmonth": "day", "dayofweek": "dow", "weekday": "dow", "dayofyear": "doy", "weekofyear": "week",
-    "datetrunc": "date_trunc", "datepart": "date_part", "extract": "date_part", "~~": "like", "~~*": "ilike",
-    "like_escape": "like", "ilike_escape": "ilike",
+    "!=": "<>",
+    "==": "=",
+    "mod": "%",
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "//",
+    "^": "power",
+    "**": "power",
+    "pow": "power",
+    "ceiling": "ceil",
+    "log": "log10",
+    "substr": "substring",
+    "len": "length",
+    "char_length": "length",
+    "character_length": "length",
+    "lcase": "lower",
+    "ucase": "upper",
+    "instr": "strpos",
+    "position": "strpos",
+    "prefix": "starts_with",
+    "suffix": "ends_with",
+    "^@": "starts_with",
+    "ifnull": "coalesce",
+    "dayofmonth": "day",
+    "dayofweek": "dow",
+    "weekday": "dow",
+    "dayofyear": "doy",
+    "weekofyear": "week",
+    "datetrunc": "date_trunc",
+    "datepart": "date_part",
+    "extract": "date_part",
+    "~~": "like",
+    "~~*": "ilike",
+    "like_escape": "like",
+    "ilike_escape": "ilike",
 }
 
 
@@ -163,8 +206,11 @@ def call(name: str, *args: Expr) -> Expr:
 
 def _unknown(name: str) -> EverfreshError:
     near = difflib.get_close_matches(name, [*FUNCTIONS, *_ALIASES, *_BUILT], n=3)
-    return EverfreshError(Code.NOT_FOUND, f"there is no function '{name}'",
-                          hint=f"did you mean {' or '.join(near)}?" if near else None)
+    return EverfreshError(
+        Code.NOT_FOUND,
+        f"there is no function '{name}'",
+        hint=f"did you mean {' or '.join(near)}?" if near else None,
+    )
 
 
 def _arity(name: str, args: Sequence[Expr], *counts: int) -> None:
@@ -241,8 +287,14 @@ def _trunc(args: Sequence[Expr]) -> Expr | None:
 
 
 _BUILT: dict[str, Callable[[Sequence[Expr]], Expr | None]] = {
-    "nullif": _nullif, "if": _if, "date_part": _date_part, "neg": _negative, "-": _minus, "+": _plus,
-    "round": _round, "trunc": _trunc,
+    "nullif": _nullif,
+    "if": _if,
+    "date_part": _date_part,
+    "neg": _negative,
+    "-": _minus,
+    "+": _plus,
+    "round": _round,
+    "trunc": _trunc,
 }
 
 # -- compound expressions ------------------------------------------------------------------------------------

@@ -124,10 +124,14 @@ CASTS: dict[tuple[str, str], Scalar] = {
     ("BOOLEAN", "FLOAT"): lambda value, source, to: float(value),
     ("DATE", "TIMESTAMP"): lambda value, source, to: _bounded(value * DAY_US, value, source, BIGINT),
     ("TIMESTAMP", "DATE"): lambda value, source, to: value // DAY_US,
-    **{(name, "VARCHAR"): lambda value, source, to: render(value, source)
-       for name in ("EXACT", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP", "INTERVAL")},
-    **{("VARCHAR", name): lambda value, source, to: read(value, to)
-       for name in ("EXACT", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP", "INTERVAL")},
+    **{
+        (name, "VARCHAR"): lambda value, source, to: render(value, source)
+        for name in ("EXACT", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP", "INTERVAL")
+    },
+    **{
+        ("VARCHAR", name): lambda value, source, to: read(value, to)
+        for name in ("EXACT", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP", "INTERVAL")
+    },
 }
 
 

@@ -59,8 +59,12 @@ def is_string_literal(expr: Expr) -> bool:
 
 def is_integer_literal(expr: Expr) -> bool:
     """Whether it is an integer constant that still bends to its neighbours."""
-    return (isinstance(expr, Const) and expr.of.is_integer and expr.value is not None
-            and expr.of == integer_type(expr.value))
+    return (
+        isinstance(expr, Const)
+        and expr.of.is_integer
+        and expr.value is not None
+        and expr.of == integer_type(expr.value)
+    )
 
 
 def is_literal(expr: Expr) -> bool:
@@ -169,8 +173,12 @@ def takes(*rows: tuple[Sequence[SqlType], SqlType]) -> Overloads:
     return Overloads(tuple((tuple(args), result) for args, result in rows))
 
 
-def alike(result: Callable[[SqlType], SqlType | None], least: int = 2, most: int = 1 << 30,
-          prepare: Callable[[Sequence[Expr]], SqlType | None] = common) -> Rule:
+def alike(
+    result: Callable[[SqlType], SqlType | None],
+    least: int = 2,
+    most: int = 1 << 30,
+    prepare: Callable[[Sequence[Expr]], SqlType | None] = common,
+) -> Rule:
     """All arguments are of one type, from which `result` follows."""
 
     def of_types(types: Sequence[SqlType]) -> SqlType | None:

@@ -69,7 +69,7 @@ class Vector:
 
     type: SqlType
     values: Array
-    valid: Array | None = None       # a mask, or None: no NULLs
+    valid: Array | None = None  # a mask, or None: no NULLs
     dictionary: Array | None = None  # VARCHAR only
 
     def __len__(self) -> int:
@@ -128,8 +128,12 @@ class Vector:
 
     def take(self, indices: Array) -> Vector:
         """The rows at `indices`; the dictionary stays as it is."""
-        return Vector(self.type, self.values[indices], None if self.valid is None else self.valid[indices],
-                      self.dictionary)
+        return Vector(
+            self.type,
+            self.values[indices],
+            None if self.valid is None else self.valid[indices],
+            self.dictionary,
+        )
 
     def filter(self, mask: Array) -> Vector:
         """The rows where `mask` is True."""

@@ -100,8 +100,12 @@ def _comparison(name: str, op: Operator) -> Function:
     def columns(_: Signature, a: Vector, b: Vector) -> Vector:
         return Vector(BOOLEAN, equal_masks(op, a, b)).with_valid(all_valid([a, b]))
 
-    return Function(name, alike(lambda t: BOOLEAN, 2, 2, lambda args: comparable(args, equality)),
-                    lambda types, a, b: compare(op, types.args[0], a, b), columns=columns)
+    return Function(
+        name,
+        alike(lambda t: BOOLEAN, 2, 2, lambda args: comparable(args, equality)),
+        lambda types, a, b: compare(op, types.args[0], a, b),
+        columns=columns,
+    )
 
 
 def _same(types: Signature, a: Any, b: Any) -> bool:
@@ -205,13 +209,36 @@ ROWS = (
     _comparison("<=", operator.le),
     _comparison(">", operator.gt),
     _comparison(">=", operator.ge),
-    Function("is_distinct", _DISTINCT, lambda types, a, b: not _same(types, a, b), strict=False,
-             columns=_distinct_columns, null=never_null),
+    Function(
+        "is_distinct",
+        _DISTINCT,
+        lambda types, a, b: not _same(types, a, b),
+        strict=False,
+        columns=_distinct_columns,
+        null=never_null,
+    ),
     Function("is_not_distinct", _DISTINCT, _same, strict=False, columns=_same_columns, null=never_null),
-    Function("in", alike(lambda t: BOOLEAN, 2, prepare=lambda args: comparable(args, True)), _in,
-             strict=False, columns=_in_columns),
-    Function("greatest", alike(lambda t: t, 1, prepare=_known), _extreme(operator.gt), strict=False,
-             columns=_extreme_columns(operator.gt), null=_all_nullable),
-    Function("least", alike(lambda t: t, 1, prepare=_known), _extreme(operator.lt), strict=False,
-             columns=_extreme_columns(operator.lt), null=_all_nullable),
+    Function(
+        "in",
+        alike(lambda t: BOOLEAN, 2, prepare=lambda args: comparable(args, True)),
+        _in,
+        strict=False,
+        columns=_in_columns,
+    ),
+    Function(
+        "greatest",
+        alike(lambda t: t, 1, prepare=_known),
+        _extreme(operator.gt),
+        strict=False,
+        columns=_extreme_columns(operator.gt),
+        null=_all_nullable,
+    ),
+    Function(
+        "least",
+        alike(lambda t: t, 1, prepare=_known),
+        _extreme(operator.lt),
+        strict=False,
+        columns=_extreme_columns(operator.lt),
+        null=_all_nullable,
+    ),
 )

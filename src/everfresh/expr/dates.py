@@ -50,8 +50,11 @@ def _instant(value: int) -> int:
 
 
 def _interval(months: int, days: int, us: int) -> Interval:
-    return (_inside(months, INTEGER, "months", INTERVAL), _inside(days, INTEGER, "days", INTERVAL),
-            _inside(us, BIGINT, "microseconds", INTERVAL))
+    return (
+        _inside(months, INTEGER, "months", INTERVAL),
+        _inside(days, INTEGER, "days", INTERVAL),
+        _inside(us, BIGINT, "microseconds", INTERVAL),
+    )
 
 
 def scale_interval(span: Interval, by: int) -> Interval:
@@ -204,8 +207,12 @@ def _part(name: str) -> Function:
             return by_day(_OF_DAYS[name], values if types.args[0] == DATE else values // DAY_US)
         return np.asarray(part_of(name, types.args[0], values), dtype=np.int64)
 
-    return Function(name, takes(((DATE,), BIGINT), ((TIMESTAMP,), BIGINT), *spans),
-                    lambda types, value: int(part_of(name, types.args[0], value)), vector=vector)
+    return Function(
+        name,
+        takes(((DATE,), BIGINT), ((TIMESTAMP,), BIGINT), *spans),
+        lambda types, value: int(part_of(name, types.args[0], value)),
+        vector=vector,
+    )
 
 
 # -- truncation ----------------------------------------------------------------------------------------------
@@ -220,16 +227,32 @@ _TO_DAYS: dict[str, Callable[[Any], Any]] = {
     "week": lambda d: d - weekday(d),
     "day": lambda d: d,
 }
-_TO_US = {"hour": 3_600_000_000, "minute": 60_000_000, "second": 1_000_000, "millisecond": 1_000,
-          "microsecond": 1}
+_TO_US = {
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1_000,
+    "microsecond": 1,
+}
 _MONTHS = {"millennium": 12_000, "century": 1_200, "decade": 120, "year": 12, "quarter": 3, "month": 1}
 
 _SPELLINGS = {
-    "millennium": "millennia millenium mil", "century": "centuries cent c", "decade": "decades dec decs",
-    "year": "years y yr yrs", "quarter": "quarters", "month": "months mon mons", "week": "weeks w weekofyear",
-    "day": "days d dayofmonth", "hour": "hours h hr hrs", "minute": "minutes m min mins",
-    "second": "seconds s sec secs", "millisecond": "milliseconds ms msec msecs",
-    "microsecond": "microseconds us usec usecs", "dow": "dayofweek weekday", "isodow": "", "doy": "dayofyear",
+    "millennium": "millennia millenium mil",
+    "century": "centuries cent c",
+    "decade": "decades dec decs",
+    "year": "years y yr yrs",
+    "quarter": "quarters",
+    "month": "months mon mons",
+    "week": "weeks w weekofyear",
+    "day": "days d dayofmonth",
+    "hour": "hours h hr hrs",
+    "minute": "minutes m min mins",
+    "second": "seconds s sec secs",
+    "millisecond": "milliseconds ms msec msecs",
+    "microsecond": "microseconds us usec usecs",
+    "dow": "dayofweek weekday",
+    "isodow": "",
+    "doy": "dayofyear",
     "epoch": "",
 }
 _PARTS = {alias: name for name, more in _SPELLINGS.items() for alias in (name, *more.split())}
@@ -304,8 +327,12 @@ def _seconds(_: Signature, count: float) -> Interval:
 ROWS = (
     *(_part(name) for name in (*_OF_DAYS, *_OF_TIME)),
     Function("epoch", takes(((DATE,), DOUBLE), ((TIMESTAMP,), DOUBLE), ((INTERVAL,), DOUBLE)), _epoch),
-    Function("date_trunc", takes(((VARCHAR, TIMESTAMP), TIMESTAMP), ((VARCHAR, INTERVAL), INTERVAL)),
-             _truncate, columns=_truncate_columns),
+    Function(
+        "date_trunc",
+        takes(((VARCHAR, TIMESTAMP), TIMESTAMP), ((VARCHAR, INTERVAL), INTERVAL)),
+        _truncate,
+        columns=_truncate_columns,
+    ),
     Function("make_date", takes(((BIGINT, BIGINT, BIGINT), DATE)), _make_date),
     _constructor("to_years", 12, 0, 0),
     _constructor("to_quarters", 3, 0, 0),

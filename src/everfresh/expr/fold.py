@@ -62,8 +62,26 @@ def _total(expr: Expr) -> bool:
     return not expr.children
 
 
-_NEVER_RAISE = {"=", "<>", "<", "<=", ">", ">=", "is_distinct", "is_not_distinct", "is_null", "and", "or",
-                "not", "in", "coalesce", "greatest", "least", "truth", "not_null01"}
+_NEVER_RAISE = {
+    "=",
+    "<>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "is_distinct",
+    "is_not_distinct",
+    "is_null",
+    "and",
+    "or",
+    "not",
+    "in",
+    "coalesce",
+    "greatest",
+    "least",
+    "truth",
+    "not_null01",
+}
 
 
 def _negation(expr: Call) -> Expr | None:
@@ -130,13 +148,15 @@ def _on(name: str, ops: tuple[str, ...], apply: Callable[[Call], Expr | None]) -
     return Rule(name, (Call,), lambda expr: apply(expr) if expr.op in ops else None)
 
 
-FOLD = RuleSet((
-    Rule("constant", (Call, Cast), _constants),
-    Rule("strict-null", (Call,), _strict_null),
-    _on("connective", ("and", "or"), _connective),
-    _on("not-not", ("not",), _negation),
-    _on("is-null", ("is_null",), _is_null),
-    _on("coalesce", ("coalesce",), _coalesce),
-    Rule("case", (Case,), _case),
-    Rule("cast", (Cast,), _cast),
-))
+FOLD = RuleSet(
+    (
+        Rule("constant", (Call, Cast), _constants),
+        Rule("strict-null", (Call,), _strict_null),
+        _on("connective", ("and", "or"), _connective),
+        _on("not-not", ("not",), _negation),
+        _on("is-null", ("is_null",), _is_null),
+        _on("coalesce", ("coalesce",), _coalesce),
+        Rule("case", (Case,), _case),
+        Rule("cast", (Cast,), _cast),
+    )
+)

@@ -59,9 +59,14 @@ def _finite_columns(types: Signature, x: Vector) -> Vector:
 
 
 def _flag(name: str, test: Callable[[Any], Any]) -> Function:
-    return Function(name, alike(lambda t: BIGINT if t.is_float else None, 1, 1),
-                    lambda types, x: int(x is not None and bool(test(x))), strict=False, null=never_null,
-                    columns=lambda types, x: Vector(BIGINT, np.asarray(test(x.values)).astype(np.int64)))
+    return Function(
+        name,
+        alike(lambda t: BIGINT if t.is_float else None, 1, 1),
+        lambda types, x: int(x is not None and bool(test(x))),
+        strict=False,
+        null=never_null,
+        columns=lambda types, x: Vector(BIGINT, np.asarray(test(x.values)).astype(np.int64)),
+    )
 
 
 _BOOLEANS = every(BOOLEAN, BOOLEAN)
@@ -72,16 +77,41 @@ ROWS = (
     Function("and", _BOOLEANS, _lazy, strict=False, lazy=True),
     Function("or", _BOOLEANS, _lazy, strict=False, lazy=True),
     Function("not", every(BOOLEAN, BOOLEAN, 1, 1), lambda types, x: not x, vector=lambda types, x: ~x),
-    Function("coalesce", alike(lambda t: t, 1, prepare=common), _lazy, strict=False, lazy=True,
-             null=_all_nullable),
-    Function("is_null", _anything(BOOLEAN), lambda types, x: x is None, strict=False, columns=_is_null,
-             null=never_null),
-    Function("truth", every(BOOLEAN, BIGINT, 1, 1), lambda types, x: int(x is True), strict=False,
-             columns=_truth, null=never_null),
-    Function("not_null01", _anything(BIGINT), lambda types, x: int(x is not None), strict=False,
-             columns=_not_null01, null=never_null),
-    Function("if_null_zero", _NUMBERS, _if_null_zero, strict=False, null=never_null,
-             columns=lambda types, x: Vector(x.type, x.values)),
+    Function(
+        "coalesce", alike(lambda t: t, 1, prepare=common), _lazy, strict=False, lazy=True, null=_all_nullable
+    ),
+    Function(
+        "is_null",
+        _anything(BOOLEAN),
+        lambda types, x: x is None,
+        strict=False,
+        columns=_is_null,
+        null=never_null,
+    ),
+    Function(
+        "truth",
+        every(BOOLEAN, BIGINT, 1, 1),
+        lambda types, x: int(x is True),
+        strict=False,
+        columns=_truth,
+        null=never_null,
+    ),
+    Function(
+        "not_null01",
+        _anything(BIGINT),
+        lambda types, x: int(x is not None),
+        strict=False,
+        columns=_not_null01,
+        null=never_null,
+    ),
+    Function(
+        "if_null_zero",
+        _NUMBERS,
+        _if_null_zero,
+        strict=False,
+        null=never_null,
+        columns=lambda types, x: Vector(x.type, x.values),
+    ),
     Function("finite_or_zero", _FLOATS, _finite, strict=False, columns=_finite_columns, null=never_null),
     _flag("is_nan01", lambda x: x != x),
     _flag("is_pinf01", lambda x: x == math.inf),

@@ -69,7 +69,7 @@ def _with_digits(args: Sequence[Expr]) -> list[SqlType] | None:
     return None if cost(args[1], INTEGER) is None else [found, INTEGER]
 
 
-Exact = Callable[[int, int], int]       # a scaled integer and its unit
+Exact = Callable[[int, int], int]  # a scaled integer and its unit
 Inexact = Callable[[float], float]
 
 # -- scalar and vector ---------------------------------------------------------------------------------------
@@ -206,19 +206,36 @@ _ONE = takes(((DOUBLE,), DOUBLE))
 
 ROWS = (
     Function("abs", alike(lambda t: t if t.is_numeric else None, 1, 1, _number), _abs, vector=_abs_vector),
-    Function("sign", alike(lambda t: TINYINT if t.is_numeric else None, 1, 1, _number),
-             lambda types, x: (x > 0) - (x < 0),
-             vector=lambda types, x: (x > 0).astype(np.int64) - (x < 0).astype(np.int64)),
-    Function("floor", alike(lambda t: None if t.is_integer else _whole(t), 1, 1, _not_integer),
-             _step(_floor, math.floor), vector=_step_vector(_floor, np.floor)),
-    Function("ceil", alike(lambda t: None if t.is_integer else _whole(t), 1, 1, _not_integer),
-             _step(_ceil, math.ceil), vector=_step_vector(_ceil, np.ceil)),
-    Function("round", Rule(_rounded, _with_digits),
-             _step_or_digits(_step(divide_half_away, half_away), _digits(divide_half_away, half_away)),
-             vector=_only_step(_step_vector(checked.half_away, _round_array))),
-    Function("trunc", Rule(_truncated, _with_digits),
-             _step_or_digits(_step(_truncate, math.trunc), _digits(_truncate, math.trunc)),
-             vector=_only_step(_step_vector(_truncate_array, np.trunc))),
+    Function(
+        "sign",
+        alike(lambda t: TINYINT if t.is_numeric else None, 1, 1, _number),
+        lambda types, x: (x > 0) - (x < 0),
+        vector=lambda types, x: (x > 0).astype(np.int64) - (x < 0).astype(np.int64),
+    ),
+    Function(
+        "floor",
+        alike(lambda t: None if t.is_integer else _whole(t), 1, 1, _not_integer),
+        _step(_floor, math.floor),
+        vector=_step_vector(_floor, np.floor),
+    ),
+    Function(
+        "ceil",
+        alike(lambda t: None if t.is_integer else _whole(t), 1, 1, _not_integer),
+        _step(_ceil, math.ceil),
+        vector=_step_vector(_ceil, np.ceil),
+    ),
+    Function(
+        "round",
+        Rule(_rounded, _with_digits),
+        _step_or_digits(_step(divide_half_away, half_away), _digits(divide_half_away, half_away)),
+        vector=_only_step(_step_vector(checked.half_away, _round_array)),
+    ),
+    Function(
+        "trunc",
+        Rule(_truncated, _with_digits),
+        _step_or_digits(_step(_truncate, math.trunc), _digits(_truncate, math.trunc)),
+        vector=_only_step(_step_vector(_truncate_array, np.trunc)),
+    ),
     Function("sqrt", _ONE, _ieee(math.sqrt), vector=_sqrt_vector),
     Function("ln", _ONE, _ieee(math.log, -math.inf)),
     Function("log10", _ONE, _ieee(math.log10, -math.inf)),

@@ -20,11 +20,24 @@ from everfresh.types import SqlType, canonical_float
 _NUMBER = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d+(?:_\d+)*)?)?(?:[eE]([+-]?\d+))?")
 _RADIX = re.compile(r"0x([0-9a-f]+)|0b([01]+)|0o([0-7]+)", re.IGNORECASE)
 _DATE = re.compile(r"(-?)(\d{1,7})([-/ \\])(\d{1,2})\3(\d{1,2})( \(BC\))?")
-_TIME = re.compile(r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?"
-                   r"(?:Z| ?UTC|[+-]\d{2}(?::\d{2}){0,2})?", re.IGNORECASE)
+_TIME = re.compile(
+    r"(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d+))?)?"
+    r"(?:Z| ?UTC|[+-]\d{2}(?::\d{2}){0,2})?",
+    re.IGNORECASE,
+)
 _FLOATS = {"inf", "infinity", "nan"}
-_BOOLEANS = {"true": True, "t": True, "1": True, "yes": True, "y": True,
-             "false": False, "f": False, "0": False, "no": False, "n": False}
+_BOOLEANS = {
+    "true": True,
+    "t": True,
+    "1": True,
+    "yes": True,
+    "y": True,
+    "false": False,
+    "f": False,
+    "0": False,
+    "no": False,
+    "n": False,
+}
 _SPACE = " \t\n\v\f\r"
 
 
@@ -104,7 +117,7 @@ def read_timestamp(text: str, type_: SqlType) -> int:
         return 0
     if match is None:
         raise _wrong(text, type_)
-    days, rest = _days(match, text, type_), stripped[match.end():]
+    days, rest = _days(match, text, type_), stripped[match.end() :]
     if not rest:
         return days * DAY_US
     time = _TIME.fullmatch(rest[1:])
@@ -143,8 +156,10 @@ for _names, _one in (
 ):
     _UNITS.update(dict.fromkeys(_names.split(), _one))
 
-_SPAN = re.compile(r"\s*(?:([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?"
-                   r"|([+-]?\d+)(\.\d+)?\s*([A-Za-z]*))")
+_SPAN = re.compile(
+    r"\s*(?:([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?"
+    r"|([+-]?\d+)(\.\d+)?\s*([A-Za-z]*))"
+)
 
 
 def interval_unit(name: str) -> tuple[int, int, int] | None:
@@ -200,8 +215,13 @@ def read_interval(text: str, type_: SqlType) -> tuple[int, int, int]:
 
 
 _READERS: dict[str, Callable[[str, SqlType], Any]] = {
-    "BOOLEAN": read_boolean, "DECIMAL": read_exact, "REAL": read_float, "DOUBLE": read_float,
-    "DATE": read_date, "TIMESTAMP": read_timestamp, "INTERVAL": read_interval,
+    "BOOLEAN": read_boolean,
+    "DECIMAL": read_exact,
+    "REAL": read_float,
+    "DOUBLE": read_float,
+    "DATE": read_date,
+    "TIMESTAMP": read_timestamp,
+    "INTERVAL": read_interval,
     "VARCHAR": lambda text, _: text,
 }
 

@@ -44,9 +44,23 @@ class Rule:
     coerce: Callable[[Sequence[Expr]], list[SqlType] | None]
 
 
-_VERBS = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "divide", "%": "divide",
-          "=": "compare", "<>": "compare", "<": "compare", "<=": "compare", ">": "compare", ">=": "compare",
-          "is_distinct": "compare", "is_not_distinct": "compare", "neg": "negate"}
+_VERBS = {
+    "+": "add",
+    "-": "subtract",
+    "*": "multiply",
+    "/": "divide",
+    "//": "divide",
+    "%": "divide",
+    "=": "compare",
+    "<>": "compare",
+    "<": "compare",
+    "<=": "compare",
+    ">": "compare",
+    ">=": "compare",
+    "is_distinct": "compare",
+    "is_not_distinct": "compare",
+    "neg": "negate",
+}
 
 
 def _any_nullable(args: tuple[Expr, ...]) -> bool:

@@ -52,16 +52,16 @@ def _substring(_: Signature, text: str, start: int, length: int = _LONGEST) -> s
     last = first + _place(length)
     if last < first:
         first, last = last, first
-    return text[max(0, first):max(0, last)]
+    return text[max(0, first) : max(0, last)]
 
 
 def _left(_: Signature, text: str, n: int) -> str:
-    return text[:_place(n)] if n >= 0 else text[:max(0, len(text) + n)]
+    return text[: _place(n)] if n >= 0 else text[: max(0, len(text) + n)]
 
 
 def _right(_: Signature, text: str, n: int) -> str:
     keep = min(n, len(text)) if n >= 0 else max(0, len(text) + n)
-    return text[len(text) - keep:]
+    return text[len(text) - keep :]
 
 
 def _replace(_: Signature, text: str, old: str, new: str) -> str:
@@ -70,7 +70,7 @@ def _replace(_: Signature, text: str, old: str, new: str) -> str:
 
 def _pad(text: str, length: int, by: str, left: bool, name: str) -> str:
     if length <= len(text):
-        return text[:max(0, length)]
+        return text[: max(0, length)]
     if not by:
         raise EverfreshError(Code.VALUE, f"{name} of '{text}' to {length} characters has nothing to pad with")
     missing = length - len(text)
@@ -163,8 +163,9 @@ ROWS = (
     Function("length", takes(((VARCHAR,), BIGINT)), lambda types, text: len(text)),
     Function("upper", _TEXT, lambda types, text: upper(text)),
     Function("lower", _TEXT, lambda types, text: lower(text)),
-    Function("substring", takes(((VARCHAR, BIGINT), VARCHAR), ((VARCHAR, BIGINT, BIGINT), VARCHAR)),
-             _substring),
+    Function(
+        "substring", takes(((VARCHAR, BIGINT), VARCHAR), ((VARCHAR, BIGINT, BIGINT), VARCHAR)), _substring
+    ),
     Function("left", _COUNT, _left),
     Function("right", _COUNT, _right),
     Function("trim", _TRIM, _trim(str.strip)),

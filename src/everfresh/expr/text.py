@@ -36,18 +36,53 @@ from everfresh.types import (
 
 # function: (symbol, precedence); larger binds tighter
 _INFIX = {
-    "or": ("OR", 1), "and": ("AND", 2),
-    "=": ("=", 4), "<>": ("<>", 4), "<": ("<", 4), "<=": ("<=", 4), ">": (">", 4), ">=": (">=", 4),
-    "is_distinct": ("IS DISTINCT FROM", 4), "is_not_distinct": ("IS NOT DISTINCT FROM", 4),
-    "like": ("LIKE", 4), "ilike": ("ILIKE", 4),
-    "||": ("||", 5), "+": ("+", 6), "-": ("-", 6),
-    "*": ("*", 7), "/": ("/", 7), "//": ("//", 7), "%": ("%", 7),
+    "or": ("OR", 1),
+    "and": ("AND", 2),
+    "=": ("=", 4),
+    "<>": ("<>", 4),
+    "<": ("<", 4),
+    "<=": ("<=", 4),
+    ">": (">", 4),
+    ">=": (">=", 4),
+    "is_distinct": ("IS DISTINCT FROM", 4),
+    "is_not_distinct": ("IS NOT DISTINCT FROM", 4),
+    "like": ("LIKE", 4),
+    "ilike": ("ILIKE", 4),
+    "||": ("||", 5),
+    "+": ("+", 6),
+    "-": ("-", 6),
+    "*": ("*", 7),
+    "/": ("/", 7),
+    "//": ("//", 7),
+    "%": ("%", 7),
 }
 _NOT, _TEST, _UNARY, _ATOM = 3, 4, 8, 9
-KEYWORDS = frozenset({
-    "AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "LIKE", "ILIKE", "IN", "CASE", "WHEN", "THEN",
-    "ELSE", "END", "CAST", "AS", "DISTINCT", "FROM", "DATE", "TIMESTAMP", "INTERVAL",
-})
+KEYWORDS = frozenset(
+    {
+        "AND",
+        "OR",
+        "NOT",
+        "IS",
+        "NULL",
+        "TRUE",
+        "FALSE",
+        "LIKE",
+        "ILIKE",
+        "IN",
+        "CASE",
+        "WHEN",
+        "THEN",
+        "ELSE",
+        "END",
+        "CAST",
+        "AS",
+        "DISTINCT",
+        "FROM",
+        "DATE",
+        "TIMESTAMP",
+        "INTERVAL",
+    }
+)
 
 # -- printing ------------------------------------------------------------------------------------------------
 
@@ -154,8 +189,8 @@ class Makers:
     """How a parser makes nodes: exactly as written (the default), or with implicit casts (`build.MAKERS`)."""
 
     call: Callable[[str, Sequence[Expr]], Expr]
-    cast: Callable[[Expr, SqlType], Expr]                                    # CAST(x AS T)
-    typed: Callable[[Expr, SqlType], Expr]                                   # x::T
+    cast: Callable[[Expr, SqlType], Expr]  # CAST(x AS T)
+    typed: Callable[[Expr, SqlType], Expr]  # x::T
     case: Callable[[Sequence[tuple[Expr, Expr]], Expr | None], Expr]
 
 
@@ -319,8 +354,11 @@ class _Parser:
 
     def named(self) -> Expr:
         stream = self.stream
-        for word, constant in (("TRUE", Const(True, BOOLEAN)), ("FALSE", Const(False, BOOLEAN)),
-                               ("NULL", Const(None, NULL))):
+        for word, constant in (
+            ("TRUE", Const(True, BOOLEAN)),
+            ("FALSE", Const(False, BOOLEAN)),
+            ("NULL", Const(None, NULL)),
+        ):
             if stream.accept(word):
                 return constant
         if stream.at("CAST", "("):
@@ -344,8 +382,11 @@ class _Parser:
     def variable(self, name: str) -> Expr:
         found = self.types.get(name)
         if found is None:
-            raise EverfreshError(Code.NOT_FOUND, f"there is no variable '{name}'",
-                                 hint="variables are: " + ", ".join(self.types))
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"there is no variable '{name}'",
+                hint="variables are: " + ", ".join(self.types),
+            )
         return found
 
     def interval(self) -> Expr:

@@ -200,12 +200,13 @@ def _in_place(
     function: Function, types: Signature, args: Sequence[Vector], place: int
 ) -> Callable[[Any], Any]:
     """The function of the one argument that varies."""
-    before, after = [arg[0] for arg in args[:place]], [arg[0] for arg in args[place + 1:]]
+    before, after = [arg[0] for arg in args[:place]], [arg[0] for arg in args[place + 1 :]]
     return lambda value: function.scalar(types, *before, value, *after)
 
 
-def _arrays(run: Callable[[list[Array]], Array | None], args: Sequence[Vector], valid: Array | None,
-            result: SqlType) -> Array | None:
+def _arrays(
+    run: Callable[[list[Array]], Array | None], args: Sequence[Vector], valid: Array | None, result: SqlType
+) -> Array | None:
     """`run` on all rows; if what stands in NULL slots makes it fail, on the others alone."""
     try:
         return run([arg.values for arg in args])

@@ -80,7 +80,8 @@ _CASTS: dict[tuple[str, str], Callable[[Array, SqlType, SqlType], Array | None]]
     ("FLOAT", "FLOAT"): _float_to_float,
     ("FLOAT", "BOOLEAN"): lambda values, source, to: values != 0,
     ("BOOLEAN", "EXACT"): lambda values, source, to: checked.multiply(
-        values.astype(np.int64), np.array([10**to.scale], dtype=object if to.scale > 18 else np.int64), to),
+        values.astype(np.int64), np.array([10**to.scale], dtype=object if to.scale > 18 else np.int64), to
+    ),
     ("BOOLEAN", "FLOAT"): lambda values, source, to: values.astype(dtype_of(to)),
     ("DATE", "TIMESTAMP"): lambda values, source, to: checked.multiply(values, np.array([DAY_US]), BIGINT),
     ("TIMESTAMP", "DATE"): lambda values, source, to: values // DAY_US,

@@ -1,8 +1,9 @@
 """Columns of values as key words of a pool, and back.
 
-A column is one int64 word (two for wide integers: high and low); strings are interned codes, doubles their canonical bits; after all columns
-comes one null-mask word per 63 nullable columns, where bit i says that the i-th nullable column is NULL (its word is then 0). Invariant:
-two rows are identical in SQL's sense (NULL is NULL, NaN is NaN) exactly when their words are equal.
+A column is one int64 word (two for wide integers: high and low); strings are interned codes, doubles their
+canonical bits; after all columns comes one null-mask word per 63 nullable columns, where bit i says that the
+i-th nullable column is NULL (its word is then 0). Invariant: two rows are identical in SQL's sense (NULL is
+NULL, NaN is NaN) exactly when their words are equal.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Codec:
                 found.extend(range(first, first + (2 if column.type.is_wide else 1)))
         return tuple(found)
 
-    # -- encode -----------------------------------------------------------------------------------------------------
+    # -- encode ------------------------------------------------------------------------------------
 
     def encode(self, table: pa.Table) -> Ints:
         """The words of the rows of an Arrow table with exactly these columns."""
@@ -108,7 +109,7 @@ class Codec:
             row, bit = self._null_bit[column.name]
             out[row] |= (~valid).astype(np.int64) << bit
 
-    # -- decode -----------------------------------------------------------------------------------------------------
+    # -- decode ------------------------------------------------------------------------------------
 
     def decode(self, words: Ints, names: Collection[str] | None = None) -> pa.Table:
         """Rows as an Arrow table, of all columns or of `names`."""
@@ -203,4 +204,3 @@ def wide_words(vector: Vector) -> tuple[Ints, Ints]:
     if vector.values.dtype == object:
         return wide_from_python([int(v) for v in vector.values])
     return wide_from_int64(vector.values.astype(np.int64, copy=False))
-

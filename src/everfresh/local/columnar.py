@@ -1,8 +1,9 @@
 """Statements over one change, run column by column: the fast path for flat single-relation statements.
 
-A statement `M[keys] += Sum_[keys](ΔR(...) * [c] * (x := e) * ⟨v⟩ + ...)` is a sum of products of one change with scalars. Each product is
-a list of steps over vectors: filter, bind, value. The slow twin is the reference evaluator (`everfresh.calculus.evaluate`); a property
-holds them equal. Also used to load a map in bulk, with `R` in place of `ΔR`.
+A statement `M[keys] += Sum_[keys](ΔR(...) * [c] * (x := e) * ⟨v⟩ + ...)` is a sum of products of one change
+with scalars. Each product is a list of steps over vectors: filter, bind, value. The slow twin is the
+reference evaluator (`everfresh.calculus.evaluate`); a property holds them equal. Also used to load a map in
+bulk, with `R` in place of `ΔR`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ class FlatPlan:
     def columns(self, names: Sequence[str]) -> frozenset[str]:
         """Which columns of the relation, of `names` in its order, have to be given to `run`."""
         return frozenset(
-            name for term in self.terms for name, var in zip(names, term.vars, strict=True) if var in self.needs
+            name
+            for term in self.terms
+            for name, var in zip(names, term.vars, strict=True)
+            if var in self.needs
         )
 
 
@@ -100,7 +104,8 @@ def _flat_term(term: Query, k: int) -> FlatTerm | None:
 
 
 def run(plan: FlatPlan, names: Sequence[str], columns: Mapping[str, Vector], weights: Ints) -> MapDelta:
-    """The change of the plan's map for rows of a relation with columns `names`, given by name, with `weights`."""
+    """The change of the plan's map for rows of a relation with columns `names`, given by name, with
+    `weights`."""
     deltas = []
     for term in plan.terms:
         env = {var: columns[name] for name, var in zip(names, term.vars, strict=True) if name in columns}
@@ -156,7 +161,8 @@ def to_words(delta: MapDelta, codec: Codec, layout: Layout) -> tuple[Ints, Value
 
 
 def _weighted_floats(x: NDArray[np.float64], n: Ints, out: NDArray[np.float64]) -> None:
-    """Products of values and weights, exact as a sum of two doubles: three inserts at once equal one three times.
+    """Products of values and weights, exact as a sum of two doubles: three inserts at once equal one three
+    times.
 
     A product beyond the finite range stays infinite, which the pool refuses.
     """
@@ -181,10 +187,11 @@ def _weighted(vector: Vector, n: Ints) -> tuple[Ints, Ints]:
     try:
         return wide_words(Vector(vector.type, exact))
     except OverflowError:
-        raise EverfreshError(Code.OVERFLOW, "a sum is out of range", hint="the batch has too many copies of one large value") from None
+        raise EverfreshError(
+            Code.OVERFLOW, "a sum is out of range", hint="the batch has too many copies of one large value"
+        ) from None
 
 
 def key_columns(target: MapDef[Any]) -> tuple[Column, ...]:
     """The keys of a map as columns."""
     return tuple(Column(v.name, v.type, v.nullable) for v in target.keys)
-

@@ -1,8 +1,10 @@
-"""The in-process engine: tables and maps in pools, one atomic batch at a time, durable in a folder when one is given.
+"""The in-process engine: tables and maps in pools, one atomic batch at a time, durable in a folder when one
+is given.
 
-A batch is resolved, every statement is evaluated against the state before it, then tables and maps are changed, the views' own changes
-are published, the commit record is written, and only then is the epoch visible. A failure at any of these points undoes the
-pools. Recovery loads the newest snapshot and runs the net changes of later commit records through the same code.
+A batch is resolved, every statement is evaluated against the state before it, then tables and maps are
+changed, the views' own changes are published, the commit record is written, and only then is the epoch
+visible. A failure at any of these points undoes the pools. Recovery loads the newest snapshot and runs the
+net changes of later commit records through the same code.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ class LocalEngine:
         self._read_only = read_only
         self._folder = (
             StateFolder.open(path, engine=self.name, workers=1, options=options, read_only=read_only)
-            if path is not None else None
+            if path is not None
+            else None
         )
         self._reset()
         if self._folder is not None:
@@ -88,7 +91,7 @@ class LocalEngine:
         """Tables and views as of `epoch`."""
         return self._state.catalog
 
-    # -- DDL ----------------------------------------------------------------------------------------------------------
+    # -- DDL ---------------------------------------------------------------------------------------
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
@@ -101,7 +104,7 @@ class LocalEngine:
         self._maybe_snapshot()
         return self._epoch
 
-    # -- batches ------------------------------------------------------------------------------------------------------
+    # -- batches -----------------------------------------------------------------------------------
 
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""
@@ -127,10 +130,14 @@ class LocalEngine:
             tables[name] = rows.append_column(WEIGHT, pa.array(change.weights))
         return tables
 
-    # -- commit and recovery ----------------------------------------------------------------------------------------
+    # -- commit and recovery -----------------------------------------------------------------------
 
     def _commit(
-        self, *, ddl: tuple[str, ...] = (), keys: tuple[str, ...] = (), deltas: Mapping[str, pa.Table] | None = None,
+        self,
+        *,
+        ddl: tuple[str, ...] = (),
+        keys: tuple[str, ...] = (),
+        deltas: Mapping[str, pa.Table] | None = None,
         changes: Mapping[str, pa.Table],
     ) -> None:
         epoch = self._epoch + 1
@@ -140,7 +147,9 @@ class LocalEngine:
             record = Commit(epoch, self._digest, keys=keys, ddl=ddl, sections=sections)
             data = record.encode()
             if not self._folder.commits.create(epoch, data):
-                raise EverfreshError(Code.FENCED, f"epoch {epoch} was committed by another writer", hint="reopen the database")
+                raise EverfreshError(
+                    Code.FENCED, f"epoch {epoch} was committed by another writer", hint="reopen the database"
+                )
             self._digest = record.digest
             self._log_bytes += len(data)
         self._advance(epoch, keys, dict(changes))
@@ -166,7 +175,8 @@ class LocalEngine:
         self._replay_to(self._folder.commits.last())
 
     def _replay_to(self, last: int) -> None:
-        """Follow the log. A reader whose next record was trimmed, or withdrawn, starts again from the newest snapshot."""
+        """Follow the log. A reader whose next record was trimmed, or withdrawn, starts again from the
+        newest snapshot."""
         assert self._folder is not None
         restarted = not self._read_only
         while self._epoch < last:
@@ -176,7 +186,8 @@ class LocalEngine:
                 continue
             if restarted:
                 raise EverfreshError(
-                    Code.DAMAGED, f"the log has no record that takes epoch {self._epoch} to the next",
+                    Code.DAMAGED,
+                    f"the log has no record that takes epoch {self._epoch} to the next",
                     hint="restore the folder from a backup",
                 )
             restarted = True
@@ -204,7 +215,9 @@ class LocalEngine:
         """Snapshot when replaying the log would cost more than loading one."""
         options = self._options
         enough = self._log_bytes > max(options.snapshot_bytes, self._snapshot_bytes // 3)
-        if self._folder is not None and (enough or self._epoch - self._snapshot_epoch >= options.snapshot_epochs):
+        if self._folder is not None and (
+            enough or self._epoch - self._snapshot_epoch >= options.snapshot_epochs
+        ):
             try:
                 self.snapshot()
             except Exception:  # the epoch is committed, and the log still serves: the next one tries again
@@ -214,8 +227,12 @@ class LocalEngine:
         """Write everything up to the current epoch to one file, and forget the log before it."""
         assert self._folder is not None
         sections = self._state.to_sections()
-        meta = {"ddl": [list(item) for item in self._state.catalog.ddl], "keys": list(self._keys.items()), "created": self._state.created,
-                "digest": self._digest}
+        meta = {
+            "ddl": [list(item) for item in self._state.catalog.ddl],
+            "keys": list(self._keys.items()),
+            "created": self._state.created,
+            "digest": self._digest,
+        }
         self._folder.snapshots.write(self._epoch, sections, meta)
         self._snapshot_epoch, self._log_bytes = self._epoch, 0
         self._snapshot_bytes = sum(len(section) for section in sections.values())
@@ -235,13 +252,15 @@ class LocalEngine:
         self._epoch = self._snapshot_epoch = snapshot.epoch
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in snapshot.sections.values())
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
         if name in self._state.tables:
             if at is not None and at != self._epoch:
-                raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only")
+                raise EverfreshError(
+                    Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only"
+                )
             return self._state.rows(name)
         store = self._state.maps[name]
         if at is None or at == self._epoch:
@@ -281,7 +300,9 @@ class LocalEngine:
             parts.insert(0, (self._state.created[view], first))
         schema = weighted_schema(store.view.columns).append(pa.field(EPOCH, pa.int64(), nullable=False))
         tables = [
-            t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema) for e, t in parts if t.num_rows
+            t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema)
+            for e, t in parts
+            if t.num_rows
         ]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
@@ -289,7 +310,9 @@ class LocalEngine:
         """The result of an ad hoc query."""
         return adhoc.execute(plan, self.read)
 
-    def matching(self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()) -> tuple[Any, Any]:
+    def matching(
+        self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()
+    ) -> tuple[Any, Any]:
         """The rows that satisfy `where`, and the same rows with `assign` applied."""
         rows = self.read(table)
         schema = self._state.tables[table].schema
@@ -306,13 +329,15 @@ class LocalEngine:
         return rows, new
 
     def verify(self, view: str) -> pa.Table:
-        """The differences of a view from its recomputation: by the reference evaluator, or its plan run again."""
+        """The differences of a view from its recomputation: by the reference evaluator, or its plan run
+        again."""
         return difference(self._state.recomputed(view), expand(self._state.maps[view].rows()))
 
     def to_spark(self, name: str, at: int | None = None) -> Any:
         """Not here: this engine has no Spark session of its own."""
         raise EverfreshError(
-            Code.UNSUPPORTED, "the local engine has no Spark session",
+            Code.UNSUPPORTED,
+            "the local engine has no Spark session",
             hint="use to_arrow() and spark.createDataFrame(table), or connect with engine='spark'",
         )
 
@@ -321,8 +346,12 @@ class LocalEngine:
         return {
             "epoch": self._epoch,
             "tables": {n: {"rows": len(t), "bytes": t.pool.nbytes} for n, t in self._state.tables.items()},
-            "views": {n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.maps.items()},
-            "maps beside them": {n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.beside.items()},
+            "views": {
+                n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.maps.items()
+            },
+            "maps beside them": {
+                n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.beside.items()
+            },
             "strings": {"distinct": len(self._state.interner), "bytes": self._state.interner.nbytes},
         }
 

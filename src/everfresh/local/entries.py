@@ -1,7 +1,7 @@
 """The entries of one map: a pool with its codec, and the slices through which statements read it.
 
-Slices are built at the first read and then follow the pool. An entry whose count has come to zero inside a batch still stands in its slices until the
-batch is final; it is read with weight zero, which adds nothing.
+Slices are built at the first read and then follow the pool. An entry whose count has come to zero inside a
+batch still stands in its slices until the batch is final; it is read with weight zero, which adds nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class EntryStore:
         self.pool = pool or Pool(self.codec.words, self.layout)
         self._slices: dict[tuple[str, ...], Slice] = {}
 
-    # -- change -----------------------------------------------------------------------------------------------------
+    # -- change ------------------------------------------------------------------------------------
 
     def add(self, delta: MapDelta) -> Touched:
         """Add a statement's result; `commit` or `rollback` must follow."""
@@ -48,7 +48,8 @@ class EntryStore:
             touched = self.pool.add(words, values)
         except EverfreshError as error:
             raise EverfreshError(
-                error.code, f"an aggregate of '{self.target.name}' is out of range",
+                error.code,
+                f"an aggregate of '{self.target.name}' is out of range",
                 hint="the batch would make a sum too large for its type",
             ) from error
         self._each_slice("add", touched.slots[touched.created])
@@ -70,7 +71,7 @@ class EntryStore:
             for slice_ in self._slices.values():
                 getattr(slice_, what)(slots, words)
 
-    # -- reading by statements ----------------------------------------------------------------------------------------
+    # -- reading by statements ---------------------------------------------------------------------
 
     def probe(self, names: tuple[str, ...], vectors: Sequence[Vector], rows: int) -> tuple[Ints, Ints]:
         """Pairs of row number and slot that agree on the columns `names`."""
@@ -91,7 +92,7 @@ class EntryStore:
         """The counts of some entries."""
         return self.pool.gather(slots).n
 
-    # -- upkeep -------------------------------------------------------------------------------------------------------
+    # -- upkeep ------------------------------------------------------------------------------------
 
     def remap_strings(self, remap: Ints) -> None:
         """Follow a compaction of the interner."""

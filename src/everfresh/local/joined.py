@@ -1,7 +1,8 @@
 """Statements that join changes with maps, run factor by factor over vectors.
 
-A product is evaluated from left to right, as the calculus says: a frame of bound variables with weights starts as one empty row; a relation atom or a map joins it with the
-entries that agree on the bound variables (through a slice), a condition filters, a binding adds a column, the values end it. The slow twin is the
+A product is evaluated from left to right, as the calculus says: a frame of bound variables with weights
+starts as one empty row; a relation atom or a map joins it with the entries that agree on the bound variables
+(through a slice), a condition filters, a binding adds a column, the values end it. The slow twin is the
 reference evaluator.
 """
 
@@ -27,7 +28,8 @@ Ints = NDArray[np.int64]
 
 
 class Atom(Protocol):
-    """What a relation atom or a map read offers: its columns, and the entries that agree with given values."""
+    """What a relation atom or a map read offers: its columns, and the entries that agree with given
+    values."""
 
     columns: tuple[Column, ...]
 
@@ -130,7 +132,9 @@ def _join(frame: _Frame, factor: Rel | MapRef, source: Source, needed: set[str])
     # The slice's columns come in the order of the atom's.
     shared.sort(key=lambda name: [c.name for c in atom.columns].index(column_of[name]))
     at, slots = atom.probe(
-        tuple(column_of[name] for name in shared), [frame.columns[name] for name in shared], len(frame.weights)
+        tuple(column_of[name] for name in shared),
+        [frame.columns[name] for name in shared],
+        len(frame.weights),
     )
     frame.take(at)
     frame.weights = frame.weights * atom.counts(slots)
@@ -154,4 +158,10 @@ def _values(frame: _Frame, factor: Value, _source: Source, _needed: set[str]) ->
     frame.components = tuple(evaluate_vector(item, frame.columns, rows) for item in factor.items)
 
 
-_STEPS: dict[type[Query], Callable[..., None]] = {Rel: _join, MapRef: _join, Cond: _filter, Bind: _bind, Value: _values}
+_STEPS: dict[type[Query], Callable[..., None]] = {
+    Rel: _join,
+    MapRef: _join,
+    Cond: _filter,
+    Bind: _bind,
+    Value: _values,
+}

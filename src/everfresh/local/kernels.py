@@ -19,8 +19,6 @@ added as uint64, whose wrap-around is defined. Never compile with fastmath: it d
 float sums.
 """
 
-# ruff: noqa: PLR0917 - kernels take arrays one by one: tuples of arrays are slow to pass and to unpack
-
 from __future__ import annotations
 
 from typing import Any
@@ -45,8 +43,8 @@ _LOW = np.int64((1 << 32) - 1)
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
-_AHEAD = 16     # rows between asking for a table cell and reading it
-_STEP = 6       # the same for each of the three reads to a string
+_AHEAD = 16  # rows between asking for a table cell and reading it
+_STEP = 6  # the same for each of the three reads to a string
 
 
 # -------------------------------------------------------------------------------------- primitives
@@ -118,7 +116,7 @@ def _tags(words: Ints, rows: Ints, multipliers: Ints, start: int) -> Ints:
 
 @njit(forceinline=True, cache=True)
 def _same(keys: Ints, key: Ints, slot: int, words: Ints, rows: Ints, i: int) -> bool:
-    for j in range(key.size):       # noqa: SIM110 - Numba compiles the loop better than all()
+    for j in range(key.size):  # noqa: SIM110 - Numba compiles the loop better than all()
         if keys[key[j], slot] != words[rows[j], i]:
             return False
     return True
@@ -175,7 +173,7 @@ def _release(
     while (table[hole] & _LOW) != slot + 1:
         hole = (hole + 1) & mask
     at = hole
-    while True:                 # backward shift: an entry moves up unless its home lies after the hole
+    while True:  # backward shift: an entry moves up unless its home lies after the hole
         at = (at + 1) & mask
         cell = table[at]
         if cell == 0:
@@ -224,8 +222,18 @@ def find(keys: Ints, table: Ints, key: Ints, words: Ints, rows: Ints, multiplier
 
 @njit(cache=True)
 def resolve(
-    keys: Ints, table: Ints, mark: Marks, state: Ints, key: Ints, multipliers: Ints,
-    words: Ints, start: int, count: int, slots: Ints, touched: Ints, created: NDArray[np.bool_],
+    keys: Ints,
+    table: Ints,
+    mark: Marks,
+    state: Ints,
+    key: Ints,
+    multipliers: Ints,
+    words: Ints,
+    start: int,
+    count: int,
+    slots: Ints,
+    touched: Ints,
+    created: NDArray[np.bool_],
 ) -> tuple[int, int]:
     """Find or create the entries of columns `start`.. of `words`: `slots`, and each one once in `touched`.
 
@@ -312,8 +320,14 @@ def _add_cascade(s: Floats, c: Floats, cc: Floats, slots: Ints, ds: Floats, dc: 
 
 @njit(cache=True)
 def accumulate(
-    n: Ints, ints: Ints, floats: Floats, kinds: Ints, slots: Ints,
-    delta_n: Ints, delta_ints: Ints, delta_floats: Floats,
+    n: Ints,
+    ints: Ints,
+    floats: Floats,
+    kinds: Ints,
+    slots: Ints,
+    delta_n: Ints,
+    delta_ints: Ints,
+    delta_floats: Floats,
 ) -> int:
     """Add the deltas at `slots`, in order. Returns 0, or 1 for an overflow of n, or 2 + its component."""
     failed = 0
@@ -354,8 +368,14 @@ def gather(matrix: Any, slots: Ints, top: int, out: Any) -> None:
 
 @njit(cache=True)
 def gather_values(
-    n: Ints, ints: Ints, floats: Floats, slots: Ints, top: int,
-    out_n: Ints, out_ints: Ints, out_floats: Floats,
+    n: Ints,
+    ints: Ints,
+    floats: Floats,
+    slots: Ints,
+    top: int,
+    out_n: Ints,
+    out_ints: Ints,
+    out_floats: Floats,
 ) -> None:
     """n and all components at `slots`, zeros where there is no slot."""
     for i in range(slots.size):
@@ -387,9 +407,20 @@ def _wipe(n: Ints, ints: Ints, floats: Floats, slot: int) -> None:
 
 @njit(cache=True)
 def undo(
-    keys: Ints, table: Ints, mark: Marks, state: Ints, key: Ints, multipliers: Ints,
-    n: Ints, ints: Ints, floats: Floats,
-    slots: Ints, created: NDArray[np.bool_], old_n: Ints, old_ints: Ints, old_floats: Floats,
+    keys: Ints,
+    table: Ints,
+    mark: Marks,
+    state: Ints,
+    key: Ints,
+    multipliers: Ints,
+    n: Ints,
+    ints: Ints,
+    floats: Floats,
+    slots: Ints,
+    created: NDArray[np.bool_],
+    old_n: Ints,
+    old_ints: Ints,
+    old_floats: Floats,
 ) -> None:
     """Give touched slots their old values, backwards; those that were created leave the pool."""
     for i in range(slots.size - 1, -1, -1):
@@ -403,8 +434,16 @@ def undo(
 
 @njit(cache=True)
 def drop_empty(
-    keys: Ints, table: Ints, mark: Marks, state: Ints, key: Ints, multipliers: Ints,
-    n: Ints, ints: Ints, floats: Floats, slots: Ints,
+    keys: Ints,
+    table: Ints,
+    mark: Marks,
+    state: Ints,
+    key: Ints,
+    multipliers: Ints,
+    n: Ints,
+    ints: Ints,
+    floats: Floats,
+    slots: Ints,
 ) -> None:
     """Remove those of `slots` that are live and have n = 0."""
     for i in range(slots.size):
@@ -430,9 +469,20 @@ def distinct_live(mark: Marks, state: Ints, slots: Ints) -> bool:
 
 @njit(cache=True)
 def put(
-    keys: Ints, table: Ints, mark: Marks, state: Ints, key: Ints, multipliers: Ints,
-    n: Ints, ints: Ints, floats: Floats,
-    words: Ints, start: int, new_n: Ints, new_ints: Ints, new_floats: Floats,
+    keys: Ints,
+    table: Ints,
+    mark: Marks,
+    state: Ints,
+    key: Ints,
+    multipliers: Ints,
+    n: Ints,
+    ints: Ints,
+    floats: Floats,
+    words: Ints,
+    start: int,
+    new_n: Ints,
+    new_ints: Ints,
+    new_floats: Floats,
 ) -> int:
     """Set the entries of columns `start`.. to new values; n = 0 removes. Returns the column reached."""
     tags = _tags(words, key, multipliers, start)
@@ -487,7 +537,7 @@ def cascade_total(floats: Floats, out: Floats) -> None:
     """The exact sum of the three terms of each column, rounded once, half to even."""
     for i in range(out.size):
         a, b, c = floats[0, i], floats[1, i], floats[2, i]
-        for _ in range(3):      # three passes order any three doubles by size, without overlap
+        for _ in range(3):  # three passes order any three doubles by size, without overlap
             b, c = _two_sum(b, c)
             a, b = _two_sum(a, b)
         b, c = _two_sum(b, c)
@@ -498,7 +548,7 @@ def cascade_total(floats: Floats, out: Floats) -> None:
             up = total + twice
             if twice == up - total:
                 total = up
-        out[i] = total + 0.0    # -0.0 is 0.0
+        out[i] = total + 0.0  # -0.0 is 0.0
 
 
 # ----------------------------------------------------------------------------------------- strings
@@ -561,8 +611,15 @@ def _prefetch_string(heap: Bytes, starts: Ints, table: Ints, tags: Ints, i: int)
 
 @njit(cache=True)
 def intern(
-    heap: Bytes, starts: Ints, table: Ints, state: Ints,
-    data: Bytes, offsets: Ints, tags: Ints, start: int, out: Ints,
+    heap: Bytes,
+    starts: Ints,
+    table: Ints,
+    state: Ints,
+    data: Bytes,
+    offsets: Ints,
+    tags: Ints,
+    start: int,
+    out: Ints,
 ) -> int:
     """Codes of the strings `start`.. of an Arrow array; NULL is 0. Returns the string reached.
 

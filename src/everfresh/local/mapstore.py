@@ -1,7 +1,7 @@
 """A view's map in a pool: adding what statements compute, and publishing the view's rows and its own change.
 
-The view's change in a batch is, for each touched entry, minus its row before and plus its row after: what `changes()` returns and what
-a view over this view would read as its delta.
+The view's change in a batch is, for each touched entry, minus its row before and plus its row after: what
+`changes()` returns and what a view over this view would read as its delta.
 """
 
 from __future__ import annotations
@@ -40,15 +40,20 @@ class MapStore(EntryStore):
     def plans(self, base: str) -> list[FlatPlan]:
         """What to run when `base` changes, for a view over that table alone."""
         trigger = self.compiled.program.trigger(base)
-        found = [flat_plan(self.target, s.expr) for s in trigger.statements if isinstance(s.expr, Query)] if trigger else []
+        found = (
+            [flat_plan(self.target, s.expr) for s in trigger.statements if isinstance(s.expr, Query)]
+            if trigger
+            else []
+        )
         return [plan for plan in found if plan is not None]
 
     def load_plan(self) -> FlatPlan | None:
-        """How to fill the map from the whole of its table; None if its definition is empty or not over one table."""
+        """How to fill the map from the whole of its table; None if its definition is empty or not over
+        one table."""
         definition = self.target.definition
         return flat_plan(self.target, definition) if isinstance(definition, Query) else None
 
-    # -- change -----------------------------------------------------------------------------------------------------
+    # -- change ------------------------------------------------------------------------------------
 
     def replace(self, rows: pa.Table) -> Touched:
         """Make the rows of a re-evaluated view `rows`; `commit` or `rollback` must follow."""
@@ -63,7 +68,9 @@ class MapStore(EntryStore):
         """The change of the view's rows that a change of its map made, with `_weight`."""
         new = self.pool.gather(touched.slots)
         old = touched.old
-        changed = (new.n != old.n) | (new.ints != old.ints).any(axis=0) | (new.floats != old.floats).any(axis=0)
+        changed = (
+            (new.n != old.n) | (new.ints != old.ints).any(axis=0) | (new.floats != old.floats).any(axis=0)
+        )
         if not changed.any():
             return self.no_change()
         words = self.pool.keys_at(touched.slots[changed])
@@ -77,7 +84,7 @@ class MapStore(EntryStore):
         """The empty change."""
         return weighted_schema(self.view.columns).empty_table()
 
-    # -- reading ----------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def rows(self) -> pa.Table:
         """All rows of the view with their multiplicity as `_weight`."""
@@ -102,7 +109,9 @@ class MapStore(EntryStore):
             env = {name: vector.filter(keep) for name, vector in env.items()}
             weights, count = weights[keep], int(keep.sum())
         arrays = [evaluate_vector(expr, env, count).to_arrow() for expr in self.view.outputs]
-        return pa.Table.from_arrays([*arrays, pa.array(weights, pa.int64())], schema=weighted_schema(self.view.columns))
+        return pa.Table.from_arrays(
+            [*arrays, pa.array(weights, pa.int64())], schema=weighted_schema(self.view.columns)
+        )
 
     def _components(self, values: Values, count: int) -> dict[str, Vector]:
         """The components that the outputs read, under the types they read them."""
@@ -118,14 +127,19 @@ class MapStore(EntryStore):
             elif kind == Kind.WIDE:
                 env[name] = self._wide(type_, wide_to_python(values.ints[at], values.ints[at + 1]), count)
             else:
-                env[name] = Vector(type_, values.ints[at].astype(object) if type_.is_wide else values.ints[at])
+                env[name] = Vector(
+                    type_, values.ints[at].astype(object) if type_.is_wide else values.ints[at]
+                )
         return env
 
     def _wide(self, type_: SqlType, exact: list[int], count: int) -> Vector:
         low, high = type_.bounds
         if any(not low <= value <= high for value in exact):
-            raise EverfreshError(Code.OVERFLOW, f"a sum of view '{self.view.name}' is outside {type_}",
-                                 hint="the batch would make an aggregate too large for its type")
+            raise EverfreshError(
+                Code.OVERFLOW,
+                f"a sum of view '{self.view.name}' is outside {type_}",
+                hint="the batch would make an aggregate too large for its type",
+            )
         values = np.empty(count, object)
         values[:] = exact
         return Vector(type_, values)

@@ -27,12 +27,20 @@ from everfresh.local import kernels
 from everfresh.local.kernels import LIVE, TOP, Floats, Ints
 
 __all__ = [
-    "Kind", "Layout", "Pool", "Touched", "Values",
-    "float_total", "wide_from_int64", "wide_from_python", "wide_to_float", "wide_to_python",
+    "Kind",
+    "Layout",
+    "Pool",
+    "Touched",
+    "Values",
+    "float_total",
+    "wide_from_int64",
+    "wide_from_python",
+    "wide_to_float",
+    "wide_to_python",
 ]
 
 _WORD: Final = (1 << 64) - 1
-_SLOTS: Final = 1 << 30     # most slots of one pool: slot + 1 and twice as many table cells fit 32 bits
+_SLOTS: Final = 1 << 30  # most slots of one pool: slot + 1 and twice as many table cells fit 32 bits
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ def wide_from_int64(x: Ints) -> tuple[Ints, Ints]:
 
 def wide_from_python(values: Sequence[int]) -> tuple[Ints, Ints]:
     """(high, low) of Python integers; `OverflowError` outside 128 bits."""
-    high = np.array([v >> 64 for v in values], dtype=np.int64)      # NumPy raises what does not fit
+    high = np.array([v >> 64 for v in values], dtype=np.int64)  # NumPy raises what does not fit
     return high, np.array([v & _WORD for v in values], dtype=np.uint64).view(np.int64)
 
 
@@ -180,8 +188,13 @@ class Pool:
     """
 
     def __init__(
-        self, words: int, layout: Layout, key: tuple[int, ...] | None = None, capacity: int = 16,
-        *, _multiplier_mask: int = _WORD,
+        self,
+        words: int,
+        layout: Layout,
+        key: tuple[int, ...] | None = None,
+        capacity: int = 16,
+        *,
+        _multiplier_mask: int = _WORD,
     ) -> None:
         key = tuple(range(words)) if key is None else tuple(key)
         if len(set(key)) != len(key) or not all(0 <= i < words for i in key):
@@ -403,7 +416,9 @@ class Pool:
 
     def _delta(self, values: Values, m: int) -> Values:
         n, ints, floats = (
-            _array(values.n, np.int64), _array(values.ints, np.int64), _array(values.floats, np.float64)
+            _array(values.n, np.int64),
+            _array(values.ints, np.int64),
+            _array(values.floats, np.float64),
         )
         rows = self.layout.int_rows, self.layout.float_rows
         if n.shape != (m,) or ints.shape != (rows[0], m) or floats.shape != (rows[1], m):

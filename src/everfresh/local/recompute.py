@@ -1,6 +1,7 @@
 """The slow twin of view maintenance: a view recomputed from its base tables by the reference evaluator.
 
-It shares nothing with the maps: definitions are evaluated over plain Python values, so `verify()` finds a damaged map.
+It shares nothing with the maps: definitions are evaluated over plain Python values, so `verify()` finds a
+damaged map.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def recompute(compiled: CompiledView, tables: Mapping[str, Gmr]) -> pa.Table:
         Vector.from_pylist(values, c.type).to_arrow().cast(to_arrow(c.type))
         for values, c in zip(columns, view.columns, strict=True)
     ]
-    return pa.Table.from_arrays([*arrays, pa.array(weights, pa.int64())], names=[*(c.name for c in view.columns), WEIGHT])
+    return pa.Table.from_arrays(
+        [*arrays, pa.array(weights, pa.int64())], names=[*(c.name for c in view.columns), WEIGHT]
+    )
 
 
 def _components(weight: Weight, kinds: tuple[Kind, ...]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Slice indexes: the entries of a map, or the rows of a change, that agree on some columns.
 
-A persistent slice belongs to a map and follows its pool: entries enter when they are created and leave when they go. A passing one is built over
-the rows of a change for one statement. Both answer the same question, `probe`, for a whole batch of keys at once.
+A persistent slice belongs to a map and follows its pool: entries enter when they are created and leave when
+they go. A passing one is built over the rows of a change for one statement. Both answer the same question,
+`probe`, for a whole batch of keys at once.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Slice:
                     del self._slots[key]
 
     def probe(self, vectors: Sequence[Vector], rows: int) -> tuple[Ints, Ints]:
-        """For each row of `vectors` the slots that agree with it: pairs of row number and slot, in a fixed order."""
+        """For each row of `vectors` the slots that agree with it: pairs of row number and slot, in a
+        fixed order."""
         able = np.arange(rows)
         for column, vector in zip(self._codec.columns, vectors, strict=True):
             if not column.nullable and vector.valid is not None:  # NULL is in no entry of this column
@@ -66,4 +68,3 @@ class Slice:
 def every_pair(rows: int, slots: Ints) -> tuple[Ints, Ints]:
     """All pairs of a row number and a slot: a join without a shared column."""
     return np.repeat(np.arange(rows), len(slots)), np.tile(slots, rows)
-

@@ -1,7 +1,7 @@
 """The state of the in-process engine: tables and maps in pools, and what a statement or a batch does to them.
 
-It knows nothing of epochs and files. DDL replaces tables and maps and never changes one, so that it can be undone; a batch changes them under
-`changing`, which makes everything final or takes it all back.
+It knows nothing of epochs and files. DDL replaces tables and maps and never changes one, so that it can be
+undone; a batch changes them under `changing`, which makes everything final or takes it all back.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LocalState:
         self.beside: dict[str, EntryStore] = {}
         self.created: dict[str, int] = {}
 
-    # -- DDL ----------------------------------------------------------------------------------------------------------
+    # -- DDL ---------------------------------------------------------------------------------------
 
     @contextmanager
     def altering(self) -> Iterator[None]:
@@ -57,9 +57,7 @@ class LocalState:
             self.tables, self.maps, self.beside, self.created, self.catalog = before
             raise
 
-    def execute(
-        self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None
-    ) -> None:
+    def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
         """Make the state fit `catalog`, as a DDL statement asks."""
         for name in effect.drop_views:
             for m in self.maps[name].compiled.program.maps:
@@ -74,7 +72,11 @@ class LocalState:
         if effect.create_view is not None:
             compiled = effect.create_view.compiled
             store = MapStore(compiled, self.interner)
-            beside: dict[str, EntryStore] = {m.name: EntryStore(m, self.interner) for m in compiled.program.maps if m.name != compiled.view.map}
+            beside: dict[str, EntryStore] = {
+                m.name: EntryStore(m, self.interner)
+                for m in compiled.program.maps
+                if m.name != compiled.view.map
+            }
             self._load(store, progress)
             for other in beside.values():
                 self._load_joined(other)
@@ -119,6 +121,7 @@ class LocalState:
 
     def _load_joined(self, store: EntryStore) -> None:
         """Fill a map whose definition joins tables, by the code that runs its statements."""
+
         def rows(factor: Any) -> Rows:
             table = self.tables[factor.name]
             slots = table.pool.live()
@@ -127,7 +130,7 @@ class LocalState:
         if relations(store.target.definition):
             store.commit(store.add(run_joined(store.target, store.target.definition, rows)))
 
-    # -- batches ------------------------------------------------------------------------------------------------------
+    # -- batches -----------------------------------------------------------------------------------
 
     @contextmanager
     def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
@@ -143,7 +146,8 @@ class LocalState:
                     undo.append((store.rollback, touched))
                     final.append((store.commit, touched))
 
-                # One relation after the other: a trigger reads what those before it have left, so no cross terms are needed.
+                # One relation after the other: a trigger reads what those before it have left, so that
+                # cross terms between relations are not needed.
                 for name, change in nets.items():
                     deltas = self._statements(name, change)
                     table = self.tables[name]
@@ -192,7 +196,8 @@ class LocalState:
         names = table.schema.names
         statements = [
             (self._store(s.target), flat_plan(self._store(s.target).target, s.expr), s.expr)
-            for view in self.catalog.views_on(name) if not view.compiled.reevaluated
+            for view in self.catalog.views_on(name)
+            if not view.compiled.reevaluated
             for s in view.compiled.program.trigger(name).statements  # type: ignore[union-attr]
             if isinstance(s.expr, Query)
         ]
@@ -220,18 +225,22 @@ class LocalState:
         """All maps by name."""
         return {**self.maps, **self.beside}
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def recomputed(self, view: str) -> pa.Table:
         """A view from the base tables alone: no map is read, not even of the views it reads."""
         compiled = self.catalog.views[view].compiled
         if len(compiled.bases) > 1 or compiled.reevaluated or len(compiled.program.maps) > 1:
             # Nested loops over several tables would not end: the plan is run, which shares no map either.
-            return adhoc.execute(compiled.plan, lambda name: self.rows(name) if name in self.tables else self.recomputed(name))
-        tables = {name: relation(self.tables[name].schema, *self.tables[name].rows()) for name in compiled.bases}
+            return adhoc.execute(
+                compiled.plan, lambda name: self.rows(name) if name in self.tables else self.recomputed(name)
+            )
+        tables = {
+            name: relation(self.tables[name].schema, *self.tables[name].rows()) for name in compiled.bases
+        }
         return expand(recompute(compiled, tables))
 
-    # -- snapshots ----------------------------------------------------------------------------------------------------
+    # -- snapshots ---------------------------------------------------------------------------------
 
     def to_sections(self) -> dict[str, bytes]:
         """Everything but the catalog, as sections of a snapshot."""
@@ -249,7 +258,9 @@ class LocalState:
             state.catalog, _ = state.catalog.replay(entry)
         state.interner = Interner.from_arrays(unpack_arrays(sections["strings"]))
         for name, schema in state.catalog.tables.items():
-            state.tables[name] = Table(schema, state.interner, Pool.from_arrays(unpack_arrays(sections[f"table/{name}"])))
+            state.tables[name] = Table(
+                schema, state.interner, Pool.from_arrays(unpack_arrays(sections[f"table/{name}"]))
+            )
         for name, view in state.catalog.views.items():
             for m in view.compiled.program.maps:
                 pool = Pool.from_arrays(unpack_arrays(sections[f"map/{m.name}"]))

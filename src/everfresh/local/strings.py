@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from everfresh.local import kernels
 from everfresh.local.kernels import Bytes, Ints
 
-_STRINGS: Final = 1 << 30       # most strings of one interner: a code and its table cell fit 32 bits
-_ARROW: Final = (1 << 31) - 1   # most bytes of one pa.string() array
+_STRINGS: Final = 1 << 30  # most strings of one interner: a code and its table cell fit 32 bits
+_ARROW: Final = (1 << 31) - 1  # most bytes of one pa.string() array
 
 
 class Interner:
@@ -38,7 +38,7 @@ class Interner:
         self._heap = np.empty(8 * capacity, np.uint8)
         self._starts = np.zeros(capacity + 1, np.int64)
         self._table = np.zeros(2 * capacity, np.int64)
-        self._state = np.zeros(2, np.int64)     # strings, bytes of the heap
+        self._state = np.zeros(2, np.int64)  # strings, bytes of the heap
         self._tag_mask = _tag_mask
 
     def __len__(self) -> int:

@@ -1,8 +1,9 @@
 """A base table: its rows in a pool, and the resolution of a batch against them.
 
-Rows of a table with a primary key are unique by it; without one the table is a bag, each distinct row with its multiplicity.
-`resolve` turns the parts of a batch into one net change of full rows: deletes before inserts, judged by the net effect
-(`+x -x` is nothing, whether x is there or not). It reads the state before the batch, changes nothing, and names the row it refuses.
+Rows of a table with a primary key are unique by it; without one the table is a bag, each distinct row with
+its multiplicity. `resolve` turns the parts of a batch into one net change of full rows: deletes before
+inserts, judged by the net effect (`+x -x` is nothing, whether x is there or not). It reads the state before
+the batch, changes nothing, and names the row it refuses.
 """
 
 from __future__ import annotations
@@ -83,14 +84,18 @@ class Table:
         slots = self.pool.live()
         return len(slots) if self._key else int(self.pool.gather(slots).n.sum())
 
-    # -- resolution -------------------------------------------------------------------------------------------------
+    # -- resolution --------------------------------------------------------------------------------
 
     def resolve(self, parts: Sequence[Part]) -> Net:
         """The net change that `parts` make; raises, naming a row, if the table would not allow it."""
         signed = _Signed()
         for part in parts:
             getattr(self, f"_{part.op}")(part, signed)
-        words = np.concatenate(signed.words, axis=1) if signed.words else np.zeros((self.codec.words, 0), np.int64)
+        words = (
+            np.concatenate(signed.words, axis=1)
+            if signed.words
+            else np.zeros((self.codec.words, 0), np.int64)
+        )
         weights = np.concatenate(signed.weights) if signed.weights else np.zeros(0, np.int64)
         if all(part.op == "insert" for part in parts):
             first = np.arange(len(weights))
@@ -120,15 +125,19 @@ class Table:
         if (slots < 0).any():
             row = int(np.flatnonzero(slots < 0)[0])
             raise EverfreshError(
-                Code.MISSING_ROW, f"there is no row to {verb} with key {self._key_text(part.rows, row)}",
-                place=f"{part.what}, row {part.number(row)}", hint=f"every {verb} must name a row of '{self.schema.name}' that exists",
+                Code.MISSING_ROW,
+                f"there is no row to {verb} with key {self._key_text(part.rows, row)}",
+                place=f"{part.what}, row {part.number(row)}",
+                hint=f"every {verb} must name a row of '{self.schema.name}' that exists",
             )
         if len(np.unique(slots)) < len(slots):
             _, first, counts = np.unique(slots, return_index=True, return_counts=True)
             row = int(first[counts > 1][0])
             raise EverfreshError(
-                Code.DUPLICATE_KEY, f"the row with key {self._key_text(part.rows, row)} is named twice",
-                place=f"{part.what}, row {part.number(row)}", hint=f"give one {verb} per row in a batch",
+                Code.DUPLICATE_KEY,
+                f"the row with key {self._key_text(part.rows, row)} is named twice",
+                place=f"{part.what}, row {part.number(row)}",
+                hint=f"give one {verb} per row in a batch",
             )
         return slots
 
@@ -164,8 +173,10 @@ class Table:
             _, first, counts = np.unique(slots, return_index=True, return_counts=True)
             row = int(first[counts > 1][0])
             raise EverfreshError(
-                Code.DUPLICATE_KEY, f"the key {self._key_text(part.rows, row)} comes twice in one upsert",
-                place=f"{part.what}, row {part.number(row)}", hint="give each key once per statement",
+                Code.DUPLICATE_KEY,
+                f"the key {self._key_text(part.rows, row)} comes twice in one upsert",
+                place=f"{part.what}, row {part.number(row)}",
+                hint="give each key once per statement",
             )
 
     def _assign(self, conflict: OnConflict, rows: pa.Table, old: Ints) -> tuple[Ints, NDArray[np.bool_]]:
@@ -184,12 +195,15 @@ class Table:
         for name, vector in values.items():
             column = self.schema.column(name)
             if not column.nullable and vector.valid is not None and not vector.valid.all():
-                raise EverfreshError(Code.NULL, f"column '{name}' of '{self.schema.name}' is NOT NULL",
-                                     hint="the SET expression gives NULL for a row")
+                raise EverfreshError(
+                    Code.NULL,
+                    f"column '{name}' of '{self.schema.name}' is NOT NULL",
+                    hint="the SET expression gives NULL for a row",
+                )
         given = pa.table({name: vector.to_arrow() for name, vector in values.items()})
         return self.codec.replace(old, given), keep
 
-    # -- checks -----------------------------------------------------------------------------------------------------
+    # -- checks ------------------------------------------------------------------------------------
 
     def _check_bag(self, words: Ints, weights: Ints, first: Ints, signed: _Signed) -> None:
         gone = np.flatnonzero(weights < 0)
@@ -200,16 +214,23 @@ class Table:
         if len(bad):
             self._missing(words, gone[bad], have[bad], weights, first, signed)
 
-    def _missing(self, words: Ints, at: Ints, have: Ints, weights: Ints, first: Ints, signed: _Signed) -> None:
+    def _missing(
+        self, words: Ints, at: Ints, have: Ints, weights: Ints, first: Ints, signed: _Signed
+    ) -> None:
         row = int(at[np.argmin(first[at])])
         here = int(have[list(at).index(row)])
         asked = -int(weights[row])
         message = (
-            f"there is no row {self._row_text(words, row)} to delete" if here == 0
+            f"there is no row {self._row_text(words, row)} to delete"
+            if here == 0
             else f"row {self._row_text(words, row)} is deleted {asked} times and is there {here} times"
         )
-        raise EverfreshError(Code.MISSING_ROW, message, place=signed.place(int(first[row])),
-                             hint=f"deletes must name rows of '{self.schema.name}' that exist")
+        raise EverfreshError(
+            Code.MISSING_ROW,
+            message,
+            place=signed.place(int(first[row])),
+            hint=f"deletes must name rows of '{self.schema.name}' that exist",
+        )
 
     def _check_key(self, words: Ints, weights: Ints, first: Ints, signed: _Signed) -> None:
         keys = np.ascontiguousarray(words[list(self._key)])
@@ -230,12 +251,18 @@ class Table:
         if bad.any():
             row = int(min(np.flatnonzero(bad), key=lambda i: int(first[i])))
             both = bool(stays[row])
-            message = f"key {self._words_key_text(words, row)} is already in '{self.schema.name}'" if both else (
-                f"key {self._words_key_text(words, row)} comes twice"
+            message = (
+                f"key {self._words_key_text(words, row)} is already in '{self.schema.name}'"
+                if both
+                else (f"key {self._words_key_text(words, row)} comes twice")
             )
             raise EverfreshError(
-                Code.DUPLICATE_KEY, message, place=signed.place(int(first[row])),
-                hint="give it as an update, or use INSERT ... ON CONFLICT DO UPDATE" if both else "give each key once",
+                Code.DUPLICATE_KEY,
+                message,
+                place=signed.place(int(first[row])),
+                hint="give it as an update, or use INSERT ... ON CONFLICT DO UPDATE"
+                if both
+                else "give each key once",
             )
 
     def _wrong_delete(
@@ -245,19 +272,26 @@ class Table:
         place = signed.place(int(first[row]))
         if slots[row] < 0:
             raise EverfreshError(
-                Code.MISSING_ROW, f"there is no row with key {self._words_key_text(words, row)} to delete", place=place,
+                Code.MISSING_ROW,
+                f"there is no row with key {self._words_key_text(words, row)} to delete",
+                place=place,
                 hint=f"deletes must name rows of '{self.schema.name}' that exist",
             )
         if weights[row] < -1 and (stored[:, row] == words[:, row]).all():
-            raise EverfreshError(Code.MISSING_ROW, f"row {self._row_text(words, row)} is deleted {-int(weights[row])} times",
-                                 place=place, hint="a row with a primary key is there once")
+            raise EverfreshError(
+                Code.MISSING_ROW,
+                f"row {self._row_text(words, row)} is deleted {-int(weights[row])} times",
+                place=place,
+                hint="a row with a primary key is there once",
+            )
         mine, theirs = (self.codec.decode(w[:, row : row + 1]).to_pylist()[0] for w in (words, stored))
         name = next(n for n in mine if repr(mine[n]) != repr(theirs[n]))  # NaN is not unequal to NaN here
         raise EverfreshError(
             Code.MISSING_ROW,
             f"the row to delete with key {self._words_key_text(words, row)} has {name} = {mine[name]!r}, "
             f"the stored one {theirs[name]!r}",
-            place=place, hint="delete by the key columns alone, or give the row as it is stored",
+            place=place,
+            hint="delete by the key columns alone, or give the row as it is stored",
         )
 
     def _key_text(self, rows: pa.Table, row: int) -> str:
@@ -269,7 +303,7 @@ class Table:
     def _row_text(self, words: Ints, row: int) -> str:
         return _text(self.codec.decode(words[:, row : row + 1]).to_pylist()[0])
 
-    # -- change -------------------------------------------------------------------------------------------------------
+    # -- change ------------------------------------------------------------------------------------
 
     def apply(self, net: Net) -> TableUndo:
         """Add a net change; `commit` or `rollback` must follow."""
@@ -293,13 +327,14 @@ class Table:
         if undo.touched is not None:
             self.pool.rollback(undo.touched)
             return
-        assert undo.inserted is not None and undo.removed is not None
+        assert undo.inserted is not None
+        assert undo.removed is not None
         # Everything in reverse: free slots are a stack, so each row gets its slot back.
         self.pool.remove(np.ascontiguousarray(undo.inserted[::-1]))
         words = np.ascontiguousarray(undo.removed[:, ::-1])
         self.pool.insert(words, np.ones(words.shape[1], np.int64))
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def rows(self, names: Sequence[str] | None = None) -> tuple[pa.Table, Ints]:
         """Distinct rows and their multiplicities."""
@@ -341,7 +376,8 @@ class Table:
 
 
 def _net(words: Ints, weights: Ints) -> tuple[Ints, Ints, Ints]:
-    """Rows merged by identity, zero weights dropped, in order of first appearance; and where each first appeared."""
+    """Rows merged by identity, zero weights dropped, in order of first appearance; and where each first
+    appeared."""
     pool = Pool(words.shape[0], _NO_VALUES)
     touched = pool.add(words, _counts(weights))
     slots = touched.slots

@@ -5,6 +5,19 @@ from everfresh.program.ir import MapDef, Program, Statement, Trigger, View, comp
 from everfresh.program.text import parse_program
 
 __all__ = [
-    "Applied", "Batch", "Engine", "MapDef", "OnConflict", "Part", "Program", "Progress", "Statement", "Trigger", "View",
-    "check_epoch", "component", "component_index", "parse_program",
+    "Applied",
+    "Batch",
+    "Engine",
+    "MapDef",
+    "OnConflict",
+    "Part",
+    "Program",
+    "Progress",
+    "Statement",
+    "Trigger",
+    "View",
+    "check_epoch",
+    "component",
+    "component_index",
+    "parse_program",
 ]

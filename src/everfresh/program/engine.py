@@ -1,7 +1,8 @@
 """What an engine is: the protocol between `database` and the runtimes, and the batch they exchange.
 
-An engine keeps tables and the maps of views, and moves from epoch to epoch. Each call that changes something either commits exactly
-one epoch or raises and changes nothing. Epochs are dense from 1. `read`, `changes` and `select` answer from committed epochs only.
+An engine keeps tables and the maps of views, and moves from epoch to epoch. Each call that changes something
+either commits exactly one epoch or raises and changes nothing. Epochs are dense from 1. `read`, `changes`
+and `select` answer from committed epochs only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class OnConflict:
-    """What an upsert does with a row whose primary key exists: keep the old row, or assign (`excluded.c` is the new value)."""
+    """What an upsert does with a row whose primary key exists: keep the old row, or assign (`excluded.c`
+    is the new value)."""
 
     assignments: tuple[tuple[str, Expr], ...] = ()
     where: Expr | None = None
@@ -38,8 +40,9 @@ class OnConflict:
 class Part:
     """Some rows of one table and what to do with them.
 
-    `rows` is an Arrow table of exactly the schema's types, or a `SparkRows`. An `update` holds the primary key and the columns to
-    set; a `delete_key` the primary key; the others all columns. `conflict` belongs to `upsert`.
+    `rows` is an Arrow table of exactly the schema's types, or a `SparkRows`. An `update` holds the primary
+    key and the columns to set; a `delete_key` the primary key; the others all columns. `conflict` belongs to
+    `upsert`.
     """
 
     table: str
@@ -48,7 +51,8 @@ class Part:
     what: str
     conflict: OnConflict | None = None
     numbers: Any = None
-    """The number of each row in what the user gave, where `rows` is only a piece of it; for error messages."""
+    """The number of each row in what the user gave, where `rows` is only a piece of it; for error
+    messages."""
 
     def number(self, row: int) -> int:
         """The user's number of a row of this part."""
@@ -110,8 +114,11 @@ class Engine(Protocol):
     def select(self, plan: Any) -> pa.Table:
         """The result of an ad hoc query plan over the current epoch."""
 
-    def matching(self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()) -> tuple[Any, Any]:
-        """The rows of a table that satisfy `where`, and the same rows with `assign` applied: what DELETE and UPDATE change."""
+    def matching(
+        self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()
+    ) -> tuple[Any, Any]:
+        """The rows of a table that satisfy `where`, and the same rows with `assign` applied: what DELETE
+        and UPDATE change."""
 
     def verify(self, view: str) -> pa.Table:
         """The differences of a view from its recomputation, as rows with `_weight`; none when equal."""
@@ -132,5 +139,7 @@ def check_epoch(view: str, epoch: int, oldest: int, last: int) -> None:
         raise EverfreshError(
             Code.HISTORY,
             f"epoch {epoch} of view '{view}' is not available: epochs {oldest} to {last} are",
-            hint="options.history says how many epochs are kept" if epoch <= last else "it is not committed yet",
+            hint="options.history says how many epochs are kept"
+            if epoch <= last
+            else "it is not committed yet",
         )

@@ -1,8 +1,9 @@
 """The program IR: maps, triggers, statements; generic over the expression.
 
-A program says which maps are kept and what to do when a base changes. `M[keys] += expr` adds to a map, `M[keys] := expr` replaces
-it. All right-hand sides of a trigger are evaluated against the state before it; then all are applied. SQL views put calculus
-queries in it, matrix views linear algebra: this module never looks inside an expression.
+A program says which maps are kept and what to do when a base changes. `M[keys] += expr` adds to a map,
+`M[keys] := expr` replaces it. All right-hand sides of a trigger are evaluated against the state before it;
+then all are applied. SQL views put calculus queries in it, matrix views linear algebra: this module never
+looks inside an expression.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True)
 class MapDef(Generic[E]):
-    """A materialized map: `name[keys]` holds a count and one value of each kind; `definition` says what it equals."""
+    """A materialized map: `name[keys]` holds a count and one value of each kind; `definition` says what
+    it equals."""
 
     name: str
     keys: tuple[Var, ...]
@@ -83,9 +85,9 @@ class Program(Generic[E]):
 class View:
     """How a view's rows are read off its map.
 
-    `outputs` are expressions over the map's keys and its components, which are the variables `#0` (the count), `#1`, ... An entry is
-    one row, or (`bag`) as many equal rows as its count says; `having` filters; `always` keeps one row over no data (an aggregate
-    without GROUP BY).
+    `outputs` are expressions over the map's keys and its components, which are the variables `#0` (the
+    count), `#1`, ... An entry is one row, or (`bag`) as many equal rows as its count says; `having` filters;
+    `always` keeps one row over no data (an aggregate without GROUP BY).
     """
 
     name: str

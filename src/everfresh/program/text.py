@@ -20,7 +20,8 @@ _NOTE = re.compile(r"   -- ([^:]+)(?:: (.*))?$", re.DOTALL)
 
 
 def parse_program(text: str, parse: Callable[[str, Mapping[str, tuple[Var, ...]]], E]) -> Program[E]:
-    """The program that `to_text` printed; `parse` reads an expression, given the keys of the maps before it."""
+    """The program that `to_text` printed; `parse` reads an expression, given the keys of the maps before
+    it."""
     maps: list[MapDef[E]] = []
     triggers: list[Trigger[E]] = []
     lines = iter(_LINE.findall(text))

@@ -1,7 +1,7 @@
 """Frozen tree nodes with a cached hash and structural equality.
 
-Invariant: a node never changes after construction, so it can be a dictionary key, be shared between trees, and be
-compared by identity first.
+Invariant: a node never changes after construction, so it can be a dictionary key, be shared between trees,
+and be compared by identity first.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Rules as data, and the fixpoint driver.
 
-A rule has a name, the node classes it looks at, and a function that returns the new node or None. `rewrite` works
-bottom-up: children first, then the node until no rule applies. Invariant: the result is a fixpoint, no rule of the set
-applies anywhere in it. A set of rules that cycles raises `RewriteCycle`, which names the rules of the cycle.
+A rule has a name, the node classes it looks at, and a function that returns the new node or None. `rewrite`
+works bottom-up: children first, then the node until no rule applies. Invariant: the result is a fixpoint, no
+rule of the set applies anywhere in it. A set of rules that cycles raises `RewriteCycle`, which names the
+rules of the cycle.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from everfresh.rewrite.node import Node
 
 N = TypeVar("N", bound=Node)
 _LIMIT = 1_000  # steps at one place: far above any real chain
-_DEPTH = 200    # results inside results: the same for rules that grow the tree
+_DEPTH = 200  # results inside results: the same for rules that grow the tree
 
 
 class RewriteCycle(AssertionError):

@@ -1,12 +1,15 @@
-"""What runs in tasks: route, base, maps, read, snapshot. Each is a generator over Arrow batches for `mapInArrow`.
+"""What runs in tasks: route, base, maps, read, snapshot. Each is a generator over Arrow batches for
+`mapInArrow`.
 
-A batch is one job. The *base* block of worker w owns the table rows of w: it resolves the batch against them, computes what each statement adds to its
-map, aggregates that by key and sends it to the key's worker. After one exchange the *maps* block of each worker adds what it got and
-publishes the change of its part of each view. The *route* block stands in front only when rows come as a Spark DataFrame.
+A batch is one job. The *base* block of worker w owns the table rows of w: it resolves the batch against
+them, computes what each statement adds to its map, aggregates that by key and sends it to the key's worker.
+After one exchange the *maps* block of each worker adds what it got and publishes the change of its part of
+each view. The *route* block stands in front only when rows come as a Spark DataFrame.
 
-A task drains its input (else its process is not used again), never raises for what a batch can cause (an exception ends the process and its warm
-state: such errors travel as rows), and is a function of its unit's version and of the multiset of its input rows. What goes
-through an exchange holds no times, process numbers or other things that a retry would not repeat.
+A task drains its input (else its process is not used again), never raises for what a batch can cause (an
+exception ends the process and its warm state: such errors travel as rows), and is a function of its unit's
+version and of the multiset of its input rows. What goes through an exchange holds no times, process numbers
+or other things that a retry would not repeat.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ _SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.bi
 _frozen = 0
 
 
-# -- the frame around every task -------------------------------------------------------------------------------------
+# -- the frame around every task -------------------------------------------------------------------
 
 
 def _worker() -> int:
@@ -83,7 +86,8 @@ def _job(root: str) -> Job:
 
 
 def _drain(batches: Batches) -> list[tuple[int, bytes]]:
-    """All messages of an exchange, in an order that does not depend on how they arrived; an anchor's rows are none."""
+    """All messages of an exchange, in an order that does not depend on how they arrived; an anchor's rows
+    are none."""
     found: list[tuple[int, bytes]] = []
     for batch in batches:
         if "kind" not in batch.schema.names:
@@ -95,12 +99,14 @@ def _drain(batches: Batches) -> list[tuple[int, bytes]]:
 def _emit(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
     for to, kind, payload in messages:
         yield pa.RecordBatch.from_arrays(
-            [pa.array([to], pa.int32()), pa.array([kind], pa.int32()), pa.array([payload], pa.binary())], schema=_SCHEMA
+            [pa.array([to], pa.int32()), pa.array([kind], pa.int32()), pa.array([payload], pa.binary())],
+            schema=_SCHEMA,
         )
 
 
 def _freeze() -> None:
-    """A worker collects all garbage after every task: keep it from walking modules and kernels, which never change."""
+    """A worker collects all garbage after every task: keep it from walking modules and kernels, which
+    never change."""
     global _frozen  # noqa: PLW0603 - one counter per process
     if _frozen < 2:
         _frozen += 1
@@ -108,7 +114,7 @@ def _freeze() -> None:
         gc.freeze()
 
 
-# -- route: rows of a DataFrame to the workers that own them -----------------------------------------------------
+# -- route: rows of a DataFrame to the workers that own them ---------------------------------------
 
 
 def route_block(world: World, index: int, spec: PartSpec, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -156,11 +162,12 @@ def change_block(world: World, view: str, batches: Batches) -> Iterator[pa.Recor
     _freeze()
 
 
-# -- base: the rows of the tables -----------------------------------------------------------------------------------
+# -- base: the rows of the tables ------------------------------------------------------------------
 
 
 def base_block(root: str, last: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Change the tables of this worker and send what follows from it to the maps (unless this block is the `last`)."""
+    """Change the tables of this worker and send what follows from it to the maps (unless this block is
+    the `last`)."""
     job = _job(root)
     worker = _worker()
     messages = _drain(batches)
@@ -197,7 +204,11 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
             parts.setdefault(spec.table, []).append(part)
     nets = {name: unit.table(world, name).resolve(of) for name, of in parts.items()}
     nets = {name: change for name, change in nets.items() if len(change)}
-    deltas = [message for name, change in nets.items() for message in _to_maps(world, unit.table(world, name), change)]
+    deltas = [
+        message
+        for name, change in nets.items()
+        for message in _to_maps(world, unit.table(world, name), change)
+    ]
     tag_in = unit.version[1]
     sections: dict[str, bytes] = {}
     changed = 0
@@ -234,7 +245,9 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
         op = "delete" if spec.op == "delete_key" else spec.op
         given = [read_rows(file, schema, what=spec.what, op=op) for file in spec.files]  # type: ignore[arg-type]
         table = pa.concat_tables(given).combine_chunks()
-        mine = [(piece, index) for to, piece, index in split(table, schema, job.world.workers) if to == worker]
+        mine = [
+            (piece, index) for to, piece, index in split(table, schema, job.world.workers) if to == worker
+        ]
         return spec.part(*mine[0]) if mine else None
     piece = job.piece(index, worker)
     if piece is None:
@@ -244,14 +257,17 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
 
 def _table_after(table: Table, change: Net) -> bytes:
     if table.schema.key:
-        order = np.argsort(change.weights > 0, kind="stable")  # what goes first, so that a key is free for what comes
+        order = np.argsort(
+            change.weights > 0, kind="stable"
+        )  # what goes first, so that a key is free for what comes
         words = np.ascontiguousarray(change.words[:, order])
         return table_image(table, words, np.maximum(change.weights[order], 0))
     return table_image(table, change.words, table.pool.gather(table.pool.find(change.words)).n)
 
 
 def _to_maps(world: World, table: Table, change: Net) -> Iterator[Message]:
-    """What the statements of a table add to the maps of its views, aggregated by key and cut by the key's owner."""
+    """What the statements of a table add to the maps of its views, aggregated by key and cut by the key's
+    owner."""
     names = table.schema.names
     for view in world.catalog.views_on(table.schema.name):
         store = MapStore(view.compiled, Interner())
@@ -268,7 +284,12 @@ def _to_maps(world: World, table: Table, change: Net) -> Iterator[Message]:
 
 
 def _send(
-    world: World, store: MapStore, plan: FlatPlan, names: tuple[str, ...], vectors: dict[str, Vector], weights: Any
+    world: World,
+    store: MapStore,
+    plan: FlatPlan,
+    names: tuple[str, ...],
+    vectors: dict[str, Vector],
+    weights: Any,
 ) -> Iterator[Message]:
     words, values = to_words(run(plan, names, vectors, weights), store.codec, store.layout)
     merged = Pool(store.codec.words, store.layout)
@@ -290,9 +311,7 @@ def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Ite
             yield worker, DATA, payload
 
 
-def _finish(
-    job: Job, unit: Unit, tag_in: str, sections: dict[str, bytes], rows: int, **extra: Any
-) -> bytes:
+def _finish(job: Job, unit: Unit, tag_in: str, sections: dict[str, bytes], rows: int, **extra: Any) -> bytes:
     """End a step: seal its segment, keep it small or write it, and say what was done."""
     world = job.world
     header: dict[str, Any] = {"unit": unit.name, "nonce": job.nonce, "tag_in": tag_in, "rows": rows, **extra}
@@ -315,9 +334,20 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
     unit, _ = _open_base(job, worker)
     store = MapStore(world.catalog.views[job.view or ""].compiled, Interner())
     plan = store.load_plan()
-    yield worker, CONTROL, pack_control({
-        "unit": unit.name, "nonce": job.nonce, "tag_in": unit.version[1], "tag": unit.version[1], "file": None, "rows": 0,
-    })
+    yield (
+        worker,
+        CONTROL,
+        pack_control(
+            {
+                "unit": unit.name,
+                "nonce": job.nonce,
+                "tag_in": unit.version[1],
+                "tag": unit.version[1],
+                "file": None,
+                "rows": 0,
+            }
+        ),
+    )
     if plan is None:
         return
     table = unit.table(world, plan.terms[0].relation)
@@ -340,9 +370,21 @@ def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]
     tag = next_tag(tag_in, f"{new.ddl} {default}".encode())
     file = write_snapshot(unit, old_world, (old_world.epoch, tag))
     unit.dirty = True  # the unit is of the new catalog: it is read back from its snapshot
-    yield worker, CONTROL, pack_control({
-        "unit": unit.name, "nonce": job.nonce, "tag_in": tag_in, "tag": tag, "snapshot": file, "file": None, "rows": 0,
-    })
+    yield (
+        worker,
+        CONTROL,
+        pack_control(
+            {
+                "unit": unit.name,
+                "nonce": job.nonce,
+                "tag_in": tag_in,
+                "tag": tag,
+                "snapshot": file,
+                "file": None,
+                "rows": 0,
+            }
+        ),
+    )
 
 
 def _snapshot(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
@@ -351,16 +393,25 @@ def _snapshot(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
         unit, _ = bring_to(job.bases[name], job.world)
         file = write_snapshot(unit, job.world, unit.version)
         crash("mid-snapshot", job.world.fault, worker, job.world.inbox)
-        header = {"unit": name, "nonce": job.nonce, "tag_in": unit.version[1], "tag": unit.version[1], "snapshot": file}
+        header = {
+            "unit": name,
+            "nonce": job.nonce,
+            "tag_in": unit.version[1],
+            "tag": unit.version[1],
+            "snapshot": file,
+        }
         yield worker, CONTROL, pack_control(header)
 
 
 _BASE: dict[str, Callable[[Job, int, list[bytes]], Iterator[Message]]] = {
-    "batch": _apply_batch, "load": _load_view, "alter": _alter_table, "snapshot": _snapshot,
+    "batch": _apply_batch,
+    "load": _load_view,
+    "alter": _alter_table,
+    "snapshot": _snapshot,
 }
 
 
-# -- maps: the entries of the views ---------------------------------------------------------------------------------
+# -- maps: the entries of the views ----------------------------------------------------------------
 
 
 def maps_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -412,13 +463,14 @@ def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], starte
     return payload
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def read_block(
     world: World, bases: tuple[Base, ...], name: str, at: int | None, chunk: int, batches: Batches
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a table or view that this worker has, at the version `bases` names or (a view) at an earlier epoch."""
+    """The rows of a table or view that this worker has, at the version `bases` names or (a view) at an
+    earlier epoch."""
     # The worker is what the anchor's row says: inside a union a task's number is not the partition's.
     workers = [int(worker) for batch in batches for worker in batch.column("id").to_pylist()]
     for worker in workers:

@@ -1,9 +1,10 @@
 """The Spark engine: tables and maps in the workers' units, one job per batch.
 
-The driver plans, commits and reads names; rows and maps stay with the partitions (`everfresh.spark.units`). A batch is
-one job of one stage if no view reads its tables, else of two; a batch given as a Spark DataFrame has one more stage in
-front (and, where the DataFrame's session has adaptive execution on, Spark makes a job of each). The job's tasks change only their own caches and
-write files that nobody names; the epoch exists once the driver has created its commit record.
+The driver plans, commits and reads names; rows and maps stay with the partitions (`everfresh.spark.units`).
+A batch is one job of one stage if no view reads its tables, else of two; a batch given as a Spark DataFrame
+has one more stage in front (and, where the DataFrame's session has adaptive execution on, Spark makes a job
+of each). The job's tasks change only their own caches and write files that nobody names; the epoch exists
+once the driver has created its commit record.
 """
 
 from __future__ import annotations
@@ -67,14 +68,22 @@ class SparkEngine:
     name = "spark"
 
     def __init__(
-        self, path: str | Path | None, options: Options, *, session: SparkSession | None = None, read_only: bool = False
+        self,
+        path: str | Path | None,
+        options: Options,
+        *,
+        session: SparkSession | None = None,
+        read_only: bool = False,
     ) -> None:
         self._options = options
         self._read_only = read_only
         self._temporary = tempfile.mkdtemp(prefix="everfresh-") if path is None else None
         try:
             self._folder = StateFolder.open(
-                path if path is not None else str(self._temporary), engine=self.name, workers=options.workers, options=options,
+                path if path is not None else str(self._temporary),
+                engine=self.name,
+                workers=options.workers,
+                options=options,
                 read_only=read_only,
             )
             try:
@@ -101,7 +110,8 @@ class SparkEngine:
 
     @property
     def oldest(self) -> int:
-        """The earliest epoch that reads reach: as far back as the options say, and as the commit records go."""
+        """The earliest epoch that reads reach: as far back as the options say, and as the commit records
+        go."""
         return max(0, self.epoch - self._options.history, self._folder.commits.first() - 1)
 
     @property
@@ -114,7 +124,7 @@ class SparkEngine:
         if self._read_only:
             self._ledger.refresh()
 
-    # -- epochs -----------------------------------------------------------------------------------------------------------
+    # -- epochs ------------------------------------------------------------------------------------
 
     def _job(self, kind: str, draft: Draft, world: World, **fields: Any) -> Job:
         return Job(uuid.uuid4().hex, kind, world, draft.bases, **fields)
@@ -130,7 +140,8 @@ class SparkEngine:
         return epoch
 
     def _reevaluate(self, draft: Draft, world: World, view: str, kind: str) -> None:
-        """Bring a view to its plan's rows over the draft's tables and views, by the difference from the rows it has."""
+        """Bring a view to its plan's rows over the draft's tables and views, by the difference from the
+        rows it has."""
         compiled = world.catalog.views[view].compiled
         source = partial(self._temp_view, draft=draft, world=world)
         new = self._spark.sql(plan_sql(compiled.plan, source))
@@ -165,11 +176,15 @@ class SparkEngine:
             draft.add(self._runner.run(job, "base"))
         return self._commit(draft, ddl=(effect.text,))
 
-    def _move_rows(self, draft: Draft, world: World, old: TableSchema, new: TableSchema, default: Const | None) -> None:
+    def _move_rows(
+        self, draft: Draft, world: World, old: TableSchema, new: TableSchema, default: Const | None
+    ) -> None:
         """Fill an altered table that has no key from the one before: its rows belong to other workers now."""
         frame = self._frame(self._spark, old.name, None)
         columns = [
-            f"`{c.name}`" if c.name in old.names else f"{expr_sql(cast(default or Const(None, c.type), c.type))} AS `{c.name}`"
+            f"`{c.name}`"
+            if c.name in old.names
+            else f"{expr_sql(cast(default or Const(None, c.type), c.type))} AS `{c.name}`"
             for c in new.columns
         ]
         rows = SparkRows(frame.selectExpr(*columns), tuple((name, name) for name in new.names))
@@ -182,10 +197,11 @@ class SparkEngine:
         files = {header["unit"]: header["snapshot"] for header, _ in self._runner.run(job, "base")}
         self._ledger.take_manifest(files)
 
-    # -- batches --------------------------------------------------------------------------------------------------------
+    # -- batches -----------------------------------------------------------------------------------
 
     def read_input(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
-        """Rows as they will travel: Arrow on the driver, a DataFrame, or the name of files that tasks read."""
+        """Rows as they will travel: Arrow on the driver, a DataFrame, or the name of files that tasks
+        read."""
         found = find_parquet(data, what)
         if found is None:
             return read_rows(data, schema, what=what, op=op)
@@ -236,10 +252,15 @@ class SparkEngine:
             found[f"{index}/{worker}"] = pack_table(rows.append_column("_row", pa.array(numbers)))
         return found
 
-    # -- reading --------------------------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     def _frame(
-        self, session: SparkSession, name: str, at: int | None, draft: Draft | None = None, world: World | None = None
+        self,
+        session: SparkSession,
+        name: str,
+        at: int | None,
+        draft: Draft | None = None,
+        world: World | None = None,
     ) -> DataFrame:
         """A DataFrame over the units at the current epoch, or at a draft's versions, fixed now."""
         ledger = self._ledger
@@ -268,14 +289,20 @@ class SparkEngine:
         if at is None:
             return
         if name in self._ledger.catalog.tables:
-            raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only")
+            raise EverfreshError(
+                Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only"
+            )
         check_epoch(name, at, max(self.oldest, self._ledger.created(name)), self.epoch)
 
     def changes(self, view: str, since: int) -> pa.Table:
         """The view's change of each epoch after `since`, from the segments of its units."""
         check_epoch(view, since, self.oldest, self.epoch)
         ledger = self._ledger
-        world, created, section = ledger.world(ledger.epoch), ledger.created(view), f"changes/{ledger.ids[view]}"
+        world, created, section = (
+            ledger.world(ledger.epoch),
+            ledger.created(view),
+            f"changes/{ledger.ids[view]}",
+        )
         parts: list[tuple[int, pa.Table]] = []
         if since < created:
             rows = self.read(view, created)
@@ -287,8 +314,12 @@ class SparkEngine:
                 if section in sealed.sections:
                     parts.append((link.epoch, unpack_table(sealed.sections[section])))
         parts.sort(key=lambda item: item[0])
-        schema = weighted_schema(ledger.catalog.views[view].columns).append(pa.field(EPOCH, pa.int64(), nullable=False))
-        tables = [t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema) for e, t in parts]
+        schema = weighted_schema(ledger.catalog.views[view].columns).append(
+            pa.field(EPOCH, pa.int64(), nullable=False)
+        )
+        tables = [
+            t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema) for e, t in parts
+        ]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def select(self, plan: p.Plan) -> SparkResult:
@@ -303,7 +334,9 @@ class SparkEngine:
         frame.createOrReplaceTempView(alias)
         return alias
 
-    def matching(self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()) -> tuple[Any, Any]:
+    def matching(
+        self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()
+    ) -> tuple[Any, Any]:
         """The rows that satisfy `where`, and the same rows with `assign` applied, both as DataFrames."""
         schema = self._ledger.catalog.tables[table]
         scan: p.Plan = p.Scan(table, table, tuple(Var(c.name, c.type, c.nullable) for c in schema.columns))
@@ -333,8 +366,15 @@ class SparkEngine:
 
     def explain(self, view: str) -> dict[str, Any]:
         """What this engine adds to a view's explanation."""
-        keys = ", ".join(v.name for v in self._ledger.catalog.views[view].compiled.map.keys) or "nothing: one entry, on worker 0"
-        known: dict[str, Any] = {"partitioned by": keys, "workers": self._workers, "stages per batch": "2, or 3 for a DataFrame"}
+        keys = (
+            ", ".join(v.name for v in self._ledger.catalog.views[view].compiled.map.keys)
+            or "nothing: one entry, on worker 0"
+        )
+        known: dict[str, Any] = {
+            "partitioned by": keys,
+            "workers": self._workers,
+            "stages per batch": "2, or 3 for a DataFrame",
+        }
         missing = sessions.missing_settings(self._user)
         if missing:
             known["settings that would help"] = ", ".join(f"{k}={v}" for k, v in missing.items())
@@ -344,9 +384,13 @@ class SparkEngine:
         """Versions and log sizes, for people."""
         ledger = self._ledger
         return {
-            "epoch": ledger.epoch, "workers": self._workers, "snapshot": ledger.snapshot_epoch,
-            "log bytes since": ledger.log_bytes, "tables": {n: {} for n in ledger.catalog.tables},
-            "views": {n: {} for n in ledger.catalog.views}, "last batch": self._last,
+            "epoch": ledger.epoch,
+            "workers": self._workers,
+            "snapshot": ledger.snapshot_epoch,
+            "log bytes since": ledger.log_bytes,
+            "tables": {n: {} for n in ledger.catalog.tables},
+            "views": {n: {} for n in ledger.catalog.views},
+            "last batch": self._last,
         }
 
     def close(self) -> None:
@@ -365,7 +409,9 @@ def spark_schema(columns: Sequence[Column]) -> Any:
     """The Spark schema of rows with these columns."""
     from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
-    return StructType([StructField(c.name, _parse_datatype_string(spark_type(c.type)), True) for c in columns])
+    return StructType(
+        [StructField(c.name, _parse_datatype_string(spark_type(c.type)), True) for c in columns]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +426,12 @@ class SparkResult:
         with translated():
             table = self.frame.toArrow()
         for index, column in enumerate(self.columns):
-            if column.type == INTERVAL:  # travels as a struct: Spark's own intervals do not mix months and days
-                parts = [None if v is None else (v["months"], v["days"], v["us"] * 1000) for v in table[index].to_pylist()]
+            if (
+                column.type == INTERVAL
+            ):  # travels as a struct: Spark's own intervals do not mix months and days
+                parts = [
+                    None if v is None else (v["months"], v["days"], v["us"] * 1000)
+                    for v in table[index].to_pylist()
+                ]
                 table = table.set_column(index, column.name, pa.array(parts, pa.month_day_nano_interval()))
         return table.cast(arrow_schema(self.columns))

@@ -1,7 +1,8 @@
 """Errors of Spark jobs as errors of everfresh.
 
-A task that finds damaged state while reading, and Spark SQL when a value overflows, raise inside the JVM. `translated` gives the caller the
-`EverfreshError` that the same mistake would raise on the local engine; anything it does not know passes unchanged.
+A task that finds damaged state while reading, and Spark SQL when a value overflows, raise inside the JVM.
+`translated` gives the caller the `EverfreshError` that the same mistake would raise on the local engine;
+anything it does not know passes unchanged.
 """
 
 from __future__ import annotations

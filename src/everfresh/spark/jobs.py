@@ -1,8 +1,9 @@
-"""What a Spark job is told: the descriptor that the driver leaves in the inbox, and the versions of state it names.
+"""What a Spark job is told: the descriptor that the driver leaves in the inbox, and the versions of state it
+names.
 
-A task of a reused plan learns which batch it serves from a job property (a nonce), and everything else from `inbox/<nonce>`. A `Base` names
-one version of one state unit: a snapshot and the segments since. Names of segments and snapshots are chosen by content, so equal
-attempts write equal files.
+A task of a reused plan learns which batch it serves from a job property (a nonce), and everything else from
+`inbox/<nonce>`. A `Base` names one version of one state unit: a snapshot and the segments since. Names of
+segments and snapshots are chosen by content, so equal attempts write equal files.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ DATA, CONTROL, ERROR, ROWS = 0, 1, 2, 3
 class Link:
     """One step of a unit's chain: the epoch, the tag after it, and where its segment is.
 
-    `file` is a path below `parts/`, or `#i`: the i-th segment of the unit in the commit record of the epoch. A small segment of a step that is not
-    committed yet is in no record: it travels as `data`.
+    `file` is a path below `parts/`, or `#i`: the i-th segment of the unit in the commit record of the epoch.
+    A small segment of a step that is not committed yet is in no record: it travels as `data`.
     """
 
     epoch: int
@@ -51,7 +52,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A version of a unit: `snapshot` (None: empty) and the links after it; older links serve caches and history."""
+    """A version of a unit: `snapshot` (None: empty) and the links after it; older links serve caches and
+    history."""
 
     unit: str
     snapshot: Link | None = None
@@ -91,15 +93,18 @@ class Base:
     def from_json(data: list[Any]) -> Base:
         """The inverse of `to_json`."""
         unit, snapshot, links = data
-        return Base(unit, Link(*snapshot) if snapshot is not None else None, tuple(Link(*link) for link in links))
+        return Base(
+            unit, Link(*snapshot) if snapshot is not None else None, tuple(Link(*link) for link in links)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class World:
     """What a task needs to open state: the folder, the catalog, and the identity of each table and view.
 
-    An identity is `name@epoch of creation`: a table that is dropped and made again is another table. `committed` are the identities as of the last
-    commit: what a statement that is still running drops may not be forgotten yet.
+    An identity is `name@epoch of creation`: a table that is dropped and made again is another table.
+    `committed` are the identities as of the last commit: what a statement that is still running drops may
+    not be forgotten yet.
     """
 
     root: str
@@ -144,7 +149,8 @@ def _catalog(ddl: tuple[str, ...]) -> Catalog:
 
 @dataclass(frozen=True, slots=True)
 class PartSpec:
-    """A part of a batch as the descriptor names it: its rows are pieces in the inbox, files, or come through an exchange."""
+    """A part of a batch as the descriptor names it: its rows are pieces in the inbox, files, or come
+    through an exchange."""
 
     table: str
     op: str
@@ -181,9 +187,10 @@ class Job:
         """Leave the descriptor in the inbox."""
         world = self.world
         header = {"nonce": self.nonce, "kind": self.kind, "view": self.view}
-        # Expressions of an upsert are nodes: they travel pickled, between processes of one version of everfresh.
+        # Expressions of an upsert are nodes: they travel pickled, between processes of one version.
         sections = {
-            "world": pickle.dumps(world), "bases": pickle.dumps(dict(self.bases)),
+            "world": pickle.dumps(world),
+            "bases": pickle.dumps(dict(self.bases)),
             "parts": pickle.dumps((self.parts, self.alter)),
         }
         sections.update({f"piece/{name}": data for name, data in self.pieces.items()})
@@ -204,8 +211,14 @@ class Job:
         pieces = {n.removeprefix("piece/"): v for n, v in sealed.sections.items() if n.startswith("piece/")}
         parts, alter = pickle.loads(sealed.sections["parts"])
         return Job(
-            sealed.header["nonce"], sealed.header["kind"], pickle.loads(sealed.sections["world"]),
-            bases, parts, sealed.header["view"], alter, pieces,
+            sealed.header["nonce"],
+            sealed.header["kind"],
+            pickle.loads(sealed.sections["world"]),
+            bases,
+            parts,
+            sealed.header["view"],
+            alter,
+            pieces,
         )
 
 

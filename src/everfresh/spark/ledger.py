@@ -1,7 +1,9 @@
-"""What the driver knows: the catalog, and for every state unit the chain of segments that makes its current version.
+"""What the driver knows: the catalog, and for every state unit the chain of segments that makes its current
+version.
 
-Commit records are the truth. A ledger is rebuilt from the newest manifest (a snapshot without contents of its own: it names the units' files)
-and the records after it, by a reader and a writer alike. It never opens a unit.
+Commit records are the truth. A ledger is rebuilt from the newest manifest (a snapshot without contents of
+its own: it names the units' files) and the records after it, by a reader and a writer alike. It never opens
+a unit.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Ledger:
         self.ids: dict[str, str] = {}
         self.keys: OrderedDict[str, int] = OrderedDict()
         self.bases = {
-            f"{role}/{worker}": Base(f"{role}/{worker}") for role in ROLES for worker in range(self.folder.workers)
+            f"{role}/{worker}": Base(f"{role}/{worker}")
+            for role in ROLES
+            for worker in range(self.folder.workers)
         }
         self.snapshot_epoch = 0
         self.log_bytes = 0
@@ -54,7 +58,8 @@ class Ledger:
         self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
 
     def refresh(self) -> None:
-        """Follow the commit records. A handle whose next record was trimmed starts again from the newest manifest."""
+        """Follow the commit records. A handle whose next record was trimmed starts again from the newest
+        manifest."""
         restarted = False
         last = self.folder.commits.last()
         while self.epoch < last:
@@ -64,7 +69,8 @@ class Ledger:
                 continue
             if restarted:
                 raise EverfreshError(
-                    Code.DAMAGED, f"there is no commit record that takes epoch {self.epoch} to the next",
+                    Code.DAMAGED,
+                    f"there is no commit record that takes epoch {self.epoch} to the next",
                     hint="restore the folder from a backup",
                 )
             restarted = True
@@ -88,7 +94,9 @@ class Ledger:
         ids = {n: i for n, i in self.ids.items() if n not in (*effect.drop_tables, *effect.drop_views)}
         created = effect.create_table or effect.create_view
         if created is None and effect.alter_table is not None and not effect.alter_table[1].key:
-            created = effect.alter_table[1]  # rows without a key belong to workers by all their columns: they move
+            created = effect.alter_table[
+                1
+            ]  # rows without a key belong to workers by all their columns: they move
         if created is not None:
             ids[created.name] = f"{created.name}@{epoch}"
         return ids
@@ -97,28 +105,45 @@ class Ledger:
         """The epoch in which a table or view was created."""
         return int(self.ids[name].rsplit("@", 1)[1])
 
-    def world(self, epoch: int, catalog: Catalog | None = None, ids: Mapping[str, str] | None = None) -> World:
+    def world(
+        self, epoch: int, catalog: Catalog | None = None, ids: Mapping[str, str] | None = None
+    ) -> World:
         """What tasks are told about the database."""
         ddl = tuple(text for _, text in (catalog or self.catalog).ddl)
         options = self.options
         return World(
-            str(self.folder.path), self.folder.id, self.folder.workers, ddl, dict(ids if ids is not None else self.ids),
-            frozenset(self.ids.values()), epoch,
-            options.inline_bytes, options.durable, options.fault,
+            str(self.folder.path),
+            self.folder.id,
+            self.folder.workers,
+            ddl,
+            dict(ids if ids is not None else self.ids),
+            frozenset(self.ids.values()),
+            epoch,
+            options.inline_bytes,
+            options.durable,
+            options.fault,
         )
 
-    # -- commit ---------------------------------------------------------------------------------------------------------
+    # -- commit ------------------------------------------------------------------------------------
 
     def commit(self, draft: Draft, *, keys: Sequence[str] = (), ddl: Sequence[str] = ()) -> int:
         """Make the next epoch: one record, created only if absent. Whoever loses that race stops."""
         record = Commit(
-            draft.epoch, self.digest, keys=tuple(keys), ddl=tuple(ddl), meta={"parts": draft.parts}, sections=draft.sections
+            draft.epoch,
+            self.digest,
+            keys=tuple(keys),
+            ddl=tuple(ddl),
+            meta={"parts": draft.parts},
+            sections=draft.sections,
         )
         fault, inbox = self.options.fault, self.folder.inbox
         crash("before-commit", fault, scratch=inbox)
         if not self.folder.commits.create(record.epoch, record.encode()):
-            raise EverfreshError(Code.FENCED, f"epoch {record.epoch} was committed by another writer",
-                                 hint="this handle is out of date: close it and open the database again")
+            raise EverfreshError(
+                Code.FENCED,
+                f"epoch {record.epoch} was committed by another writer",
+                hint="this handle is out of date: close it and open the database again",
+            )
         crash("after-commit", fault, scratch=inbox)
         self._advance(record)
         return self.epoch
@@ -137,8 +162,11 @@ class Ledger:
             links = tuple(link for link in base.links if link.epoch > oldest)
             bases[unit] = Base(unit, Link(epoch, tag, files[unit]), links)
         meta = {
-            "ddl": [text for _, text in self.catalog.ddl], "ids": self.ids, "keys": list(self.keys.items()),
-            "digest": self.digest, "bases": [base.to_json() for base in bases.values()],
+            "ddl": [text for _, text in self.catalog.ddl],
+            "ids": self.ids,
+            "keys": list(self.keys.items()),
+            "digest": self.digest,
+            "bases": [base.to_json() for base in bases.values()],
         }
         crash("before-manifest", self.options.fault, scratch=self.folder.inbox)
         self.folder.snapshots.write(self.epoch, {}, meta)
@@ -149,7 +177,12 @@ class Ledger:
 
     def referenced(self) -> set[str]:
         """The files that some version within reach needs."""
-        return {link.file for base in self.bases.values() for link in _links(base) if not link.file.startswith("#")}
+        return {
+            link.file
+            for base in self.bases.values()
+            for link in _links(base)
+            if not link.file.startswith("#")
+        }
 
 
 class Draft:

@@ -1,7 +1,8 @@
 """Which worker owns a row: a stable hash of its key values.
 
-The hash depends on values alone (never on interned codes, processes or versions of Python): it is written into a database's FORMAT as
-`ef1`, and changing it would move every row. NULL is a value like any other, floats hash by their canonical bits.
+The hash depends on values alone (never on interned codes, processes or versions of Python): it is written
+into a database's FORMAT as `ef1`, and changing it would move every row. NULL is a value like any other,
+floats hash by their canonical bits.
 """
 
 from __future__ import annotations

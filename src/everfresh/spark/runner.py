@@ -55,7 +55,13 @@ class Runner:
         self._options = options
         self._plans: dict[str, DataFrame] = {}
 
-    def run(self, job: Job, kind: str, frames: Mapping[int, SparkRows] | None = None, change: DataFrame | None = None) -> Controls:
+    def run(
+        self,
+        job: Job,
+        kind: str,
+        frames: Mapping[int, SparkRows] | None = None,
+        change: DataFrame | None = None,
+    ) -> Controls:
         """Run a job and return its control rows; an error that a task reported is raised."""
         path = job.write()
         try:
@@ -96,20 +102,27 @@ class Runner:
             base = anchor.mapInArrow(partial(base_block, self._root, kind == "base"), EXCHANGE)
             self._plans[kind] = base if kind == "base" else self._then_maps(base)
         plan = self._plans[kind]
-        # A plan with an exchange keeps its shuffle output: collected again, it would hand out the last batch's rows.
+        # A plan with an exchange keeps its shuffle output: collected again, it would hand out the rows of the
+        # batch before.
         return plan if kind == "base" else plan.select("*")
 
     def _then_maps(self, before: DataFrame) -> DataFrame:
-        return before.repartitionById(self._workers, "to").mapInArrow(partial(maps_block, self._root), EXCHANGE)
+        return before.repartitionById(self._workers, "to").mapInArrow(
+            partial(maps_block, self._root), EXCHANGE
+        )
 
-    def _routed(self, world: World, frames: Mapping[int, SparkRows], specs: Sequence[PartSpec], kind: str) -> DataFrame:
+    def _routed(
+        self, world: World, frames: Mapping[int, SparkRows], specs: Sequence[PartSpec], kind: str
+    ) -> DataFrame:
         """The plan of a batch with rows in DataFrames: they are checked and routed where they are."""
         routed: DataFrame | None = None
         for index, rows in frames.items():
             one = _selected(rows).mapInArrow(partial(route_block, world, index, specs[index]), EXCHANGE)
             routed = one if routed is None else routed.union(one)
         assert routed is not None
-        base = routed.repartitionById(self._workers, "to").mapInArrow(partial(base_block, self._root, kind == "base"), EXCHANGE)
+        base = routed.repartitionById(self._workers, "to").mapInArrow(
+            partial(base_block, self._root, kind == "base"), EXCHANGE
+        )
         return base if kind == "base" else self._then_maps(base)
 
     def _check(self, job: Job, controls: Controls, kind: str) -> None:
@@ -117,7 +130,8 @@ class Runner:
         expected = sorted(f"{role}/{w}" for role in _ANSWERS[kind] for w in range(self._workers))
         answered = sorted(header["unit"] for header, _ in controls)
         good = answered == expected and all(
-            header["nonce"] == job.nonce and header["tag_in"] == job.bases[header["unit"]].version[1] for header, _ in controls
+            header["nonce"] == job.nonce and header["tag_in"] == job.bases[header["unit"]].version[1]
+            for header, _ in controls
         )
         if not good:
             raise RuntimeError(f"job {job.nonce} answered for {answered} where {expected} were asked")
@@ -132,7 +146,9 @@ def _selected(rows: SparkRows) -> DataFrame:
     columns = []
     for name, given in rows.names:
         column = F.col("`" + given.replace("`", "``") + "`")
-        if isinstance(types[given], TimestampType):  # wall-clock time in the session's zone, as Spark shows it
+        if isinstance(
+            types[given], TimestampType
+        ):  # wall-clock time in the session's zone, as Spark shows it
             column = column.cast("timestamp_ntz")
         columns.append(column.alias(name))
     return rows.df.select(*columns)

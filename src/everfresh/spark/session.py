@@ -1,7 +1,8 @@
 """The Spark session: started with what everfresh needs, or given and left as it is.
 
-Everfresh's jobs run on a session of their own (`newSession`) so that their runtime settings never touch the user's. Static settings of a
-session that was given are not changed; `missing_settings` says which of them would help.
+Everfresh's jobs run on a session of their own (`newSession`) so that their runtime settings never touch the
+user's. Static settings of a session that was given are not changed; `missing_settings` says which of them
+would help.
 """
 
 from __future__ import annotations
@@ -37,14 +38,18 @@ def check_java() -> None:
     """Raise one clear sentence if there is no Java that Spark can run on."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    hint = "install Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
+    hint = "install Java 17 or newer (apt-get install openjdk-17-jre-headless, or brew install openjdk)"
     if java is None or not os.path.exists(java):
-        raise EverfreshError(Code.ENVIRONMENT, "Spark needs Java, and there is none", hint=hint + ", or use engine='local'")
+        raise EverfreshError(
+            Code.ENVIRONMENT, "Spark needs Java, and there is none", hint=hint + ", or use engine='local'"
+        )
     text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     version = next((word.strip('"') for word in text.split() if word.startswith('"')), "")
     major = version.split(".")[1] if version.startswith("1.") else version.split(".")[0].split("-")[0]
     if major.isdigit() and int(major) < _JAVA:
-        raise EverfreshError(Code.ENVIRONMENT, f"Spark needs Java {_JAVA} or newer, and {java} is {version}", hint=hint)
+        raise EverfreshError(
+            Code.ENVIRONMENT, f"Spark needs Java {_JAVA} or newer, and {java} is {version}", hint=hint
+        )
 
 
 _users = 0
@@ -85,6 +90,7 @@ def start() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder: Any = SparkSession.builder.master("local[*,4]").appName("everfresh")
+    logging = Path(__file__).with_name("log4j2.properties")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -92,7 +98,7 @@ def start() -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging}",
         **STATIC,
     }
     for name, value in settings.items():

@@ -1,8 +1,9 @@
 """State units: the part of a database's state that one worker keeps, and how a task brings it to a version.
 
-A worker w has two units: `base/w`, its rows of every table, and `maps/w`, its entries of every view's map. A process keeps the units it has
-served in a cache; a task finds its unit there at the right version, takes back one uncommitted step, catches up from segments, or rebuilds
-from a snapshot and segments. No cache is truth: dropping all of them changes latency only. A unit is used only at the tag that was asked for.
+A worker w has two units: `base/w`, its rows of every table, and `maps/w`, its entries of every view's map. A
+process keeps the units it has served in a cache; a task finds its unit there at the right version, takes
+back one uncommitted step, catches up from segments, or rebuilds from a snapshot and segments. No cache is
+truth: dropping all of them changes latency only. A unit is used only at the tag that was asked for.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ class Unit:
         self.dirty = False
         self.sync(world)
 
-    # -- contents -----------------------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
     def sync(self, world: World) -> None:
-        """Follow the catalog: objects that are gone are dropped, views that were recompiled keep their entries."""
+        """Follow the catalog: objects that are gone are dropped, views that were recompiled keep their
+        entries."""
         known = {*world.ids.values(), *world.committed}
         for identity in [i for i in (*self.tables, *self.maps) if i not in known]:
             self.tables.pop(identity, None)
@@ -88,10 +90,11 @@ class Unit:
         pools = [t.pool for t in self.tables.values()] + [m.pool for m in self.maps.values()]
         return self.interner.nbytes + sum(pool.nbytes for pool in pools)
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start a step: what the last one left open becomes final, and an error from here on spoils the unit."""
+        """Start a step: what the last one left open becomes final, and an error from here on spoils the
+        unit."""
         for fn in self._final:
             fn()
         # In this order: an old undo must never serve a new step.
@@ -117,7 +120,7 @@ class Unit:
         return True
 
 
-# -- segments -----------------------------------------------------------------------------------------------------------
+# -- segments --------------------------------------------------------------------------------------
 
 
 def table_image(table: Table, words: Any, n: Any) -> bytes:
@@ -180,7 +183,7 @@ def folder_of(world: World, unit: str) -> Path:
 
 def write_segment(world: World, unit: str, epoch: int, tag: str, data: bytes) -> str:
     """Write a segment under a name that stands for its contents; returns the name."""
-    name = f"s-{epoch:010d}-{unit.split('/')[0]}-{tag}.seg"
+    name = f"s-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag}.seg"
     folder = folder_of(world, unit)
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / name, data, world.durable)
@@ -214,7 +217,8 @@ def read_segment(world: World, unit: str, link: Link) -> Any:
 
 def _damaged(name: str, unit: str, link: Link, how: str) -> EverfreshError:
     return EverfreshError(
-        Code.DAMAGED, f"{name} {how}: it holds epoch {link.epoch} of {unit}",
+        Code.DAMAGED,
+        f"{name} {how}: it holds epoch {link.epoch} of {unit}",
         hint="restore the folder from a backup",
     )
 
@@ -243,20 +247,24 @@ def replay(unit: Unit, world: World, link: Link) -> None:
     unit.version, unit.dirty = (link.epoch, link.tag), False
 
 
-# -- snapshots ----------------------------------------------------------------------------------------------------------
+# -- snapshots -------------------------------------------------------------------------------------
 
 
 def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
     """Write a whole unit to a file named by its version; returns the name."""
     sections = {"strings": pack_arrays(unit.interner.to_arrays())}
     kept = set(world.ids.values())
-    sections.update({f"table/{i}": pack_arrays(t.pool.to_arrays()) for i, t in unit.tables.items() if i in kept})
+    sections.update(
+        {f"table/{i}": pack_arrays(t.pool.to_arrays()) for i, t in unit.tables.items() if i in kept}
+    )
     sections.update({f"map/{i}": pack_arrays(m.pool.to_arrays()) for i, m in unit.maps.items() if i in kept})
     epoch, tag = version
     name = f"c-{epoch:010d}-{unit.name.split('/')[0]}-{tag or 'empty'}.snap"
     folder = folder_of(world, unit.name)
     folder.mkdir(parents=True, exist_ok=True)
-    create_file(folder / name, seal("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections), world.durable)
+    create_file(
+        folder / name, seal("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections), world.durable
+    )
     return f"{folder.name}/{name}"
 
 
@@ -285,7 +293,7 @@ def load_snapshot(name: str, world: World, link: Link) -> Unit:
     return unit
 
 
-# -- opening ------------------------------------------------------------------------------------------------------------
+# -- opening ---------------------------------------------------------------------------------------
 
 
 def bring_to(base: Base, world: World) -> tuple[Unit, str]:
@@ -295,7 +303,13 @@ def bring_to(base: Base, world: World) -> tuple[Unit, str]:
     unit = _CACHE.get(key)
     if unit is not None and _path(unit, base) is None:
         unit = unit if unit.rollback() and _path(unit, base) is not None else None
-    how = "hit" if unit is not None and unit.version == base.version else "catch-up" if unit is not None else "rebuild"
+    how = (
+        "hit"
+        if unit is not None and unit.version == base.version
+        else "catch-up"
+        if unit is not None
+        else "rebuild"
+    )
     if unit is None:
         _CACHE.pop(key, None)
         unit = rebuild(base, world)
@@ -311,7 +325,8 @@ def bring_to(base: Base, world: World) -> tuple[Unit, str]:
 
 
 def open_for_reading(base: Base, world: World) -> Unit:
-    """The unit at exactly the version `base` names; a cached unit that is ahead is left alone and a private copy made."""
+    """The unit at exactly the version `base` names; a cached unit that is ahead is left alone and a
+    private copy made."""
     _never_in_driver(base.unit)
     unit = _CACHE.get((world.database, base.unit))
     if unit is None or _path(unit, base) is not None:
@@ -321,7 +336,11 @@ def open_for_reading(base: Base, world: World) -> Unit:
 
 def rebuild(base: Base, world: World) -> Unit:
     """The unit from its snapshot and segments alone."""
-    unit = load_snapshot(base.unit, world, base.snapshot) if base.snapshot is not None else Unit(base.unit, world)
+    unit = (
+        load_snapshot(base.unit, world, base.snapshot)
+        if base.snapshot is not None
+        else Unit(base.unit, world)
+    )
     for link in base.since(unit.version[0]):
         replay(unit, world, link)
     _require(unit, base)
@@ -336,7 +355,8 @@ def _path(unit: Unit, base: Base) -> tuple[Link, ...] | None:
 def _require(unit: Unit, base: Base) -> None:
     if unit.version != base.version:
         raise EverfreshError(
-            Code.DAMAGED, f"{base.unit} is at {unit.version} where {base.version} was asked for",
+            Code.DAMAGED,
+            f"{base.unit} is at {unit.version} where {base.version} was asked for",
             hint="restore the folder from a backup",
         )
 

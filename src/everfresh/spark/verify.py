@@ -1,7 +1,9 @@
-"""A view against its recomputation, both as DataFrames: what differs is found by Spark, and judged on the driver.
+"""A view against its recomputation, both as DataFrames: what differs is found by Spark, and judged on the
+driver.
 
-Rows are grouped by the columns that compare exactly; in each group the sorted lists of the float columns must agree within a relative
-tolerance. Groups that do not are collected and matched one by one (`everfresh.delta.bags.difference`): few, unless the view is wrong.
+Rows are grouped by the columns that compare exactly; in each group the sorted lists of the float columns
+must agree within a relative tolerance. Groups that do not are collected and matched one by one
+(`everfresh.delta.bags.difference`): few, unless the view is wrong.
 """
 
 from __future__ import annotations
@@ -30,25 +32,34 @@ def differences(expected: DataFrame, actual: DataFrame, columns: Sequence[Column
     values = F.struct(*[F.col(name) for name in floats]) if floats else F.struct(F.lit(1).alias("one"))
     sides = expected.withColumn("_side", F.lit(0)).unionByName(actual.withColumn("_side", F.lit(1)))
     lists = [
-        F.sort_array(F.collect_list(F.when(F.col("_side") == side, values))).alias(f"_{side}") for side in (0, 1)
+        F.sort_array(F.collect_list(F.when(F.col("_side") == side, values))).alias(f"_{side}")
+        for side in (0, 1)
     ]
     grouped = sides.groupBy(*[F.col(name) for name in exact]).agg(*lists)
     wrong = grouped.where(~_agree(F.col("_0"), F.col("_1"), floats))
-    tagged = F.concat(*[
-        F.transform(F.col(f"_{side}"), lambda row, side=side: F.struct(F.lit(side).alias("side"), row.alias("row")))
-        for side in (0, 1)
-    ])
+    tagged = F.concat(
+        *[
+            F.transform(
+                F.col(f"_{side}"),
+                lambda row, side=side: F.struct(F.lit(side).alias("side"), row.alias("row")),
+            )
+            for side in (0, 1)
+        ]
+    )
     rows = wrong.select(*[F.col(n) for n in exact], F.explode(tagged).alias("_one"))
     table = rows.select(
         *[
-            (F.col(f"_one.row.{_quoted(c.name)}") if c.type.is_float else F.col(_quoted(c.name))).alias(c.name)
+            (F.col(f"_one.row.{_quoted(c.name)}") if c.type.is_float else F.col(_quoted(c.name))).alias(
+                c.name
+            )
             for c in columns
         ],
         F.col("_one.side").alias("_side"),
     ).toArrow()
     schema = arrow_schema(tuple(columns))
     first, second = (
-        table.filter(pc.equal(table.column("_side"), side)).drop_columns(["_side"]).cast(schema) for side in (0, 1)
+        table.filter(pc.equal(table.column("_side"), side)).drop_columns(["_side"]).cast(schema)
+        for side in (0, 1)
     )
     return difference(first, second, _TOLERANCE)
 
@@ -78,5 +89,9 @@ def net_change(new: DataFrame, old: DataFrame, columns: Sequence[Column]) -> Dat
     from pyspark.sql import functions as F
 
     names = [F.col(_quoted(c.name)) for c in columns]
-    signed = new.toDF(*[c.name for c in columns]).withColumn(WEIGHT, F.lit(1)).union(old.withColumn(WEIGHT, F.lit(-1)))
+    signed = (
+        new.toDF(*[c.name for c in columns])
+        .withColumn(WEIGHT, F.lit(1))
+        .union(old.withColumn(WEIGHT, F.lit(-1)))
+    )
     return signed.groupBy(*names).agg(F.sum(WEIGHT).alias(WEIGHT)).where(F.col(WEIGHT) != 0)

@@ -85,7 +85,8 @@ _FLAGS = {"typed", "safe", "is_numeric", "big_int"}
 _BY_NAME = {
     "date_part": "date_part", "datepart": "date_part", "prefix": "starts_with", "suffix": "ends_with",
     "to_years": "to_years", "to_months": "to_months", "to_hours": "to_hours", "to_minutes": "to_minutes",
-    "to_seconds": "to_seconds", "to_weeks": "to_weeks", "weekday": "dow", "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
+    "to_seconds": "to_seconds", "to_weeks": "to_weeks", "weekday": "dow",
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
 }  # fmt: skip
 _KNOWN = [name for name, _ in _DIRECT.values() if name.isidentifier()] + [
     *_BY_NAME, "sum", "count", "avg", "coalesce", "greatest", "least", "concat", "trim", "ltrim", "rtrim",

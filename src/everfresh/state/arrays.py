@@ -35,7 +35,7 @@ def pack_arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     """
     directory: list[tuple[str, Any, tuple[int, ...], int]] = []
     contents: list[tuple[int, memoryview]] = []
-    end = 0                              # offsets count from the first array, which is aligned itself
+    end = 0  # offsets count from the first array, which is aligned itself
     for name, given in arrays.items():
         array = np.asarray(given, order="C")
         if array.dtype.hasobject:
@@ -63,7 +63,7 @@ def unpack_arrays(buffer: Buffer) -> dict[str, np.ndarray[Any, Any]]:
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, description, shape, offset in json.loads(bytes(view[_LENGTH.size : _LENGTH.size + length])):
         dtype = np.lib.format.descr_to_dtype(_description(description))
-        empty = dtype.itemsize == 0 or 0 in shape        # has no bytes, and perhaps no place in the buffer
+        empty = dtype.itemsize == 0 or 0 in shape  # has no bytes, and perhaps no place in the buffer
         arrays[name] = np.empty(shape, dtype) if empty else np.ndarray(shape, dtype, view, start + offset)
     return arrays
 

@@ -26,7 +26,7 @@ from everfresh.state.record import Commit
 __all__ = ["CommitStore", "FileCommits", "LogCommits", "read_commit"]
 
 _NAME = re.compile(r"\d{10}")
-_PREFIX_BYTES = 64                       # more than the fixed part of a sealed file
+_PREFIX_BYTES = 64  # more than the fixed part of a sealed file
 
 
 class CommitStore(Protocol):
@@ -73,7 +73,8 @@ def read_commit(store: CommitStore, epoch: int) -> Commit | None:
     commit = Commit.decode(data, store.name(epoch))
     if commit.epoch != epoch:
         raise EverfreshError(
-            Code.DAMAGED, f"{store.name(epoch)} holds the record of epoch {commit.epoch}, not {epoch}",
+            Code.DAMAGED,
+            f"{store.name(epoch)} holds the record of epoch {commit.epoch}, not {epoch}",
             hint="restore the file from a backup of the folder",
         )
     return commit
@@ -89,7 +90,7 @@ class FileCommits:
         self._writer = writer
         self._fault = fault
         self._lock = threading.Lock()
-        self._last: int | None = None    # None: not listed yet
+        self._last: int | None = None  # None: not listed yet
         if writer:
             self._folder.mkdir(parents=True, exist_ok=True)
 
@@ -178,7 +179,7 @@ class FileCommits:
             try:
                 found = sorted(int(name) for name in os.listdir(self._folder) if _NAME.fullmatch(name))
             except FileNotFoundError:
-                found = []               # a reader may come before the first commit
+                found = []  # a reader may come before the first commit
             if not found:
                 return 1, 0
             first, last = found[0], found[-1]

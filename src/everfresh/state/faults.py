@@ -77,12 +77,15 @@ def _parse(fault: str) -> _Fault:
     match = _GRAMMAR.fullmatch(fault)
     if match is None:
         raise EverfreshError(
-            Code.ARGUMENT, f"'{fault}' is not a fault", place="Options.fault",
+            Code.ARGUMENT,
+            f"'{fault}' is not a fault",
+            place="Options.fault",
             hint="a fault is point:kind[:unit[:times]], and kind is raise, exit, kill or sleep=SECONDS",
         )
     point, kind, seconds, unit, times = match.group("point", "kind", "seconds", "unit", "times")
     return _Fault(
-        point, kind,
+        point,
+        kind,
         seconds=float(seconds or 0),
         unit=None if unit in (None, "*") else int(unit),
         times=int(times) if times else None,

@@ -36,7 +36,7 @@ RESTORE = "restore the file from a backup of the folder, or go back to the last 
 
 _PREFIX = struct.Struct("<8sHHIQ")
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK)
-_MOST_CHUNKS = 512                       # of one writev; the system's limit is 1,024
+_MOST_CHUNKS = 512  # of one writev; the system's limit is 1,024
 
 # Temporaries that this process is writing now: garbage collection must leave them alone.
 _live: set[str] = set()
@@ -54,7 +54,7 @@ class Sealed:
 def byte_view(data: Buffer) -> memoryview:
     """A flat view of the bytes of any contiguous buffer."""
     view = memoryview(data)
-    return view.cast("B") if view.nbytes else memoryview(b"")     # a shape with a zero in it cannot be cast
+    return view.cast("B") if view.nbytes else memoryview(b"")  # a shape with a zero in it cannot be cast
 
 
 def aligned(offset: int) -> int:
@@ -70,12 +70,13 @@ def seal_chunks(kind: str, header: Mapping[str, Any], sections: Mapping[str, Buf
     """The sealed file as a list of chunks, so that large sections are written without being copied."""
     views = {name: byte_view(data) for name, data in sections.items()}
     directory: dict[str, tuple[int, int]] = {}
-    end = 0                              # counted from the payload, which is aligned itself
+    end = 0  # counted from the payload, which is aligned itself
     for name, view in views.items():
         directory[name] = (aligned(end), view.nbytes)
         end = aligned(end) + view.nbytes
-    text = json.dumps({"header": header, "sections": directory}, separators=(",", ":"), ensure_ascii=False,
-                      allow_nan=False).encode()
+    text = json.dumps(
+        {"header": header, "sections": directory}, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    ).encode()
     label = kind.encode()
     start = aligned(_PREFIX.size + len(label) + len(text))
     total = start + end + DIGEST_BYTES
@@ -212,7 +213,7 @@ def create_file(
     `link` refuses an existing name, which `rename` would overwrite without a word. `before_publish` runs when
     the temporary is whole and the name not yet taken.
     """
-    if path.exists():                    # spares the write; the link below is what decides
+    if path.exists():  # spares the write; the link below is what decides
         return False
     chunks = _chunks(data)
     with _temporary(path, chunks, durable) as temporary:

@@ -50,8 +50,13 @@ class _Format:
 
     def text(self) -> bytes:
         fields: dict[str, Any] = {
-            "format": FORMAT_VERSION, "min_reader": FORMAT_VERSION, "engine": self.engine,
-            "workers": self.workers, "id": self.id, "hash": self.hash, "seed": self.seed,
+            "format": FORMAT_VERSION,
+            "min_reader": FORMAT_VERSION,
+            "engine": self.engine,
+            "workers": self.workers,
+            "id": self.id,
+            "hash": self.hash,
+            "seed": self.seed,
         }
         return (json.dumps({**fields, "digest": _digest(fields)}, indent=2) + "\n").encode()
 
@@ -78,8 +83,14 @@ class StateFolder:
     """The state of one database; made by `StateFolder.open`."""
 
     def __init__(
-        self, path: Path, stored: _Format, *, commits: CommitStore, snapshots: SnapshotStore,
-        options: Options, lock: WriterLock | None,
+        self,
+        path: Path,
+        stored: _Format,
+        *,
+        commits: CommitStore,
+        snapshots: SnapshotStore,
+        options: Options,
+        lock: WriterLock | None,
     ) -> None:
         self.path = path
         self.id = stored.id
@@ -121,14 +132,13 @@ class StateFolder:
             stored = _Format.read(file, read_only)
             if stored.engine != engine:
                 raise EverfreshError(
-                    Code.FORMAT, f"{path} was made by the engine '{stored.engine}', not '{engine}'",
+                    Code.FORMAT,
+                    f"{path} was made by the engine '{stored.engine}', not '{engine}'",
                     hint=f'open it with engine="{stored.engine}"',
                 )
             commits = _commits(path, engine, options, writer=lock is not None)
             snapshots = SnapshotStore(path, options.durable, options.fault)
-            return StateFolder(
-                path, stored, commits=commits, snapshots=snapshots, options=options, lock=lock
-            )
+            return StateFolder(path, stored, commits=commits, snapshots=snapshots, options=options, lock=lock)
         except BaseException:
             if lock is not None:
                 lock.release()
@@ -182,7 +192,8 @@ class StateFolder:
             yield from (path for path in folder.glob("*.tmp") if str(path) not in live)
         if new_term:
             yield from (
-                path for path in (self.path / "inbox").glob("*")
+                path
+                for path in (self.path / "inbox").glob("*")
                 if path.is_file() and path.suffix != ".tmp" and not path.name.startswith(FLAG)
             )
         if last_epoch is None:
@@ -207,7 +218,8 @@ def _digest(fields: dict[str, Any]) -> str:
 
 def _damaged(path: Path) -> EverfreshError:
     return EverfreshError(
-        Code.DAMAGED, f"{path} is damaged: it does not say what the folder holds",
+        Code.DAMAGED,
+        f"{path} is damaged: it does not say what the folder holds",
         hint="restore the file from a backup of the folder",
     )
 
@@ -225,7 +237,8 @@ def _require_ours(path: Path, read_only: bool) -> None:
     # A writer that died while it created the folder leaves its lock's file and a temporary.
     if path.exists() and any(item.name != "WRITER" and item.suffix != ".tmp" for item in path.iterdir()):
         raise EverfreshError(
-            Code.FORMAT, f"{path} is not empty, and is not a folder of everfresh",
+            Code.FORMAT,
+            f"{path} is not empty, and is not a folder of everfresh",
             hint="give the path of a new folder",
         )
 

@@ -35,7 +35,7 @@ def read_frame(data: bytes) -> tuple[int, int] | None:
     if len(data) < FRAME_BYTES:
         return None
     magic, crc, epoch, length = _FRAME.unpack_from(data)
-    return (epoch, length) if magic == _MAGIC and crc == zlib.crc32(data[8 : FRAME_BYTES]) else None
+    return (epoch, length) if magic == _MAGIC and crc == zlib.crc32(data[8:FRAME_BYTES]) else None
 
 
 def frames_in(data: bytes) -> list[int]:

@@ -1,7 +1,7 @@
 """Ctrl-C that never lands between a commit and the state it made.
 
-Between writing a commit record and moving the state in memory to its epoch, an interrupt would leave the two apart. `uninterrupted`
-holds it back for these moments and delivers it right after.
+Between writing a commit record and moving the state in memory to its epoch, an interrupt would leave the two
+apart. `uninterrupted` holds it back for these moments and delivers it right after.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from types import FrameType
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold SIGINT back while the block runs. Only the main thread receives it: elsewhere there is nothing to do."""
+    """Hold SIGINT back while the block runs. Only the main thread receives it: elsewhere there is nothing
+    to do."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -28,7 +28,9 @@ class WriterLock:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             owner = {
-                "host": socket.gethostname(), "pid": os.getpid(), "user": _user(),
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "user": _user(),
                 "since": datetime.now(UTC).isoformat(timespec="seconds"),
             }
             os.ftruncate(self._fd, 0)
@@ -40,7 +42,8 @@ class WriterLock:
                 raise _locked(path.parent, text) from None
             if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
                 raise EverfreshError(
-                    Code.ENVIRONMENT, f"the file system of {path.parent} has no locks",
+                    Code.ENVIRONMENT,
+                    f"the file system of {path.parent} has no locks",
                     hint="keep the database on a file system that supports flock, such as a local disk",
                 ) from error
             raise
@@ -49,7 +52,7 @@ class WriterLock:
     def release(self) -> None:
         """Let the next writer in; a second call does nothing."""
         if self._fd >= 0:
-            os.ftruncate(self._fd, 0)    # the file stays: removing it would let two writers lock two files
+            os.ftruncate(self._fd, 0)  # the file stays: removing it would let two writers lock two files
             self._close()
 
     def _close(self) -> None:
@@ -58,7 +61,7 @@ class WriterLock:
 
 
 def _user() -> str:
-    with contextlib.suppress(OSError, KeyError):         # a container may have no name for its user
+    with contextlib.suppress(OSError, KeyError):  # a container may have no name for its user
         return getpass.getuser()
     return str(os.getuid())
 
@@ -68,9 +71,10 @@ def _locked(folder: Path, text: bytes) -> EverfreshError:
         owner = json.loads(text)
         who = f"process {owner['pid']} on host {owner['host']} (user {owner['user']}, since {owner['since']})"
     except (ValueError, KeyError, TypeError):
-        who = "another process"          # it has the lock and has not written its name yet
+        who = "another process"  # it has the lock and has not written its name yet
     return EverfreshError(
-        Code.LOCKED, f"{folder} is being written by {who}",
+        Code.LOCKED,
+        f"{folder} is being written by {who}",
         hint="open it with read_only=True, or close the database there first",
     )
 

@@ -32,7 +32,7 @@ from everfresh.state.files import sealed_length, sync_folder, write_all
 from everfresh.state.frames import FRAME_BYTES, frames_in, is_interrupted, make_frame, problem_of, read_frame
 
 _NAME = re.compile(r"(\d{10})\.log")
-_sync_data = getattr(os, "fdatasync", os.fsync)          # not every system has the first
+_sync_data = getattr(os, "fdatasync", os.fsync)  # not every system has the first
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ class LogCommits:
                 if self._durable:
                     _sync_data(segment.fd)
                 self._add(segment, len(data))
-            except BaseException:        # also an interrupt: what is not acknowledged must not stay
+            except BaseException:  # also an interrupt: what is not acknowledged must not stay
                 self._index.pop(epoch, None)
                 segment.following, segment.end = epoch, start
                 self._cut(segment)
@@ -135,7 +135,7 @@ class LogCommits:
         with self._lock:
             self._require_writer()
             if self._segments[-1].end:
-                os.fsync(self._segments[-1].fd)          # always: only the last file may end in a torn record
+                os.fsync(self._segments[-1].fd)  # always: only the last file may end in a torn record
                 self._begin(self._following())
 
     def trim(self, below: int) -> None:
@@ -143,7 +143,7 @@ class LogCommits:
         with self._lock:
             self._require_writer()
             old = [segment for segment in self._segments[:-1] if segment.following <= below]
-            for segment in old:          # upwards, so that the files left follow each other at every moment
+            for segment in old:  # upwards, so that the files left follow each other at every moment
                 segment.path.unlink(missing_ok=True)
             self._forget(old)
             if self._durable:
@@ -163,7 +163,8 @@ class LogCommits:
         self._refresh()
         if self._broken:
             raise EverfreshError(
-                Code.CLOSED, f"an earlier write to {self._folder} failed and could not be taken back",
+                Code.CLOSED,
+                f"an earlier write to {self._folder} failed and could not be taken back",
                 hint="close the database, see to the disk, and connect again",
             )
 
@@ -217,7 +218,7 @@ class LogCommits:
                 for name in names:
                     self._open(self._folder / name)
                 break
-            except FileNotFoundError:    # trimmed since it was listed, or the folder has no log yet
+            except FileNotFoundError:  # trimmed since it was listed, or the folder has no log yet
                 if not self._folder.exists():
                     return
         try:
@@ -241,7 +242,7 @@ class LogCommits:
                 return self._load()
             segment = self._segments[-1]
             state = os.fstat(segment.fd)
-            if state.st_nlink == 0 or state.st_size < segment.end:   # trimmed while we slept, or taken back
+            if state.st_nlink == 0 or state.st_size < segment.end:  # trimmed while we slept, or taken back
                 return self._load()
             self._scan(segment)
             if segment.following == segment.first:
@@ -272,7 +273,7 @@ class LogCommits:
             if frame is not None and frame[0] != epoch:
                 raise _damaged(segment, max(frame[0], epoch), f"epoch {frame[0]} stands in its place")
             if frame is not None and start + frame[1] > size:
-                return                   # cut short: a write that did not finish, or is not finished yet
+                return  # cut short: a write that did not finish, or is not finished yet
             if frame is None:
                 problem = "its frame is damaged"
             else:
@@ -290,6 +291,7 @@ def _damaged(segment: _Segment, until: int, problem: str) -> EverfreshError:
     epoch = segment.following
     lost = f"epoch {epoch}" if until <= epoch else f"epochs {epoch} to {until}"
     return EverfreshError(
-        Code.DAMAGED, f"{segment.path} is damaged at byte {segment.end}, {lost}: {problem}",
+        Code.DAMAGED,
+        f"{segment.path} is damaged at byte {segment.end}, {lost}: {problem}",
         hint=f"restore the file from a backup of the folder; the log is whole up to epoch {epoch - 1}",
     )

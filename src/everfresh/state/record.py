@@ -51,8 +51,12 @@ class Commit:
     def encode(self) -> bytes:
         """The record as a sealed file."""
         header = {
-            "epoch": self.epoch, "parent": self.parent, "keys": self.keys, "ddl": self.ddl,
-            "sources": dict(self.sources), "meta": dict(self.meta),
+            "epoch": self.epoch,
+            "parent": self.parent,
+            "keys": self.keys,
+            "ddl": self.ddl,
+            "sources": dict(self.sources),
+            "meta": dict(self.meta),
         }
         data = seal(KIND, header, self.sections)
         object.__setattr__(self, "_digest", data[-DIGEST_BYTES:].hex())
@@ -64,8 +68,13 @@ class Commit:
         sealed = open_sealed(data, KIND, name or "a commit record", hint)
         head = sealed.header
         commit = Commit(
-            head["epoch"], head["parent"], tuple(head["keys"]), tuple(head["ddl"]),
-            head["sources"], head["meta"], sealed.sections,
+            head["epoch"],
+            head["parent"],
+            tuple(head["keys"]),
+            tuple(head["ddl"]),
+            head["sources"],
+            head["meta"],
+            sealed.sections,
         )
         object.__setattr__(commit, "_digest", sealed.digest)
         return commit

@@ -72,7 +72,7 @@ class SnapshotStore:
                 return None
             try:
                 return self._open(epochs[-1], epochs[-2] if len(epochs) > 1 else None)
-            except FileNotFoundError:    # dropped since it was listed
+            except FileNotFoundError:  # dropped since it was listed
                 continue
 
     def list(self) -> list[int]:
@@ -98,7 +98,7 @@ class SnapshotStore:
         if older is not None:
             hint += f", or move it away to start from that of epoch {older}, if the log reaches back to it"
         with open(path, "rb") as file:
-            empty = os.fstat(file.fileno()).st_size == 0         # which cannot be mapped
+            empty = os.fstat(file.fileno()).st_size == 0  # which cannot be mapped
             data = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         sealed = open_sealed(data, KIND, str(path), hint)
         if sealed.header["epoch"] != epoch:

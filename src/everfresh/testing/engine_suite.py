@@ -30,6 +30,13 @@ from everfresh.testing.suite_values import ValueSuite
 
 
 class EngineSuite(
-    ApiSuite, InputSuite, StatementSuite, ValueSuite, BadInputSuite, HistorySuite, LanguageSuite, DurabilitySuite
+    ApiSuite,
+    InputSuite,
+    StatementSuite,
+    ValueSuite,
+    BadInputSuite,
+    HistorySuite,
+    LanguageSuite,
+    DurabilitySuite,
 ):
     """Everything an engine must do."""

@@ -1,7 +1,8 @@
 """Views of the whole language: whatever a view's query, it equals DuckDB's answer after every batch.
 
-The tables are small and full of NULLs, so that joins hit and miss, groups empty and refill, and the sets under NOT IN are empty, have NULLs,
-or neither. Views that are not flat are re-evaluated; `explain` must say so.
+The tables are small and full of NULLs, so that joins hit and miss, groups empty and refill, and the sets
+under NOT IN are empty, have NULLs, or neither. Views that are not flat are re-evaluated; `explain` must say
+so.
 """
 
 # ruff: noqa: D102 (the name of a test says what it tests)
@@ -49,8 +50,10 @@ _QUERIES = {
     "intersect": "SELECT b FROM r INTERSECT SELECT b FROM s",
     "having": "SELECT b, COUNT(*) AS n FROM r GROUP BY b HAVING COUNT(*) > (SELECT COUNT(*) FROM u) - 3",
     "top": "SELECT a, b FROM r ORDER BY a DESC NULLS LAST, b NULLS LAST LIMIT 3",
-    "ranks": "SELECT b, c, RANK() OVER (PARTITION BY b ORDER BY c) AS k, SUM(c) OVER (PARTITION BY b) AS t FROM s",
-    "with_cte": "WITH big AS (SELECT b, SUM(c) AS t FROM s GROUP BY b) SELECT name, t FROM u JOIN big USING (b)",
+    "ranks": "SELECT b, c, RANK() OVER (PARTITION BY b ORDER BY c) AS k, SUM(c) OVER w AS t "
+    "FROM s WINDOW w AS (PARTITION BY b)",
+    "with_cte": "WITH big AS (SELECT b, SUM(c) AS t FROM s GROUP BY b) "
+    "SELECT name, t FROM u JOIN big USING (b)",
     "derived": "SELECT n, COUNT(*) AS k FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) AS g GROUP BY n",
 }
 VIEWS = {f"v_{name}": query for name, query in _QUERIES.items()}  # some of the names are keywords
@@ -93,7 +96,9 @@ class LanguageSuite(SuiteBase):
                 if name in seen and number != self.language_batches // 2:
                     change = db.view(name).changes(epoch - 1).drop_columns([EPOCH])
                     before = net(pa.concat_tables([weigh(seen[name]), change.cast(weigh(rows).schema)]))
-                    assert_same(net(weigh(rows)), before, f"{name}: old rows and their change, batch {number}")
+                    assert_same(
+                        net(weigh(rows)), before, f"{name}: old rows and their change, batch {number}"
+                    )
                 seen[name] = rows
         for name in db.views:
             assert db.view(name).verify().num_rows == 0
@@ -126,12 +131,18 @@ class LanguageSuite(SuiteBase):
         db.sql(TABLES)
         db.sql(f"CREATE MATERIALIZED VIEW j AS {VIEWS['v_left_join']}")
         db.sql("CREATE MATERIALIZED VIEW f AS SELECT a, COUNT(*) AS n FROM r GROUP BY a")
-        db.sql("CREATE MATERIALIZED VIEW g WITH (strategy = 're-evaluate') AS SELECT a, COUNT(*) AS n FROM r GROUP BY a")
+        db.sql(
+            "CREATE MATERIALIZED VIEW g WITH (strategy = 're-evaluate') AS "
+            "SELECT a, COUNT(*) AS n FROM r GROUP BY a"
+        )
         assert "re-evaluated: an outer join is not maintained incrementally" in db.view("j").explain()
         assert "incremental" in db.view("f").explain()
         assert "re-evaluated: as the strategy asks" in db.view("g").explain()
         statements: Any = json.loads(db.view("j").explain("json"))["triggers"]
-        assert [(t["base"], t["statements"][0]["strategy"]) for t in statements] == [("r", "re-evaluated"), ("s", "re-evaluated")]
+        assert [(t["base"], t["statements"][0]["strategy"]) for t in statements] == [
+            ("r", "re-evaluated"),
+            ("s", "re-evaluated"),
+        ]
         assert '"r" -> ' in db.view("j").explain("dot")
 
     def test_what_has_no_fixed_answer_is_refused(self, db: Database) -> None:
@@ -161,8 +172,8 @@ def _history(batches: int) -> list[dict[str, tuple[list[Any], list[Any]]]]:
     history = []
     for number in range(batches):
         batch: dict[str, tuple[list[Any], list[Any]]] = {}
-        for table in live:
-            go = [row for row in live[table] if random.random() < (1.0 if number == batches - 2 else 0.35)]
+        for table, there in live.items():
+            go = [row for row in there if random.random() < (1.0 if number == batches - 2 else 0.35)]
             come: list[Any] = []
             for _ in range(random.randrange(2, 7)):
                 b = random.choice([None, 1, 2, 3, 4])
@@ -173,7 +184,7 @@ def _history(batches: int) -> list[dict[str, tuple[list[Any], list[Any]]]]:
                 else:
                     key += 1
                     come.append((key, random.choice([None, "x", "y"]), b))
-            live[table] = [*(Counter(live[table]) - Counter(go)).elements(), *come]
+            there[:] = [*(Counter(there) - Counter(go)).elements(), *come]
             batch[table] = (come, go)
         history.append(batch)
     return history

@@ -1,4 +1,5 @@
-"""Simplification (section 3.2 of the thesis): one pass per module, run in the order of `PASSES` until nothing changes."""
+"""Simplification (section 3.2 of the thesis): one pass per module, run in the order of `PASSES` until
+nothing changes."""
 
 from __future__ import annotations
 

@@ -59,10 +59,12 @@ def _empty(q: Exists | Lift) -> Query | None:
     return ZERO if q.body == ZERO and not (isinstance(q, Lift) and q.closed) else None
 
 
-IDENTITIES = RuleSet((
-    Rule("flatten product", (Prod,), _prod),
-    Rule("flatten sum", (Plus,), _plus),
-    Rule("negation", (Neg,), _neg),
-    Rule("aggregate", (Sum,), _sum),
-    Rule("nothing", (Exists, Lift), _empty),
-))
+IDENTITIES = RuleSet(
+    (
+        Rule("flatten product", (Prod,), _prod),
+        Rule("flatten sum", (Plus,), _plus),
+        Rule("negation", (Neg,), _neg),
+        Rule("aggregate", (Sum,), _sum),
+        Rule("nothing", (Exists, Lift), _empty),
+    )
+)

@@ -1,6 +1,7 @@
 """Partial evaluation: constant expressions are folded, and conditions that are known vanish or decide.
 
-`[TRUE]` is 1, `[FALSE]` and `[NULL]` are 0, and `[a AND b]` is `[a] * [b]`, since a condition counts where it is TRUE.
+`[TRUE]` is 1, `[FALSE]` and `[NULL]` are 0, and `[a AND b]` is `[a] * [b]`, since a condition counts where
+it is TRUE.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ def _value(q: Value) -> Query | None:
     return Value(tuple(rewrite(item, FOLD) for item in q.items))
 
 
-PARTIAL = RuleSet((
-    Rule("fold condition", (Cond,), _cond),
-    Rule("fold binding", (Bind,), _bind),
-    Rule("fold value", (Value,), _value),
-))
+PARTIAL = RuleSet(
+    (
+        Rule("fold condition", (Cond,), _cond),
+        Rule("fold binding", (Bind,), _bind),
+        Rule("fold value", (Value,), _value),
+    )
+)

@@ -1,6 +1,8 @@
-"""Unification of bindings (section 3.2.1): `x := y` makes x and y one variable; a binding that nobody reads is dropped.
+"""Unification of bindings (section 3.2.1): `x := y` makes x and y one variable; a binding that nobody reads
+is dropped.
 
-Both variables are compared by identity, so no NULL guard is needed here: SQL's `=` is a condition, never a binding.
+Both variables are compared by identity, so no NULL guard is needed here: SQL's `=` is a condition, never a
+binding.
 """
 
 from __future__ import annotations
@@ -34,11 +36,13 @@ def _equal_variables(q: Sum) -> Query | None:
         if not (isinstance(factor, Bind) and isinstance(factor.expr, Var)):
             continue
         x, y = factor.var, factor.expr
-        rest = factors[:i] + factors[i + 1:]
+        rest = factors[:i] + factors[i + 1 :]
         bound = {v.name for f in rest for v in outputs(f)}
         if y.name in group or y.name not in bound or x.name in bound or (x.of, x.null) != (y.of, y.null):
             continue
-        if {x.name, y.name} & _summed_over(rest):  # renaming would mix it with a variable of an inner aggregate
+        if {x.name, y.name} & _summed_over(
+            rest
+        ):  # renaming would mix it with a variable of an inner aggregate
             continue
         return Sum(q.group, rename(Prod(rest), {y.name: x}))
     return None
@@ -53,13 +57,15 @@ def _dead_binding(q: Sum) -> Query | None:
     factors = _factors(q)
     used = {v.name for v in q.group} | {v.name for f in factors for v in inputs(f)}
     for i, factor in enumerate(factors):
-        others = {v.name for f in factors[:i] + factors[i + 1:] for v in outputs(f)}
+        others = {v.name for f in factors[:i] + factors[i + 1 :] for v in outputs(f)}
         if isinstance(factor, Bind) and factor.var.name not in used | others:
-            return Sum(q.group, Prod(factors[:i] + factors[i + 1:]))
+            return Sum(q.group, Prod(factors[:i] + factors[i + 1 :]))
     return None
 
 
-UNIFY = RuleSet((
-    Rule("equal variables", (Sum,), _equal_variables),
-    Rule("dead binding", (Sum,), _dead_binding),
-))
+UNIFY = RuleSet(
+    (
+        Rule("equal variables", (Sum,), _equal_variables),
+        Rule("dead binding", (Sum,), _dead_binding),
+    )
+)

@@ -79,8 +79,14 @@ def exact_sums(values: NDArray, groups: Ints, count: int) -> list[int]:
     high, low = wide_words(Vector(BIGINT, values))
     kinds, nothing = np.array([Kind.WIDE], np.int64), np.zeros(len(groups), np.int64)
     failed = kernels.accumulate(
-        total.n, total.ints, total.floats, kinds, np.ascontiguousarray(groups), nothing,
-        np.array([high, low]), np.zeros((0, len(groups))),
+        total.n,
+        total.ints,
+        total.floats,
+        kinds,
+        np.ascontiguousarray(groups),
+        nothing,
+        np.array([high, low]),
+        np.zeros((0, len(groups))),
     )
     assert not failed, "sums of fewer than 2**63 64-bit integers fit 128 bits"
     return wide_to_python(total.ints[0], total.ints[1])
@@ -94,8 +100,14 @@ def float_sums(values: Floats, groups: Ints, count: int) -> Floats:
     deltas[0] = np.where(finite, values, 0.0)
     kinds, nothing = np.array([Kind.FLOAT], np.int64), np.zeros(len(groups), np.int64)
     failed = kernels.accumulate(
-        total.n, total.ints, total.floats, kinds, np.ascontiguousarray(groups), nothing,
-        np.zeros((0, len(groups)), np.int64), deltas,
+        total.n,
+        total.ints,
+        total.floats,
+        kinds,
+        np.ascontiguousarray(groups),
+        nothing,
+        np.zeros((0, len(groups)), np.int64),
+        deltas,
     )
     out = _exact_float_sums(deltas[0], groups, count) if failed else float_total(total.floats)
     if not finite.all():
@@ -238,8 +250,10 @@ def _extreme(largest: bool) -> Callable[[Input], Vector]:
 
 
 SPREADS = {
-    "stddev_samp": (True, True), "stddev_pop": (False, True),
-    "var_samp": (True, False), "var_pop": (False, False),
+    "stddev_samp": (True, True),
+    "stddev_pop": (False, True),
+    "var_samp": (True, False),
+    "var_pop": (False, False),
 }
 """Whether over n - 1, and whether the root of it."""
 

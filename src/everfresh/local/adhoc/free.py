@@ -1,5 +1,4 @@
-"""Which variables an expression or a plan takes from outside, and conditions taken apart into conjuncts.
-"""
+"""Which variables an expression or a plan takes from outside, and conditions taken apart into conjuncts."""
 
 from __future__ import annotations
 

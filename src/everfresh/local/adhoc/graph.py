@@ -68,8 +68,14 @@ class _Step:
 class Graph:
     """One graph being joined."""
 
-    def __init__(self, frames: Sequence[Frame], conditions: Sequence[Expr], words: Words, evaluate: Evaluate,
-                 chunk: int) -> None:
+    def __init__(
+        self,
+        frames: Sequence[Frame],
+        conditions: Sequence[Expr],
+        words: Words,
+        evaluate: Evaluate,
+        chunk: int,
+    ) -> None:
         self._leaves = [_Leaf(frame) for frame in frames]
         self._order = {condition: i for i, condition in enumerate(conditions)}
         self._words, self._evaluate, self._chunk = words, evaluate, chunk
@@ -176,8 +182,14 @@ class Graph:
                 rest = [c for c in rest if c not in failing]
 
 
-def join_graph(frames: list[Frame], conditions: list[Expr], outer: Outer | None, words: Words,
-               evaluate: Evaluate, chunk: int) -> Frame:
+def join_graph(
+    frames: list[Frame],
+    conditions: list[Expr],
+    outer: Outer | None,
+    words: Words,
+    evaluate: Evaluate,
+    chunk: int,
+) -> Frame:
     """The rows of a plan of filters and inner joins over leaves that have been run."""
     inside = frozenset().union(*frames)
     if outer is not None and any(names(c) & frozenset(outer.columns) - inside for c in conditions):

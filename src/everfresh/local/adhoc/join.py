@@ -87,7 +87,12 @@ class Lookup:
 
 
 def find_pairs(
-    left: Frame, right: Frame, lookup: Lookup, side: Side, rest: Sequence[Expr], evaluate: Evaluate,
+    left: Frame,
+    right: Frame,
+    lookup: Lookup,
+    side: Side,
+    rest: Sequence[Expr],
+    evaluate: Evaluate,
     chunk: int,
 ) -> Pairs:
     """The pairs with equal keys that fulfil all conditions of `rest`, tried in order."""
@@ -151,7 +156,11 @@ class _Condition:
 
 
 def outer_join(
-    plan: p.Join, sides: tuple[Frame, Frame], outer: Outer | None, words: Words, evaluate: Evaluate,
+    plan: p.Join,
+    sides: tuple[Frame, Frame],
+    outer: Outer | None,
+    words: Words,
+    evaluate: Evaluate,
     chunk: int,
 ) -> Frame:
     """A join of any kind; rows without partner are padded as the kind says."""

@@ -79,8 +79,11 @@ class Groups:
 
     def __init__(self, words: Ints) -> None:
         self._pool = Pool(len(words), Layout())
-        ones = Values(np.ones(words.shape[1], np.int64), np.empty((0, words.shape[1]), np.int64),
-                      np.empty((0, words.shape[1])))
+        ones = Values(
+            np.ones(words.shape[1], np.int64),
+            np.empty((0, words.shape[1]), np.int64),
+            np.empty((0, words.shape[1])),
+        )
         self._pool.commit(self._pool.add(words, ones))
         self.count = len(self._pool)
         self.of_rows = self.find(words)
@@ -157,4 +160,3 @@ def sort_index(keys: Sequence[tuple[Vector, bool, bool]], rows: int) -> Ints:
     if not columns:
         return np.arange(rows)
     return np.lexsort(columns[::-1]).astype(np.int64)
-

@@ -97,10 +97,13 @@ def _spread(sample: bool, root: bool) -> Callable[[Frames, Sequence[Vector], Sql
         exact = values.astype(object)
         n = _size(frames, args)
         s1, s2 = frames.sums(exact), frames.sums(exact * exact)
-        found = np.array([
-            variance(k, a, b, unit, sample=sample) if k >= least else 0.0
-            for k, a, b in zip(n.tolist(), s1.tolist(), s2.tolist(), strict=True)
-        ], np.float64)
+        found = np.array(
+            [
+                variance(k, a, b, unit, sample=sample) if k >= least else 0.0
+                for k, a, b in zip(n.tolist(), s1.tolist(), s2.tolist(), strict=True)
+            ],
+            np.float64,
+        )
         found = np.where(_specials(frames, args[0]) == 0, found, np.nan)
         return Vector(DOUBLE, canonical(np.sqrt(found) if root else found)).with_valid(n >= least)
 

@@ -23,7 +23,10 @@ Verdict = tuple[Mask, Mask]  # the rows on which a comparison is true, and on wh
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _ORDER: dict[str, Callable[[Ints, Ints], NDArray[np.bool_]]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 
 
@@ -44,7 +47,8 @@ class Answers:
         """The only value for each asking row, NULL if there is none; several are an error."""
         if (self._sizes[ids] > 1).any():
             raise EverfreshError(
-                Code.VALUE, "a subquery used as a value gives more than one row",
+                Code.VALUE,
+                "a subquery used as a value gives more than one row",
                 hint="use an aggregate, or IN",
             )
         where = np.full(self._count, -1, np.int64)

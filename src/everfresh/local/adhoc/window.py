@@ -33,8 +33,8 @@ class Sorted:
     order: Ints
     start: Ints
     end: Ints
-    first: Ints   # the first peer
-    last: Ints    # after the last peer
+    first: Ints  # the first peer
+    last: Ints  # after the last peer
 
     @property
     def places(self) -> Ints:
