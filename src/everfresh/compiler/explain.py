@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from everfresh.compiler.compile import CompiledView
+from everfresh.compiler.compile import CompiledView, Definition
 from everfresh.errors import Code, EverfreshError
+from everfresh.sql.plan import Plan
 
 FORMATS = ("text", "json", "dot")
 
@@ -29,7 +30,7 @@ def _text(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
         f"VIEW {view.name} ({', '.join(map(str, view.columns))})",
         f"  {text}",
         "",
-        compiled.program.to_text(),
+        compiled.program.to_text(_shown),
         "",
     ]
     lines.append("READ")
@@ -41,6 +42,12 @@ def _text(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
     if engine:
         lines += ["", "ENGINE", *(f"  {name}: {value}" for name, value in engine.items())]
     return "\n".join(lines)
+
+
+def _shown(definition: Definition) -> str:
+    """An expression of the calculus as it is; a plan, which has several lines, indented below its first."""
+    text = str(definition)
+    return text.replace("\n", "\n    ") if isinstance(definition, Plan) else text
 
 
 def rows_of(compiled: CompiledView) -> str:

@@ -13,7 +13,7 @@ from everfresh.expr.nodes import Call, Case, Cast, Const, Expr, Var, substitute,
 from everfresh.expr.scalar import evaluate
 from everfresh.expr.text import parse, parse_expr, to_text
 from everfresh.expr.tokens import Token, TokenStream, quote_name
-from everfresh.expr.vector import evaluate_vector
+from everfresh.expr.vector import evaluate_vector, satisfied
 
 __all__ = [
     "FOLD",
@@ -33,6 +33,7 @@ __all__ = [
     "concat",
     "evaluate",
     "evaluate_vector",
+    "satisfied",
     "parse",
     "parse_expr",
     "quote_name",

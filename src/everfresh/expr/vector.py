@@ -269,3 +269,11 @@ def _cast_distinct(vector: Vector, to: SqlType) -> Vector:
     distinct, inverse = np.unique(vector.values, return_inverse=True)
     made = Vector.from_pylist([cast_value(value, vector.type, to) for value in distinct.tolist()], to)
     return made.take(inverse.reshape(-1)).with_valid(vector.valid)
+
+
+def satisfied(condition: Expr, columns: Mapping[str, Vector], rows: int) -> np.ndarray[Any, Any]:
+    """Where a condition is TRUE, as a mask: WHERE, HAVING and FILTER take neither FALSE nor NULL."""
+    verdict = evaluate_vector(condition, columns, rows)
+    if verdict.type != BOOLEAN:
+        raise TypeError(f"{condition} is {verdict.type}, not a condition")
+    return verdict.values if verdict.valid is None else verdict.values & verdict.valid

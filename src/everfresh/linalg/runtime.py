@@ -7,8 +7,7 @@ that fails too the update is refused. Invariant: every stored matrix equals its 
 up to the tolerance.
 
 >>> import numpy as np
->>> from everfresh.linalg.trees import names
-from everfresh.linalg.source import parse
+>>> from everfresh.linalg.source import parse
 >>> view = MatrixView(parse("B := A A;", A=(2, 2)), {"A": np.eye(2)})
 >>> view.update(A=EntryUpdate(0, 1, 3.0)).version
 1
@@ -37,6 +36,7 @@ from everfresh.linalg.pending import Held
 from everfresh.linalg.plan import MatrixProgram
 from everfresh.linalg.resolve import Resolved, resolve
 from everfresh.linalg.setup import Applied, Definition, ViewOptions, compiled_for
+from everfresh.linalg.trees import names
 from everfresh.linalg.updates import EntryUpdate, Update  # noqa: F401 (the doctest)
 
 Given = Update | Iterable[Update]

@@ -55,8 +55,8 @@ def check_flat(flat: Flat) -> Flat:
         if missing := names(expr) - known:
             raise SpecError(f"{name} reads {', '.join(sorted(missing))}, which is not there yet")
         known.add(name)
-    if missing := set(flat.outputs) - known:
-        raise SpecError(f"no statement gives {', '.join(sorted(missing))}")
+    if absent := set(flat.outputs) - known:
+        raise SpecError(f"no statement gives {', '.join(sorted(absent))}")
     return flat
 
 

@@ -1,4 +1,4 @@
-"""Walks over expressions: the names in them, their different nodes, substitution. Shared parts are visited once.
+"""Walks over expressions: names, different nodes, substitution; parts that are shared are visited once.
 
 Invariant: no walk takes longer than the number of different nodes, however often they occur.
 """

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.calculus import Bind, Cond, Neg, Plus, Prod, Query, Rel, Sum, Value
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Vector, evaluate_vector, variables
+from everfresh.expr import Vector, evaluate_vector, satisfied, variables
 from everfresh.expr.vector import concat
 from everfresh.local.codec import Codec, wide_words
 from everfresh.local.pool import Layout, Values
@@ -126,8 +126,7 @@ def _run_term(target: MapDef[Any], term: FlatTerm, env: dict[str, Vector], weigh
     for step in term.steps:
         try:
             if isinstance(step, Cond):
-                verdict = evaluate_vector(step.condition, env, len(n))
-                keep = verdict.values if verdict.valid is None else verdict.values & verdict.valid
+                keep = satisfied(step.condition, env, len(n))
                 if not keep.all():
                     env = {name: vector.filter(keep) for name, vector in env.items()}
                     components = tuple(vector.filter(keep) for vector in components)

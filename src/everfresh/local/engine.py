@@ -21,7 +21,7 @@ import pyarrow as pa
 from everfresh.compiler import Catalog
 from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Expr, Vector, evaluate_vector
+from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
 from everfresh.local import adhoc
 from everfresh.local.mapstore import MapStore, weighted_schema
 from everfresh.local.state import LocalState
@@ -318,8 +318,7 @@ class LocalEngine:
         schema = self._state.tables[table].schema
         env = {c.name: Vector.from_arrow(rows.column(c.name), c.type) for c in schema.columns}
         if where is not None:
-            verdict = evaluate_vector(where, env, rows.num_rows)
-            keep = verdict.values if verdict.valid is None else verdict.values & verdict.valid
+            keep = satisfied(where, env, rows.num_rows)
             rows = rows.filter(pa.array(keep))
             env = {name: vector.filter(keep) for name, vector in env.items()}
         new = rows

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
-from everfresh.expr import Vector, evaluate_vector
+from everfresh.expr import Vector, evaluate_vector, satisfied
 from everfresh.expr.vector import concat
 from everfresh.local.codec import Codec
 from everfresh.local.columnar import MapDelta
@@ -144,8 +144,7 @@ def _join(frame: _Frame, factor: Rel | MapRef, source: Source, needed: set[str])
 
 
 def _filter(frame: _Frame, factor: Cond, _source: Source, _needed: set[str]) -> None:
-    verdict = evaluate_vector(factor.condition, frame.columns, len(frame.weights))
-    keep = verdict.values if verdict.valid is None else verdict.values & verdict.valid
+    keep = satisfied(factor.condition, frame.columns, len(frame.weights))
     frame.take(np.flatnonzero(keep))
 
 

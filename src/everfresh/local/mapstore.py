@@ -17,7 +17,7 @@ from everfresh.calculus import Query
 from everfresh.compiler import CompiledView
 from everfresh.delta.bags import WEIGHT, net
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Const, Var, Vector, evaluate_vector
+from everfresh.expr import Const, Var, Vector, evaluate_vector, satisfied
 from everfresh.local.columnar import FlatPlan, flat_plan
 from everfresh.local.entries import EntryStore
 from everfresh.local.pool import Pool, Touched, Values, float_total, wide_to_python
@@ -104,8 +104,7 @@ class MapStore(EntryStore):
         env.update(self._components(values, count))
         weights = values.n if self.view.bag else np.ones(count, np.int64)
         if self.view.having is not None:
-            verdict = evaluate_vector(self.view.having, env, count)
-            keep = verdict.values if verdict.valid is None else verdict.values & verdict.valid
+            keep = satisfied(self.view.having, env, count)
             env = {name: vector.filter(keep) for name, vector in env.items()}
             weights, count = weights[keep], int(keep.sum())
         arrays = [evaluate_vector(expr, env, count).to_arrow() for expr in self.view.outputs]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Vector, evaluate_vector
+from everfresh.expr import Vector, evaluate_vector, satisfied
 from everfresh.local.codec import Codec
 from everfresh.local.pool import Layout, Pool, Touched, Values
 from everfresh.local.strings import Interner
@@ -187,8 +187,7 @@ class Table:
         count = old.shape[1]
         keep = np.ones(count, np.bool_)
         if conflict.where is not None:
-            verdict = evaluate_vector(conflict.where, env, count)
-            keep = verdict.values if verdict.valid is None else verdict.values & verdict.valid
+            keep = satisfied(conflict.where, env, count)
             env = {name: vector.filter(keep) for name, vector in env.items()}
             old, count = np.ascontiguousarray(old[:, keep]), int(keep.sum())
         values = {name: evaluate_vector(expr, env, count) for name, expr in conflict.assignments}
