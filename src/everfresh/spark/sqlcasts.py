@@ -1,4 +1,4 @@
-"""Spark SQL of every cast of `everfresh.expr.casts`, with DuckDB's semantics.
+"""Spark SQL of every cast of `everfresh.expr.casts`, and of exact decimals, with DuckDB's semantics.
 
 A row of `_CASTS` makes the text of a cast between two families of types. Invariant: texts are as `sqltext`
 says; a value that does not fit raises.
@@ -13,7 +13,7 @@ import numpy as np
 from everfresh.errors import Code
 from everfresh.expr.casts import EXACT_IN, cast_value, family
 from everfresh.expr.civil import DAY_US
-from everfresh.expr.nodes import Cast, Const
+from everfresh.expr.nodes import Call, Cast, Const
 from everfresh.spark.sqltext import (
     HALF_AWAY,
     INF,
@@ -33,7 +33,7 @@ from everfresh.spark.sqltext import (
     within,
     zero,
 )
-from everfresh.types import BIGINT, DOUBLE, INTERVAL, NULL, SqlType
+from everfresh.types import BIGINT, DOUBLE, INTERVAL, MAX_DIGITS, NULL, SqlType
 
 # -- casts between numbers -----------------------------------------------------------------------------------
 
@@ -235,3 +235,39 @@ def cast_sql(cast: Cast, arg: str) -> str:
     if source in (to, NULL):
         return arg if source == to else _plain(arg, source, to)
     return _CASTS[family(source), family(to)](arg, source, to)
+
+
+# -- decimals, which Spark would round -----------------------------------------------------------------------
+
+# Spark's DIV of decimals is a BIGINT, its / has 32 digits before the point: two steps for small divisors.
+WIDE_QUOTIENT = let(
+    f"CASE WHEN {within('@1', 999_999)} THEN CAST(CAST((@2 - @2 % @1) / @1 AS {WIDE}) * {power_of_ten(6)}"
+    f" + CAST(@2 % @1 * {power_of_ten(6)} + @0 % 1000000 AS BIGINT) div CAST(@1 AS BIGINT) AS {WIDE})"
+    f" ELSE CAST((@0 - @0 % @1) / @1 AS {WIDE}) END",
+    "@0", "@1", f"CAST(concat(CAST(@0 - @0 % 1000000 AS STRING), 'E-6') AS {WIDE})",
+)  # fmt: skip
+
+
+def decimal_sql(symbol: str, call: Call, args: list[str]) -> str:
+    """The sum, difference or product of two DECIMALs, exactly."""
+    a, b = call.signature.args
+    digits = a.precision + b.precision + 1 if symbol == "*" else max(a.precision, b.precision) + 1
+    scale = call.type.scale
+    # Above 38 digits Spark keeps only 6 places of the scale, or what the digits before the point leave.
+    if digits <= MAX_DIGITS or max(MAX_DIGITS - (digits - scale), min(scale, 6)) == scale:
+        return f"CAST({args[0]} {symbol} {args[1]} AS {call.type})"
+    return scaled(f"({unscaled(args[0], a)} {symbol} {unscaled(args[1], b)})", MAX_DIGITS, call.type)
+
+
+def decimal_digits(call: Call, text: str, half_away: bool) -> str:
+    """A DECIMAL rounded or cut off at a constant number of digits."""
+    of, n = call.signature.args[0], call.args[1]
+    if not isinstance(n, Const) or n.value is None:
+        raise unsupported(f"{call.op} of a DECIMAL to a number of digits that is not constant")
+    places = of.scale - n.value
+    if places >= of.precision + half_away:
+        return f"CAST({text} * 0 AS {call.type})"
+    if half_away:
+        return f"CAST(round({text}, {n.value}) AS {call.type})"
+    whole = fill(f"(@0 - @0 % {power_of_ten(places)})", unscaled(text, of))
+    return scaled(whole, MAX_DIGITS, call.type)

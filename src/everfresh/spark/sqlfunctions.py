@@ -16,6 +16,7 @@ from everfresh.expr.civil import DAY_US
 from everfresh.expr.dates import part_name
 from everfresh.expr.nodes import Call, Const
 from everfresh.expr.strings import lower, upper
+from everfresh.spark.sqlcasts import WIDE_QUOTIENT, decimal_digits, decimal_sql
 from everfresh.spark.sqltext import (
     HALF_AWAY,
     INF,
@@ -28,7 +29,6 @@ from everfresh.spark.sqltext import (
     literal,
     micros,
     order_key,
-    power_of_ten,
     scaled,
     span,
     spark_type,
@@ -59,13 +59,6 @@ def _swapped(template: str) -> str:
 
 # -- arithmetic ----------------------------------------------------------------------------------------------
 
-# Spark's DIV of decimals is a BIGINT, its / has 32 digits before the point: two steps for small divisors.
-_WIDE_QUOTIENT = let(
-    f"CASE WHEN {within('@1', 999_999)} THEN CAST(CAST((@2 - @2 % @1) / @1 AS {WIDE}) * {power_of_ten(6)}"
-    f" + CAST(@2 % @1 * {power_of_ten(6)} + @0 % 1000000 AS BIGINT) div CAST(@1 AS BIGINT) AS {WIDE})"
-    f" ELSE CAST((@0 - @0 % @1) / @1 AS {WIDE}) END",
-    "@0", "@1", f"CAST(concat(CAST(@0 - @0 % 1000000 AS STRING), 'E-6') AS {WIDE})",
-)  # fmt: skip
 _SHIFT = instant(
     f"(CAST(unix_date(add_months(CAST(@0 AS DATE), ~(@1).months)) AS BIGINT) ± (@1).days) * {DAY_US}L"
     f" + ({micros('@0')} - CAST(unix_date(CAST(@0 AS DATE)) AS BIGINT) * {DAY_US}L) ± (@1).us"
@@ -110,9 +103,9 @@ def _arithmetic(symbol: str) -> Maker:
         if (symbol, a.name, b.name) in _DATES:
             return fill(_unfolded(_DATES[symbol, a.name, b.name], call), *args)
         if symbol == "//" and call.type.is_wide:
-            return fill(_WIDE_QUOTIENT, *args)
+            return fill(WIDE_QUOTIENT, *args)
         if call.type.name == "DECIMAL" and symbol != "%":
-            return _decimal(symbol, call, args)
+            return decimal_sql(symbol, call, args)
         if call.type.is_exact and (call.type.is_wide or call.type.name == "DECIMAL"):
             return f"CAST({args[0]} {symbol} {args[1]} AS {to})"
         return fill(_INTEGERS[symbol].replace("@T", to), *args)
@@ -128,16 +121,6 @@ def _unfolded(template: str, call: Call) -> str:
                 number = literal(Const(n, BIGINT if part == "us" else INTEGER))
                 template = template.replace(f"(@{i}).{part}", number)
     return template
-
-
-def _decimal(symbol: str, call: Call, args: list[str]) -> str:
-    a, b = call.signature.args
-    digits = a.precision + b.precision + 1 if symbol == "*" else max(a.precision, b.precision) + 1
-    scale = call.type.scale
-    # Above 38 digits Spark keeps only 6 places of the scale, or what the digits before the point leave.
-    if digits <= MAX_DIGITS or max(MAX_DIGITS - (digits - scale), min(scale, 6)) == scale:
-        return f"CAST({args[0]} {symbol} {args[1]} AS {call.type})"
-    return scaled(f"({unscaled(args[0], a)} {symbol} {unscaled(args[1], b)})", MAX_DIGITS, call.type)
 
 
 def _negative(call: Call, args: list[str]) -> str:
@@ -213,26 +196,13 @@ def _digits(step: Maker, half_away: bool) -> Maker:
             return step(call, args)
         of, to = call.signature.args[0], spark_type(call.type)
         if of.name == "DECIMAL":
-            return _decimal_digits(call, args[0], half_away)
+            return decimal_digits(call, args[0], half_away)
         if of.is_float:
             unit = f"CAST(concat('1E', CAST(abs(CAST({args[1]} AS BIGINT)) AS STRING)) AS DOUBLE)"
             return let(floats.replace("@T", to), f"CAST({args[0]} AS DOUBLE)", unit, args[1], zero(of))
         return fill(integers.replace("@T", to), *args)
 
     return make
-
-
-def _decimal_digits(call: Call, text: str, half_away: bool) -> str:
-    of, n = call.signature.args[0], call.args[1]
-    if not isinstance(n, Const) or n.value is None:
-        raise unsupported(f"{call.op} of a DECIMAL to a number of digits that is not constant")
-    places = of.scale - n.value
-    if places >= of.precision + half_away:
-        return f"CAST({text} * 0 AS {call.type})"
-    if half_away:
-        return f"CAST(round({text}, {n.value}) AS {call.type})"
-    whole = fill(f"(@0 - @0 % {power_of_ten(places)})", unscaled(text, of))
-    return scaled(whole, MAX_DIGITS, call.type)
 
 
 _POWER = f"CASE WHEN @0 = 1 OR (@0 = -1 AND abs(@1) = {INF}) THEN 1D ELSE power(@0, @1) + 0D END"
