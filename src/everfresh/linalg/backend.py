@@ -8,7 +8,10 @@ two to sixteen columns.
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,21 @@ from everfresh.errors import Code, EverfreshError
 
 Array = Any
 _BLOCK = 1 << 17  # entries of a block that is updated while it lies in the cache
+_SMALL = 900_000  # multiplications of a product that BLAS does without copying its operands first
+_FEW = 16  # columns up to which products are taken block by block
+_FEW_CORES = 4
+
+
+def _row_blocks(matrix: Array, width: int) -> Iterator[slice]:
+    """Rows that are read once from memory and lie in the cache while they are multiplied."""
+    height = max(8, min(128, _SMALL // (matrix.shape[1] * width)))
+    for start in range(0, matrix.shape[0], height):
+        yield slice(start, min(matrix.shape[0], start + height))
+
+
+@cache
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class NumpyBackend:
@@ -46,9 +64,38 @@ class NumpyBackend:
         """Blocks in one array; side by side, their columns stay contiguous."""
         return np.concatenate([p.T for p in parts], axis=0).T if axis else np.concatenate(parts, axis=0)
 
-    def thin(self, matrix: Array, x: Array) -> Array:
-        """A large matrix times a few columns."""
-        return (x.T @ matrix.T).T
+    def thin(self, matrix: Array, x: Array, turned: bool = False) -> Array:
+        """A large matrix (or its transpose) times a few columns."""
+        if turned:
+            return (x.T @ matrix).T
+        if not self._blocked(matrix, 2, x.shape[1], _FEW // 2):
+            return (x.T @ matrix.T).T
+        result = np.empty((x.shape[1], matrix.shape[0]), matrix.dtype)
+        for rows in _row_blocks(matrix, x.shape[1]):
+            result[:, rows] = x.T @ matrix[rows].T
+        return result.T
+
+    def both(self, matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
+        """A large matrix times a few columns and its transpose times others, in one pass where that pays."""
+        width = max(x.shape[1], y.shape[1])
+        if not self._blocked(matrix, 1, width, _FEW):
+            return self.thin(matrix, x), self.thin(matrix, y, True)
+        forth = np.empty((x.shape[1], matrix.shape[0]), matrix.dtype)
+        back = np.zeros((y.shape[1], matrix.shape[1]), matrix.dtype)
+        for rows in _row_blocks(matrix, width):
+            block = matrix[rows]
+            forth[:, rows] = x.T @ block.T
+            back += y[rows].T @ block
+        return forth.T, back.T
+
+    def _blocked(self, matrix: Array, low: int, width: int, high: int) -> bool:
+        """Whether to multiply block by block: with many cores BLAS reads a matrix faster as a whole."""
+        return (
+            low <= width <= high
+            and matrix.size >= _BLOCK
+            and matrix.flags.c_contiguous
+            and _cores() <= _FEW_CORES
+        )
 
     def add_product(self, target: Array, left: Array, right: Array) -> None:
         """`target += left right'` in place, block by block."""
@@ -139,9 +186,13 @@ class TorchBackend:
         """Blocks in one tensor; side by side, their columns stay contiguous."""
         return self.torch.cat([p.T for p in parts], 0).T if axis else self.torch.cat(parts, 0)
 
-    def thin(self, matrix: Array, x: Array) -> Array:
-        """A large matrix times a few columns."""
-        return (x.T @ matrix.T).T
+    def thin(self, matrix: Array, x: Array, turned: bool = False) -> Array:
+        """A large matrix (or its transpose) times a few columns."""
+        return (x.T @ (matrix if turned else matrix.T)).T
+
+    def both(self, matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
+        """A large matrix times a few columns, and its transpose times others."""
+        return self.thin(matrix, x), self.thin(matrix, y, True)
 
     def add_product(self, target: Array, left: Array, right: Array) -> None:
         """`target += left right'` in place."""

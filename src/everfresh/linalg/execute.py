@@ -107,22 +107,32 @@ class Execution:
 
     def _multiply(self, step: Multiply) -> None:
         held = self.state[step.matrix]
-        for turned in (False, True):
-            wanted = [(name, operand) for name, operand, t in step.products if t == turned]
-            dense: list[tuple[str, Array]] = []
-            for name, operand in wanted:
-                some = self.some.get(operand.name) if isinstance(operand, Matrix) else None
-                if some is not None:
-                    self.env[name] = held.times_some(self.env[operand.name], some, turned)  # type: ignore[attr-defined]
-                else:
-                    dense.append((name, self.evaluator.value(operand)))
-            if not dense:
-                continue
-            x = dense[0][1] if len(dense) == 1 else self.backend.concat([value for _, value in dense], 1)
-            result, at = held.times(x, turned), 0
-            for name, value in dense:
+        operands: tuple[list[tuple[str, Array]], list[tuple[str, Array]]] = ([], [])  # of M and of M'
+        for name, operand, turned in step.products:
+            some = self.some.get(operand.name) if isinstance(operand, Matrix) else None
+            value = self.evaluator.value(operand)
+            if some is not None:
+                self.env[name] = held.times_some(value, some, turned)
+            else:
+                operands[turned].append((name, value))
+        forth, back = (self._beside([value for _, value in listed]) for listed in operands)
+        if forth is not None and back is not None:
+            results = held.both(forth, back)
+        else:
+            results = (
+                None if forth is None else held.times(forth),
+                None if back is None else held.times(back, True),
+            )
+        for listed, result in zip(operands, results, strict=True):
+            at = 0
+            for name, value in listed:
                 self.env[name] = result[:, at : at + value.shape[1]]
                 at += value.shape[1]
+
+    def _beside(self, values: list[Array]) -> Array | None:
+        if len(values) < 2:
+            return values[0] if values else None
+        return self.backend.concat(values, 1)
 
     def apply(self) -> list[Any]:
         """Make all updates; returns scalars that are finite if all is well."""

@@ -48,12 +48,18 @@ class Held:
         assert self._right is not None
         return self._right[: self.width].T
 
-    def times(self, x: Array, transposed: bool = False) -> Array:
+    def times(self, x: Array, turned: bool = False) -> Array:
         """The matrix (or its transpose) times thin columns."""
-        base = self.base.T if transposed else self.base
-        result = self.backend.thin(base, x)
+        return self._plus_pending(self.backend.thin(self.base, x, turned), x, turned)
+
+    def both(self, x: Array, y: Array) -> tuple[Array, Array]:
+        """The matrix times thin columns, and its transpose times others."""
+        forth, back = self.backend.both(self.base, x, y)
+        return self._plus_pending(forth, x, False), self._plus_pending(back, y, True)
+
+    def _plus_pending(self, result: Array, x: Array, turned: bool) -> Array:
         if self.width:
-            first, last = (self.left, self.right) if transposed else (self.right, self.left)
+            first, last = (self.left, self.right) if turned else (self.right, self.left)
             result += ((x.T @ first) @ last.T).T
         return result
 
@@ -114,13 +120,13 @@ class Held:
             part = part + self.left[rows] @ self.right.T
         return part
 
-    def times_some(self, x: Array, rows: Any, transposed: bool) -> Array:
+    def times_some(self, x: Array, rows: Any, turned: bool) -> Array:
         """The matrix (or its transpose) times columns of which only `rows` are not zero."""
         some = x[rows]
-        base = self.base[rows].T if transposed else self.base[:, rows]
+        base = self.base[rows].T if turned else self.base[:, rows]
         result = base @ some
         if self.width:
-            first, last = (self.left, self.right) if transposed else (self.right, self.left)
+            first, last = (self.left, self.right) if turned else (self.right, self.left)
             result = result + last @ (first[rows].T @ some)
         return self.backend.columns(result)
 
