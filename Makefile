@@ -37,16 +37,17 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest -m "not soak" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not soak and not spark" $(ARGS)
+	$(BIN)/pytest -m "spark and not soak" $(ARGS)
 
 check: lint
-	$(BIN)/pytest -m "not spark and not server and not slow and not soak" $(ARGS)
+	$(BIN)/pytest -n 2 -m "not spark and not server and not slow and not soak" $(ARGS)
 
 cover: setup
 	$(BIN)/pytest -m "not soak" --cov --cov-report=term:skip-covered $(ARGS)
 
 soak: setup
-	$(BIN)/pytest -m "soak or slow" $(ARGS)
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -m "soak or slow" $(ARGS)
 
 bench: setup
 	@$(BIN)/everfresh bench $(NAME) $(ARGS)

@@ -48,3 +48,19 @@ def spark() -> Iterator[Any]:
     session = builder.getOrCreate()
     yield session
     session.stop()
+
+
+SLOW = (
+    "tests/reliability/",
+    "tests/engines/test_histories.py",
+    "tests/local/test_adhoc",
+    "tests/linalg/test_linalg_random",
+)
+"""Tests that take seconds each: `make check` leaves them to `make test`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow by where it is; the suite in a folder repeats the one in memory."""
+    for item in items:
+        if item.nodeid.startswith(SLOW) or "TestLocalInAFolder" in item.nodeid:
+            item.add_marker(pytest.mark.slow)

@@ -19,7 +19,8 @@ import numpy as np
 from everfresh.errors import Code, EverfreshError
 
 Array = Any
-_BLOCK = 1 << 17  # entries of a block that is updated while it lies in the cache
+_MERGED = 1 << 20  # entries that are updated at a time
+_LARGE = 1 << 17  # entries of a matrix that does not lie in the cache
 _SMALL = 900_000  # multiplications of a product that BLAS does without copying its operands first
 _FEW = 16  # columns up to which products are taken block by block
 _FEW_CORES = 4
@@ -92,14 +93,14 @@ class NumpyBackend:
         """Whether to multiply block by block: with many cores BLAS reads a matrix faster as a whole."""
         return (
             low <= width <= high
-            and matrix.size >= _BLOCK
+            and matrix.size >= _LARGE
             and matrix.flags.c_contiguous
             and _cores() <= _FEW_CORES
         )
 
     def add_product(self, target: Array, left: Array, right: Array) -> None:
         """`target += left right'` in place, block by block."""
-        rows = max(1, _BLOCK // max(1, target.shape[1]))
+        rows = max(1, _MERGED // max(1, target.shape[1]))
         turned = right.T
         for start in range(0, target.shape[0], rows):
             target[start : start + rows] += left[start : start + rows] @ turned

@@ -59,13 +59,14 @@ def common_subexpressions(
 
 
 def copies(block: Block, uses: Uses, _taken: Collection[str] = ()) -> tuple[Block, dict[str, str]]:
-    """`U := v` vanishes and v takes its place; a common subexpression that is all of U is called U."""
+    """`U := v` vanishes and v takes its place, and so do equal values; what is all of U is called U."""
     own = {name for name, _ in block if name.startswith("t")}
     renamed: dict[str, Expr] = {}
     for name, expr in block:
         if isinstance(expr, Matrix) and expr.name in own and expr.name not in renamed and name not in own:
             renamed[expr.name] = Matrix(name, *expr.shape)
     values: dict[str, Expr] = dict(renamed)
+    same: dict[Expr, Matrix] = {}
     result: Block = []
     for name, expr in block:
         target = renamed[name].name if name in renamed else name  # type: ignore[attr-defined]
@@ -73,7 +74,10 @@ def copies(block: Block, uses: Uses, _taken: Collection[str] = ()) -> tuple[Bloc
         if isinstance(new, Matrix):
             if new.name != target:
                 values[name] = new
+        elif new in same:
+            values[name] = values[target] = same[new]
         else:
+            same[new] = Matrix(target, *new.shape)
             result.append((target, new))
     final = {}
     for key, name in uses.items():

@@ -13,11 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from everfresh.linalg.nodes import Add, Expr, Inverse, MatMul, Matrix, Scale, Shape, Stack
+from everfresh.linalg.schedule import Assign, Multiply, schedule
 from everfresh.linalg.trees import distinct
 from everfresh.program.ir import Statement
 
 WORD = 8  # bytes of a double
 INTERVAL = 24  # updates between two merges, on average
+CHECK = 8  # operations that it takes to look for drift in an updated view
+THIN = 256  # a matrix with a side no longer than this has no pending factors: it is updated at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Machine:
     cache: float = 24e6
     in_cache: float = 2.0
     overhead: float = 10e-6
+    one_pass: int = 16
+    """Columns up to which a matrix is read once to be multiplied in both directions; 0 if it never is."""
 
     def seconds(self, flops: float, moved: float, *, packed: bool = False, inverse: bool = False) -> float:
         """The time of one operation."""
@@ -46,7 +51,15 @@ class Machine:
 
 CPU = Machine()
 CUDA = Machine(
-    "cuda", flops=55e12, inverse=6e12, packed=3.6e12, stream=4.2e12, cache=40e6, in_cache=1.5, overhead=8e-6
+    "cuda",
+    flops=55e12,
+    inverse=6e12,
+    packed=3.6e12,
+    stream=4.2e12,
+    cache=40e6,
+    in_cache=1.5,
+    overhead=8e-6,
+    one_pass=0,
 )
 
 Monomial = tuple[tuple[str, int], ...]  # ((letter, exponent), ...)
@@ -172,6 +185,28 @@ class CostModel:
                 total.plus(cost)
         return total
 
+    def multiply(self, step: Multiply, shape: Shape, pending: int = 0) -> Cost:
+        """The cost of products with one stored matrix, through `pending` columns of factors."""
+        rows, columns = shape
+        widths = [sum(o.columns for _, o, turned in step.products if turned == way) for way in (False, True)]
+        total = Cost()
+        for width in widths:
+            if width:
+                total.plus(self._cost((rows, columns, width), 0.0))
+        moved, limit = WORD * rows * columns, self.machine.one_pass
+        if all(widths) and max(widths) <= limit:
+            passes = [False]
+        else:
+            few = (limit // 2 or 1, 1)  # columns up to which the matrix is not copied, by direction
+            passes = [width > least for width, least in zip(widths, few, strict=True) if width]
+        for packed in passes:
+            total.moved += moved
+            total.seconds += self.machine.seconds(0.0, moved, packed=packed) - self.machine.overhead
+        if pending:
+            both = rows + columns
+            total.seconds += self.machine.seconds(2.0 * both * pending * sum(widths), WORD * both * pending)
+        return total
+
     def update(self, statement: Statement[Expr], pending: bool = True) -> Cost:
         """The cost of `target += expr` once the factors are known."""
         expr = statement.expr
@@ -179,7 +214,7 @@ class CostModel:
         size = rows * columns
         if isinstance(expr, MatMul):  # factored
             rank = expr.left.columns
-            share = self.interval if pending else 1
+            share = self.interval if pending and min(rows, columns) > THIN else 1
             cost = self._cost((rows, columns, rank), 0.0)
             per_merge = self.machine.seconds(cost.flops * share, 2 * WORD * size)
             cost.seconds = per_merge / share + self.machine.overhead
@@ -187,31 +222,24 @@ class CostModel:
             return cost
         return self._cost((rows, columns), 3 * WORD * size, 1.0)
 
-    def statements(self, statements: Iterable[Statement[Expr]], pending: bool = True) -> Cost:
-        """The cost of a trigger."""
+    def trigger(
+        self, statements: Iterable[Statement[Expr]], matrices: Mapping[str, Matrix], pending: bool = True
+    ) -> Cost:
+        """The cost of a trigger over stored `matrices`."""
         listed = list(statements)
-        total = self.expressions(s.expr for s in listed if s.op == ":=")
+        total = self.expressions(s.expr for s in listed if s.strategy == "reevaluate")
+        waiting = dict[str, int]()
         for statement in listed:
             if statement.op == "+=":
                 total.plus(self.update(statement, pending))
-                if pending and isinstance(statement.expr, MatMul):
-                    total.seconds += self._pending_reads(statement, listed)
+                total.seconds += CHECK * self.machine.overhead
+                if pending and isinstance(statement.expr, MatMul) and min(statement.expr.shape) > THIN:
+                    waiting[statement.target] = statement.expr.left.columns * self.interval // 2
+        block = [(s.target, s.expr) for s in listed if s.strategy == "factor"]
+        for step in schedule(block, matrices):
+            if isinstance(step, Assign):
+                total.plus(self.expressions([step.expr]))
+            else:
+                shape = matrices[step.matrix].shape
+                total.plus(self.multiply(step, shape, waiting.get(step.matrix, 0)))
         return total
-
-    def _pending_reads(self, update: Statement[Expr], listed: list[Statement[Expr]]) -> float:
-        """The time that reading through the pending factors of an updated matrix takes, on average."""
-        if not isinstance(update.expr, MatMul):
-            return 0.0
-        width = update.expr.left.columns * self.interval // 2
-        seconds = 0.0
-        for part in distinct(*(s.expr for s in listed if s.op == ":=" and s.strategy != "reevaluate")):
-            if isinstance(part, MatMul) and _operand(part.left) == update.target:
-                thin = part.right.columns
-                rows = part.left.rows + part.left.columns
-                seconds += self.machine.seconds(2.0 * rows * width * thin, WORD * rows * width)
-        return seconds
-
-
-def _operand(expr: Expr) -> str | None:
-    inner = expr.children[0] if expr.children and len(expr.children) == 1 else expr
-    return inner.name if isinstance(inner, Matrix) else None

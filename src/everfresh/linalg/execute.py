@@ -13,7 +13,7 @@ from typing import Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.backend import Array, Backend
-from everfresh.linalg.cost import Machine
+from everfresh.linalg.cost import THIN, Machine
 from everfresh.linalg.evaluate import Evaluator
 from everfresh.linalg.flatten import Flat
 from everfresh.linalg.nodes import Expr, MatMul, Matrix
@@ -24,7 +24,6 @@ from everfresh.linalg.trees import distinct, names
 from everfresh.linalg.updates import Change
 from everfresh.program.ir import Statement
 
-THIN = 256  # a matrix with a side no longer than this is updated in place of having pending factors
 MERGE_AFTER = (16, 32)  # updates between two merges, by cost
 
 

@@ -93,11 +93,12 @@ class MatrixProgram:
     def cost(self, ranks: Mapping[str, int] | None = None, pending: bool = True) -> Cost:
         """The cost of one update; without `ranks`, of one update of each input."""
         model = CostModel(self.machine, letters(m.shape for m in self.flat.inputs))
+        stored = {name: self.flat.matrices[name] for name in self.stored}
         if ranks is not None:
-            return model.statements(self.trigger(ranks).statements, pending)
+            return model.trigger(self.trigger(ranks).statements, stored, pending)
         total = Cost()
         for name, rank in self.ranks.items():
-            total.plus(model.statements(self.trigger({name: rank}).statements, pending))
+            total.plus(model.trigger(self.trigger({name: rank}).statements, stored, pending))
         return total
 
     def dearer(self, ranks: Mapping[str, int]) -> bool:

@@ -1,0 +1,79 @@
+"""Kernels and scheduling: the fast ways to multiply equal the plain ones, and scheduled steps compute what the block says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import everfresh.linalg as la
+from everfresh.linalg.backend import NumpyBackend
+from everfresh.linalg.calibrate import measure
+from everfresh.linalg.nodes import Matrix, Transpose
+from everfresh.linalg.schedule import Assign, Multiply, schedule
+
+
+@pytest.mark.parametrize("shape", [(500, 400), (403, 611), (30, 20), (1, 300_000)])
+@pytest.mark.parametrize(("r", "q"), [(1, 1), (2, 5), (9, 3), (16, 16), (17, 2)])
+def test_products_block_by_block_equal_plain_ones(shape, r, q):
+    rng = np.random.default_rng(0)
+    backend = NumpyBackend()
+    matrix, x, y = (
+        rng.standard_normal(shape),
+        rng.standard_normal((shape[1], r)),
+        rng.standard_normal((shape[0], q)),
+    )
+    forth, back = backend.both(matrix, x, y)
+    assert np.allclose(forth, matrix @ x, rtol=1e-9, atol=1e-9)
+    assert np.allclose(back, matrix.T @ y, rtol=1e-9, atol=1e-9)
+    assert np.allclose(backend.thin(matrix, x), matrix @ x, rtol=1e-9, atol=1e-9)
+    assert np.allclose(backend.thin(matrix, y, True), matrix.T @ y, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1500, 900)])
+def test_a_product_is_added_in_place(shape):
+    rng = np.random.default_rng(1)
+    target, left, right = (
+        rng.standard_normal(shape),
+        rng.standard_normal((shape[0], 2)),
+        rng.standard_normal((shape[1], 2)),
+    )
+    wanted = target + left @ right.T
+    NumpyBackend().add_product(target, left, right)
+    assert np.allclose(target, wanted)
+
+
+def test_a_stored_matrix_is_read_once_where_it_can_be():
+    a, u, v = Matrix("A", 9, 9), Matrix("u", 9, 1), Matrix("v", 9, 1)
+    block = [
+        ("p", a @ u),
+        ("q", a.T @ v),
+        ("r", a @ v + u),
+        ("s", a @ Matrix("r", 9, 1)),
+        ("w", Transpose(v) @ a),
+    ]
+    steps = schedule(block, {"A"})
+    reads = [len(step.products) for step in steps if isinstance(step, Multiply)]
+    assert reads == [3, 1]  # u, v and v' at once (w is q'), then r
+    seen = {"A", "u", "v"}
+    for step in steps:
+        if isinstance(step, Assign):
+            seen.add(step.name)
+        else:
+            seen |= {name for name, _, _ in step.products}
+    assert {"p", "q", "r", "s", "w"} <= seen
+
+
+def test_the_regression_reads_the_inverse_once():
+    compiled = la.compile(
+        la.parse("beta := inv(X' X) X' Y;", X=(900, 300), Y=(900, 1), static=["Y"]), strategy="hybrid"
+    )
+    trigger = compiled.trigger({"X": 1})
+    block = [(s.target, s.expr) for s in trigger.statements if s.strategy == "factor"]
+    steps = schedule(block, compiled.stored, compiled.flat.symmetric)
+    assert [step.matrix for step in steps if isinstance(step, Multiply)].count("M2") == 1
+
+
+def test_a_machine_is_measured():
+    machine = measure(np.zeros((1, 1)), size=256)
+    assert machine.flops > 1e6
+    assert machine.stream >= machine.packed > 1e6
