@@ -1,4 +1,4 @@
-"""Kernels and scheduling: the fast ways to multiply equal the plain ones, and scheduled steps compute what the block says."""
+"""Kernels and scheduling: fast ways to multiply equal the plain ones, scheduled steps what the block says."""
 
 from __future__ import annotations
 

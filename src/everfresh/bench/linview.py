@@ -383,4 +383,6 @@ def _gpu(report: Report, settings: Settings) -> None:
 
 def _normal_equations(x: Any, y: Any) -> Any:
     """Least squares from scratch, by the solver that users would call."""
+    import numpy as np
+
     return np.linalg.solve(x.T @ x, x.T @ y)
