@@ -32,7 +32,7 @@ demo: setup
 .PHONY: lint
 lint: setup
 	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+	$(BIN)/ruff format --check src tests conftest.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -53,6 +53,20 @@ def test_ridge():
         la.Ridge(alpha=0.0)
 
 
+def test_a_regression_grows_from_nothing_to_many_rows():
+    """The cheapest order of its products changes on the way; what is stored must keep its meaning."""
+    r = np.random.default_rng(5)
+    x, y = r.standard_normal((200, 6)), r.standard_normal((200, 9))
+    model = la.Ridge(0.5).fit(x[:0], y[:0])
+    for i in range(0, 200, 8):
+        model.append(x[i : i + 8], y[i : i + 8])
+    assert np.allclose(model.coef_, np.linalg.solve(x.T @ x + 0.5 * np.eye(6), x.T @ y).T)
+    again = la.MatrixView.from_arrays(model._source((200, 6), (200, 9)), model.view.to_arrays())
+    again.update(X=la.RowUpdate(0, x[1]))
+    model.view.update(X=la.RowUpdate(0, x[1]))
+    assert np.array_equal(again.read(), model.view.read())
+
+
 @pytest.mark.parametrize("model", ["auto", "linear", "exponential", "skip-4"])
 def test_gradient_descent(model):
     r, x, y = data(responses=2)

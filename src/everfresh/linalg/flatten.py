@@ -16,6 +16,7 @@ b := M2 M3;
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -45,6 +46,12 @@ class Flat:
     outputs: tuple[str, ...]
     symmetric: frozenset[str]
     changing: frozenset[str]
+
+    @property
+    def source(self) -> Source:
+        """The flat program as a program: `as_flat` makes this one of it."""
+        static = frozenset(m.name for m in self.inputs if m.name not in self.changing)
+        return Source(self.inputs, self.statements, self.outputs, static)
 
     @cached_property
     def matrices(self) -> dict[str, Matrix]:
@@ -78,11 +85,10 @@ class _Flattener:
         matrix = Matrix(name, *flat.shape)
         self.statements.append((name, flat))
         self.known.setdefault(flat, matrix)
-        turned = simplify(Transpose(flat), self.symmetric)
-        if flat.rows == flat.columns and _same(flat, turned):
+        if is_symmetric(flat, self.symmetric):
             self.symmetric.add(name)
         elif not is_atom(flat):
-            self.known.setdefault(turned, matrix.T)
+            self.known.setdefault(simplify(Transpose(flat), self.symmetric), matrix.T)
         return matrix
 
     def flat(self, expr: Expr) -> Expr:
@@ -194,13 +200,23 @@ def flatten(source: Source) -> Flat:
     for name, expr in source.statements:
         flattener.statement(name, expr, name in source.outputs)
     statements = _live(flattener.statements, source.outputs)
-    changing = set(source.dynamic)
-    for name, expr in statements:
+    return as_flat(Source(source.inputs, tuple(statements), source.outputs, source.static))
+
+
+def as_flat(source: Source) -> Flat:
+    """A program that is flat already, with what can be known of its matrices."""
+    symmetric, changing = set[str](), set(source.dynamic)
+    for name, expr in source.statements:
+        if is_symmetric(expr, symmetric):
+            symmetric.add(name)
         if names(expr) & changing:
             changing.add(name)
-    return Flat(
-        source.inputs, tuple(statements), source.outputs, frozenset(flattener.symmetric), frozenset(changing)
-    )
+    return Flat(source.inputs, source.statements, source.outputs, frozenset(symmetric), frozenset(changing))
+
+
+def is_symmetric(flat: Expr, symmetric: Collection[str]) -> bool:
+    """Whether a flat expression is its own transpose, given matrices that are."""
+    return flat.rows == flat.columns and _same(flat, simplify(Transpose(flat), symmetric))
 
 
 def _live(statements: list[tuple[str, Expr]], outputs: tuple[str, ...]) -> list[tuple[str, Expr]]:

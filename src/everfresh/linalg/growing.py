@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from everfresh.linalg.dims import Dim, Slots, grown, resize
+from everfresh.linalg.flatten import as_flat
 from everfresh.linalg.pending import Held
-from everfresh.linalg.plan import MatrixProgram, compile
+from everfresh.linalg.plan import compile
 from everfresh.linalg.setup import Applied
-from everfresh.linalg.source import Source
 
 if TYPE_CHECKING:
     from everfresh.linalg.resolve import Resolved
@@ -27,15 +27,6 @@ def size_of(view: MatrixView, dim: Dim) -> int:
     return next(
         h.shape[axis] for n, h in view.state.items() for axis in (0, 1) if view.dimensions.of(n, axis) == dim
     )
-
-
-def _recompiled(view: MatrixView, source: Source) -> MatrixProgram:
-    """The program for other shapes, in the model and strategy that were chosen once."""
-    old = view.compiled
-    model = "auto" if old.model == "-" else old.model
-    new = compile(source, strategy=old.strategy, model=model, ranks=dict(old.ranks), machine=old.machine)
-    stored = tuple(name for name in new.flat.matrices if name in {*new.stored, *old.stored})
-    return replace(new, stored=stored, alternatives=old.alternatives, auto=old.auto)
 
 
 def grow(view: MatrixView, dims: Mapping[Dim, int]) -> None:
@@ -53,7 +44,11 @@ def grow(view: MatrixView, dims: Mapping[Dim, int]) -> None:
         array = view.backend.copy(view.backend.zeros(rows, columns, held.base))
         array[: held.shape[0], : held.shape[1]] = held.array()
         state[name] = Held(array, view.backend)
-    compiled = _recompiled(view, resize(view.compiled.source, {n: shapes[n] for n in view.inputs}))
+    new = {n: shapes[n] for n in view.inputs}
+    flat = as_flat(
+        resize(view.compiled.flat.source, new)
+    )  # the same statements: what is stored keeps its meaning
+    compiled = replace(view.compiled, source=resize(view.compiled.source, new), flat=flat, _triggers={})
     for dim, needed in dims.items():
         size, old = size_of(view, dim), view.slots.get(dim)
         view.slots[dim] = Slots(np.arange(size) if old is None else old.index, grown(size, needed))
@@ -66,7 +61,10 @@ def rebuild(view: MatrixView, resolved: Resolved) -> Applied:
     inputs = resolved.rebuilt
     assert inputs is not None
     source = resize(view.compiled.source, {name: tuple(array.shape) for name, array in inputs.items()})
-    compiled = _recompiled(view, source)
+    old = view.compiled
+    model = "auto" if old.model == "-" else old.model
+    compiled = compile(source, strategy=old.strategy, model=model, ranks=dict(old.ranks), machine=old.machine)
+    compiled = replace(compiled, alternatives=old.alternatives, auto=old.auto)
     values = view.evaluate_all(compiled, inputs)
     view.state = {name: Held(values[name], view.backend) for name in compiled.stored}
     view.slots = {}

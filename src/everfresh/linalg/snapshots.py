@@ -1,8 +1,9 @@
 """A view as plain NumPy arrays by name, and back: what durability needs.
 
-Besides the stored matrices there are `#rows:X:0` (the stored rows in use, where rows came and went),
-`#version`, `#inputs` and `#how` (strategy, model, and whether they were chosen by cost). Invariant: a view
-that was restored does to every later update exactly what the view it was taken from does.
+Besides the stored matrices there are `#flat` (the statements that define them), `#rows:X:0` (the stored
+rows in use, where rows came and went), `#version`, `#inputs` and `#how` (strategy, model, and whether they
+were chosen by cost). Invariant: a view that was restored does to every later update exactly what the view
+it was taken from does.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.backend import Array, backend_of
 from everfresh.linalg.cost import Machine
 from everfresh.linalg.dims import Slots
+from everfresh.linalg.flatten import as_flat
 from everfresh.linalg.growing import size_of
 from everfresh.linalg.pending import Held
 from everfresh.linalg.setup import Definition, ViewOptions, compiled_for
+from everfresh.linalg.source import parse
 
 if TYPE_CHECKING:
     from everfresh.linalg.runtime import MatrixView
@@ -34,6 +37,7 @@ def to_arrays(view: MatrixView) -> dict[str, np.ndarray[Any, Any]]:
         found[f"#rows:{name}:{axis}"] = np.array(slots.index)
     found["#version"] = np.array([view.version, view.reevaluations])
     found["#inputs"] = np.array(view.inputs)
+    found["#flat"] = np.array(str(view.compiled.flat.source))
     chosen = "auto" if view.compiled.auto else "forced"
     found["#how"] = np.array([view.compiled.strategy, view.compiled.model, chosen])
     return found
@@ -51,7 +55,7 @@ def restore(
     options: ViewOptions | None = None,
 ) -> None:
     """Fill a new view with what `to_arrays` gave."""
-    if missing := sorted({"#version", "#inputs", "#how"} - arrays.keys()):
+    if missing := sorted({"#version", "#inputs", "#flat", "#how"} - arrays.keys()):
         raise EverfreshError(Code.DAMAGED, f"the snapshot of a matrix view lacks '{missing[0]}'")
     view.options = options or ViewOptions()
     view.backend = backend_of(*([] if like is None else [like]))
@@ -61,13 +65,14 @@ def restore(
     compiled = compiled_for(
         program, inputs, strategy, "auto" if model == "-" else model, ranks, static, machine
     )
-    stored = tuple(name for name in compiled.flat.matrices if name in matrices)
-    if missing := sorted(set(compiled.stored) - set(stored)):
+    flat = as_flat(parse(str(arrays["#flat"])))
+    stored = tuple(name for name in flat.matrices if name in matrices)
+    if missing := sorted({*flat.outputs, *inputs} - set(stored)):
         raise EverfreshError(Code.DAMAGED, f"the snapshot of a matrix view lacks '{missing[0]}'")
     view.version, view.reevaluations = (int(x) for x in arrays["#version"])
     view.drift = 0.0
     view.state = {name: Held(view.backend.copy(matrices[name]), view.backend) for name in stored}
-    view.set_program(replace(compiled, stored=stored, auto=chosen == "auto"))
+    view.set_program(replace(compiled, flat=flat, stored=stored, auto=chosen == "auto", _triggers={}))
     view.slots = {}
     for key, index in arrays.items():
         if key.startswith("#rows:"):
