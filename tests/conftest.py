@@ -54,13 +54,32 @@ SLOW = (
     "tests/reliability/",
     "tests/engines/test_histories.py",
     "tests/local/test_adhoc",
+    "tests/local/test_mapstore.py",
+    "tests/compiler/test_compiler_passes.py",
+    "tests/expr/test_expr_random.py",
+    "tests/expr/test_expr_fold.py",
+    "tests/expr/test_expr_text.py",
     "tests/linalg/test_linalg_random",
+    "tests/linalg/test_linalg_text.py",
+    "tests/linalg/test_linalg_nodes.py",
+    "tests/shell/test_tpch.py",
 )
-"""Tests that take seconds each: `make check` leaves them to `make test`."""
+"""Tests that take seconds each, by where they are: `make check` leaves them to `make test`."""
+
+SLOW_NAMES = (
+    "TestLocalInAFolder",  # repeats the suite in memory
+    "test_as_they_were_made",
+    "test_by_sevens",
+    "test_all_at_once",
+    "test_one_change_at_a_time",
+    "test_random_histories_with_reopening",
+    "_for_real",
+    "test_a_reader_in_another_process",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow by where it is; the suite in a folder repeats the one in memory."""
+    """Mark what is slow."""
     for item in items:
-        if item.nodeid.startswith(SLOW) or "TestLocalInAFolder" in item.nodeid:
+        if item.nodeid.startswith(SLOW) or any(name in item.nodeid for name in SLOW_NAMES):
             item.add_marker(pytest.mark.slow)

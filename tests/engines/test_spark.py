@@ -27,6 +27,8 @@ class TestSpark(EngineSuite):
     histories = 2
     history_size = 25
     history_views = 4
+    language_views = 6
+    language_batches = 3
     session: Any = None
 
     @pytest.fixture(scope="class", autouse=True)
