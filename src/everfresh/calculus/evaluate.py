@@ -95,7 +95,7 @@ def _(query: MapRef, db: Database, env: Env, k: int) -> Rows:
     for key, weight in db.maps.get(query.name, Gmr()).items():
         row = _match(names, key, env)
         if row is not None:
-            picked = tuple(weight[c] for c in query.components)
+            picked = tuple(weight[c] if c >= 0 else 0 for c in query.components)
             yield row, picked if len(picked) == k + 1 else (picked[0],) * (k + 1)
 
 

@@ -44,7 +44,7 @@ class Rel(Query):
 @node
 class MapRef(Query):
     """A materialized map read at its keys; `components[i]` is the stored component that serves as
-    component i."""
+    component i, -1 that it is zero."""
 
     name: str
     keys: tuple[Var, ...]

@@ -1,7 +1,18 @@
 """What the compiler emits and the engines run: the program IR, and the engine protocol."""
 
 from everfresh.program.engine import Applied, Batch, Engine, OnConflict, Part, Progress, check_epoch
-from everfresh.program.ir import MapDef, Program, Statement, Trigger, View, component, component_index
+from everfresh.program.ir import (
+    MapDef,
+    Partitions,
+    Program,
+    Side,
+    Statement,
+    Trigger,
+    View,
+    component,
+    component_index,
+    side_component,
+)
 from everfresh.program.text import parse_program
 
 __all__ = [
@@ -11,8 +22,10 @@ __all__ = [
     "MapDef",
     "OnConflict",
     "Part",
+    "Partitions",
     "Program",
     "Progress",
+    "Side",
     "Statement",
     "Trigger",
     "View",
@@ -20,4 +33,5 @@ __all__ = [
     "component",
     "component_index",
     "parse_program",
+    "side_component",
 ]

@@ -1,9 +1,21 @@
-"""The program IR: maps, triggers, statements; generic over the expression.
+"""The program IR: maps, relations read off them, triggers, statements; generic over the expression.
 
-A program says which maps are kept and what to do when a base changes. `M[keys] += expr` adds to a map,
-`M[keys] := expr` replaces it. All right-hand sides of a trigger are evaluated against the state before it;
-then all are applied. SQL views put calculus queries in it, matrix views linear algebra: this module never
-looks inside an expression.
+A program says which maps are kept and what to do when a relation changes. `M[keys] += expr` adds to a map,
+`M[keys] := expr` replaces it. All right-hand sides of a trigger are evaluated against the state before it.
+SQL views put calculus queries in it, matrix views linear algebra: this module never looks inside an
+expression.
+
+A *derived relation* is read off a map, or recomputed from one partition by partition. When its map changes,
+it changes: by minus its rows before and plus its rows after, at the keys that were touched. Statements
+may read it and have triggers on it like a base. The order of work for a base R and its change is
+
+1. evaluate all statements of R's triggers on the old state,
+2. add the results to their maps, except to maps that a derived relation is read off (they stay pending),
+3. for each derived relation in the order of `relations`, if one of its maps is pending: take its rows at the
+   touched keys, add what is pending, take them again; the difference is its change; go to 1 with it.
+
+So a statement on the change of relation i reads relations before i as they are after, later ones as they
+were before: no cross terms are needed.
 """
 
 from __future__ import annotations
@@ -32,6 +44,35 @@ class MapDef(Generic[E]):
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """Another map that a relation is read off, at the keys of its own.
+
+    How `"at"`: the components of its entry at these keys, zeros if there is none, are the variables `#j.0`
+    (the count), `#j.1`, ... of the j-th side, counted from 1. How `"min"` and `"max"`: the map has one key
+    more, and the variable `#j.x` is its least (greatest) value among the entries at these keys, NULL if
+    there is none.
+    """
+
+    map: str
+    how: str = "at"
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions(Generic[E]):
+    """A relation that is recomputed where its map is touched: windows, ORDER BY with LIMIT.
+
+    The map is a bag of rows over its keys. Rows that agree on the first `prefix` keys are a partition;
+    `expr` gives the relation's rows from the rows of one or more whole partitions.
+    """
+
+    name: str
+    map: str
+    columns: tuple[Column, ...]
+    expr: E
+    prefix: int
+
+
+@dataclass(frozen=True, slots=True)
 class Statement(Generic[E]):
     """`target[keys] += expr` (or `:=`), run when the trigger's base changes."""
 
@@ -52,10 +93,12 @@ class Trigger(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class Program(Generic[E]):
-    """Maps, and a trigger per base they depend on."""
+    """Maps, relations derived from them in the order of their dependence, and a trigger per base or
+    derived relation that maps depend on."""
 
     maps: tuple[MapDef[E], ...]
     triggers: tuple[Trigger[E], ...]
+    relations: tuple[View | Partitions[E], ...] = ()
 
     def map(self, name: str) -> MapDef[E]:
         """The map called `name`."""
@@ -83,11 +126,13 @@ class Program(Generic[E]):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How a view's rows are read off its map.
+    """How the rows of a view, or of a derived relation inside of a program, are read off its map.
 
-    `outputs` are expressions over the map's keys and its components, which are the variables `#0` (the
-    count), `#1`, ... An entry is one row, or (`bag`) as many equal rows as its count says; `having` filters;
-    `always` keeps one row over no data (an aggregate without GROUP BY).
+    `outputs` are expressions over the map's keys, its components, which are the variables `#0` (the count),
+    `#1`, ..., and those of `sides`. An entry is one row, or (`bag`) as many equal rows as its count says, or
+    as many as `weight` says; `having` filters. `always` gives a row for every key, also where the map holds
+    nothing: one row over no data if there are no keys (an aggregate without GROUP BY); with keys such a
+    relation can only be looked up, at keys that are bound.
     """
 
     name: str
@@ -97,6 +142,13 @@ class View:
     bag: bool = False
     having: Expr | None = None
     always: bool = False
+    sides: tuple[Side, ...] = ()
+    weight: Expr | None = None
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """All maps that it is read off."""
+        return (self.map, *(side.map for side in self.sides))
 
 
 def component(index: int, *, unscaled: bool = False) -> str:
@@ -110,3 +162,8 @@ def component(index: int, *, unscaled: bool = False) -> str:
 def component_index(name: str) -> int:
     """The component that a variable of a view's outputs stands for."""
     return int(name[1:].removesuffix("u"))
+
+
+def side_component(side: int, index: int | str) -> str:
+    """The name of the variable for a component of a side (its position from 1), or for its extreme (`"x"`)."""
+    return f"#{side}.{index}"
