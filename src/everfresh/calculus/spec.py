@@ -36,7 +36,7 @@ class Stage:
 
 QUERY = Stage("query", relations=True, deltas=False, maps=False)
 DELTA = Stage("delta", relations=True, deltas=True, maps=False)
-STATEMENT = Stage("statement", relations=False, deltas=True, maps=True)
+STATEMENT = Stage("statement", relations=True, deltas=True, maps=True)
 
 
 def check(query: Query, stage: Stage) -> Query:

@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from everfresh.calculus import QUERY, Query, Rel, check, relations
-from everfresh.compiler.lower import NotFlat, lower
+from everfresh.calculus import Query
+from everfresh.compiler.aggregates import NotFlat
+from everfresh.compiler.lower import lower
 from everfresh.compiler.materialize import transform
-from everfresh.compiler.passes import simplify
+from everfresh.compiler.prune import pruned
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
@@ -40,7 +41,8 @@ class CompiledView:
     @property
     def bases(self) -> tuple[str, ...]:
         """The tables and views that the view reads."""
-        return tuple(trigger.base for trigger in self.program.triggers)
+        own = {r.name for r in self.program.relations}
+        return tuple(trigger.base for trigger in self.program.triggers if trigger.base not in own)
 
     @property
     def reevaluated(self) -> bool:
@@ -73,7 +75,7 @@ def compile_view(
         return _reevaluated(name, plan, strategy, "as the strategy asks")
     over = [scan.table for scan in scans(plan) if scan.table in set(views)]
     try:
-        if over:
+        if over and not joins:
             raise NotFlat(f"a view over the view {over[0]}")
         return _incremental(name, plan, strategy, joins)
     except NotFlat as why:
@@ -102,12 +104,12 @@ def _check_types(columns: Iterable[Column]) -> None:
 
 
 def _incremental(name: str, plan: p.Plan, strategy: str, joins: bool) -> CompiledView:
-    lowered = lower(name, plan)
-    _check_types(Column(v.name, v.type) for v in lowered.keys)
-    if not joins and sum(isinstance(f, Rel) for f in lowered.query.walk()) > 1:
-        raise NotFlat("a join")
-    target = MapDef(lowered.view.map, lowered.keys, lowered.kinds, check(simplify(lowered.query), QUERY))
-    program: Program[Any] = transform(target, relations(lowered.query))
+    lowered = pruned(lower(name, plan))
+    program: Program[Any] = transform(name, lowered.maps, lowered.relations)
+    for m in program.maps:
+        _check_types(Column(v.name, v.type) for v in m.keys)
+    if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):
+        raise NotFlat("a join" if not program.relations else "a nested query")
     return CompiledView(plan, program, lowered.view, strategy)
 
 

@@ -1,277 +1,464 @@
-"""Lowering: from a bound SQL plan to the calculus, and to how the view's rows are read off its map.
+"""Lowering: from a bound SQL plan to maps over the calculus, and to relations and a view that are read off
+them.
 
-Rows of a table become `Sum_[columns](R(...) * [condition] * (column := expr))`, a bag keyed by its columns.
-A grouped query becomes `Sum_[keys](R(...) * [condition] * (key := expr) * ⟨components⟩)`; each aggregate is
-an expression over the components (the table in section 1.4 of the notes on SQL):
+What joins, filters and projects becomes a sum of products of relation atoms (`rows`). Everything else is a
+border: an aggregate, DISTINCT, a set operation, a window, LIMIT, a subquery. Below a border stands a map, above
+it a *derived relation* that is read off the map and takes part in products like a table. So whatever
+stands under a lift is a map of its own, and each product is flat (rule 4 of section 3.1.5).
 
-| aggregate | components | value |
-|---|---|---|
-| COUNT(*) | the count itself | n |
-| COUNT(x) | nx | nx |
-| SUM(x) exact | nx, sx | NULL if nx = 0 else sx |
-| SUM(x) float | nx, sx over finite x, counts of NaN, inf, -inf | by IEEE rules from the counts |
-| AVG(x) | as SUM | DOUBLE(sum) / nx |
-
-FILTER makes the argument NULL where its condition is not TRUE. A component is shared by all aggregates that
-need it.
+A border inside of a correlated subquery is closed (`closing`): its map has the correlated columns as keys.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from everfresh.algebra import Kind
-from everfresh.calculus import Bind, Cond, Query, Rel, Sum, Value, product
-from everfresh.compiler.equalities import unified
-from everfresh.expr import Const, Expr, Var, build, substitute
-from everfresh.program import View, component
+from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check, product, union
+from everfresh.compiler.aggregates import Components, Different, Extreme, NotFlat, aggregate
+from everfresh.compiler.closing import Link, close
+from everfresh.compiler.rows import Fresh, Term, arrange, not_null, settle
+from everfresh.compiler.passes.unify import rename
+from everfresh.expr import Const, Expr, Var, build, substitute, variables
+from everfresh.program import MapDef, Partitions, Side, View, component
 from everfresh.sql import plan as p
-from everfresh.types import (
-    BIGINT,
-    BOOLEAN,
-    DECIMAL,
-    DOUBLE,
-    HUGEINT,
-    INTEGER,
-    MAX_DIGITS,
-    NULL,
-    Column,
-    SqlType,
-)
+from everfresh.sql.renaming import has_subquery
+from everfresh.types import BIGINT, INTERVAL, NULL, Column
+
+_MOST_TERMS = 8
+Relation = View | Partitions[Any]
+Scope = tuple[tuple[Term, ...], ...]
+Rows = tuple[Term, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A view in the calculus: its map's definition and kinds, and how rows are read off the map."""
+    """A view in the calculus: its maps, the relations read off them, and how its rows are read."""
 
-    query: Query
-    keys: tuple[Var, ...]
-    kinds: tuple[Kind, ...]
+    maps: tuple[MapDef[Query], ...]
+    relations: tuple[Relation, ...]
     view: View
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """Rows of a select-project plan: factors of a product, and each column as an expression over its
-    variables."""
+class Reading:
+    """A map with grouped aggregates: its keys by name, and each aggregate as an expression."""
 
-    factors: tuple[Query, ...]
-    columns: dict[str, Expr]
+    map: str
+    links: tuple[Link, ...]
+    keys: dict[str, Var]
+    values: dict[str, Expr]
+    sides: tuple[Side, ...]
+
+
+@dataclass
+class Lowering:
+    """The maps and relations of one view, as they are found."""
+
+    view: str
+    fresh: Fresh
+    maps: list[MapDef[Query]] = field(default_factory=list)
+    relations: list[Relation] = field(default_factory=list)
+
+    # -- maps and relations ------------------------------------------------------------------------
+
+    @property
+    def always(self) -> dict[str, int]:
+        """Of each relation that can only be looked up: how many of its first columns are its keys."""
+        found = {}
+        for r in self.relations:
+            if isinstance(r, View) and r.always:
+                found[r.name] = len(self.map(r.map).keys)
+        return found
+
+    def map(self, name: str) -> MapDef[Query]:
+        """A map by name."""
+        return next(m for m in self.maps if m.name == name)
+
+    def define(
+        self,
+        rows: Rows,
+        keys: Sequence[tuple[str, Expr]],
+        values: Sequence[Sequence[Expr]] | None = None,
+        kinds: tuple[Kind, ...] = (),
+        name: str | None = None,
+    ) -> tuple[str, dict[str, Var]]:
+        """A map over `rows`, keyed by expressions over their columns, with `values` per term; its name, and
+        the key variable of each name."""
+        if not rows:
+            raise NotFlat("a query that has no rows")
+        terms, by_name, group, renamed = self._keyed(rows, keys)
+        products = []
+        for i, term in enumerate(terms):
+            factors: list[Query] = arrange(term.factors, self.always)
+            if kinds:
+                assert values is not None
+                factors.append(Value(tuple(substitute(term.of(v), renamed[i]) for v in values[i])))
+            products.append(Sum(group, product(*factors)))
+        for var in group:
+            if var.type in (INTERVAL, NULL):
+                raise NotFlat(f"a key of type {var.type}")
+        query = union(*products)
+        new = MapDef(name or f"{self.view}#{len(self.maps)}", group, kinds, check(query, QUERY))
+        self.maps.append(new)
+        return new.name, by_name
+
+    def _keyed(
+        self, rows: Rows, keys: Sequence[tuple[str, Expr]]
+    ) -> tuple[list[Term], dict[str, Var], tuple[Var, ...], list[dict[str, Expr]]]:
+        terms = list(rows)
+        renamed: list[dict[str, Expr]] = [{} for _ in terms]
+        wanted = [tuple(t.of(e) for t in terms) for _, e in keys]
+        made: dict[tuple[Expr, ...], Var] = {}
+        by_name: dict[str, Var] = {}
+        for (name, _), exprs in zip(keys, wanted, strict=True):
+            if exprs not in made:
+                made[exprs] = self._key(terms, name, exprs, made, renamed)
+            by_name[name] = made[exprs]
+        return terms, by_name, tuple(made.values()), renamed
+
+    def _key(
+        self,
+        terms: list[Term],
+        name: str,
+        exprs: tuple[Expr, ...],
+        made: dict[tuple[Expr, ...], Var],
+        renamed: list[dict[str, Expr]],
+    ) -> Var:
+        """Bind one key variable in all terms: a variable of the term itself where it can be."""
+        if len(terms) == 1 and isinstance(exprs[0], Var) and exprs[0].name in terms[0].bound():
+            return exprs[0]
+        first = exprs[0] if exprs else Const(None, BIGINT)
+        var = Var(self.fresh.name(name.lstrip("@")), first.type, any(e.nullable for e in exprs))
+        for i, expr in enumerate(exprs):
+            taken = {k[i].name for k in made if isinstance(k[i], Var)}
+            term = terms[i]
+            if isinstance(expr, Var) and expr.name in term.bound() and expr.name not in taken:
+                renamed[i][expr.name] = var
+                columns = {n: substitute(e, {expr.name: var}) for n, e in term.columns.items()}
+                factors = tuple(rename(f, {expr.name: var}) for f in term.factors)
+                terms[i] = Term(factors, columns)
+            else:
+                terms[i] = Term((*term.factors, Bind(var, substitute(expr, renamed[i]))), term.columns)
+        return var
+
+    def relate(
+        self,
+        map_name: str,
+        columns: Sequence[tuple[str, Expr]],
+        *,
+        bag: bool = False,
+        having: Expr | None = None,
+        always: bool = False,
+        sides: tuple[Side, ...] = (),
+        weight: Expr | None = None,
+    ) -> View:
+        """A relation read off a map."""
+        view = View(
+            self._relation_name(),
+            map_name,
+            tuple(Column(n.lstrip("@"), e.type, e.nullable) for n, e in columns),
+            tuple(e for _, e in columns),
+            bag,
+            having,
+            always,
+            sides,
+            weight,
+        )
+        self.relations.append(view)
+        return view
+
+    def _relation_name(self) -> str:
+        return f"{self.view}${len(self.relations)}"
+
+    def atom(self, relation: Relation, links: Sequence[Link] = ()) -> tuple[Rel, tuple[Query, ...]]:
+        """A relation as an atom with variables of its own, and how its first columns are linked to what
+        is outside."""
+        vars_ = tuple(Var(self.fresh.name(c.name), c.type, c.nullable) for c in relation.columns)
+        linked = tuple(link.factor(var) for link, var in zip(links, vars_, strict=False))
+        return Rel(relation.name, vars_), linked
+
+    # -- plans -------------------------------------------------------------------------------------
+
+    def rows(self, plan: p.Plan, scope: Scope) -> Rows:
+        """The rows of a plan; variables of the plans around it, whose rows are `scope`, stand free."""
+        rows = self._rows(plan, scope)
+        settled = tuple(t for t in (settle(term, self.fresh) for term in rows) if t is not None)
+        if len(settled) > _MOST_TERMS:
+            settled = self._bag(settled, plan, scope)
+        return settled
+
+    def _rows(self, plan: p.Plan, scope: Scope) -> Rows:
+        from everfresh.compiler.subqueries import filtered, resolved
+
+        match plan:
+            case p.Single():
+                return (Term((), {}),)
+            case p.Scan(table, _, vars_):
+                return (Term((Rel(table, vars_),), {v.name: v for v in vars_}),)
+            case p.Filter(child, condition):
+                return filtered(self, self.rows(child, scope), condition, scope)
+            case p.Project(child, items):
+                rows, exprs = resolved(self, self.rows(child, scope), [e for _, e in items], scope)
+                return tuple(
+                    Term(t.factors, {n: t.of(e) for (n, _), e in zip(items, exprs, strict=True)}) for t in rows
+                )
+            case p.Join():
+                return self._join(plan, scope)
+            case p.Aggregate():
+                return self._aggregated(plan, scope)
+            case p.Distinct(child):
+                return self._distinct(self.rows(child, scope), plan, scope)
+            case p.SetOperation():
+                return self._set_operation(plan, scope)
+            case p.Sort(child, _):
+                return self.rows(child, scope)
+            case p.Window() | p.Limit():
+                return self._partitions(plan, scope)
+        raise NotFlat(type(plan).__name__)
+
+    def _join(self, plan: p.Join, scope: Scope) -> Rows:
+        from everfresh.compiler.subqueries import filtered, unmatched
+
+        left, right = self.rows(plan.left, scope), self.rows(plan.right, scope)
+        pairs = tuple(
+            Term((*a.factors, *b.factors), {**a.columns, **b.columns}) for a in left for b in right
+        )
+        condition = plan.condition
+        if plan.kind == "inner":
+            return pairs if condition is None else filtered(self, pairs, condition, scope)
+        condition = Const(True, p.BOOLEAN) if condition is None else condition
+        if has_subquery(condition):
+            raise NotFlat("a subquery in the condition of an outer join")
+        found = [Term((*t.factors, Cond(t.of(condition))), t.columns) for t in pairs]
+        if plan.kind in ("left", "full"):
+            found += _padded(unmatched(self, left, right, condition, scope), plan.right)
+        if plan.kind in ("right", "full"):
+            found += _padded(unmatched(self, right, left, condition, scope), plan.left)
+        return tuple(found)
+
+    def reading(self, node: p.Aggregate, scope: Scope, name: str | None = None) -> Reading:
+        """The map of an aggregate, and those beside it."""
+        from everfresh.compiler.subqueries import resolved
+
+        components = Components()
+        values = {n: aggregate(call, components, sure=node.grouped) for n, call in node.aggregates}
+        exprs = [e for _, e in node.keys] + [e for _, e in components.items]
+        rows = self.rows(node.input, scope)
+        if any(has_subquery(e) for e in [*exprs, *_of_sides(components)]):
+            rows, exprs = resolved(self, rows, exprs, scope)
+            if any(has_subquery(e) for e in _of_sides(components)):
+                raise NotFlat("a subquery in MIN, MAX or a DISTINCT aggregate")
+        rows, links, _ = close(self, rows, scope, gated=False)
+        linked = [(link.name, link.column) for link in links]
+        own = [(n, e) for (n, _), e in zip(node.keys, exprs, strict=False)]
+        items = exprs[len(node.keys) :]
+        map_name, by_name = self.define(
+            rows, [*linked, *own], [items] * len(rows), components.kinds, name
+        )
+        sides = tuple(
+            self._side(i, side, components, rows, [*linked, *own])
+            for i, side in enumerate(components.sides, 1)
+        )
+        return Reading(map_name, links, by_name, values, sides)
+
+    def _side(
+        self,
+        index: int,
+        side: Extreme | Different,
+        components: Components,
+        rows: Rows,
+        keys: list[tuple[str, Expr]],
+    ) -> Side:
+        if isinstance(side, Extreme):
+            there = _where(rows, not_null(side.expr))
+            name, _ = self.define(there, [*keys, ("@x", side.expr)])
+            group = self.map(name).keys
+            if len(group) != len(dict.fromkeys(n for n, _ in keys)) + 1:  # the value is a key itself
+                raise NotFlat("MIN or MAX of a grouped column")
+            return Side(name, side.how)
+        values, inner = components.beside[index]
+        there = rows if side.when is None else _where(rows, side.when)
+        if len(side.exprs) == 1:
+            there = _where(there, not_null(side.exprs[0]))
+        renamed = [(f"@x{i}", e) for i, e in enumerate(side.exprs)]
+        name, by_name = self.define(there, [*keys, *renamed])
+        columns = [(n, by_name[n]) for n, _ in (*keys, *renamed)]
+        relation = self.relate(name, columns)
+        atom, _ = self.atom(relation)
+        term = Term((atom,), {n: v for (n, _), v in zip(columns, atom.vars, strict=True)})
+        inside = {v.name: atom.vars[len(keys) + i] for i, v in enumerate(values)}
+        items = [substitute(e, dict(inside)) for _, e in inner.items]
+        outer = [(n, Var(n, v.type, v.nullable)) for (n, _), v in zip(keys, atom.vars, strict=False)]
+        beside, _ = self.define((term,), outer, [items], inner.kinds)
+        return Side(beside)
+
+    def _aggregated(self, node: p.Aggregate, scope: Scope) -> Rows:
+        found = self.reading(node, scope)
+        links = [(link.name, found.keys[link.name]) for link in found.links]
+        keys = [(n, found.keys[n]) for n, _ in node.keys]
+        view = self.relate(
+            found.map, [*links, *keys, *found.values.items()], always=not node.grouped, sides=found.sides
+        )
+        atom, linked = self.atom(view, found.links)
+        names = [n for n, _ in (*node.keys, *node.aggregates)]
+        columns = dict(zip(names, atom.vars[len(links) :], strict=True))
+        return (Term((*linked, atom), columns),)
+
+    def _distinct(self, rows: Rows, plan: p.Plan, scope: Scope, **how: Any) -> Rows:
+        rows, links, gates = close(self, rows, scope)
+        linked = [(link.name, link.column) for link in links]
+        own = [(v.name, v) for v in plan.variables]
+        name, by_name = self.define(rows, [*linked, *own], how.pop("values", None), how.pop("kinds", ()))
+        view = self.relate(name, [(n, by_name[n]) for n, _ in (*linked, *own)], **how)
+        atom, factors = self.atom(view, links)
+        columns = dict(zip((n for n, _ in own), atom.vars[len(links) :], strict=True))
+        return (Term((*factors, atom, *(Cond(g) for g in gates)), columns),)
+
+    def _bag(self, rows: Rows, plan: p.Plan, scope: Scope) -> Rows:
+        """The rows as one relation of its own, where they would be too many products."""
+        return self._distinct(rows, plan, scope, bag=True)
+
+    def _set_operation(self, plan: p.SetOperation, scope: Scope) -> Rows:
+        left, right = self.rows(plan.left, scope), self.rows(plan.right, scope)
+        names = [v.name for v in plan.variables]
+        other = [v.name for v in plan.right.variables]
+        right = tuple(
+            Term(t.factors, {n: t.columns[o] for n, o in zip(names, other, strict=True)}) for t in right
+        )
+        left = tuple(Term(t.factors, {n: t.columns[n] for n in names}) for t in left)
+        if plan.op == "union" and plan.all:
+            return left + right
+        if plan.op == "union":
+            return self._distinct(left + right, plan, scope)
+        one, zero = Const(1, BIGINT), Const(0, BIGINT)
+        values = [[one, zero]] * len(left) + [[zero, one]] * len(right)
+        m, k = (Var(component(i), BIGINT, False) for i in (1, 2))
+        there = build.call(">", m, zero)
+        having, weight = {
+            ("intersect", False): (build.call("and", there, build.call(">", k, zero)), None),
+            ("intersect", True): (build.call(">", build.call("least", m, k), zero), build.call("least", m, k)),
+            ("except", False): (build.call("and", there, build.call("=", k, zero)), None),
+            ("except", True): (build.call(">", m, k), build.call("-", m, k)),
+        }[plan.op, plan.all]
+        kinds = (Kind.COUNT, Kind.COUNT)
+        return self._distinct(
+            left + right, plan, scope, values=values, kinds=kinds, having=having, weight=weight
+        )
+
+    def _partitions(self, plan: p.Window | p.Limit, scope: Scope) -> Rows:
+        """A plan that is recomputed over whole partitions of its input."""
+        chain: list[p.Plan] = [plan]
+        while not isinstance(chain[-1], p.Window | p.Sort):
+            if not isinstance(chain[-1], p.Limit | p.Project):
+                raise NotFlat("LIMIT without ORDER BY")
+            chain.append(chain[-1].input)
+        if any(has_subquery(e) for n in chain for e in n.children if isinstance(e, Expr)):
+            raise NotFlat("a subquery in a window or in ORDER BY")
+        bottom = chain[-1]
+        assert isinstance(bottom, p.Window | p.Sort)
+        rows, links, gates = close(self, self.rows(bottom.input, scope), scope)
+        if links or gates:
+            raise NotFlat("a window or LIMIT in a correlated subquery")
+        by: list[Expr] = []
+        if isinstance(bottom, p.Window):
+            shared = [set(call.partition) for _, call in bottom.items]
+            by = [e for e in bottom.items[0][1].partition if all(e in s for s in shared)]
+        own = [(v.name, v) for v in bottom.input.variables]
+        name, by_name = self.define(rows, [*((f"@p{i}", e) for i, e in enumerate(by)), *own])
+        prefix = len({by_name[f"@p{i}"].name for i in range(len(by))})
+        scan = p.Scan(name, name, self.map(name).keys)
+        new: p.Plan = p.Project(scan, tuple((n, by_name[n]) for n, _ in own))
+        for n in reversed(chain):
+            new = _over(n, new)
+        relation = Partitions(self._relation_name(), name, plan.columns, new, prefix)
+        self.relations.append(relation)
+        atom, _ = self.atom(relation)
+        return (Term((atom,), dict(zip((v.name for v in plan.variables), atom.vars, strict=True))),)
+
+
+def _over(node: p.Plan, child: p.Plan) -> p.Plan:
+    match node:
+        case p.Window(_, items):
+            return p.Window(child, items)
+        case p.Sort(_, keys):
+            return p.Sort(child, keys)
+        case p.Project(_, items):
+            return p.Project(child, items)
+        case p.Limit(_, count, offset):
+            return p.Limit(child, count, offset)
+    raise TypeError(type(node).__name__)
+
+
+def _of_sides(components: Components) -> list[Expr]:
+    found: list[Expr] = []
+    for side in components.sides:
+        if isinstance(side, Extreme):
+            found.append(side.expr)
+        else:
+            found += [*side.exprs, *([side.when] if side.when is not None else [])]
+    return found
+
+
+def _where(rows: Rows, condition: Expr) -> Rows:
+    return tuple(Term((*t.factors, Cond(t.of(condition))), t.columns) for t in rows)
+
+
+def _padded(rows: Rows, side: p.Plan) -> list[Term]:
+    nulls: dict[str, Expr] = {v.name: Const(None, v.type) for v in side.variables}
+    return [Term(t.factors, {**t.columns, **nulls}) for t in rows]
+
+
+# -- the whole view ----------------------------------------------------------------------------------
 
 
 def lower(name: str, plan: p.Plan) -> Lowered:
-    """The calculus form of a view's plan; raises `NotFlat` if it is not a query over one table."""
-    if any(isinstance(n, p.Subquery) for n in plan.walk()):
-        raise NotFlat("a subquery")
-    outputs: dict[str, Expr] = {c.name: Var(c.name, c.type, c.nullable) for c in plan.columns}
+    """A view's plan in the calculus; raises `NotFlat` if it cannot be maintained incrementally."""
+    fresh = Fresh({n.name for n in plan.walk() if isinstance(n, Var)})
+    lowering = Lowering(name, fresh)
+    view = _aggregate_view(lowering, name, plan) or _rows_view(lowering, name, plan)
+    return Lowered(tuple(lowering.maps), tuple(lowering.relations), view)
+
+
+def _aggregate_view(lowering: Lowering, name: str, plan: p.Plan) -> View | None:
+    """A view that is read off an aggregate's map directly, if nothing but scalars stands above it."""
+    outputs: dict[str, Expr] = {v.name: v for v in plan.variables}
     having: list[Expr] = []
     node = plan
-    columns = plan.columns
-    aggregate = next((n for n in plan.walk() if isinstance(n, p.Aggregate)), None)
-    if aggregate is None:
-        return _lower_rows(name, plan)
-    while node is not aggregate:
+    while not isinstance(node, p.Aggregate):
         match node:
-            case p.Project(child, items):
+            case p.Project(child, items) if not any(has_subquery(e) for _, e in items):
                 outputs = {k: substitute(e, dict(items)) for k, e in outputs.items()}
                 having = [substitute(e, dict(items)) for e in having]
                 node = child
-            case p.Filter(child, condition):
+            case p.Filter(child, condition) if not has_subquery(condition):
                 having.append(condition)
                 node = child
             case _:
-                raise _refuse(node)
-    return _lower_aggregate(name, aggregate, columns, tuple(outputs.values()), having)
-
-
-class NotFlat(Exception):
-    """A query that has no flat form over one table; says what stands in the way."""
-
-
-_CONSTRUCTS = {
-    "Sort": "ORDER BY",
-    "Limit": "LIMIT",
-    "Distinct": "DISTINCT over an aggregate",
-    "Single": "a query without FROM",
-    "Aggregate": "an aggregate over an aggregate",
-    "Join": "an outer join",
-    "SetOperation": "a set operation",
-    "Window": "a window function",
-}
-
-
-def _refuse(node: p.Plan) -> NotFlat:
-    name = type(node).__name__
-    return NotFlat(_CONSTRUCTS.get(name, name))
-
-
-def _rows(plan: p.Plan) -> _Rows:
-    match plan:
-        case p.Scan(table, _, vars_):
-            return _Rows((Rel(table, vars_),), {v.name: v for v in vars_})
-        case p.Filter(child, condition):
-            rows = _rows(child)
-            return _Rows((*rows.factors, Cond(substitute(condition, rows.columns))), rows.columns)
-        case p.Project(child, items):
-            rows = _rows(child)
-            return _Rows(rows.factors, {name: substitute(e, rows.columns) for name, e in items})
-        case p.Join("inner", left, right, on):
-            a, b = _rows(left), _rows(right)
-            columns = {**a.columns, **b.columns}
-            conditions = (Cond(substitute(on, columns)),) if on is not None else ()
-            return _Rows((*a.factors, *b.factors, *conditions), columns)
-        case _:
-            raise _refuse(plan)
-
-
-@dataclass
-class _Keys:
-    """The key variables of a map: each distinct expression once, columns under their own name."""
-
-    taken: set[str]
-    binds: list[Query] = field(default_factory=list)
-    by_expr: dict[Expr, Var] = field(default_factory=dict)
-
-    def add(self, name: str, expr: Expr) -> Var:
-        if expr not in self.by_expr:
-            if isinstance(expr, Var):
-                self.by_expr[expr] = expr
-            else:
-                fresh, i = name, 1
-                while fresh in self.taken:
-                    fresh, i = f"{name}_{i}", i + 1
-                self.taken.add(fresh)
-                var = Var(fresh, expr.type, expr.nullable)
-                self.by_expr[expr] = var
-                self.binds.append(Bind(var, expr))
-        return self.by_expr[expr]
-
-
-def _unified(plan: p.Plan) -> _Rows:
-    rows = _rows(plan)
-    relations = [f for f in rows.factors if isinstance(f, Rel)]
-    if len(relations) < 2:
-        return rows
-    ordered = (*relations, *(f for f in rows.factors if not isinstance(f, Rel)))
-    return _Rows(*unified(ordered, rows.columns))
-
-
-def _keys_over(rows: _Rows) -> _Keys:
-    return _Keys({v.name for f in rows.factors if isinstance(f, Rel) for v in f.vars})
-
-
-def _lower_rows(name: str, plan: p.Plan) -> Lowered:
-    distinct = isinstance(plan, p.Distinct)
-    rows = _unified(plan.input if isinstance(plan, p.Distinct) else plan)
-    keys = _keys_over(rows)
-    outputs = tuple(keys.add(column, expr) for column, expr in rows.columns.items())
-    group = tuple(keys.by_expr.values())
-    query = Sum(group, product(*rows.factors, *keys.binds))
-    return Lowered(query, group, (), View(name, name, plan.columns, outputs, bag=not distinct))
-
-
-@dataclass
-class _Components:
-    """The components of a map's value: each distinct one once."""
-
-    items: list[tuple[Kind, Expr]] = field(default_factory=list)
-
-    def add(self, kind: Kind, expr: Expr) -> int:
-        if (kind, expr) not in self.items:
-            self.items.append((kind, expr))
-        return self.items.index((kind, expr)) + 1
-
-
-def _lower_aggregate(
-    name: str, node: p.Aggregate, columns: tuple[Column, ...], outputs: tuple[Expr, ...], having: list[Expr]
-) -> Lowered:
-    rows = _unified(node.input)
-    keys = _keys_over(rows)
-    components = _Components()
-    values: dict[str, Expr] = {}
-    for key_name, expr in node.keys:
-        values[key_name] = keys.add(key_name, substitute(expr, rows.columns))
-    for agg_name, call in node.aggregates:
-        values[agg_name] = _aggregate(call, rows, components, sure=node.grouped)
-    group = tuple(dict.fromkeys(keys.by_expr.values()))
-    factors: list[Query] = [*rows.factors, *keys.binds]
-    if components.items:
-        factors.append(Value(tuple(expr for _, expr in components.items)))
-    view = View(
+                return None
+    found = lowering.reading(node, (), name)
+    by: dict[str, Expr] = {**found.keys, **found.values}
+    return View(
         name,
-        name,
-        columns,
-        tuple(substitute(e, values) for e in outputs),
-        having=substitute(build.conjunction(having), values) if having else None,
+        found.map,
+        plan.columns,
+        tuple(substitute(e, by) for e in outputs.values()),
+        having=substitute(build.conjunction(having), by) if having else None,
         always=not node.grouped,
+        sides=found.sides,
     )
-    return Lowered(Sum(group, product(*factors)), group, tuple(kind for kind, _ in components.items), view)
 
 
-def _aggregate(call: p.AggregateCall, rows: _Rows, components: _Components, *, sure: bool) -> Expr:
-    """The aggregate's value over components; `sure` if a group is never empty."""
-    filter_ = substitute(call.filter, rows.columns) if call.filter is not None else None
-    if call.distinct:
-        raise NotFlat(f"{call.fn.upper()}(DISTINCT ...)")
-    count = Var(component(0), BIGINT, False)
-    if not call.args:
-        return (
-            count
-            if filter_ is None
-            else _var(components.add(Kind.COUNT, build.call("truth", filter_)), BIGINT)
-        )
-    x = substitute(call.args[0], rows.columns)
-    if x.type == NULL:
-        x = Const(None, INTEGER)
-    if filter_ is not None:
-        x = build.case([(filter_, x)], Const(None, x.type))
-    n = _var(components.add(Kind.COUNT, build.call("not_null01", x)), BIGINT) if x.nullable else count
-    if call.fn == "count":
-        return n
-    total, scale = (
-        _float_sum(x, components) if x.type.is_float else _exact_sum(x, components, average=call.fn == "avg")
-    )
-    if call.fn == "avg":
-        divisor = build.cast(n, DOUBLE)
-        if scale:
-            divisor = build.call("*", divisor, Const(float(10**scale), DOUBLE))
-        total = build.call("/", build.cast(total, DOUBLE), divisor)
-    elif call.fn != "sum":
-        raise NotFlat(f"the aggregate {call.fn.upper()}")
-    if sure and n is count:
-        return total
-    return build.case([(build.call("=", n, Const(0, BIGINT)), Const(None, total.type))], total)
-
-
-def _var(index: int, type_: SqlType) -> Var:
-    return Var(component(index), type_, False)
-
-
-def _exact_sum(x: Expr, components: _Components, *, average: bool) -> tuple[Expr, int]:
-    if x.type == BOOLEAN:
-        return _var(components.add(Kind.COUNT, build.call("truth", x)), HUGEINT), 0
-    index = components.add(Kind.WIDE, build.call("if_null_zero", x) if x.nullable else x)
-    scale = x.type.scale
-    if x.type.is_integer:
-        return _var(index, HUGEINT), 0
-    if average:  # AVG divides the unscaled sum, as DuckDB does
-        return Var(component(index, unscaled=True), HUGEINT, False), scale
-    return _var(index, DECIMAL(MAX_DIGITS, scale)), scale
-
-
-def _float_sum(x: Expr, components: _Components) -> tuple[Expr, int]:
-    x = build.cast(x, DOUBLE)
-    total = _var(components.add(Kind.FLOAT, build.call("finite_or_zero", x)), DOUBLE)
-    nan, plus, minus = (
-        build.call(">", _var(components.add(Kind.COUNT, build.call(fn, x)), BIGINT), Const(0, BIGINT))
-        for fn in ("is_nan01", "is_pinf01", "is_ninf01")
-    )
-    value = build.case(
-        [
-            (build.disjunction([nan, build.call("and", plus, minus)]), Const(float("nan"), DOUBLE)),
-            (plus, Const(float("inf"), DOUBLE)),
-            (minus, Const(float("-inf"), DOUBLE)),
-        ],
-        total,
-    )
-    return value, 0
+def _rows_view(lowering: Lowering, name: str, plan: p.Plan) -> View:
+    distinct = isinstance(plan, p.Distinct)
+    rows = lowering.rows(plan.input if isinstance(plan, p.Distinct) else plan, ())
+    if any(t.free() for t in rows):
+        raise AssertionError(f"free variables in a view: {rows}")
+    if not rows:
+        raise NotFlat("a query that has no rows")
+    keys = [(v.name, v) for v in plan.variables]
+    map_name, by_name = lowering.define(rows, keys, name=name)
+    outputs = tuple(by_name[n] for n, _ in keys)
+    return View(name, map_name, plan.columns, outputs, bag=not distinct)

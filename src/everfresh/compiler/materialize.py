@@ -1,13 +1,17 @@
-"""The viewlet transform for flat queries (sections 2.3 and 3.1): a view, and the maps that make its deltas
-cheap.
+"""The viewlet transform (sections 2.3 and 3.1): maps, and the maps that make their deltas cheap.
 
-For each base relation the delta of a map's definition is a sum of products. In each, what does not change
-falls into connected components (joined through variables that the change does not bind); a component becomes
-a map of its own, keyed by the variables that the rest of the product reads, and the delta reads that map.
-Its own delta has one relation less, so the transform ends; equal components share a map.
+For each relation the delta of a map's definition is a sum of products. In each, what does not change falls
+into connected components (joined through variables that the change does not bind); a component becomes a map
+of its own, keyed by the variables that the rest of the product reads, and the delta reads that map. A derived
+relation that stands alone is read as it is; one whose keys are bound is looked up first. The value of the
+product falls apart with it (`polynomial`): each component map holds the factors of the values that belong
+to it, as components of its own.
 
-Invariant: a statement reads changes and maps, never a base relation; the degree of a map's definition is
-lower than that of the map whose statement reads it.
+Equal maps are one (section 3.1.1): maps with the same keys and the same product share their count and their
+components.
+
+Invariant: a statement reads changes, maps and derived relations, never a base; the degree of a component's
+definition is lower than that of the map whose statement reads it.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from everfresh.algebra import Kind
 from everfresh.calculus import (
     DELTA,
     QUERY,
@@ -33,20 +38,25 @@ from everfresh.calculus import (
     check,
     delta,
     inputs,
-    outputs,
     product,
     relations,
     union,
 )
+from everfresh.compiler.lower import Relation
 from everfresh.compiler.passes import simplify
 from everfresh.compiler.passes.expand import expand
-from everfresh.expr import Var
-from everfresh.expr.tokens import quote_name
-from everfresh.program import MapDef, Program, Statement, Trigger
+from everfresh.compiler.passes.unify import rename
+from everfresh.compiler.polynomial import Monomial, polynomial
+from everfresh.compiler.rows import arrange, atom_vars, names
+from everfresh.expr import Call, Const, Expr, Var, build, substitute, variables
+from everfresh.program import MapDef, Program, Statement, Trigger, View
+from everfresh.types import BIGINT
+
+_ONE = Const(1, BIGINT)
 
 
 def degree(query: Query) -> int:
-    """How many base relations a flat query joins at most."""
+    """How many relations a flat query joins at most."""
     match query:
         case Rel(_, _, is_delta):
             return 0 if is_delta else 1
@@ -60,100 +70,474 @@ def degree(query: Query) -> int:
             return 0
 
 
+def products(definition: Query) -> list[Query]:
+    """The products that a definition sums, each by itself."""
+    terms = definition.terms if isinstance(definition, Plus) else (definition,)
+    return [t.body if isinstance(t, Sum) else t for t in terms]
+
+
 @dataclass
-class _Maps:
-    """The maps of one view, by what they hold."""
+class _Map:
+    """A map while its components are collected; `products` are its terms without their values."""
+
+    name: str
+    keys: tuple[Var, ...]
+    products: tuple[Query, ...]
+    kinds: list[Kind]
+    values: list[tuple[Expr, ...]]
+    """One row of values per component: what each product contributes to it."""
+
+    def definition(self) -> Query:
+        """What the map holds."""
+        terms = []
+        for i, body in enumerate(self.products):
+            value = [Value(tuple(row[i] for row in self.values))] if self.values else []
+            terms.append(Sum(self.keys, product(body, *value)))
+        return union(*terms)
+
+    def component(self, kind: Kind, values: tuple[Expr, ...]) -> int:
+        """The index of a component, from 1; new ones are added."""
+        for i, (k, row) in enumerate(zip(self.kinds, self.values, strict=True), 1):
+            if (k, row) == (kind, values):
+                return i
+        self.kinds.append(kind)
+        self.values.append(values)
+        return len(self.kinds)
+
+
+@dataclass
+class Transform:
+    """The maps of one view while they are found."""
 
     view: str
-    by_definition: dict[Query, MapDef[Query]] = field(default_factory=dict)
-    pending: list[MapDef[Query]] = field(default_factory=list)
+    derived: dict[str, Relation]
+    keys: dict[str, int]
+    """Of each relation that is read off a map: how many keys it has, if they are its first columns."""
+    unshared: frozenset[str] = frozenset()
+    maps: dict[str, _Map] = field(default_factory=dict)
+    shared: dict[tuple[object, ...], str] = field(default_factory=dict)
 
-    def name_of(self, keys: tuple[Var, ...], definition: Query) -> str:
-        if definition not in self.by_definition:
-            new = MapDef(f"{self.view}#{len(self.by_definition)}", keys, (), definition)
-            self.by_definition[definition] = new
-            self.pending.append(new)
-        return self.by_definition[definition].name
+    @property
+    def always(self) -> dict[str, int]:
+        """Of each relation that can only be looked up: how many of its first columns are its keys."""
+        views = ((n, r) for n, r in self.derived.items() if isinstance(r, View))
+        return {n: self.keys[n] for n, r in views if r.always}
+
+    def add(self, m: MapDef[Query]) -> None:
+        """A map that the view needs."""
+        bodies, values = [], []
+        for term in products(m.definition):
+            factors = term.factors if isinstance(term, Prod) else (term,)
+            bodies.append(product(*(f for f in factors if not isinstance(f, Value))))
+            values.append(next((f.items for f in factors if isinstance(f, Value)), ()))
+        rows = [tuple(v[i] for v in values) for i in range(len(m.kinds))]
+        self.maps[m.name] = _Map(m.name, m.keys, tuple(bodies), list(m.kinds), rows)
+        if len(bodies) == 1 and m.name not in self.unshared:
+            form, _, _ = _canonical(bodies[0], m.keys)
+            self.shared.setdefault(form, m.name)
+
+    def part(self, body: Query, keys: tuple[Var, ...]) -> tuple[_Map, dict[str, Var]]:
+        """The map that holds a component, and how the component's variables are called in it."""
+        form, order, renaming = _canonical(body, keys)
+        if form not in self.shared:
+            name = f"{self.view}#{len(self.maps)}"
+            while name in self.maps:
+                name += "x"
+            self.maps[name] = _Map(name, keys, (body,), [], [])
+            self.shared[form] = name
+        found = self.maps[self.shared[form]]
+        _, _, theirs = _canonical(found.products[0], found.keys)
+        back = {new.name: old for old, new in theirs.items()}
+        by = {old: Var(back[new.name], new.type, new.nullable) for old, new in renaming.items()}
+        return found, by
 
 
-def transform(target: MapDef[Query], bases: Sequence[str]) -> Program[Query]:
-    """The program that maintains `target` and all maps it needs, with a trigger per base."""
-    maps = _Maps(target.name, {target.definition: target}, [target])
-    statements: dict[str, list[Statement[Query]]] = {base: [] for base in bases}
-    while maps.pending:
-        current = maps.pending.pop(0)
-        for base in relations(current.definition):
-            change = expand(simplify(check(delta(current.definition, {base}), DELTA)))
-            expr = check(simplify(_over_maps(change, current, maps)), STATEMENT)
-            reads = list(dict.fromkeys(n.name for n in expr.walk() if isinstance(n, MapRef)))
-            reason = (
-                "reads only the change of " + quote_name(base)
-                if not reads
-                else "joins the change with " + ", ".join(reads)
-            )
-            statements[base].append(Statement(current.name, "+=", expr, "incremental", reason))
-    triggers = tuple(Trigger(base, tuple(of_base)) for base, of_base in statements.items())
-    return Program(tuple(maps.by_definition.values()), triggers)
+def _canonical(
+    body: Query, keys: tuple[Var, ...]
+) -> tuple[tuple[object, ...], tuple[Var, ...], dict[str, Var]]:
+    """A form of a product that does not depend on the names of its variables, and their new names."""
+    factors = body.factors if isinstance(body, Prod) else (body,)
+    ordered = sorted(factors, key=_shape)
+    renaming: dict[str, Var] = {}
+    for factor in ordered:
+        for node in factor.walk():
+            if isinstance(node, Var) and node.name not in renaming:
+                renaming[node.name] = Var(f"v{len(renaming)}", node.type, node.nullable)
+    form = tuple(rename(f, dict(renaming)) for f in ordered)
+    key = tuple(sorted(renaming[v.name].name for v in keys))
+    return (form, key), keys, renaming
 
 
-def _over_maps(change: Query, target: MapDef[Query], maps: _Maps) -> Query:
-    group = target.keys
-    body = change.body if isinstance(change, Sum) else change
-    terms = body.terms if isinstance(body, Plus) else (body,)
-    return union(*(Sum(group, _term(term, group, target, maps)) for term in terms))
+def _shape(factor: Query) -> tuple[int, str]:
+    kinds = {Rel: 0, Bind: 1, Cond: 2}
+    by = {n.name: Var("_", n.type, n.nullable) for n in factor.walk() if isinstance(n, Var)}
+    return kinds.get(type(factor), 3), str(rename(factor, by))
 
 
-def _term(term: Query, group: tuple[Var, ...], target: MapDef[Query], maps: _Maps) -> Query:
-    if isinstance(term, Neg):
-        return Neg(_term(term.body, group, target, maps))
-    factors = term.factors if isinstance(term, Prod) else (term,)
-    if not all(isinstance(f, Rel | Cond | Bind | Value) for f in factors):
-        raise SpecError(f"not a flat product: {term}")
+def transform(
+    view: str, roots: Sequence[MapDef[Query]], derived: Sequence[Relation] = ()
+) -> Program[Query]:
+    """The program that maintains `roots` and all maps they need, with a trigger per relation."""
+    by_name = {r.name: r for r in derived}
+    by_map = {m.name: m for m in roots}
+    keys = {}
+    for r in derived:
+        if isinstance(r, View):
+            held = [v.name for v in by_map[r.map].keys]
+            if [e.name for e in r.outputs[: len(held)] if isinstance(e, Var)] == held:
+                keys[r.name] = len(held)
+    unshared: frozenset[str] = frozenset()
+    while True:
+        work = Transform(view, by_name, keys, unshared)
+        for m in roots:
+            work.add(m)
+        statements = _statements(work)
+        early = _read_too_early(statements, derived)
+        if not early - unshared:
+            break
+        unshared |= early
+    order = {name: i for i, name in enumerate(by_name)}
+    bases = sorted(statements, key=lambda name: order.get(name, -1))
+    triggers = tuple(Trigger(base, tuple(statements[base])) for base in bases)
+    maps = tuple(
+        MapDef(m.name, m.keys, tuple(m.kinds), check(m.definition(), QUERY)) for m in work.maps.values()
+    )
+    return Program(maps, triggers, tuple(derived))
+
+
+def _read_too_early(
+    statements: dict[str, list[Statement[Query]]], derived: Sequence[Relation]
+) -> frozenset[str]:
+    """Maps under a derived relation that a statement on an earlier one reads: they are still pending then."""
+    last = {name: i for i, r in enumerate(derived) for name in (r.maps if isinstance(r, View) else (r.map,))}
+    found = set()
+    for i, r in enumerate(derived):
+        for statement in statements.get(r.name, ()):
+            reads = (n.name for n in statement.expr.walk() if isinstance(n, MapRef))
+            found |= {name for name in reads if last.get(name, -1) > i}
+    return frozenset(found)
+
+
+def _statements(work: Transform) -> dict[str, list[Statement[Query]]]:
+    """The statements of all maps, until none finds a further map or component."""
+    while True:
+        before = {name: len(m.kinds) for name, m in work.maps.items()}
+        found: dict[str, list[Statement[Query]]] = {}
+        for m in list(work.maps.values()):
+            for base in relations(m.definition()):
+                found.setdefault(base, []).append(_statement(work, m, base))
+        if before == {name: len(m.kinds) for name, m in work.maps.items()}:
+            return found
+
+
+def _statement(work: Transform, target: _Map, base: str) -> Statement[Query]:
+    terms = []
+    for i, body in enumerate(target.products):
+        change = expand(simplify(check(delta(body, {base}), DELTA)))
+        for term in change.terms if isinstance(change, Plus) else (change,):
+            terms += _term(work, term, target, i)
+    expr = check(union(*(_grouped(target.keys, t) for t in terms)), STATEMENT)
+    return Statement(target.name, "+=", expr, *_strategy(expr, base))
+
+
+def _grouped(keys: tuple[Var, ...], term: Query) -> Query:
+    return Neg(Sum(keys, term.body)) if isinstance(term, Neg) else Sum(keys, term)
+
+
+def _strategy(expr: Query, base: str) -> tuple[str, str]:
+    """What a statement costs, and why: proportional to the change and what agrees with it, or more."""
+    scanned: list[str] = []
+    read: list[str] = []
+    for term in expr.terms if isinstance(expr, Plus) else (expr,):
+        body = term.body if isinstance(term, Neg) else term
+        _scan(body, set(), scanned, read)
+    if scanned:
+        return "re-evaluated", "reads all of " + ", ".join(dict.fromkeys(scanned))
+    if read:
+        return "incremental", "joins the change with " + ", ".join(dict.fromkeys(read))
+    return "incremental", f"reads only the change of {base}"
+
+
+def _scan(query: Query, bound: set[str], scanned: list[str], read: list[str]) -> set[str]:
+    match query:
+        case Sum(group, body):
+            _scan(body, set(bound), scanned, read)
+            return bound | {v.name for v in group}
+        case Prod(factors):
+            for factor in factors:
+                bound = _scan(factor, bound, scanned, read)
+            return bound
+        case Rel(_, _, True):
+            return bound | names([query])
+        case Rel() | MapRef():
+            vars_ = {v.name for v in atom_vars(query)}
+            read.append(query.name)
+            if vars_ and not vars_ & bound:
+                scanned.append(query.name)
+            return bound | vars_
+        case _:
+            return bound | names([query])
+
+
+# -- one product -------------------------------------------------------------------------------------
+
+
+def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]:
+    """One product of a delta over maps: several, if values fall into sums."""
+    sign = 1
+    while isinstance(term, Neg):
+        sign, term = -sign, term.body
+    factors = list(term.factors if isinstance(term, Prod) else (term,))
     changes = [f for f in factors if isinstance(f, Rel) and f.delta]
-    bound = {v.name for f in changes for v in f.vars}
+    still = [f for f in factors if isinstance(f, Rel) and not f.delta]
     rest = [f for f in factors if not isinstance(f, Rel)]
-    read = []
-    for component in _components([f for f in factors if isinstance(f, Rel) and not f.delta], bound):
-        inside = {v.name for atom in component for v in atom.vars}
-        local = [f for f in rest if isinstance(f, Cond) and {v.name for v in inputs(f)} <= inside]
-        rest = [f for f in rest if f not in local]
-        outside = bound | {v.name for v in group} | {v.name for f in rest for v in inputs(f)}
-        keys = tuple(v for v in _variables(component) if v.name in outside)
-        definition = check(simplify(Sum(keys, product(*component, *local))), QUERY)
-        if degree(definition) >= degree(target.definition):
-            raise SpecError(f"the delta of {target.definition} has not become simpler: {definition}")
-        read.append(MapRef(maps.name_of(keys, definition), keys, (0,)))
-    values = [f for f in rest if isinstance(f, Value)]
-    scalars = [f for f in rest if isinstance(f, Cond | Bind)]
-    return product(*changes, *read, *_ordered(scalars, _variables([*changes, *read])), *values)
+    changed = {f.name for f in changes}
+    bound = names(changes)
+    bound |= _bindable(rest, bound)
+    looked: list[Rel] = []
+    progress = True
+    while progress:
+        progress = False
+        for atom in still:
+            if atom.name in work.keys and atom.name not in changed and _keys_of(work, atom) <= bound:
+                looked.append(atom)
+                still.remove(atom)
+                bound |= names([atom])
+                bound |= _bindable(rest, bound)
+                progress = True
+                break
+    values = [row[index] for row in target.values]
+    plans = [_Part(part) for part in _components(still, rest, bound)]
+    for plan in plans:
+        plan.virtual = len(plan.atoms) == 1 and _readable(work, plan.atoms[0], bound, changed)
+    part_of: dict[str, int] = {}
+    for i, plan in enumerate(plans):
+        if not plan.virtual:
+            _take_local(plan, rest, bound)
+            inside = names([*plan.atoms, *plan.local]) - bound
+            part_of.update({name: i for name in inside})
+    polynomials = [polynomial(v, lambda name: part_of.get(name)) for v in values]
+    whole = {
+        v.name
+        for value, poly in zip(values, polynomials, strict=True)
+        if poly is None
+        for v in variables(value)
+    }
+    outside = bound | {v.name for v in target.keys} | whole | {v.name for f in rest for v in inputs(f)}
+    outside |= {f.var.name for f in rest if isinstance(f, Bind)}
+    outside |= {v.name for plan in plans if plan.virtual for v in plan.atoms[0].vars}
+    for plan in plans:
+        plan.held = _held(work, plan, outside, target)
+    count = max((len(p) for p in polynomials if p is not None), default=1)
+    made = (
+        _product(work, changes, looked, rest, plans, values, polynomials, t, target)
+        for t in range(max(count, 1))
+    )
+    return [Neg(m) if sign < 0 else m for m in made if m is not None]
 
 
-def _components(atoms: list[Rel], bound: set[str]) -> Iterator[list[Rel]]:
+def _readable(work: Transform, atom: Rel, bound: set[str], changed: set[str]) -> bool:
+    """Whether a derived relation is read off its map as it is: by keys that are bound, or as a whole."""
+    relation = work.derived.get(atom.name)
+    if not isinstance(relation, View) or atom.name in changed:
+        return False
+    held = {v.name for v in work.maps[relation.map].keys}
+    given = [
+        isinstance(e, Var) and e.name in held
+        for e, v in zip(relation.outputs, atom.vars, strict=True)
+        if v.name in bound
+    ]
+    return not given or any(given)
+
+
+def _take_local(plan: _Part, rest: list[Query], bound: set[str]) -> None:
+    """Move the bindings and conditions over a component's variables from `rest` into it."""
+    inside = names(plan.atoms)
+    grown = True
+    while grown:
+        grown = False
+        for f in list(rest):
+            used = {v.name for v in inputs(f)}
+            if isinstance(f, Bind | Cond) and used <= inside and used - bound:
+                plan.local.append(f)
+                rest.remove(f)
+                inside |= names([f])
+                grown = True
+
+
+@dataclass
+class _Part:
+    """A component: its atoms, and the conditions and bindings over their variables alone."""
+
+    atoms: list[Rel]
+    virtual: bool = False
+    local: list[Query] = field(default_factory=list)
+    by: dict[str, Var] = field(default_factory=dict)
+    keys: tuple[Var, ...] = ()
+    held: _Map | None = None
+
+
+def _keys_of(work: Transform, atom: Rel) -> set[str]:
+    return {v.name for v in atom.vars[: work.keys[atom.name]]}
+
+
+def _bindable(rest: Iterable[Query], bound: set[str]) -> set[str]:
+    """The variables that bindings can compute from bound ones."""
+    found: set[str] = set()
+    grown = True
+    while grown:
+        grown = False
+        for f in rest:
+            if isinstance(f, Bind) and f.var.name not in bound | found:
+                if {v.name for v in inputs(f)} <= bound | found:
+                    found.add(f.var.name)
+                    grown = True
+    return found
+
+
+def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> Iterator[list[Rel]]:
     """Atoms joined, directly or through others, by variables that are not bound already."""
-    left = list(atoms)
+    edges = [names([a]) - bound for a in still]
+    for f in rest:
+        if isinstance(f, Bind) and not {v.name for v in inputs(f)} & bound and variables(f.expr):
+            edges.append((names([f]) | {v.name for v in inputs(f)}) - bound)
+    left = list(range(len(still)))
     while left:
-        component, open_ = [left.pop(0)], True
-        while open_:
-            names = {v.name for atom in component for v in atom.vars} - bound
-            joined = [atom for atom in left if names & {v.name for v in atom.vars}]
-            open_ = bool(joined)
-            component += joined
-            left = [atom for atom in left if atom not in joined]
-        yield sorted(component, key=atoms.index)
+        component, reached = [left.pop(0)], set()
+        reached |= edges[component[0]]
+        grown = True
+        while grown:
+            grown = False
+            for i, edge in enumerate(edges):
+                if edge & reached and not edge <= reached:
+                    reached |= edge
+                    grown = True
+        joined = [i for i in left if edges[i] & reached]
+        component += joined
+        left = [i for i in left if i not in joined]
+        yield [still[i] for i in sorted(component)]
 
 
-def _variables(factors: Iterable[Query]) -> tuple[Var, ...]:
-    return tuple({v.name: v for f in factors for v in outputs(f)}.values())
+def _held(work: Transform, plan: _Part, outside: set[str], target: _Map) -> _Map | None:
+    """The map that holds a component; None for a derived relation that is read as it is."""
+    if plan.virtual:
+        return None
+    inside = {v.name: v for f in (*plan.atoms, *plan.local) for v in _all_outputs(f)}
+    plan.keys = tuple(v for v in inside.values() if v.name in outside)
+    body = product(*arrange([*plan.atoms, *plan.local], work.always))
+    if degree(body) >= max(degree(p) for p in target.products):
+        raise SpecError(f"the delta of {target.name} has not become simpler: {body}")
+    found, plan.by = work.part(body, plan.keys)
+    return found
 
 
-def _ordered(scalars: Sequence[Query], known: Iterable[Var]) -> list[Query]:
-    """Conditions and bindings, each after the variables it reads are bound."""
-    names = {v.name for v in known}
-    done: list[Query] = []
-    left = list(scalars)
-    while left:
-        ready = next(f for f in left if {v.name for v in inputs(f)} <= names)
-        left.remove(ready)
-        done.append(ready)
-        names |= {v.name for v in outputs(ready)}
-    return done
+def _all_outputs(f: Query) -> tuple[Var, ...]:
+    return f.vars if isinstance(f, Rel) else (f.var,) if isinstance(f, Bind) else ()
+
+
+def _kind(expr: Expr) -> Kind:
+    if expr.type.is_float:
+        return Kind.FLOAT
+    zero_one = isinstance(expr, Call) and expr.op in (
+        "truth",
+        "not_null01",
+        "is_nan01",
+        "is_pinf01",
+        "is_ninf01",
+    )
+    return Kind.COUNT if zero_one else Kind.WIDE
+
+
+def _product(
+    work: Transform,
+    changes: list[Rel],
+    looked: list[Rel],
+    rest: list[Query],
+    plans: list[_Part],
+    values: list[Expr],
+    polynomials: list[list[Monomial] | None],
+    t: int,
+    target: _Map,
+) -> Query | None:
+    """The t-th product: each value contributes its t-th monomial, the count only to the first."""
+    components: list[list[int]] = [[0 if t == 0 else -1] for _ in plans]
+    own: list[Expr] = []
+    for value, monomials in zip(values, polynomials, strict=True):
+        monomial = _monomial(value, monomials, t)
+        if monomial is None:
+            for found in components:
+                found.append(-1)
+            own.append(Const(0.0, value.type) if value.type.is_float else Const(0, BIGINT))
+            continue
+        factors = dict(monomial.factors)
+        for i, plan in enumerate(plans):
+            expr = factors.pop(i, None)
+            if expr is None or plan.held is None:
+                components[i].append(0)
+            else:
+                inner = substitute(expr, dict(plan.by))
+                components[i].append(plan.held.component(_kind(expr), (inner,)))
+        own.append(_own(tuple(factors.values()), monomial.coefficient))
+    atoms_: list[Query] = [*changes, *looked]
+    for plan, found in zip(plans, components, strict=True):
+        atoms_.append(plan.atoms[0] if plan.held is None else _read(plan, plan.held, found))
+    if t > 0 and not any(isinstance(a, MapRef) for a in atoms_):
+        raise SpecError(f"a sum of values over no map: {values}")
+    ordered = arrange([*atoms_, *rest], work.always)
+    needed = {v.name for v in target.keys} | {v.name for e in own for v in variables(e)}
+    summed = _summed(ordered, needed)
+    if values and any(e != _ONE for e in own):
+        summed.append(Value(tuple(own)))
+    return product(*summed)
+
+
+def _monomial(value: Expr, monomials: list[Monomial] | None, t: int) -> Monomial | None:
+    if monomials is None:
+        return Monomial(1, ((None, value),)) if t == 0 else None
+    return monomials[t] if t < len(monomials) else None
+
+
+def _own(factors: tuple[Expr, ...], coefficient: int) -> Expr:
+    """What a statement itself multiplies a value by."""
+    assert len(factors) <= 1
+    if not factors:
+        return Const(coefficient, BIGINT)
+    if coefficient == -1:
+        return build.call("neg", factors[0])
+    return factors[0] if coefficient == 1 else build.call("*", Const(coefficient, BIGINT), factors[0])
+
+
+def _read(plan: _Part, held: _Map, components: list[int]) -> MapRef:
+    """The map of a component, read by the component's own variables."""
+    ours = {theirs.name: name for name, theirs in plan.by.items()}
+    by_name = {v.name: v for v in plan.keys}
+    keys = tuple(by_name[ours[v.name]] for v in held.keys)
+    return MapRef(held.name, keys, (0,) if set(components) == {0} else tuple(components))
+
+
+def _summed(factors: list[Query], needed: set[str]) -> list[Query]:
+    """Parts of a product that share no variable with its change, summed by themselves before they meet it."""
+    groups: list[tuple[set[str], list[Query]]] = []
+    for f in factors:
+        used = names([f]) | {v.name for v in inputs(f)}
+        members = [f]
+        for g in [g for g in groups if g[0] & used]:
+            used, members = used | g[0], [*g[1], *members]
+            groups.remove(g)
+        groups.append((used, members))
+    plain: list[Query] = []
+    sums: list[Query] = []
+    for used, members in groups:
+        members.sort(key=factors.index)
+        changes = any(isinstance(f, Rel) and f.delta for f in members)
+        if changes or not any(isinstance(f, Rel | MapRef) and atom_vars(f) for f in members) or used <= needed:
+            plain += members
+        else:
+            group = {v.name: v for f in members for v in _all_outputs_of(f) if v.name in needed}
+            sums.append(Sum(tuple(group.values()), product(*members)))
+    plain.sort(key=factors.index)
+    return [*plain, *sums]
+
+
+def _all_outputs_of(f: Query) -> tuple[Var, ...]:
+    return f.keys if isinstance(f, MapRef) else _all_outputs(f)

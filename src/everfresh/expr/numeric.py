@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,17 @@ from everfresh.expr.column import Array, canonical_floats
 from everfresh.expr.nodes import Expr
 from everfresh.expr.render import render
 from everfresh.expr.signature import Function, Rule, Signature, check
-from everfresh.types import BIGINT, DECIMAL, DOUBLE, INTEGER, MAX_DIGITS, TINYINT, SqlType, canonical_float
+from everfresh.types import (
+    BIGINT,
+    DECIMAL,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    MAX_DIGITS,
+    TINYINT,
+    SqlType,
+    canonical_float,
+)
 
 # -- typing --------------------------------------------------------------------------------------------------
 
@@ -202,6 +213,15 @@ def _sqrt_vector(_: Signature, x: Array) -> Array:
         return canonical_floats(np.sqrt(x))
 
 
+def _variance_of(_: Signature, n: int, total: int, squares: int, less: int) -> float | None:
+    """The variance of n numbers from their sum and their sum of squares, exact until it is rounded once.
+
+    `less` is 0 for the population, 1 for a sample.
+    """
+    divisor = n * (n - less)
+    return float(Fraction(n * squares - total * total, divisor)) if n > less and divisor else None
+
+
 _ONE = takes(((DOUBLE,), DOUBLE))
 
 ROWS = (
@@ -241,5 +261,11 @@ ROWS = (
     Function("log10", _ONE, _ieee(math.log10, -math.inf)),
     Function("log2", _ONE, _ieee(math.log2, -math.inf)),
     Function("exp", _ONE, _ieee(math.exp)),
+    Function(
+        "variance_of",
+        takes(((BIGINT, HUGEINT, HUGEINT, BIGINT), DOUBLE)),
+        _variance_of,
+        null=lambda args: True,
+    ),
     Function("power", takes(((DOUBLE, DOUBLE), DOUBLE)), _power),
 )

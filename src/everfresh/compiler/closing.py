@@ -1,0 +1,172 @@
+"""Correlated rows closed over: free variables become keys (rule 4 of section 3.1.5, decorrelation).
+
+Two ways. If rows are tied to the outer query by equalities alone, `inner = outer`, the inner sides are keys,
+and the outer query looks its sides up. Otherwise the rows are joined with the *domain* of the free variables:
+the combinations that occur in the outer query, a relation of its own. Both make a total function of the
+outer values that is looked up, or a relation that is joined.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from everfresh.calculus import Bind, Cond, Query, Rel, inputs
+from everfresh.compiler.aggregates import NotFlat
+from everfresh.compiler.rows import Term, not_null, settle
+from everfresh.expr import Call, Expr, Var, build, variables
+
+if TYPE_CHECKING:
+    from everfresh.compiler.lower import Lowering, Rows, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A key of correlated rows: a column of theirs, and what it is looked up by in the outer query."""
+
+    name: str
+    column: Expr
+    outer: Expr
+
+    def factor(self, var: Var, term: Term | None = None) -> Query:
+        """Tie a variable of a relation to the outer query; the keys hold no NULL that `=` would match."""
+        return Bind(var, self.outer if term is None else term.of(self.outer))
+
+
+Closed = tuple["Rows", tuple[Link, ...], tuple[Expr, ...]]
+
+
+def close(lowering: Lowering, rows: Rows, scope: Scope, *, gated: bool = True) -> Closed:
+    """Rows without free variables, the keys that replace them, and (if `gated`) the conditions on the outer
+    query alone, which are left out of them."""
+    rows, gates = _gates(rows) if gated else (rows, ())
+    if not any(t.free() for t in rows):
+        return rows, (), gates
+    found = _by_equality(rows)
+    if found is None:
+        found = _by_domain(lowering, rows, scope)
+    return (*found, gates)
+
+
+def _gates(rows: Rows) -> tuple[Rows, tuple[Expr, ...]]:
+    """Conditions over free variables only, which all terms have: they decide outside."""
+
+    def outside(term: Term) -> list[Expr]:
+        free = term.free()
+        return [
+            f.condition
+            for f in term.factors
+            if isinstance(f, Cond)
+            and variables(f.condition)
+            and all(v.name in free for v in variables(f.condition))
+        ]
+
+    if not rows:
+        return rows, ()
+    shared = [c for c in outside(rows[0]) if all(c in outside(t) for t in rows[1:])]
+    kept = tuple(
+        replace(t, factors=tuple(f for f in t.factors if not (isinstance(f, Cond) and f.condition in shared)))
+        for t in rows
+    )
+    return kept, tuple(shared)
+
+
+def _by_equality(rows: Rows) -> tuple[Rows, tuple[Link, ...]] | None:
+    """Keys from equalities, if every term has the same outer sides and mentions free variables nowhere
+    else."""
+    pairs = [_equalities(term) for term in rows]
+    if any(found is None for found in pairs):
+        return None
+    sides = [list(dict.fromkeys(outer for outer, _ in found)) for found in pairs if found is not None]
+    if any(set(side) != set(sides[0]) for side in sides):
+        return None
+    closed = []
+    for term, found in zip(rows, pairs, strict=True):
+        assert found is not None
+        ties = {Cond(c) for c in _ties(term)}
+        factors: list[Query] = [f for f in term.factors if f not in ties]
+        columns = dict(term.columns)
+        for i, outer in enumerate(sides[0]):
+            inner = [e for o, e in found if o == outer]
+            columns[f"@{i}"] = inner[0]
+            if inner[0].nullable:
+                factors.append(Cond(not_null(inner[0])))
+            factors += [Cond(build.call("=", inner[0], other)) for other in inner[1:]]
+        closed.append(Term(tuple(factors), columns))
+    links = []
+    for i, outer in enumerate(sides[0]):
+        links.append(Link(f"@{i}", Var(f"@{i}", outer.type, True), outer))
+    return tuple(closed), tuple(links)
+
+
+def _ties(term: Term) -> list[Expr]:
+    free = term.free()
+    return [
+        f.condition
+        for f in term.factors
+        if isinstance(f, Cond) and any(v.name in free for v in variables(f.condition))
+    ]
+
+
+def _equalities(term: Term) -> list[tuple[Expr, Expr]] | None:
+    """`(outer, inner)` of each condition with free variables; None if one is used in another way."""
+    free = set(term.free())
+    elsewhere = [v for f in term.factors if not isinstance(f, Cond) for v in inputs(f)]
+    elsewhere += [v for e in term.columns.values() for v in variables(e)]
+    if any(v.name in free for v in elsewhere):
+        return None
+    found = []
+    for condition in _ties(term):
+        if not (isinstance(condition, Call) and condition.op == "="):
+            return None
+        sides = sorted(condition.args, key=lambda e: not _only(e, free))
+        outer, inner = sides
+        if not _only(outer, free) or any(v.name in free for v in variables(inner)):
+            return None
+        if not variables(inner) or inner.type != outer.type:
+            return None
+        found.append((outer, inner))
+    return found
+
+
+def _only(expr: Expr, free: set[str]) -> bool:
+    used = variables(expr)
+    return bool(used) and all(v.name in free for v in used)
+
+
+def _by_domain(lowering: Lowering, rows: Rows, scope: Scope) -> tuple[Rows, tuple[Link, ...]]:
+    free = {name: var for term in rows for name, var in term.free().items()}
+    relation = domain(lowering, tuple(free.values()), scope)
+    atom = Rel(relation, tuple(free.values()))
+    closed = []
+    for term in rows:
+        columns = dict(term.columns)
+        columns.update({f"@{i}": var for i, var in enumerate(free.values())})
+        settled = settle(Term((atom, *term.factors), columns), lowering.fresh)
+        if settled is not None:
+            closed.append(settled)
+    links = [
+        Link(f"@{i}", Var(f"@{i}", v.type, v.nullable), v) for i, v in enumerate(free.values())
+    ]
+    return tuple(closed), tuple(links)
+
+
+def domain(lowering: Lowering, free: tuple[Var, ...], scope: Scope) -> str:
+    """The relation of the combinations of some outer variables that occur."""
+    if not scope:
+        raise AssertionError(f"{', '.join(v.name for v in free)} not bound by any query")
+    outer = scope[-1]
+    needed = {v.name: v for v in free if not all(v.name in t.columns for t in outer)}
+    for term in outer:
+        needed.update({n: v for n, v in term.free().items()})
+    if needed:
+        inherited = domain(lowering, tuple(needed.values()), scope[:-1])
+        atom = Rel(inherited, tuple(needed.values()))
+        outer = tuple(
+            Term((atom, *t.factors), {**t.columns, **{n: v for n, v in needed.items()}}) for t in outer
+        )
+    if not outer:
+        raise NotFlat("a subquery of a query without rows")
+    name, by_name = lowering.define(outer, [(v.name, v) for v in free])
+    relation = lowering.relate(name, [(v.name, by_name[v.name]) for v in free])
+    return relation.name

@@ -1,0 +1,427 @@
+"""Subqueries as lookups: each becomes a relation that is looked up, or joined, and an expression over it.
+
+| asked | what is kept, per correlated key | value |
+|---|---|---|
+| scalar aggregate | its map | the aggregate, that over nothing where there is no entry |
+| EXISTS | the count n | n > 0 |
+| x IN S, x NOT IN S | n, NULLs among S, and a count per value | SQL's three cases (section 1.6 of the notes) |
+| x < ANY S, x < ALL S, ... | n, NULLs, least and greatest value | likewise |
+
+A conjunct of WHERE that is not TRUE over nothing joins with the entries there are (a grouped lift); anywhere
+else the relation has a row for every key (a closed lift).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from everfresh.algebra import Kind
+from everfresh.calculus import Cond, Query
+from everfresh.compiler.aggregates import NotFlat
+from everfresh.compiler.closing import Link, close
+from everfresh.compiler.rows import Term, not_null, settle
+from everfresh.expr import FOLD, Const, Expr, Var, build, substitute, variables
+from everfresh.program import Side, View, component, side_component
+from everfresh.rewrite import rewrite
+from everfresh.sql import plan as p
+from everfresh.sql.conditions import conjuncts
+from everfresh.sql.renaming import has_subquery
+from everfresh.types import BIGINT, BOOLEAN
+
+if TYPE_CHECKING:
+    from everfresh.compiler.lower import Lowering, Rows, Scope
+
+Factors = Callable[[Term], tuple[Query, ...]]
+_ZERO = Const(0, BIGINT)
+_TRUE, _FALSE, _UNKNOWN = (Const(v, BOOLEAN) for v in (True, False, None))
+
+
+def filtered(lowering: Lowering, rows: Rows, condition: Expr, scope: Scope) -> Rows:
+    """The rows for which a condition is TRUE."""
+    parts = sorted(conjuncts(condition), key=has_subquery)
+    for part in parts:
+        if has_subquery(part):
+            rows = tuple(t for t in (settle(t, lowering.fresh) for t in rows) if t is not None)
+            rows = _kept(lowering, rows, part, scope)
+        else:
+            rows = tuple(Term((*t.factors, Cond(t.of(part))), t.columns) for t in rows)
+    return rows
+
+
+def resolved(
+    lowering: Lowering, rows: Rows, exprs: Sequence[Expr], scope: Scope
+) -> tuple[Rows, list[Expr]]:
+    """Expressions without subqueries, over rows that have looked their answers up."""
+    answers: dict[Expr, Expr] = {}
+    out = []
+    for expr in exprs:
+        for query in _outermost(expr):
+            if query not in answers:
+                factors, answer = _ask(lowering, query, rows, scope)
+                rows = tuple(Term((*t.factors, *factors(t)), t.columns) for t in rows)
+                answers[query] = answer
+        out.append(_replaced(expr, answers))
+    return rows, out
+
+
+def unmatched(lowering: Lowering, rows: Rows, other: Rows, condition: Expr, scope: Scope) -> Rows:
+    """The rows that have no partner in `other`."""
+    pairs = [Term((*t.factors, Cond(t.of(condition))), t.columns) for t in other]
+    partners = tuple(t for t in (settle(t, lowering.fresh) for t in pairs) if t is not None)
+    if not partners:
+        return rows
+    factors, found = _exists(lowering, partners, rows, scope)
+    alone = build.call("not", build.is_true(found))
+    return tuple(Term((*t.factors, *factors(t), Cond(t.of(alone))), t.columns) for t in rows)
+
+
+# -- conjuncts ---------------------------------------------------------------------------------------
+
+
+def _kept(lowering: Lowering, rows: Rows, part: Expr, scope: Scope) -> Rows:
+    """The rows for which one condition with subqueries is TRUE."""
+    match part:
+        case p.ExistsSubquery(plan):
+            inner, links, gates = close(lowering, lowering.rows(_bare(plan), (*scope, rows)), (*scope, rows))
+            if links and inner:
+                return _joined(lowering, inner, links, gates, rows)
+        case p.QuantifiedSubquery(args, "=", False, plan):
+            inner, links, gates = close(lowering, lowering.rows(_bare(plan), (*scope, rows)), (*scope, rows))
+            if inner:
+                members = tuple(
+                    Link(f"@m{i}", v, a) for i, (a, v) in enumerate(zip(args, plan.variables, strict=True))
+                )
+                if not any(has_subquery(a) for a in args):
+                    for v in plan.variables:
+                        inner = tuple(
+                            Term((*t.factors, Cond(not_null(t.of(v)))), t.columns) if t.of(v).nullable else t
+                            for t in inner
+                        )
+                    return _joined(lowering, inner, (*links, *members), gates, rows)
+        case _ if len(found := _outermost(part)) == 1 and isinstance(found[0], p.ScalarSubquery):
+            kept = _lifted(lowering, found[0], part, rows, scope)
+            if kept is not None:
+                return kept
+    rows, (condition,) = resolved(lowering, rows, [part], scope)
+    return tuple(Term((*t.factors, Cond(t.of(condition))), t.columns) for t in rows)
+
+
+def _joined(
+    lowering: Lowering, inner: Rows, links: tuple[Link, ...], gates: tuple[Expr, ...], rows: Rows
+) -> Rows:
+    """The rows that agree with an entry of a map over `inner`: a semijoin."""
+    name, by_name = lowering.define(inner, [(link.name, link.column) for link in links])
+    view = lowering.relate(name, [(link.name, by_name[link.name]) for link in links])
+    atom, _ = lowering.atom(view)
+    return tuple(
+        Term(
+            (*t.factors, *_tied(links, atom.vars, t), atom, *(Cond(t.of(g)) for g in gates)), t.columns
+        )
+        for t in rows
+    )
+
+
+def _tied(links: Sequence[Link], vars_: Sequence[Var], term: Term) -> tuple[Query, ...]:
+    return tuple(link.factor(var, term) for link, var in zip(links, vars_, strict=False))
+
+
+def _lifted(
+    lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows, scope: Scope
+) -> Rows | None:
+    """A comparison with a correlated aggregate that fails over nothing: joined with the groups there are."""
+    peeled = _peel(query.plan)
+    if peeled is None:
+        return None
+    node, value = peeled
+    found = lowering.reading(node, (*scope, rows))
+    value = substitute(value, dict(found.values))
+    over_nothing = rewrite(_replaced(part, {query: _empty(value)}), FOLD)
+    if not found.links or not isinstance(over_nothing, Const) or over_nothing.value is True:
+        factors, answer = _total(lowering, found.map, found.links, found.keys, [value], found.sides)
+        condition = _replaced(part, {query: answer[0]})
+        return tuple(Term((*t.factors, *factors(t), Cond(t.of(condition))), t.columns) for t in rows)
+    links = [(link.name, found.keys[link.name]) for link in found.links]
+    alone = not {v.name for v in variables(_replaced(part, {query: Const(None, query.type)}))}
+    if alone:
+        having = rewrite(_replaced(part, {query: value}), FOLD)
+        view = lowering.relate(found.map, links, having=having, sides=found.sides)
+    else:
+        view = lowering.relate(found.map, [*links, ("value", value)], sides=found.sides)
+    atom, _ = lowering.atom(view)
+    kept = []
+    for t in rows:
+        factors: tuple[Query, ...] = (*t.factors, *_tied(found.links, atom.vars, t), atom)
+        if not alone:
+            factors = (*factors, Cond(t.of(_replaced(part, {query: atom.vars[-1]}))))
+        kept.append(Term(factors, t.columns))
+    return tuple(kept)
+
+
+def _empty(value: Expr) -> Expr:
+    """What an expression over components is where there are none."""
+    nothing: dict[str, Expr] = {}
+    for v in variables(value):
+        if v.name.startswith("#"):
+            nothing[v.name] = Const(None, v.type) if v.name.endswith("x") else Const(0, v.type)
+    return rewrite(substitute(value, nothing), FOLD)
+
+
+# -- answers -----------------------------------------------------------------------------------------
+
+
+def _ask(lowering: Lowering, query: p.Subquery, rows: Rows, scope: Scope) -> tuple[Factors, Expr]:
+    """What a row looks up for a subquery, and the subquery's value over it."""
+    inside = (*scope, rows)
+    match query:
+        case p.ScalarSubquery(plan):
+            peeled = _peel(plan)
+            if peeled is None:
+                return _single(lowering, plan, inside)
+            found = lowering.reading(peeled[0], inside)
+            value = substitute(peeled[1], dict(found.values))
+            factors, answer = _total(lowering, found.map, found.links, found.keys, [value], found.sides)
+            return factors, answer[0]
+        case p.ExistsSubquery(plan):
+            return _exists(lowering, lowering.rows(_bare(plan), inside), rows, scope)
+        case p.QuantifiedSubquery():
+            return _quantified(lowering, query, rows, scope)
+    raise NotFlat(f"the subquery {query.kind}")
+
+
+def _total(
+    lowering: Lowering,
+    map_name: str,
+    links: Sequence[Link],
+    keys: dict[str, Var],
+    values: Sequence[Expr],
+    sides: tuple[Side, ...] = (),
+) -> tuple[Factors, list[Expr]]:
+    """A relation with a row for every key: how a term looks it up, and the variables of its values."""
+    columns = [(link.name, keys[link.name]) for link in links]
+    columns += [(f"v{i}", e) for i, e in enumerate(values)]
+    held = lowering.map(map_name).keys
+    if [v.name for v in held] != [e.name for _, e in columns[: len(links)] if isinstance(e, Var)]:
+        raise NotFlat("correlated columns that are equal to each other")
+    view = lowering.relate(map_name, columns, always=True, sides=sides)
+    atom, _ = lowering.atom(view)
+
+    def factors(term: Term) -> tuple[Query, ...]:
+        return (*_tied(links, atom.vars, term), atom)
+
+    return factors, list(atom.vars[len(links) :])
+
+
+def _exists(lowering: Lowering, inner: Rows, rows: Rows, scope: Scope) -> tuple[Factors, Expr]:
+    inner, links, gates = close(lowering, inner, (*scope, rows))
+    if not inner:
+        return (lambda term: ()), _FALSE
+    name, by_name = lowering.define(inner, [(link.name, link.column) for link in links])
+    factors, (n,) = _total(lowering, name, links, by_name, [Var(component(0), BIGINT, False)])
+    return factors, build.conjunction([*(build.is_true(g) for g in gates), build.call(">", n, _ZERO)])
+
+
+def _single(lowering: Lowering, plan: p.Plan, scope: Scope) -> tuple[Factors, Expr]:
+    """The value of a subquery that provably has at most one row."""
+    variable = plan.variables[0]
+    rows = lowering.rows(_bare(plan), scope)
+    inner, links, gates = close(lowering, rows, scope)
+    if gates or not _at_most_one(lowering, inner, links):
+        raise NotFlat("a scalar subquery that may have several rows")
+    linked = [(link.name, link.column) for link in links]
+    name, by_name = lowering.define(inner, linked)
+    there = tuple(Term((*t.factors, Cond(not_null(t.of(variable)))), t.columns) for t in inner)
+    beside, _ = lowering.define(there, [*linked, ("@x", variable)])
+    if len(lowering.map(beside).keys) != len(linked) + 1:
+        raise NotFlat("a scalar subquery over its own key")
+    value = Var(side_component(1, "x"), variable.type, True)
+    factors, answer = _total(lowering, name, links, by_name, [value], (Side(beside, "min"),))
+    return factors, answer[0]
+
+
+def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
+    """Whether rows that agree on the links are one: one grouped relation, all whose keys are linked."""
+    if len(rows) != 1:
+        return False
+    term = rows[0]
+    atoms = [f for f in term.factors if hasattr(f, "vars")]
+    if len(atoms) != 1:
+        return False
+    relation = next((r for r in lowering.relations if r.name == atoms[0].name), None)
+    if not isinstance(relation, View) or relation.bag or relation.weight is not None:
+        return False
+    held = {v.name for v in lowering.map(relation.map).keys}
+    exposed = {e.name: v.name for e, v in zip(relation.outputs, atoms[0].vars, strict=True) if isinstance(e, Var)}
+    linked = {e.name for link in links if isinstance(e := term.of(link.column), Var)}
+    return all(exposed.get(k) in linked for k in held)
+
+
+# -- ANY and ALL -------------------------------------------------------------------------------------
+
+_EXTREME = {
+    ("<", False): "max",
+    ("<=", False): "max",
+    (">", False): "min",
+    (">=", False): "min",
+    ("<", True): "min",
+    ("<=", True): "min",
+    (">", True): "max",
+    (">=", True): "max",
+}
+
+
+def _quantified(
+    lowering: Lowering, query: p.QuantifiedSubquery, rows: Rows, scope: Scope
+) -> tuple[Factors, Expr]:
+    if any(has_subquery(a) for a in query.args):
+        rows, args = resolved(lowering, rows, query.args, scope)
+        raise NotFlat("a subquery on the left of IN")
+    inner = lowering.rows(_bare(query.plan), (*scope, rows))
+    inner, links, gates = close(lowering, inner, (*scope, rows))
+    if gates:
+        raise NotFlat("a condition on the outer query alone, under IN")
+    members = query.plan.variables
+    if not inner:
+        return (lambda term: ()), _TRUE if query.all else _FALSE
+    if query.op in ("=", "<>") and (query.op == "<>") == query.all:
+        return _membership(lowering, query, inner, links, members)
+    if len(members) != 1:
+        raise NotFlat(f"row values with {query.op} {'ALL' if query.all else 'ANY'}")
+    return _ordered(lowering, query, inner, links, members[0])
+
+
+def _counts(
+    lowering: Lowering, inner: Rows, links: Sequence[Link], members: Sequence[Var], hows: Sequence[str] = ()
+) -> tuple[Factors, list[Expr]]:
+    """Per key: how many members, how many of them NULL, and extremes."""
+    linked = [(link.name, link.column) for link in links]
+    nullable = any(t.of(members[0]).nullable for t in inner)
+    null = build.call("truth", build.call("is_null", members[0]))
+    name, by_name = lowering.define(
+        inner, linked, [[null]] * len(inner) if nullable else None, (Kind.COUNT,) if nullable else ()
+    )
+    sides = []
+    values: list[Expr] = [
+        Var(component(0), BIGINT, False),
+        Var(component(1), BIGINT, False) if nullable else _ZERO,
+    ]
+    if hows:
+        there = tuple(Term((*t.factors, Cond(not_null(t.of(members[0])))), t.columns) for t in inner)
+        beside, _ = lowering.define(there, [*linked, ("@x", members[0])])
+        if len(lowering.map(beside).keys) != len(linked) + 1:
+            raise NotFlat("a quantified comparison with a correlated column")
+    for how in hows:
+        sides.append(Side(beside, how))
+        values.append(Var(side_component(len(sides), "x"), members[0].type, True))
+    return _total(lowering, name, links, by_name, values, tuple(sides))
+
+
+def _membership(
+    lowering: Lowering,
+    query: p.QuantifiedSubquery,
+    inner: Rows,
+    links: tuple[Link, ...],
+    members: Sequence[Var],
+) -> tuple[Factors, Expr]:
+    certain = not any(a.nullable for a in query.args) and not any(
+        t.of(v).nullable for v in members for t in inner
+    )
+    if len(members) > 1 and not certain:
+        raise NotFlat("row values that may be NULL under IN")
+    there = inner
+    for v in members:
+        there = tuple(
+            Term((*t.factors, Cond(not_null(t.of(v)))), t.columns) if t.of(v).nullable else t for t in there
+        )
+    tied = (
+        *links,
+        *(Link(f"@m{i}", v, a) for i, (a, v) in enumerate(zip(query.args, members, strict=True))),
+    )
+    name, by_name = lowering.define(there, [(link.name, link.column) for link in tied])
+    equal, (n_equal,) = _total(lowering, name, tied, by_name, [Var(component(0), BIGINT, False)])
+    found = build.call(">", n_equal, _ZERO)
+    if certain:
+        return equal, build.call("not", found) if query.all else found
+    counts, (n, nulls) = _counts(lowering, inner, links, members)
+    unknown = build.disjunction(
+        [build.call("is_null", query.args[0]), build.call(">", nulls, _ZERO)]
+    )
+    value = build.case(
+        [(build.call("=", n, _ZERO), _FALSE), (found, _TRUE), (unknown, _UNKNOWN)], _FALSE
+    )
+    return (
+        lambda term: (*equal(term), *counts(term)),
+        build.call("not", value) if query.all else value,
+    )
+
+
+def _ordered(
+    lowering: Lowering, query: p.QuantifiedSubquery, inner: Rows, links: tuple[Link, ...], member: Var
+) -> tuple[Factors, Expr]:
+    (x,) = query.args
+    hows = ["min", "max"] if query.op in ("=", "<>") else [_EXTREME[query.op, query.all]]
+    factors, (n, nulls, *extremes) = _counts(lowering, inner, links, [member], hows)
+    # The comparison with the extremes decides: that all hold, or that one does.
+    tests = [build.call(query.op, x, e) for e in extremes]
+    decided = (
+        build.disjunction([build.call("not", t) for t in tests]) if query.all else build.disjunction(tests)
+    )
+    over_nothing, verdict = (_TRUE, _FALSE) if query.all else (_FALSE, _TRUE)
+    unknown = build.disjunction([build.call("is_null", x), build.call(">", nulls, _ZERO)])
+    value = build.case(
+        [(build.call("=", n, _ZERO), over_nothing), (decided, verdict), (unknown, _UNKNOWN)], over_nothing
+    )
+    return factors, value
+
+
+# -- shapes ------------------------------------------------------------------------------------------
+
+
+def _bare(plan: p.Plan) -> p.Plan:
+    """The plan without an order that nobody sees."""
+    return plan.input if isinstance(plan, p.Sort) else plan
+
+
+def _peel(plan: p.Plan) -> tuple[p.Aggregate, Expr] | None:
+    """An aggregate without GROUP BY and the value above it, if nothing but scalars stand between."""
+    value: Expr = plan.variables[0]
+    node = plan
+    having: list[Expr] = []
+    while not isinstance(node, p.Aggregate):
+        match node:
+            case p.Project(child, items) if not any(has_subquery(e) for _, e in items):
+                value = substitute(value, dict(items))
+                having = [substitute(e, dict(items)) for e in having]
+                node = child
+            case p.Filter(child, condition) if not has_subquery(condition):
+                having.append(condition)
+                node = child
+            case p.Sort(child, _):
+                node = child
+            case _:
+                return None
+    if node.grouped:
+        return None
+    known = {v.name for v in node.variables}
+    if any(v.name not in known for e in [value, *having] for v in variables(e)):
+        return None
+    if having:
+        value = build.case([(build.conjunction(having), value)], Const(None, value.type))
+    return node, value
+
+
+def _outermost(expr: Expr) -> list[p.Subquery]:
+    """The subqueries in an expression that are not inside of another one, each once."""
+    if isinstance(expr, p.Subquery):
+        return [expr]
+    found: list[p.Subquery] = []
+    for child in expr.children:
+        if isinstance(child, Expr):
+            found += [q for q in _outermost(child) if q not in found]
+    return found
+
+
+def _replaced(expr: Expr, answers: dict[Expr, Expr]) -> Expr:
+    if isinstance(expr, p.Subquery):
+        return answers[expr]
+    return expr.map_children(lambda child: _replaced(child, answers))
