@@ -237,22 +237,24 @@ def _statement(work: Transform, target: _Map, base: str) -> Statement[Query]:
         for term in change.terms if isinstance(change, Plus) else (change,):
             terms += _term(work, term, target, i)
     expr = check(union(*(_grouped(target.keys, t) for t in terms)), STATEMENT)
-    return Statement(target.name, "+=", expr, *_strategy(expr, base))
+    keyless = {name for name, keys in work.keys.items() if not keys}
+    return Statement(target.name, "+=", expr, *_strategy(expr, base, keyless))
 
 
 def _grouped(keys: tuple[Var, ...], term: Query) -> Query:
     return Neg(Sum(keys, term.body)) if isinstance(term, Neg) else Sum(keys, term)
 
 
-def _strategy(expr: Query, base: str) -> tuple[str, str]:
+def _strategy(expr: Query, base: str, keyless: set[str]) -> tuple[str, str]:
     """What a statement costs, and why: proportional to the change and what agrees with it, or more."""
     scanned: list[str] = []
     read: list[str] = []
     for term in expr.terms if isinstance(expr, Plus) else (expr,):
         body = term.body if isinstance(term, Neg) else term
         _scan(body, set(), scanned, read)
+    scanned = [name for name in dict.fromkeys(scanned) if name not in keyless]
     if scanned:
-        return "re-evaluated", "reads all of " + ", ".join(dict.fromkeys(scanned))
+        return "re-evaluated", "reads all of " + ", ".join(scanned)
     if read:
         return "incremental", "joins the change with " + ", ".join(dict.fromkeys(read))
     return "incremental", f"reads only the change of {base}"

@@ -205,13 +205,13 @@ def _rank(factor: Query, bound: set[str], always: Mapping[str, int]) -> tuple[in
     """How early a factor should come, given what is bound: less is earlier."""
     if isinstance(factor, Rel | MapRef):
         vars_ = [v.name for v in atom_vars(factor)]
+        if isinstance(factor, Rel) and factor.delta:
+            return 0, 0
         needed = set(vars_[: always.get(factor.name, 0)])
         if not needed <= bound:
             return _NEVER, 0
-        if isinstance(factor, Rel) and factor.delta:
-            return 0, 0
         unbound = len(set(vars_) - bound)
-        if not unbound or needed or not vars_:
+        if not unbound or factor.name in always:
             return 2, unbound
         return (3, unbound) if set(vars_) & bound else (5, unbound)
     missing = {v.name for v in inputs(factor)} - bound

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Factors = Callable[[Term], tuple[Query, ...]]
 _ZERO = Const(0, BIGINT)
+_SOME = build.call(">", Var(component(0), BIGINT, False), _ZERO)
 _TRUE, _FALSE, _UNKNOWN = (Const(v, BOOLEAN) for v in (True, False, None))
 
 
@@ -217,8 +218,8 @@ def _exists(lowering: Lowering, inner: Rows, rows: Rows, scope: Scope) -> tuple[
     if not inner:
         return (lambda term: ()), _FALSE
     name, by_name = lowering.define(inner, [(link.name, link.column) for link in links])
-    factors, (n,) = _total(lowering, name, links, by_name, [Var(component(0), BIGINT, False)])
-    return factors, build.conjunction([*(build.is_true(g) for g in gates), build.call(">", n, _ZERO)])
+    factors, (found,) = _total(lowering, name, links, by_name, [_SOME])
+    return factors, build.conjunction([*(build.is_true(g) for g in gates), found])
 
 
 def _single(lowering: Lowering, plan: p.Plan, scope: Scope) -> tuple[Factors, Expr]:
@@ -293,7 +294,7 @@ def _quantified(
 def _counts(
     lowering: Lowering, inner: Rows, links: Sequence[Link], members: Sequence[Var], hows: Sequence[str] = ()
 ) -> tuple[Factors, list[Expr]]:
-    """Per key: how many members, how many of them NULL, and extremes."""
+    """Per key: whether there are members, whether one of them is NULL, and extremes."""
     linked = [(link.name, link.column) for link in links]
     nullable = any(t.of(members[0]).nullable for t in inner)
     null = build.call("truth", build.call("is_null", members[0]))
@@ -301,10 +302,8 @@ def _counts(
         inner, linked, [[null]] * len(inner) if nullable else None, (Kind.COUNT,) if nullable else ()
     )
     sides = []
-    values: list[Expr] = [
-        Var(component(0), BIGINT, False),
-        Var(component(1), BIGINT, False) if nullable else _ZERO,
-    ]
+    nulls = build.call(">", Var(component(1), BIGINT, False), _ZERO) if nullable else _FALSE
+    values: list[Expr] = [_SOME, nulls]
     if hows:
         there = tuple(Term((*t.factors, Cond(not_null(t.of(members[0])))), t.columns) for t in inner)
         beside, _ = lowering.define(there, [*linked, ("@x", members[0])])
@@ -338,16 +337,13 @@ def _membership(
         *(Link(f"@m{i}", v, a) for i, (a, v) in enumerate(zip(query.args, members, strict=True))),
     )
     name, by_name = lowering.define(there, [(link.name, link.column) for link in tied])
-    equal, (n_equal,) = _total(lowering, name, tied, by_name, [Var(component(0), BIGINT, False)])
-    found = build.call(">", n_equal, _ZERO)
+    equal, (found,) = _total(lowering, name, tied, by_name, [_SOME])
     if certain:
         return equal, build.call("not", found) if query.all else found
-    counts, (n, nulls) = _counts(lowering, inner, links, members)
-    unknown = build.disjunction(
-        [build.call("is_null", query.args[0]), build.call(">", nulls, _ZERO)]
-    )
+    counts, (some, nulls) = _counts(lowering, inner, links, members)
+    unknown = build.disjunction([build.call("is_null", query.args[0]), nulls])
     value = build.case(
-        [(build.call("=", n, _ZERO), _FALSE), (found, _TRUE), (unknown, _UNKNOWN)], _FALSE
+        [(build.call("not", some), _FALSE), (found, _TRUE), (unknown, _UNKNOWN)], _FALSE
     )
     return (
         lambda term: (*equal(term), *counts(term)),
@@ -360,16 +356,16 @@ def _ordered(
 ) -> tuple[Factors, Expr]:
     (x,) = query.args
     hows = ["min", "max"] if query.op in ("=", "<>") else [_EXTREME[query.op, query.all]]
-    factors, (n, nulls, *extremes) = _counts(lowering, inner, links, [member], hows)
+    factors, (some, nulls, *extremes) = _counts(lowering, inner, links, [member], hows)
     # The comparison with the extremes decides: that all hold, or that one does.
     tests = [build.call(query.op, x, e) for e in extremes]
     decided = (
         build.disjunction([build.call("not", t) for t in tests]) if query.all else build.disjunction(tests)
     )
     over_nothing, verdict = (_TRUE, _FALSE) if query.all else (_FALSE, _TRUE)
-    unknown = build.disjunction([build.call("is_null", x), build.call(">", nulls, _ZERO)])
+    unknown = build.disjunction([build.call("is_null", x), nulls])
     value = build.case(
-        [(build.call("=", n, _ZERO), over_nothing), (decided, verdict), (unknown, _UNKNOWN)], over_nothing
+        [(build.call("not", some), over_nothing), (decided, verdict), (unknown, _UNKNOWN)], over_nothing
     )
     return factors, value
 
