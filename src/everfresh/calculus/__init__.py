@@ -4,8 +4,9 @@ Implements chapter 2 of *Efficient Incremental Data Analysis* (AGCA), over Q^k, 
 of lift.
 """
 
-from everfresh.calculus.binding import inputs, outputs, pattern
+from everfresh.calculus.binding import hidden, inputs, outputs, pattern
 from everfresh.calculus.delta import delta
+from everfresh.calculus.domain import domain
 from everfresh.calculus.evaluate import Database, evaluate
 from everfresh.calculus.nodes import (
     ONE,
@@ -23,8 +24,10 @@ from everfresh.calculus.nodes import (
     Sum,
     Value,
     arity,
+    degree,
     product,
     relations,
+    rename,
     union,
 )
 from everfresh.calculus.spec import DELTA, QUERY, STATEMENT, SpecError, Stage, check
@@ -53,14 +56,18 @@ __all__ = [
     "Value",
     "arity",
     "check",
+    "degree",
     "delta",
+    "domain",
     "evaluate",
+    "hidden",
     "inputs",
     "outputs",
     "parse",
     "pattern",
     "product",
     "relations",
+    "rename",
     "to_text",
     "union",
 ]

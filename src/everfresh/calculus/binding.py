@@ -32,6 +32,12 @@ def outputs(query: Query) -> tuple[Var, ...]:
     return pattern(query)[1]
 
 
+def hidden(query: Query) -> frozenset[str]:
+    """The names that some aggregate inside of `query` sums over."""
+    sums = (n for n in query.walk() if isinstance(n, Sum))
+    return frozenset(v.name for n in sums for v in _minus(outputs(n.body), n.group))
+
+
 def _unique(items: Iterable[Var]) -> tuple[Var, ...]:
     found: dict[str, Var] = {}
     for var in items:

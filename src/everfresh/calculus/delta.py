@@ -1,5 +1,8 @@
 """The delta of a query (section 2.2.3): one table, one line per operator.
 
+Lifts and Exists follow the revised rule of section 3.4.2: old and new are computed only where the body
+changes, by its domain (`everfresh.calculus.domain`).
+
 `delta(Q, names)` is the change of Q when the relations `names` change by `ΔR`, read against the state
 *before* the change: `Q(D + ΔD) = Q(D) + delta(Q)(D, ΔD)`. With several names it is the simultaneous delta
 with all cross terms. An operator without a rule raises; it never silently has delta zero.
@@ -11,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
+from everfresh.calculus.domain import restriction
 from everfresh.calculus.nodes import (
     ONE,
     ZERO,
@@ -85,7 +89,11 @@ def _sum(q: Sum, names: Names) -> Query:
 
 def _of_body(q: Lift | Exists, names: Names) -> Query:
     d = delta(q.body, names)
-    return ZERO if d == ZERO else union(replace(q, body=union(q.body, d)), Neg(q))
+    where = ZERO if d == ZERO else restriction(q.body, d)
+    if where == ZERO:
+        return ZERO
+    change = union(replace(q, body=union(q.body, d)), Neg(q))
+    return change if where == ONE else product(where, change)
 
 
 def _zero(_q: Query, _names: Names) -> Query:
@@ -98,8 +106,8 @@ RULES: dict[type[Query], Callable[[Any, Names], Query]] = {
     Plus: _plus,  # Δ (A + B)  = ΔA + ΔB
     Neg: _neg,  # Δ (-A)     = -ΔA
     Sum: _sum,  # Δ Sum(A)   = Sum(ΔA)
-    Lift: _of_body,  # Δ (x := A) = (x := A + ΔA) - (x := A)
-    Exists: _of_body,  # Δ Exists(A) = Exists(A + ΔA) - Exists(A)
+    Lift: _of_body,  # Δ (x := A) = dom(ΔA) * ((x := A + ΔA) - (x := A))
+    Exists: _of_body,  # Δ Exists(A) = dom(ΔA) * (Exists(A + ΔA) - Exists(A))
     Cond: _zero,
     Value: _zero,
     Bind: _zero,

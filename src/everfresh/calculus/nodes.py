@@ -19,7 +19,7 @@ from left to right. Variables, tuples and groups are compared by *identity*: NUL
 
 from __future__ import annotations
 
-from everfresh.expr.nodes import Expr, Var
+from everfresh.expr.nodes import Expr, Var, substitute
 from everfresh.rewrite import Node, node
 
 
@@ -158,3 +158,32 @@ def arity(query: Query) -> int:
             return 0
         case _:
             return max((arity(child) for child in query.children if isinstance(child, Query)), default=0)
+
+
+def degree(query: Query) -> float:
+    """The degree of a flat query as a polynomial over the base relations (section 2.3): the most relations
+    in one product after products are multiplied out; minus infinity for the polynomial 0."""
+    match query:
+        case Rel(_, _, delta):
+            return 0 if delta else 1
+        case Prod(factors):
+            return sum(map(degree, factors))
+        case Plus(terms):
+            return max(map(degree, terms), default=float("-inf"))
+        case Neg(body) | Sum(_, body):
+            return degree(body)
+        case _:
+            return 0
+
+
+def rename(query: Query, by: dict[str, Var]) -> Query:
+    """`query` with variables renamed throughout."""
+
+    def visit(item: object) -> object:
+        if isinstance(item, Var):
+            return by.get(item.name, item)
+        if isinstance(item, Expr):
+            return substitute(item, dict(by))
+        return item.map_children(visit)  # type: ignore[attr-defined]
+
+    return visit(query)  # type: ignore[return-value]

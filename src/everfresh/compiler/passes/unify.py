@@ -7,22 +7,9 @@ binding.
 
 from __future__ import annotations
 
-from everfresh.calculus import Bind, Prod, Query, Sum, inputs, outputs
-from everfresh.expr import Expr, Var, substitute
+from everfresh.calculus import Bind, Prod, Query, Sum, hidden, inputs, outputs, rename
+from everfresh.expr import Var
 from everfresh.rewrite import Rule, RuleSet
-
-
-def rename(query: Query, by: dict[str, Var]) -> Query:
-    """`query` with variables renamed throughout."""
-
-    def visit(item: object) -> object:
-        if isinstance(item, Var):
-            return by.get(item.name, item)
-        if isinstance(item, Expr):
-            return substitute(item, dict(by))
-        return item.map_children(visit)  # type: ignore[attr-defined]
-
-    return visit(query)  # type: ignore[return-value]
 
 
 def _factors(q: Sum) -> tuple[Query, ...]:
@@ -40,17 +27,10 @@ def _equal_variables(q: Sum) -> Query | None:
         bound = {v.name for f in rest for v in outputs(f)}
         if y.name in group or y.name not in bound or x.name in bound or (x.of, x.null) != (y.of, y.null):
             continue
-        if {x.name, y.name} & _summed_over(
-            rest
-        ):  # renaming would mix it with a variable of an inner aggregate
-            continue
+        if any({x.name, y.name} & hidden(f) for f in rest):
+            continue  # renaming would mix it with a variable of an inner aggregate
         return Sum(q.group, rename(Prod(rest), {y.name: x}))
     return None
-
-
-def _summed_over(factors: tuple[Query, ...]) -> set[str]:
-    sums = (n for factor in factors for n in factor.walk() if isinstance(n, Sum))
-    return {v.name for n in sums for v in outputs(n.body) if v not in n.group}
 
 
 def _dead_binding(q: Sum) -> Query | None:
@@ -69,3 +49,5 @@ UNIFY = RuleSet(
         Rule("dead binding", (Sum,), _dead_binding),
     )
 )
+
+__all__ = ["UNIFY", "rename"]
