@@ -43,8 +43,8 @@ from everfresh.calculus import (
     outputs,
     rename,
 )
-from everfresh.compiler.equalities import conjuncts
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var
+from everfresh.sql.conditions import conjuncts
 
 CAP = 720
 """The most ways in which variables that are alike are told apart."""

@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from everfresh.algebra import Kind
-from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check, product, union
+from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check, product, rename, union
 from everfresh.compiler.aggregates import Components, Different, Extreme, NotFlat, aggregate
 from everfresh.compiler.closing import Link, close
 from everfresh.compiler.rows import Fresh, Term, arrange, not_null, settle
-from everfresh.compiler.passes.unify import rename
 from everfresh.expr import Const, Expr, Var, build, substitute, variables
 from everfresh.program import MapDef, Partitions, Side, View, component
 from everfresh.sql import plan as p

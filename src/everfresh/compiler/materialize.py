@@ -16,6 +16,7 @@ definition is lower than that of the map whose statement reads it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -42,10 +43,11 @@ from everfresh.calculus import (
     relations,
     union,
 )
+from everfresh.compiler.canonical import Canonical, canonical
+from everfresh.compiler.graph import splits
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.passes import simplify
 from everfresh.compiler.passes.expand import expand
-from everfresh.compiler.passes.unify import rename
 from everfresh.compiler.polynomial import Monomial, polynomial
 from everfresh.compiler.rows import arrange, atom_vars, names
 from everfresh.expr import Call, Const, Expr, Var, build, substitute, variables
@@ -115,7 +117,7 @@ class Transform:
     """Of each relation that is read off a map: how many keys it has, if they are its first columns."""
     unshared: frozenset[str] = frozenset()
     maps: dict[str, _Map] = field(default_factory=dict)
-    shared: dict[tuple[object, ...], str] = field(default_factory=dict)
+    shared: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
 
     @property
     def always(self) -> dict[str, int]:
@@ -133,45 +135,25 @@ class Transform:
         rows = [tuple(v[i] for v in values) for i in range(len(m.kinds))]
         self.maps[m.name] = _Map(m.name, m.keys, tuple(bodies), list(m.kinds), rows)
         if len(bodies) == 1 and m.name not in self.unshared:
-            form, _, _ = _canonical(bodies[0], m.keys)
-            self.shared.setdefault(form, m.name)
+            form = canonical(Sum(m.keys, bodies[0]))
+            self.shared.setdefault(form.key, (m.name, _inverse(form)))
 
     def part(self, body: Query, keys: tuple[Var, ...]) -> tuple[_Map, dict[str, Var]]:
         """The map that holds a component, and how the component's variables are called in it."""
-        form, order, renaming = _canonical(body, keys)
-        if form not in self.shared:
+        form = canonical(Sum(keys, body))
+        if form.key not in self.shared:
             name = f"{self.view}#{len(self.maps)}"
             while name in self.maps:
                 name += "x"
             self.maps[name] = _Map(name, keys, (body,), [], [])
-            self.shared[form] = name
-        found = self.maps[self.shared[form]]
-        _, _, theirs = _canonical(found.products[0], found.keys)
-        back = {new.name: old for old, new in theirs.items()}
-        by = {old: Var(back[new.name], new.type, new.nullable) for old, new in renaming.items()}
-        return found, by
+            self.shared[form.key] = name, _inverse(form)
+        name, theirs = self.shared[form.key]
+        held = {v.name: v for n in self.maps[name].products[0].walk() if isinstance(n, Var) for v in (n,)}
+        return self.maps[name], {ours: held[theirs[c]] for ours, c in form.names.items()}
 
 
-def _canonical(
-    body: Query, keys: tuple[Var, ...]
-) -> tuple[tuple[object, ...], tuple[Var, ...], dict[str, Var]]:
-    """A form of a product that does not depend on the names of its variables, and their new names."""
-    factors = body.factors if isinstance(body, Prod) else (body,)
-    ordered = sorted(factors, key=_shape)
-    renaming: dict[str, Var] = {}
-    for factor in ordered:
-        for node in factor.walk():
-            if isinstance(node, Var) and node.name not in renaming:
-                renaming[node.name] = Var(f"v{len(renaming)}", node.type, node.nullable)
-    form = tuple(rename(f, dict(renaming)) for f in ordered)
-    key = tuple(sorted(renaming[v.name].name for v in keys))
-    return (form, key), keys, renaming
-
-
-def _shape(factor: Query) -> tuple[int, str]:
-    kinds = {Rel: 0, Bind: 1, Cond: 2}
-    by = {n.name: Var("_", n.type, n.nullable) for n in factor.walk() if isinstance(n, Var)}
-    return kinds.get(type(factor), 3), str(rename(factor, by))
+def _inverse(form: Canonical) -> dict[str, str]:
+    return {c: name for name, c in form.names.items()}
 
 
 def transform(
@@ -220,14 +202,19 @@ def _read_too_early(
 
 def _statements(work: Transform) -> dict[str, list[Statement[Query]]]:
     """The statements of all maps, until none finds a further map or component."""
+    done: dict[str, tuple[int, dict[str, Statement[Query]]]] = {}
     while True:
-        before = {name: len(m.kinds) for name, m in work.maps.items()}
-        found: dict[str, list[Statement[Query]]] = {}
-        for m in list(work.maps.values()):
-            for base in relations(m.definition()):
-                found.setdefault(base, []).append(_statement(work, m, base))
-        if before == {name: len(m.kinds) for name, m in work.maps.items()}:
-            return found
+        todo = [m for m in work.maps.values() if m.name not in done or done[m.name][0] != len(m.kinds)]
+        if not todo:
+            break
+        for m in todo:
+            bases = dict.fromkeys(name for body in m.products for name in relations(body))
+            done[m.name] = len(m.kinds), {base: _statement(work, m, base) for base in bases}
+    found: dict[str, list[Statement[Query]]] = {}
+    for name in work.maps:
+        for base, statement in done[name][1].items():
+            found.setdefault(base, []).append(statement)
+    return found
 
 
 def _statement(work: Transform, target: _Map, base: str) -> Statement[Query]:
@@ -309,14 +296,18 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
                 progress = True
                 break
     values = [row[index] for row in target.values]
-    plans = [_Part(part) for part in _components(still, rest, bound)]
+    plans = [_Part(part) for part in _acyclic(_components(still, rest, bound), bound)]
     for plan in plans:
         plan.virtual = len(plan.atoms) == 1 and _readable(work, plan.atoms[0], bound, changed)
+    for plan in plans:
+        if not plan.virtual:
+            _take_local(plan, rest, bound)
+    held = Counter(name for plan in plans for name in names([*plan.atoms, *plan.local]) - bound)
+    joining = {name for name, count in held.items() if count > 1}
     part_of: dict[str, int] = {}
     for i, plan in enumerate(plans):
         if not plan.virtual:
-            _take_local(plan, rest, bound)
-            inside = names([*plan.atoms, *plan.local]) - bound
+            inside = names([*plan.atoms, *plan.local]) - bound - joining
             part_of.update({name: i for name in inside})
     polynomials = [polynomial(v, lambda name: part_of.get(name)) for v in values]
     whole = {
@@ -325,7 +316,7 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
         if poly is None
         for v in variables(value)
     }
-    outside = bound | {v.name for v in target.keys} | whole | {v.name for f in rest for v in inputs(f)}
+    outside = bound | joining | {v.name for v in target.keys} | whole | {v.name for f in rest for v in inputs(f)}
     outside |= {f.var.name for f in rest if isinstance(f, Bind)}
     outside |= {v.name for plan in plans if plan.virtual for v in plan.atoms[0].vars}
     for plan in plans:
@@ -418,6 +409,15 @@ def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> Iterato
         component += joined
         left = [i for i in left if i not in joined]
         yield [still[i] for i in sorted(component)]
+
+
+def _acyclic(parts: Iterable[list[Rel]], bound: set[str]) -> Iterator[list[Rel]]:
+    """Components as they are; one that would close a cycle falls into its atoms (section 3.6.1)."""
+    for part in parts:
+        if len(part) > 1 and splits(part, bound & names(part)):
+            yield from ([atom] for atom in part)
+        else:
+            yield part
 
 
 def _held(work: Transform, plan: _Part, outside: set[str], target: _Map) -> _Map | None:

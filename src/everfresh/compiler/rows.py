@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from everfresh.calculus import ZERO, Bind, Cond, MapRef, Query, Rel, inputs, outputs
+from everfresh.calculus import ZERO, Bind, Cond, MapRef, Query, Rel, inputs, outputs, rename
 from everfresh.compiler.passes.partial import PARTIAL
-from everfresh.compiler.passes.unify import rename
 from everfresh.expr import FOLD, Call, Const, Expr, Var, build, substitute, variables
 from everfresh.rewrite import rewrite
 from everfresh.sql.conditions import conjuncts

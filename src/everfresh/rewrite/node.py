@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 N = TypeVar("N", bound="Node")
 
@@ -17,6 +17,7 @@ class Node:
     """Base of all IR nodes; declare subclasses with `@node`."""
 
     _hash: int
+    _names: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         self.check()
@@ -26,7 +27,7 @@ class Node:
         """Raise if the fields do not fit together; called on construction."""
 
     def _fields(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+        return tuple([getattr(self, name) for name in self._names])
 
     def _values(self) -> tuple[Any, ...]:
         """What equality and hash compare."""
@@ -42,6 +43,9 @@ class Node:
             return False
         return self._values() == other._values()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_children"}
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         # String hashes differ between processes: a node that was pickled gets its hash anew.
         self.__dict__.update(state)
@@ -50,13 +54,17 @@ class Node:
     @property
     def children(self) -> tuple[Node, ...]:
         """The nodes directly below, in field order."""
-        found: list[Node] = []
-        for value in self._fields():
-            if isinstance(value, Node):
-                found.append(value)
-            elif isinstance(value, tuple):
-                found.extend(_flatten(value))
-        return tuple(found)
+        known: tuple[Node, ...] | None = self.__dict__.get("_children")
+        if known is None:
+            found: list[Node] = []
+            for value in self._fields():
+                if isinstance(value, Node):
+                    found.append(value)
+                elif isinstance(value, tuple):
+                    found.extend(_flatten(value))
+            known = tuple(found)
+            object.__setattr__(self, "_children", known)
+        return known
 
     def with_children(self, children: tuple[Node, ...]) -> Self:
         """A copy with other children, in the order of `children`."""
@@ -103,4 +111,6 @@ def node(cls: type[N]) -> type[N]:
     >>> Pair(None, Pair(None, None)) == Pair(None, Pair(None, None))
     True
     """
-    return dataclass(frozen=True, eq=False)(cls)
+    made = dataclass(frozen=True, eq=False)(cls)
+    made._names = tuple(f.name for f in fields(made))  # type: ignore[arg-type]
+    return made
