@@ -196,9 +196,7 @@ def _variance(fn: str, x: Expr, n: Expr, components: Components) -> tuple[Expr, 
         raise NotFlat(f"{fn.upper()} of a {x.type}")
     second = components.add(Kind.WIDE, square)
     sample = fn.endswith("samp")
-    value = build.call(
-        "variance_of", n, _unscaled(first), _unscaled(second), Const(int(sample), BIGINT)
-    )
+    value = build.call("variance_of", n, _unscaled(first), _unscaled(second), Const(int(sample), BIGINT))
     if scale:
         value = build.call("/", value, Const(float(10 ** (2 * scale)), DOUBLE))
     return (build.call("sqrt", value) if fn.startswith("stddev") else value), False
@@ -206,9 +204,7 @@ def _variance(fn: str, x: Expr, n: Expr, components: Components) -> tuple[Expr, 
 
 def _truths(fn: str, x: Expr, n: Expr, components: Components) -> tuple[Expr, bool]:
     true = _var(components.add(Kind.COUNT, build.call("truth", x)), BIGINT)
-    return (
-        build.call("=", true, n) if fn == "bool_and" else build.call(">", true, Const(0, BIGINT))
-    ), True
+    return (build.call("=", true, n) if fn == "bool_and" else build.call(">", true, Const(0, BIGINT))), True
 
 
 _VALUES = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from everfresh.calculus import Bind, Cond, Query, Rel, inputs
 from everfresh.compiler.aggregates import NotFlat
-from everfresh.compiler.rows import Term, not_null, settle
+from everfresh.compiler.rows import Term, names, not_null, settle
 from everfresh.expr import Call, Expr, Var, build, variables
 
 if TYPE_CHECKING:
@@ -145,9 +145,7 @@ def _by_domain(lowering: Lowering, rows: Rows, scope: Scope) -> tuple[Rows, tupl
         settled = settle(Term((atom, *term.factors), columns), lowering.fresh)
         if settled is not None:
             closed.append(settled)
-    links = [
-        Link(f"@{i}", Var(f"@{i}", v.type, v.nullable), v) for i, v in enumerate(free.values())
-    ]
+    links = [Link(f"@{i}", Var(f"@{i}", v.type, v.nullable), v) for i, v in enumerate(free.values())]
     return tuple(closed), tuple(links)
 
 
@@ -155,7 +153,7 @@ def domain(lowering: Lowering, free: tuple[Var, ...], scope: Scope) -> str:
     """The relation of the combinations of some outer variables that occur."""
     if not scope:
         raise AssertionError(f"{', '.join(v.name for v in free)} not bound by any query")
-    outer = scope[-1]
+    outer = tuple(_coarse(lowering, t, free) for t in scope[-1])
     needed = {v.name: v for v in free if not all(v.name in t.columns for t in outer)}
     for term in outer:
         needed.update({n: v for n, v in term.free().items()})
@@ -170,3 +168,26 @@ def domain(lowering: Lowering, free: tuple[Var, ...], scope: Scope) -> str:
     name, by_name = lowering.define(outer, [(v.name, v) for v in free])
     relation = lowering.relate(name, [(v.name, by_name[v.name]) for v in free])
     return relation.name
+
+
+def _coarse(lowering: Lowering, term: Term, free: tuple[Var, ...]) -> Term:
+    """A term with perhaps more rows, without the lookups that the free variables do not need: a domain may be
+    too large, and then changes less often."""
+    columns = {v.name: term.columns[v.name] for v in free if v.name in term.columns}
+    needed = {v.name for e in columns.values() for v in variables(e)}
+    factors = list(term.factors)
+    always = lowering.always
+    gone: set[str] = set()
+    for atom in [f for f in factors if isinstance(f, Rel) and f.name in always]:
+        values = {v.name for v in atom.vars[always[atom.name] :]}
+        if not values & needed and not values & names(f for f in factors if f is not atom):
+            factors.remove(atom)
+            gone |= values
+    factors = [f for f in factors if not (isinstance(f, Cond) and gone & {v.name for v in inputs(f)})]
+    used = (
+        needed
+        | names(f for f in factors if isinstance(f, Rel))
+        | {v.name for f in factors for v in inputs(f)}
+    )
+    factors = [f for f in factors if not (isinstance(f, Bind) and f.var.name not in used)]
+    return Term(tuple(factors), columns)

@@ -17,7 +17,7 @@ from typing import Any
 from everfresh.calculus import Query
 from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.lower import lower
-from everfresh.compiler.materialize import transform
+from everfresh.compiler.materialize import HIGHER_ORDER, Choices, transform
 from everfresh.compiler.prune import pruned
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import MapDef, Program, Statement, Trigger, View
@@ -25,7 +25,11 @@ from everfresh.sql import plan as p
 from everfresh.types import INTERVAL, NULL, Column
 
 _REFUSED = (INTERVAL, NULL)  # types of expressions that no table has
-STRATEGIES = ("auto", "higher-order", "first-order", "re-evaluate")
+STRATEGIES = ("auto", "higher-order", "first-order", "first-order-projected", "re-evaluate")
+_CHOICES = {
+    "first-order": Choices(whole=False, project=False),
+    "first-order-projected": Choices(whole=False),
+}
 Definition = Query | p.Plan
 
 
@@ -105,7 +109,8 @@ def _check_types(columns: Iterable[Column]) -> None:
 
 def _incremental(name: str, plan: p.Plan, strategy: str, joins: bool) -> CompiledView:
     lowered = pruned(lower(name, plan))
-    program: Program[Any] = transform(name, lowered.maps, lowered.relations)
+    choices = _CHOICES.get(strategy, HIGHER_ORDER)
+    program: Program[Any] = transform(name, lowered.maps, lowered.relations, choices)
     for m in program.maps:
         _check_types(Column(v.name, v.type) for v in m.keys)
     if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):

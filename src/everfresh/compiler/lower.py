@@ -202,7 +202,8 @@ class Lowering:
             case p.Project(child, items):
                 rows, exprs = resolved(self, self.rows(child, scope), [e for _, e in items], scope)
                 return tuple(
-                    Term(t.factors, {n: t.of(e) for (n, _), e in zip(items, exprs, strict=True)}) for t in rows
+                    Term(t.factors, {n: t.of(e) for (n, _), e in zip(items, exprs, strict=True)})
+                    for t in rows
                 )
             case p.Join():
                 return self._join(plan, scope)
@@ -222,9 +223,7 @@ class Lowering:
         from everfresh.compiler.subqueries import filtered, unmatched
 
         left, right = self.rows(plan.left, scope), self.rows(plan.right, scope)
-        pairs = tuple(
-            Term((*a.factors, *b.factors), {**a.columns, **b.columns}) for a in left for b in right
-        )
+        pairs = tuple(Term((*a.factors, *b.factors), {**a.columns, **b.columns}) for a in left for b in right)
         condition = plan.condition
         if plan.kind == "inner":
             return pairs if condition is None else filtered(self, pairs, condition, scope)
@@ -254,9 +253,7 @@ class Lowering:
         linked = [(link.name, link.column) for link in links]
         own = [(n, e) for (n, _), e in zip(node.keys, exprs, strict=False)]
         items = exprs[len(node.keys) :]
-        map_name, by_name = self.define(
-            rows, [*linked, *own], [items] * len(rows), components.kinds, name
-        )
+        map_name, by_name = self.define(rows, [*linked, *own], [items] * len(rows), components.kinds, name)
         sides = tuple(
             self._side(i, side, components, rows, [*linked, *own])
             for i, side in enumerate(components.sides, 1)
@@ -338,7 +335,10 @@ class Lowering:
         there = build.call(">", m, zero)
         having, weight = {
             ("intersect", False): (build.call("and", there, build.call(">", k, zero)), None),
-            ("intersect", True): (build.call(">", build.call("least", m, k), zero), build.call("least", m, k)),
+            ("intersect", True): (
+                build.call(">", build.call("least", m, k), zero),
+                build.call("least", m, k),
+            ),
             ("except", False): (build.call("and", there, build.call("=", k, zero)), None),
             ("except", True): (build.call(">", m, k), build.call("-", m, k)),
         }[plan.op, plan.all]

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from everfresh.algebra import Kind
 from everfresh.calculus import (
     DELTA,
+    ONE,
     QUERY,
     STATEMENT,
     Bind,
@@ -107,6 +108,25 @@ class _Map:
         return len(self.kinds)
 
 
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the transform decides (section 3.6)."""
+
+    merge: bool = True
+    """Whether maps that differ in their values alone are one."""
+    whole: bool = True
+    """Whether components become maps; if not, their atoms do (first-order maintenance)."""
+    project: bool = True
+    """Whether atoms are projected into maps of their own; if not, tables are read as they are."""
+    split: frozenset[str] = frozenset()
+    """Components, by their canonical form, that are kept as single atoms."""
+    static: frozenset[str] = frozenset()
+    """Relations that never change."""
+
+
+HIGHER_ORDER = Choices()
+
+
 @dataclass
 class Transform:
     """The maps of one view while they are found."""
@@ -115,6 +135,7 @@ class Transform:
     derived: dict[str, Relation]
     keys: dict[str, int]
     """Of each relation that is read off a map: how many keys it has, if they are its first columns."""
+    choices: Choices = HIGHER_ORDER
     unshared: frozenset[str] = frozenset()
     maps: dict[str, _Map] = field(default_factory=dict)
     shared: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
@@ -136,18 +157,24 @@ class Transform:
         self.maps[m.name] = _Map(m.name, m.keys, tuple(bodies), list(m.kinds), rows)
         if len(bodies) == 1 and m.name not in self.unshared:
             form = canonical(Sum(m.keys, bodies[0]))
-            self.shared.setdefault(form.key, (m.name, _inverse(form)))
+            alone = [] if self.choices.merge or len(rows) != 1 else [Value(rows[0])]
+            key = canonical(Sum(m.keys, product(bodies[0], *alone))).key if alone else form.key
+            self.shared.setdefault(key, (m.name, _inverse(form)))
 
-    def part(self, body: Query, keys: tuple[Var, ...]) -> tuple[_Map, dict[str, Var]]:
-        """The map that holds a component, and how the component's variables are called in it."""
+    def part(
+        self, body: Query, keys: tuple[Var, ...], value: Expr | None = None
+    ) -> tuple[_Map, dict[str, Var]]:
+        """The map that holds a component, and how the component's variables are called in it; for `value`
+        alone if maps are not merged."""
         form = canonical(Sum(keys, body))
-        if form.key not in self.shared:
+        key = form.key if value is None else canonical(Sum(keys, product(body, Value((value,))))).key
+        if key not in self.shared:
             name = f"{self.view}#{len(self.maps)}"
             while name in self.maps:
                 name += "x"
             self.maps[name] = _Map(name, keys, (body,), [], [])
-            self.shared[form.key] = name, _inverse(form)
-        name, theirs = self.shared[form.key]
+            self.shared[key] = name, _inverse(form)
+        name, theirs = self.shared[key]
         held = {v.name: v for n in self.maps[name].products[0].walk() if isinstance(n, Var) for v in (n,)}
         return self.maps[name], {ours: held[theirs[c]] for ours, c in form.names.items()}
 
@@ -157,7 +184,10 @@ def _inverse(form: Canonical) -> dict[str, str]:
 
 
 def transform(
-    view: str, roots: Sequence[MapDef[Query]], derived: Sequence[Relation] = ()
+    view: str,
+    roots: Sequence[MapDef[Query]],
+    derived: Sequence[Relation] = (),
+    choices: Choices = HIGHER_ORDER,
 ) -> Program[Query]:
     """The program that maintains `roots` and all maps they need, with a trigger per relation."""
     by_name = {r.name: r for r in derived}
@@ -170,7 +200,7 @@ def transform(
                 keys[r.name] = len(held)
     unshared: frozenset[str] = frozenset()
     while True:
-        work = Transform(view, by_name, keys, unshared)
+        work = Transform(view, by_name, keys, choices, unshared)
         for m in roots:
             work.add(m)
         statements = _statements(work)
@@ -208,7 +238,8 @@ def _statements(work: Transform) -> dict[str, list[Statement[Query]]]:
         if not todo:
             break
         for m in todo:
-            bases = dict.fromkeys(name for body in m.products for name in relations(body))
+            names_ = dict.fromkeys(name for body in m.products for name in relations(body))
+            bases = [name for name in names_ if name not in work.choices.static]
             done[m.name] = len(m.kinds), {base: _statement(work, m, base) for base in bases}
     found: dict[str, list[Statement[Query]]] = {}
     for name in work.maps:
@@ -296,7 +327,7 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
                 progress = True
                 break
     values = [row[index] for row in target.values]
-    plans = [_Part(part) for part in _acyclic(_components(still, rest, bound), bound)]
+    plans = [_Part(part) for part in _kept(work, _components(still, rest, bound), bound)]
     for plan in plans:
         plan.virtual = len(plan.atoms) == 1 and _readable(work, plan.atoms[0], bound, changed)
     for plan in plans:
@@ -316,14 +347,18 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
         if poly is None
         for v in variables(value)
     }
-    outside = bound | joining | {v.name for v in target.keys} | whole | {v.name for f in rest for v in inputs(f)}
+    outside = (
+        bound | joining | {v.name for v in target.keys} | whole | {v.name for f in rest for v in inputs(f)}
+    )
     outside |= {f.var.name for f in rest if isinstance(f, Bind)}
     outside |= {v.name for plan in plans if plan.virtual for v in plan.atoms[0].vars}
     for plan in plans:
         plan.held = _held(work, plan, outside, target)
     count = max((len(p) for p in polynomials if p is not None), default=1)
+    which: Sequence[int | None] = [None] if work.choices.merge or not plans else range(len(values) + 1)
     made = (
-        _product(work, changes, looked, rest, plans, values, polynomials, t, target)
+        _product(work, changes, looked, rest, plans, values, polynomials, t, target, only)
+        for only in which
         for t in range(max(count, 1))
     )
     return [Neg(m) if sign < 0 else m for m in made if m is not None]
@@ -332,6 +367,8 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
 def _readable(work: Transform, atom: Rel, bound: set[str], changed: set[str]) -> bool:
     """Whether a derived relation is read off its map as it is: by keys that are bound, or as a whole."""
     relation = work.derived.get(atom.name)
+    if not work.choices.project and relation is None:
+        return True
     if not isinstance(relation, View) or atom.name in changed:
         return False
     held = {v.name for v in work.maps[relation.map].keys}
@@ -367,6 +404,7 @@ class _Part:
     local: list[Query] = field(default_factory=list)
     by: dict[str, Var] = field(default_factory=dict)
     keys: tuple[Var, ...] = ()
+    body: Query = ONE
     held: _Map | None = None
 
 
@@ -411,13 +449,22 @@ def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> Iterato
         yield [still[i] for i in sorted(component)]
 
 
-def _acyclic(parts: Iterable[list[Rel]], bound: set[str]) -> Iterator[list[Rel]]:
-    """Components as they are; one that would close a cycle falls into its atoms (section 3.6.1)."""
+def _kept(work: Transform, parts: Iterable[list[Rel]], bound: set[str]) -> Iterator[list[Rel]]:
+    """Components that become maps; one that would close a cycle (section 3.6.1), or that is better not held,
+    falls into its atoms."""
     for part in parts:
-        if len(part) > 1 and splits(part, bound & names(part)):
+        apart = len(part) > 1 and (
+            not work.choices.whole or splits(part, bound & names(part)) or _form(part) in work.choices.split
+        )
+        if apart:
             yield from ([atom] for atom in part)
         else:
             yield part
+
+
+def _form(part: list[Rel]) -> str:
+    """What a component is known by when it is chosen or not."""
+    return canonical(Sum((), product(*part))).key
 
 
 def _held(work: Transform, plan: _Part, outside: set[str], target: _Map) -> _Map | None:
@@ -429,6 +476,7 @@ def _held(work: Transform, plan: _Part, outside: set[str], target: _Map) -> _Map
     body = product(*arrange([*plan.atoms, *plan.local], work.always))
     if degree(body) >= max(degree(p) for p in target.products):
         raise SpecError(f"the delta of {target.name} has not become simpler: {body}")
+    plan.body = body
     found, plan.by = work.part(body, plan.keys)
     return found
 
@@ -460,12 +508,18 @@ def _product(
     polynomials: list[list[Monomial] | None],
     t: int,
     target: _Map,
+    only: int | None,
 ) -> Query | None:
-    """The t-th product: each value contributes its t-th monomial, the count only to the first."""
-    components: list[list[int]] = [[0 if t == 0 else -1] for _ in plans]
+    """The t-th product: each value contributes its t-th monomial, the count only to the first.
+
+    `only` leaves all others out: 0 the values, i all but the i-th.
+    """
+    counted = t == 0 and only in (None, 0)
+    components: list[list[int]] = [[0 if counted else -1] for _ in plans]
+    holders = [(plan.held, plan.by) for plan in plans]
     own: list[Expr] = []
-    for value, monomials in zip(values, polynomials, strict=True):
-        monomial = _monomial(value, monomials, t)
+    for j, (value, monomials) in enumerate(zip(values, polynomials, strict=True), 1):
+        monomial = _monomial(value, monomials, t) if only in (None, j) else None
         if monomial is None:
             for found in components:
                 found.append(-1)
@@ -474,15 +528,17 @@ def _product(
         factors = dict(monomial.factors)
         for i, plan in enumerate(plans):
             expr = factors.pop(i, None)
-            if expr is None or plan.held is None:
+            if expr is None or holders[i][0] is None:
                 components[i].append(0)
             else:
-                inner = substitute(expr, dict(plan.by))
-                components[i].append(plan.held.component(_kind(expr), (inner,)))
+                if not work.choices.merge:
+                    holders[i] = work.part(plan.body, plan.keys, expr)
+                held, by = holders[i]
+                components[i].append(held.component(_kind(expr), (substitute(expr, dict(by)),)))
         own.append(_own(tuple(factors.values()), monomial.coefficient))
     atoms_: list[Query] = [*changes, *looked]
-    for plan, found in zip(plans, components, strict=True):
-        atoms_.append(plan.atoms[0] if plan.held is None else _read(plan, plan.held, found))
+    for plan, (held, by), found in zip(plans, holders, components, strict=True):
+        atoms_.append(plan.atoms[0] if held is None else _read(plan, held, by, found))
     if t > 0 and not any(isinstance(a, MapRef) for a in atoms_):
         raise SpecError(f"a sum of values over no map: {values}")
     ordered = arrange([*atoms_, *rest], work.always)
@@ -509,9 +565,9 @@ def _own(factors: tuple[Expr, ...], coefficient: int) -> Expr:
     return factors[0] if coefficient == 1 else build.call("*", Const(coefficient, BIGINT), factors[0])
 
 
-def _read(plan: _Part, held: _Map, components: list[int]) -> MapRef:
+def _read(plan: _Part, held: _Map, by: dict[str, Var], components: list[int]) -> MapRef:
     """The map of a component, read by the component's own variables."""
-    ours = {theirs.name: name for name, theirs in plan.by.items()}
+    ours = {theirs.name: name for name, theirs in by.items()}
     by_name = {v.name: v for v in plan.keys}
     keys = tuple(by_name[ours[v.name]] for v in held.keys)
     return MapRef(held.name, keys, (0,) if set(components) == {0} else tuple(components))
@@ -532,7 +588,11 @@ def _summed(factors: list[Query], needed: set[str]) -> list[Query]:
     for used, members in groups:
         members.sort(key=factors.index)
         changes = any(isinstance(f, Rel) and f.delta for f in members)
-        if changes or not any(isinstance(f, Rel | MapRef) and atom_vars(f) for f in members) or used <= needed:
+        if (
+            changes
+            or not any(isinstance(f, Rel | MapRef) and atom_vars(f) for f in members)
+            or used <= needed
+        ):
             plain += members
         else:
             group = {v.name: v for f in members for v in _all_outputs_of(f) if v.name in needed}

@@ -50,9 +50,7 @@ def filtered(lowering: Lowering, rows: Rows, condition: Expr, scope: Scope) -> R
     return rows
 
 
-def resolved(
-    lowering: Lowering, rows: Rows, exprs: Sequence[Expr], scope: Scope
-) -> tuple[Rows, list[Expr]]:
+def resolved(lowering: Lowering, rows: Rows, exprs: Sequence[Expr], scope: Scope) -> tuple[Rows, list[Expr]]:
     """Expressions without subqueries, over rows that have looked their answers up."""
     answers: dict[Expr, Expr] = {}
     out = []
@@ -116,9 +114,7 @@ def _joined(
     view = lowering.relate(name, [(link.name, by_name[link.name]) for link in links])
     atom, _ = lowering.atom(view)
     return tuple(
-        Term(
-            (*t.factors, *_tied(links, atom.vars, t), atom, *(Cond(t.of(g)) for g in gates)), t.columns
-        )
+        Term((*t.factors, *_tied(links, atom.vars, t), atom, *(Cond(t.of(g)) for g in gates)), t.columns)
         for t in rows
     )
 
@@ -127,9 +123,7 @@ def _tied(links: Sequence[Link], vars_: Sequence[Var], term: Term) -> tuple[Quer
     return tuple(link.factor(var, term) for link, var in zip(links, vars_, strict=False))
 
 
-def _lifted(
-    lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows, scope: Scope
-) -> Rows | None:
+def _lifted(lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows, scope: Scope) -> Rows | None:
     """A comparison with a correlated aggregate that fails over nothing: joined with the groups there are."""
     peeled = _peel(query.plan)
     if peeled is None:
@@ -252,7 +246,9 @@ def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
     if not isinstance(relation, View) or relation.bag or relation.weight is not None:
         return False
     held = {v.name for v in lowering.map(relation.map).keys}
-    exposed = {e.name: v.name for e, v in zip(relation.outputs, atoms[0].vars, strict=True) if isinstance(e, Var)}
+    exposed = {
+        e.name: v.name for e, v in zip(relation.outputs, atoms[0].vars, strict=True) if isinstance(e, Var)
+    }
     linked = {e.name for link in links if isinstance(e := term.of(link.column), Var)}
     return all(exposed.get(k) in linked for k in held)
 
@@ -342,9 +338,7 @@ def _membership(
         return equal, build.call("not", found) if query.all else found
     counts, (some, nulls) = _counts(lowering, inner, links, members)
     unknown = build.disjunction([build.call("is_null", query.args[0]), nulls])
-    value = build.case(
-        [(build.call("not", some), _FALSE), (found, _TRUE), (unknown, _UNKNOWN)], _FALSE
-    )
+    value = build.case([(build.call("not", some), _FALSE), (found, _TRUE), (unknown, _UNKNOWN)], _FALSE)
     return (
         lambda term: (*equal(term), *counts(term)),
         build.call("not", value) if query.all else value,
