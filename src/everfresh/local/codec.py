@@ -68,9 +68,7 @@ class Codec:
         out = np.zeros((self.words, rows), np.int64)
         for column, vector in zip(self.columns, vectors, strict=True):
             if vector.dictionary is not None:
-                codes = self.interner.intern(pa.array(vector.dictionary, pa.string()))
-                # A dictionary may be empty when every row is NULL.
-                words = codes[vector.values] if len(codes) else np.zeros(rows, np.int64)
+                (words,) = encoded(vector, column.type, self.interner)
                 self._store(out, column, words, vector.valid)
             else:
                 self._store_vector(out, column, vector)
@@ -134,18 +132,14 @@ class Codec:
     def vector(self, words: Ints, column: Column) -> Vector:
         """One column of some rows."""
         first = self._first[column.name]
+        width = 2 if column.type.is_wide else 1
         valid = self._valid(words, column)
-        type_ = column.type
-        if type_.name == "VARCHAR":
-            codes, inverse = np.unique(words[first], return_inverse=True)
-            strings = np.array(self.interner.strings(codes), dtype=object)
-            if len(codes) and codes[0] == 0:
-                strings[0] = ""
-            return Vector(type_, inverse.astype(np.int64), valid, strings)
-        if type_.is_wide:
-            values = np.array(wide_to_python(words[first], words[first + 1]) or [0], dtype=object)
-            return Vector(type_, values[: words.shape[1]], valid)
-        return Vector(type_, from_word(words[first], type_), valid)
+        return decoded(column.type, [words[first + i] for i in range(width)], valid, self.interner)
+
+    def places(self, column: Column) -> tuple[tuple[int, ...], tuple[int, int] | None]:
+        """The words of a column, and the word and bit that say that it is NULL, if it may be."""
+        first = self._first[column.name]
+        return (first, first + 1) if column.type.is_wide else (first,), self._null_bit.get(column.name)
 
     def _valid(self, words: Ints, column: Column) -> Mask | None:
         if not column.nullable:
@@ -177,6 +171,34 @@ class Codec:
     def string_codes(self, words: Ints) -> list[Ints]:
         """The code columns of some rows, to find which strings are still used."""
         return [words[self._first[c.name]] for c in self.columns if c.type.name == "VARCHAR"]
+
+
+def decoded(type_: SqlType, words: Sequence[Ints], valid: Mask | None, interner: Interner) -> Vector:
+    """A column from its words (two if it is wide), which are 0 where it is not valid."""
+    rows = len(words[0])
+    if type_.name == "VARCHAR":
+        codes, inverse = np.unique(words[0], return_inverse=True)
+        strings = np.array(interner.strings(codes), dtype=object)
+        if len(codes) and codes[0] == 0:
+            strings[0] = ""
+        return Vector(type_, inverse.astype(np.int64), valid, strings)
+    if type_.is_wide:
+        values = np.array(wide_to_python(words[0], words[1]) or [0], dtype=object)
+        return Vector(type_, values[:rows], valid)
+    return Vector(type_, from_word(words[0], type_), valid)
+
+
+def encoded(vector: Vector, type_: SqlType, interner: Interner) -> tuple[Ints, ...]:
+    """The inverse: the words of a column, read as one of `type_`."""
+    if vector.dictionary is not None:
+        codes = interner.intern(pa.array(vector.dictionary, pa.string()))
+        # A dictionary may be empty when every row is NULL.
+        words = codes[vector.values] if len(codes) else np.zeros(len(vector), np.int64)
+    elif type_.is_wide:
+        return tuple(wide_from_python([int(v) for v in vector.values.tolist()]))
+    else:
+        words = to_word(vector.values, type_)
+    return (words if vector.valid is None else np.where(vector.valid, words, 0),)
 
 
 def to_word(values: NDArray[np.generic], type_: SqlType) -> Ints:

@@ -6,35 +6,34 @@ batch still stands in its slices until the batch is final; it is read with weigh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.errors import EverfreshError
-from everfresh.expr import Vector
+from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
-from everfresh.local.columnar import MapDelta, to_words
+from everfresh.local.columnar import MapDelta, key_columns, to_words
 from everfresh.local.pool import Layout, Pool, Touched, Values
-from everfresh.local.slices import Slice, every_pair
 from everfresh.local.strings import Interner
 from everfresh.program import MapDef
-from everfresh.types import Column
 
 Ints = NDArray[np.int64]
 
+Before = Mapping[str, Touched]
+"""Changes of maps, by name, that a reader does not see yet."""
 
-class EntryStore:
+
+class EntryStore(Pooled):
     """A map in this process (or one partition of it)."""
 
     def __init__(self, target: MapDef[Any], interner: Interner, pool: Pool | None = None) -> None:
+        codec = Codec(key_columns(target), interner)
         self.target = target
-        self.columns = tuple(Column(v.name, v.type, v.nullable) for v in target.keys)
-        self.codec = Codec(self.columns, interner)
         self.layout = Layout(target.kinds)
-        self.pool = pool or Pool(self.codec.words, self.layout)
-        self._slices: dict[tuple[str, ...], Slice] = {}
+        super().__init__(codec, pool or Pool(codec.words, self.layout))
 
     # -- change ------------------------------------------------------------------------------------
 
@@ -52,45 +51,35 @@ class EntryStore:
                 f"an aggregate of '{self.target.name}' is out of range",
                 hint="the batch would make a sum too large for its type",
             ) from error
-        self._each_slice("add", touched.slots[touched.created])
+        self.enter(touched.slots[touched.created])
         return touched
 
     def commit(self, touched: Touched) -> None:
         """Make a change final: entries that have come to nothing go."""
-        self._each_slice("remove", touched.slots[self.pool.gather(touched.slots).n == 0])
+        self.leave(touched.slots[self.pool.gather(touched.slots).n == 0])
         self.pool.commit(touched)
 
     def rollback(self, touched: Touched) -> None:
         """Take a change back."""
-        self._each_slice("remove", touched.slots[touched.created])
+        self.leave(touched.slots[touched.created])
         self.pool.rollback(touched)
 
-    def _each_slice(self, what: str, slots: Ints) -> None:
-        if self._slices and len(slots):
-            words = self.pool.keys_at(slots)
-            for slice_ in self._slices.values():
-                getattr(slice_, what)(slots, words)
-
-    # -- reading by statements ---------------------------------------------------------------------
-
-    def probe(self, names: tuple[str, ...], vectors: Sequence[Vector], rows: int) -> tuple[Ints, Ints]:
-        """Pairs of row number and slot that agree on the columns `names`."""
+    def settle(self) -> None:
+        """Make everything added so far final."""
         slots = self.pool.live()
-        if not names:
-            return every_pair(rows, slots)
-        if names not in self._slices:
-            built = Slice([c for c in self.columns if c.name in names], self.codec)
-            built.add(slots, self.pool.keys_at(slots))
-            self._slices[names] = built
-        return self._slices[names].probe(vectors, rows)
+        gone = slots[self.pool.gather(slots).n == 0]
+        self.leave(gone)
+        self.pool.sweep(gone)
 
-    def read(self, slots: Ints, names: Sequence[str]) -> dict[str, Vector]:
-        """Some columns of some entries."""
-        return self.codec.vectors(self.pool.keys_at(slots), names)
+    # -- reading -----------------------------------------------------------------------------------
 
-    def counts(self, slots: Ints) -> Ints:
-        """The counts of some entries."""
-        return self.pool.gather(slots).n
+    def entries(self, slots: Ints, before: Before) -> Values:
+        """The values at some slots, zeros at -1; as they were before a change that is in `before`."""
+        values = self.pool.gather(slots)
+        change = before.get(self.target.name)
+        if change is not None:
+            _put_back(values, slots, change)
+        return settled(values)
 
     # -- upkeep ------------------------------------------------------------------------------------
 
@@ -101,7 +90,28 @@ class EntryStore:
         self.codec.remap_strings(words, remap)
         self.pool.clear()
         self.pool.put(words, values)
-        self._slices.clear()
+        self.clear()
+
+
+def settled(values: Values) -> Values:
+    """Values as they are after a batch: an entry without a count is gone, whatever is left in it."""
+    gone = values.n == 0
+    if not gone.any() or not (values.ints[:, gone].any() or values.floats[:, gone].any()):
+        return values
+    return Values(values.n, np.where(gone, 0, values.ints), np.where(gone, 0.0, values.floats))
+
+
+def _put_back(values: Values, slots: Ints, change: Touched) -> None:
+    if not len(change.slots):
+        return
+    order = np.argsort(change.slots)
+    known = change.slots[order]
+    place = np.minimum(np.searchsorted(known, slots), len(known) - 1)
+    hit = known[place] == slots
+    source = order[place[hit]]
+    values.n[hit] = change.old.n[source]
+    values.ints[:, hit] = change.old.ints[:, source]
+    values.floats[:, hit] = change.old.floats[:, source]
 
 
 def merged(steps: Sequence[Touched]) -> Touched:

@@ -1,13 +1,14 @@
-"""Statements that join changes with maps, run factor by factor over vectors.
+"""Statements, run factor by factor over columns: what a trigger adds to a map, or the whole of it at a load.
 
-A product is evaluated from left to right, as the calculus says: a frame of bound variables with weights
-starts as one empty row; a relation atom or a map joins it with the entries that agree on the bound variables
-(through a slice), a condition filters, a binding adds a column, the values end it. The slow twin is the
-reference evaluator.
+A frame of bound variables with weights starts as one empty row; an atom joins it with the entries that agree
+on the bound variables, a condition filters, a binding adds a column or compares with one, values multiply.
+The slow twin is the reference evaluator. Rows whose count and values are all zero are dropped, and only
+those: a change with count 0 and another value is real.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,152 +16,219 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
-from everfresh.expr import Vector, evaluate_vector, satisfied
-from everfresh.expr.vector import concat
+from everfresh.algebra import Kind
+from everfresh.calculus import Bind, Cond, MapRef, Query, Rel, Sum, Value, arity
+from everfresh.errors import EverfreshError
+from everfresh.expr import Var, evaluate_vector, satisfied
+from everfresh.local.atoms import Atom, Found, Picked, Pooled
+from everfresh.local.cells import Cells, VectorsOf, assemble, same
 from everfresh.local.codec import Codec
-from everfresh.local.columnar import MapDelta
-from everfresh.local.slices import Slice, every_pair
-from everfresh.program import MapDef
+from everfresh.local.ordering import Needs, Step, Term, atom_vars, ordered
+from everfresh.local.pool import Layout, Pool, Values
+from everfresh.local.strings import Interner
+from everfresh.local.weights import Number, Weights, from_vector
 from everfresh.types import Column
 
 Ints = NDArray[np.int64]
 
 
-class Atom(Protocol):
-    """What a relation atom or a map read offers: its columns, and the entries that agree with given
-    values."""
+class Scope(Protocol):
+    """What the names of a statement stand for, and a counter of the entries that it visits."""
 
-    columns: tuple[Column, ...]
+    visited: int
 
-    def probe(self, names: tuple[str, ...], vectors: Sequence[Vector], rows: int) -> tuple[Ints, Ints]:
-        """Pairs of row number and slot that agree on the columns `names`."""
+    @property
+    def interner(self) -> Interner:
+        """The strings of all columns."""
 
-    def read(self, slots: Ints, names: Sequence[str]) -> dict[str, Vector]:
-        """Some columns of some slots."""
+    def atom(self, factor: Rel | MapRef) -> Atom:
+        """What a relation atom or a map read stands for."""
 
-    def counts(self, slots: Ints) -> Ints:
-        """The multiplicities of some slots."""
-
-
-class Rows:
-    """Rows given as words, with weights: a change, or a whole table while a view is loaded."""
-
-    def __init__(self, codec: Codec, words: Ints, weights: Ints) -> None:
-        self.columns = codec.columns
-        self._codec, self._words, self._weights = codec, words, weights
-        self._slices: dict[tuple[str, ...], Slice] = {}
-
-    def probe(self, names: tuple[str, ...], vectors: Sequence[Vector], rows: int) -> tuple[Ints, Ints]:
-        """Through a slice that is built at the first use."""
-        slots = np.arange(len(self._weights))
-        if not names:
-            return every_pair(rows, slots)
-        if names not in self._slices:
-            built = Slice([c for c in self.columns if c.name in names], self._codec)
-            built.add(slots, self._words)
-            self._slices[names] = built
-        return self._slices[names].probe(vectors, rows)
-
-    def read(self, slots: Ints, names: Sequence[str]) -> dict[str, Vector]:
-        """Decoded from the words."""
-        return self._codec.vectors(np.ascontiguousarray(self._words[:, slots]), names)
-
-    def counts(self, slots: Ints) -> Ints:
-        """The weights."""
-        return self._weights[slots]
+    def needs(self, atom: Rel) -> Sequence[int] | None:
+        """The columns of a relation that must be bound before it can be read."""
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
+class PoolDelta:
+    """What is added to a map, in the form of its pool."""
+
+    words: Ints
+    values: Values
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(slots=True)
 class _Frame:
-    """Bound variables and weights, row by row."""
+    """Bound variables and weights, row by row; `origin` is the row of the first atom that each came from."""
 
-    columns: dict[str, Vector]
-    weights: Ints
-    components: tuple[Vector, ...] = ()
+    columns: dict[str, Cells]
+    weights: Weights
+    origin: Ints | None = None
 
-    def take(self, index: Ints) -> None:
-        self.columns = {name: vector.take(index) for name, vector in self.columns.items()}
-        self.weights = self.weights[index]
+    @property
+    def rows(self) -> int:
+        return self.weights.rows
+
+    def take(self, index: Ints, keep: frozenset[str] | None = None) -> None:
+        self.columns = {n: c.take(index) for n, c in self.columns.items() if keep is None or n in keep}
+        self.weights = self.weights.take(index, len(index))
+        self.origin = None if self.origin is None else self.origin[index]
+
+    def filter(self, mask: NDArray[np.bool_], keep: frozenset[str] | None = None) -> None:
+        if not mask.all():
+            self.take(np.flatnonzero(mask), keep)
 
 
-Source = Callable[[Any], Atom]
+def run_terms(
+    terms: Sequence[Term], keys: Sequence[Var], codec: Codec, layout: Layout, scope: Scope
+) -> PoolDelta:
+    """What a statement adds to a map with these keys and components."""
+    parts = []
+    for term in terms:
+        frame = _run(term, len(layout.kinds), scope)
+        words, able = assemble(codec, [frame.columns[v.name] for v in keys], frame.rows)
+        if able is not None:
+            raise ValueError(f"a key that is never NULL is: {', '.join(v.name for v in keys)}")
+        parts.append(_pruned(words, frame.weights.pool_values(layout)))
+    if not parts:
+        return PoolDelta(np.zeros((codec.words, 0), np.int64), Values.zeros(layout, 0))
+    return joined_deltas(parts)
 
 
-def run_joined(target: MapDef[Any], expr: Query, source: Source) -> MapDelta:
-    """What a statement adds to its map; `source` gives what a relation atom or a map read stands for."""
-    terms = expr.terms if isinstance(expr, Plus) else (expr,)
-    deltas = [_term(target, term.body if isinstance(term, Sum) else term, source) for term in terms]
-    return MapDelta(
-        tuple(concat([d.keys[i] for d in deltas]) for i in range(len(target.keys))),
-        np.concatenate([d.n for d in deltas]),
-        tuple(concat([d.components[i] for d in deltas]) for i in range(len(target.kinds))),
+def joined_deltas(parts: Sequence[PoolDelta]) -> PoolDelta:
+    """One change after the other; at least one."""
+    if len(parts) == 1:
+        return parts[0]
+    return PoolDelta(
+        np.concatenate([p.words for p in parts], axis=1),
+        Values(
+            np.concatenate([p.values.n for p in parts]),
+            np.concatenate([p.values.ints for p in parts], axis=1),
+            np.concatenate([p.values.floats for p in parts], axis=1),
+        ),
     )
 
 
-def _term(target: MapDef[Any], term: Query, source: Source) -> MapDelta:
-    sign = 1
-    while isinstance(term, Neg):
-        sign, term = -sign, term.body
-    factors = term.factors if isinstance(term, Prod) else (term,)
-    frame = _Frame({}, np.full(1, sign, np.int64))
-    needed = _needed(target, factors)
-    for factor in factors:
-        _STEPS[type(factor)](frame, factor, source, needed)
-    return MapDelta(tuple(frame.columns[v.name] for v in target.keys), frame.weights, frame.components)
+def _pruned(words: Ints, values: Values) -> PoolDelta:
+    there = values.n != 0
+    if not there.all():
+        there |= values.ints.any(axis=0) | values.floats.any(axis=0)
+        if not there.all():
+            return PoolDelta(np.ascontiguousarray(words[:, there]), values.take(there))
+    return PoolDelta(words, values)
 
 
-def _needed(target: MapDef[Any], factors: Sequence[Query]) -> set[str]:
-    """The variables that something beside one atom reads: the others are never decoded."""
-    seen: dict[str, int] = {}
-    for factor in factors:
-        if isinstance(factor, Rel | MapRef):
-            for var in {v.name for v in (factor.vars if isinstance(factor, Rel) else factor.keys)}:
-                seen[var] = seen.get(var, 0) + 1
-        else:
-            for node in factor.walk():
-                if hasattr(node, "name"):
-                    seen[node.name] = 2
-    return {v.name for v in target.keys} | {name for name, times in seen.items() if times > 1}
+def _run(term: Term, k: int, scope: Scope) -> _Frame:
+    sign = None if term.sign == 1 else np.full(1, term.sign, np.int64)
+    frame = _Frame({}, Weights(1, sign, None, [None] * k))
+    for step in term.steps:
+        try:
+            _STEPS[type(step.factor)](frame, step, k, scope)
+        except EverfreshError as error:
+            row = getattr(error, "row", None)
+            if row is not None and frame.origin is not None:
+                error.row = int(frame.origin[row])  # type: ignore[attr-defined]
+            raise
+    return frame
 
 
-def _join(frame: _Frame, factor: Rel | MapRef, source: Source, needed: set[str]) -> None:
-    atom = source(factor)
-    vars_ = factor.vars if isinstance(factor, Rel) else factor.keys
-    column_of = {v.name: c.name for v, c in zip(vars_, atom.columns, strict=True)}
-    shared = [name for name in column_of if name in frame.columns]
-    # The slice's columns come in the order of the atom's.
-    shared.sort(key=lambda name: [c.name for c in atom.columns].index(column_of[name]))
-    at, slots = atom.probe(
-        tuple(column_of[name] for name in shared),
-        [frame.columns[name] for name in shared],
-        len(frame.weights),
-    )
-    frame.take(at)
-    frame.weights = frame.weights * atom.counts(slots)
-    new = [name for name in column_of if name not in frame.columns and name in needed]
-    found = atom.read(slots, [column_of[name] for name in new])
-    frame.columns.update({name: found[column_of[name]] for name in new})
+def _join(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+    factor = step.factor
+    assert isinstance(factor, Rel | MapRef)
+    names = [v.name for v in atom_vars(factor)]
+    _add(frame, step, names, scope.atom(factor), scope)
 
 
-def _filter(frame: _Frame, factor: Cond, _source: Source, _needed: set[str]) -> None:
-    keep = satisfied(factor.condition, frame.columns, len(frame.weights))
-    frame.take(np.flatnonzero(keep))
+def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) -> None:
+    """Join a frame with an atom whose columns have these names."""
+    bound = [frame.columns.get(name) for name in names]
+    times = Counter(names)
+    want: list[int] = []
+    for i, name in enumerate(names):
+        first = names.index(name) == i
+        if bound[i] is None and (times[name] > 1 or (first and name in step.keep)):
+            want.append(i)
+    found: Found = atom.join(bound, frame.rows, want)
+    scope.visited += found.visited
+    lead = not frame.columns and frame.origin is None and frame.rows == 1
+    frame.take(found.at, step.keep)
+    if lead:
+        frame.origin = np.arange(len(found.at))
+    if len(found.weight) == 1:
+        frame.weights.times_all(found.weight[0])
+    else:
+        frame.weights.times_each(found.weight[0], found.weight[1:])
+    for i in want:
+        name = names[i]
+        if names.index(name) == i:
+            frame.columns[name] = found.columns[i]
+    repeated = [i for i in want if names.index(names[i]) != i]
+    if repeated:
+        equal = np.logical_and.reduce(
+            [same(found.columns[i], found.columns[names.index(names[i])]) for i in repeated]
+        )
+        frame.filter(equal, step.keep)
 
 
-def _bind(frame: _Frame, factor: Bind, _source: Source, _needed: set[str]) -> None:
-    frame.columns[factor.var.name] = evaluate_vector(factor.expr, frame.columns, len(frame.weights))
+def _sum(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+    """A part of the product that reads nothing outside: aggregated on its own, then joined."""
+    factor = step.factor
+    assert isinstance(factor, Sum)
+    own = k if arity(factor) else 0
+    columns = [Column(v.name, v.type) for v in factor.group]
+    codec = Codec(columns, scope.interner)
+    frames = [_run(term, own, scope) for term in ordered(factor.body, factor.group, scope.needs)]
+    layout = _common_layout([f.weights.layout() for f in frames], own)
+    pool = Pool(codec.words, layout)
+    for part in frames:
+        words, _ = assemble(codec, [part.columns[v.name] for v in factor.group], part.rows)
+        delta = _pruned(words, part.weights.pool_values(layout))
+        pool.add(delta.words, delta.values)  # never committed: count 0 with another value stays
+    atom = Picked(Pooled(codec, pool), tuple(range(own + 1)))
+    _add(frame, step, [v.name for v in factor.group], atom, scope)
 
 
-def _values(frame: _Frame, factor: Value, _source: Source, _needed: set[str]) -> None:
-    rows = len(frame.weights)
-    frame.components = tuple(evaluate_vector(item, frame.columns, rows) for item in factor.items)
+def _common_layout(layouts: Sequence[Layout], k: int) -> Layout:
+    return Layout(tuple(max((x.kinds[i] for x in layouts), default=Kind.WIDE) for i in range(k)))
 
 
-_STEPS: dict[type[Query], Callable[..., None]] = {
+def _filter(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+    factor = step.factor
+    assert isinstance(factor, Cond)
+    frame.filter(satisfied(factor.condition, VectorsOf(frame.columns), frame.rows), step.keep)
+
+
+def _bind(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+    factor = step.factor
+    assert isinstance(factor, Bind)
+    made = evaluate_vector(factor.expr, VectorsOf(frame.columns), frame.rows)
+    cells = Cells.of(made, scope.interner)
+    name = factor.var.name
+    if name in frame.columns:
+        frame.filter(same(frame.columns[name], cells), step.keep)
+    elif name in step.keep:
+        frame.columns[name] = cells
+
+
+def _values(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+    factor = step.factor
+    assert isinstance(factor, Value)
+    env = VectorsOf(frame.columns)
+    numbers: list[Number | None] = [
+        from_vector(evaluate_vector(item, env, frame.rows)) for item in factor.items
+    ]
+    frame.weights.times_each(None, numbers)
+
+
+_STEPS: dict[type[Query], Callable[[_Frame, Step, int, Any], None]] = {
     Rel: _join,
     MapRef: _join,
+    Sum: _sum,
     Cond: _filter,
     Bind: _bind,
     Value: _values,
 }
+
+__all__ = ["Needs", "PoolDelta", "Scope", "joined_deltas", "run_terms"]

@@ -6,24 +6,22 @@ The view's change in a batch is, for each touched entry, minus its row before an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from everfresh.algebra import Kind
 from everfresh.calculus import Query
 from everfresh.compiler import CompiledView
 from everfresh.delta.bags import WEIGHT, net
-from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Const, Var, Vector, evaluate_vector, satisfied
+from everfresh.local.cells import Cells, column_cells
 from everfresh.local.columnar import FlatPlan, flat_plan
 from everfresh.local.entries import EntryStore
-from everfresh.local.pool import Pool, Touched, Values, float_total, wide_to_python
+from everfresh.local.pool import Pool, Touched, Values
+from everfresh.local.reading import RowSet, ViewReader
 from everfresh.local.strings import Interner
-from everfresh.program import component_index
-from everfresh.types import BIGINT, DOUBLE, Column, SqlType, arrow_schema
+from everfresh.types import Column, arrow_schema
 
 Ints = NDArray[np.int64]
 
@@ -35,7 +33,19 @@ class MapStore(EntryStore):
         super().__init__(compiled.map, interner, pool)
         self.compiled = compiled
         self.view = compiled.view
-        self._types = _component_types(compiled)
+        self._reader: ViewReader | None = None
+
+    def beside(self, stores: Callable[[str], EntryStore]) -> None:
+        """Read the sides of the view from these maps."""
+        self._reader = ViewReader(self.view, self, stores)
+
+    @property
+    def reader(self) -> ViewReader:
+        """How the rows of the view are read."""
+        if self._reader is None:
+            self.beside({self.view.map: self}.__getitem__)
+        assert self._reader is not None
+        return self._reader
 
     def plans(self, base: str) -> list[FlatPlan]:
         """What to run when `base` changes, for a view over that table alone."""
@@ -62,7 +72,7 @@ class MapStore(EntryStore):
         values = Values.zeros(self.layout, len(slots) + rows.num_rows)
         values.n[: len(slots)] = -self.pool.gather(slots).n
         values.n[len(slots) :] = 1
-        return self.pool.add(np.concatenate([self.pool.keys_at(slots), new], axis=1), values)
+        return self.add_words(np.concatenate([self.pool.keys_at(slots), new], axis=1), values)
 
     def published(self, touched: Touched) -> pa.Table:
         """The change of the view's rows that a change of its map made, with `_weight`."""
@@ -88,66 +98,23 @@ class MapStore(EntryStore):
 
     def rows(self) -> pa.Table:
         """All rows of the view with their multiplicity as `_weight`."""
-        slots = self.pool.live()
-        if self.view.always and not len(slots):
-            return self.rows_of(np.zeros((self.codec.words, 1), np.int64), Values.zeros(self.layout, 1))
-        return self.rows_of(self.pool.keys_at(slots), self.pool.gather(slots))
+        return self._table(*self.reader.columns(*self.reader.every()))
 
     def rows_of(self, words: Ints, values: Values) -> pa.Table:
         """The rows of some entries: outputs evaluated, HAVING applied; entries with n = 0 have none."""
-        if not self.view.always:
-            there = values.n != 0
-            if not there.all():
-                words, values = np.ascontiguousarray(words[:, there]), values.take(there)
-        count = len(values.n)
-        env = self.codec.vectors(words)
-        env.update(self._components(values, count))
-        weights = values.n if self.view.bag else np.ones(count, np.int64)
-        if self.view.having is not None:
-            keep = satisfied(self.view.having, env, count)
-            env = {name: vector.filter(keep) for name, vector in env.items()}
-            weights, count = weights[keep], int(keep.sum())
-        arrays = [evaluate_vector(expr, env, count).to_arrow() for expr in self.view.outputs]
+        return self._table(*self.reader.columns(words, values))
+
+    def table(self, rows: RowSet) -> pa.Table:
+        """Rows of the view with their weights as `_weight`."""
+        return self._table(
+            [column_cells(rows.codec, c, rows.words) for c in rows.codec.columns], rows.weights
+        )
+
+    def _table(self, columns: Sequence[Cells], weights: Ints) -> pa.Table:
+        arrays = [cells.to_arrow() for cells in columns]
         return pa.Table.from_arrays(
             [*arrays, pa.array(weights, pa.int64())], schema=weighted_schema(self.view.columns)
         )
-
-    def _components(self, values: Values, count: int) -> dict[str, Vector]:
-        """The components that the outputs read, under the types they read them."""
-        env: dict[str, Vector] = {}
-        for name, type_ in self._types.items():
-            index = component_index(name)
-            if index == 0:
-                env[name] = Vector(BIGINT, values.n)
-                continue
-            kind, at = self.layout.kinds[index - 1], self.layout.offsets[index - 1]
-            if kind == Kind.FLOAT:
-                env[name] = Vector(DOUBLE, float_total(np.ascontiguousarray(values.floats[at : at + 3])))
-            elif kind == Kind.WIDE:
-                env[name] = self._wide(type_, wide_to_python(values.ints[at], values.ints[at + 1]), count)
-            else:
-                env[name] = Vector(
-                    type_, values.ints[at].astype(object) if type_.is_wide else values.ints[at]
-                )
-        return env
-
-    def _wide(self, type_: SqlType, exact: list[int], count: int) -> Vector:
-        low, high = type_.bounds
-        if any(not low <= value <= high for value in exact):
-            raise EverfreshError(
-                Code.OVERFLOW,
-                f"a sum of view '{self.view.name}' is outside {type_}",
-                hint="the batch would make an aggregate too large for its type",
-            )
-        values = np.empty(count, object)
-        values[:] = exact
-        return Vector(type_, values)
-
-
-def _component_types(compiled: CompiledView) -> dict[str, SqlType]:
-    """The type under which the outputs read each component."""
-    exprs = [*compiled.view.outputs, compiled.view.having or Const(True, BIGINT)]
-    return {n.name: n.type for e in exprs for n in e.walk() if isinstance(n, Var) and n.name.startswith("#")}
 
 
 def weighted_schema(columns: Iterable[Column]) -> pa.Schema:

@@ -299,6 +299,33 @@ class Pool:
         """The slots of all entries, increasing."""
         return np.flatnonzero(self._mark[: self._state[TOP]] >= 0)
 
+    def words_at(self, rows: Sequence[int], slots: Ints) -> tuple[Ints, ...]:
+        """Some words of the entries at `slots`, which are all live."""
+        return tuple(self._keys[row][slots] for row in rows)
+
+    def component_at(self, index: int, slots: Ints) -> tuple[NDArray[Any], ...]:
+        """The arrays of one component (one to three, by its kind) at `slots`, which are live; -1 is n."""
+        if index < 0:
+            return (self._values.n[slots],)
+        kind, at = self.layout.kinds[index], self.layout.offsets[index]
+        matrix = self._values.floats if kind == Kind.FLOAT else self._values.ints
+        return tuple(matrix[at + i][slots] for i in range((1, 2, 3)[kind]))
+
+    # ------------------------------------------------------------------------------------- indexes
+
+    @property
+    def counts(self) -> Ints:
+        """n of every slot. Whoever writes to it calls `sweep` for those that come to 0."""
+        return self._values.n
+
+    def enter(self, words: Ints) -> Ints:
+        """The slots of the entries with these words; absent ones are created with n = 0."""
+        return self._resolve(self._words(words, self.words))[0]
+
+    def sweep(self, slots: Ints) -> None:
+        """Remove those of `slots` that have n = 0."""
+        kernels.drop_empty(*self._index, *self._cells, _array(slots, np.int64))
+
     # ---------------------------------------------------------------------------------------- maps
 
     def add(self, words: Ints, delta: Values) -> Touched:

@@ -2,7 +2,8 @@
 
 A persistent slice belongs to a map and follows its pool: entries enter when they are created and leave when
 they go. A passing one is built over the rows of a change for one statement. Both answer the same question,
-`probe`, for a whole batch of keys at once.
+`probe`, for a whole batch of keys at once. The distinct slice keys are the entries of a pool of their own;
+the slots of a key are a linked chain (`chains`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.expr import Vector
+from everfresh.local import chains
 from everfresh.local.codec import Codec
+from everfresh.local.pool import Layout, Pool
 from everfresh.types import Column
 
 Ints = NDArray[np.int64]
@@ -24,47 +26,59 @@ class Slice:
 
     def __init__(self, columns: Sequence[Column], codec: Codec) -> None:
         self.names = tuple(c.name for c in columns)
+        self.codec = Codec(columns, codec.interner)
         self._source = codec
-        self._codec = Codec(columns, codec.interner)
-        self._slots: dict[bytes, set[int]] = {}
-
-    def _keys(self, words: Ints) -> list[bytes]:
-        rows = np.ascontiguousarray(self._source.project(words, self._codec).T)
-        return [row.tobytes() for row in rows]
+        self._keys = Pool(self.codec.words, Layout())
+        self._heads = np.empty(0, np.int32)
+        self._nexts, self._prevs, self._groups = (np.full(0, -1, np.int32) for _ in range(3))
 
     def add(self, slots: Ints, words: Ints) -> None:
-        """Enter some slots with the words of their entries."""
-        for key, slot in zip(self._keys(words), slots.tolist(), strict=True):
-            self._slots.setdefault(key, set()).add(slot)
+        """Enter some slots, which are not in it, with the words of their entries."""
+        if not len(slots):
+            return
+        of = self._keys.enter(self._source.project(words, self.codec))
+        self._room(int(slots.max()) + 1)
+        chains.link(self._heads, self._nexts, self._prevs, self._groups, self._keys.counts, of, _array(slots))
 
-    def remove(self, slots: Ints, words: Ints) -> None:
-        """Take some slots out."""
-        for key, slot in zip(self._keys(words), slots.tolist(), strict=True):
-            found = self._slots.get(key)
-            if found is not None:  # two steps of a batch may both let an entry go
-                found.discard(slot)
-                if not found:
-                    del self._slots[key]
+    def remove(self, slots: Ints) -> None:
+        """Take some slots out; those that are not in it are passed over."""
+        slots = _array(slots[slots < len(self._groups)])
+        left = np.empty(len(slots), np.int64)
+        gone = chains.unlink(
+            self._heads, self._nexts, self._prevs, self._groups, self._keys.counts, slots, left
+        )
+        if gone:
+            self._keys.sweep(left[:gone])
 
-    def probe(self, vectors: Sequence[Vector], rows: int) -> tuple[Ints, Ints]:
-        """For each row of `vectors` the slots that agree with it: pairs of row number and slot, in a
-        fixed order."""
-        able = np.arange(rows)
-        for column, vector in zip(self._codec.columns, vectors, strict=True):
-            if not column.nullable and vector.valid is not None:  # NULL is in no entry of this column
-                able = able[vector.valid[able]]
-        vectors = [vector.take(able) for vector in vectors]
-        words = np.ascontiguousarray(self._codec.encode_vectors(vectors, len(able)).T)
-        at: list[int] = []
-        slots: list[int] = []
-        for row, key in zip(able.tolist(), words, strict=True):
-            found = self._slots.get(key.tobytes())
-            if found:
-                at.extend([row] * len(found))
-                slots.extend(sorted(found))
-        return np.array(at, np.int64), np.array(slots, np.int64)
+    def probe(self, words: Ints) -> tuple[Ints, Ints]:
+        """For each column of `words`, in the layout of `codec`, the slots that agree with it: pairs of its
+        number and a slot, in a fixed order."""
+        groups = self._keys.find(words)
+        total = chains.count(self._keys.counts, groups)
+        at, slots = np.empty(total, np.int64), np.empty(total, np.int64)
+        chains.fill(self._heads, self._nexts, groups, at, slots)
+        return at, slots
+
+    def _room(self, slots: int) -> None:
+        if len(self._heads) < self._keys.capacity:
+            self._heads = _grown(self._heads, self._keys.capacity)
+        if len(self._groups) < slots:
+            size = max(16, 1 << (slots - 1).bit_length())
+            self._nexts, self._prevs, self._groups = (
+                _grown(a, size) for a in (self._nexts, self._prevs, self._groups)
+            )
 
 
 def every_pair(rows: int, slots: Ints) -> tuple[Ints, Ints]:
     """All pairs of a row number and a slot: a join without a shared column."""
     return np.repeat(np.arange(rows), len(slots)), np.tile(slots, rows)
+
+
+def _grown(array: NDArray[np.int32], size: int) -> NDArray[np.int32]:
+    out = np.full(size, -1, np.int32)
+    out[: len(array)] = array
+    return out
+
+
+def _array(slots: Ints) -> Ints:
+    return np.ascontiguousarray(slots, np.int64)

@@ -13,20 +13,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.calculus import Query, Rel, relations
-from everfresh.compiler import Catalog, Effect
+from everfresh.compiler import Catalog, Effect, ViewDef
 from everfresh.delta.bags import WEIGHT, expand
 from everfresh.errors import EverfreshError
 from everfresh.expr import evaluate_vector
 from everfresh.local import adhoc
-from everfresh.local.columnar import MapDelta, flat_plan, run
+from everfresh.local.atoms import netted
 from everfresh.local.entries import EntryStore, merged
-from everfresh.local.joined import Rows, run_joined
+from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
-from everfresh.local.pool import Pool, Touched
+from everfresh.local.pool import Pool
+from everfresh.local.reading import RowSet, added
 from everfresh.local.recompute import recompute, relation
+from everfresh.local.steps import Steps, Visited
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
+from everfresh.local.wiring import Wiring
 from everfresh.program import Progress
 from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
@@ -44,6 +46,9 @@ class LocalState:
         self.maps: dict[str, MapStore] = {}
         self.beside: dict[str, EntryStore] = {}
         self.created: dict[str, int] = {}
+        self.visited: Visited = {}
+        """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
+        self._wiring: Wiring | None = None
 
     # -- DDL ---------------------------------------------------------------------------------------
 
@@ -55,6 +60,7 @@ class LocalState:
             yield
         except BaseException:
             self.tables, self.maps, self.beside, self.created, self.catalog = before
+            self._wiring = None
             raise
 
     def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
@@ -70,20 +76,23 @@ class LocalState:
         if effect.create_table is not None:
             self.tables[effect.create_table.name] = Table(effect.create_table, self.interner)
         if effect.create_view is not None:
-            compiled = effect.create_view.compiled
-            store = MapStore(compiled, self.interner)
-            beside: dict[str, EntryStore] = {
-                m.name: EntryStore(m, self.interner)
-                for m in compiled.program.maps
-                if m.name != compiled.view.map
-            }
-            self._load(store, progress)
-            for other in beside.values():
-                self._load_joined(other)
-            self.maps[effect.create_view.name] = store
-            self.beside.update(beside)
+            self._create(catalog, effect.create_view, progress)
             self.created[effect.create_view.name] = epoch
         self.catalog = catalog
+
+    def _create(self, catalog: Catalog, view: ViewDef, progress: Progress | None) -> None:
+        compiled = view.compiled
+        store = self.maps[view.name] = MapStore(compiled, self.interner)
+        for m in compiled.program.maps:
+            if m.name != compiled.view.map:
+                self.beside[m.name] = EntryStore(m, self.interner)
+        store.beside(self._store)
+        if compiled.reevaluated:
+            store.commit(store.replace(self._evaluate(store)))
+            return
+        wiring = self._wired(catalog)  # not kept: indexes of the load go with it
+        load(wiring, view.name, compiled.program, progress)  # type: ignore[arg-type]
+        store.rows()  # an aggregate outside its type is found now, not at the first read
 
     def _alter(self, catalog: Catalog, old: TableSchema, new: TableSchema, default: Any) -> None:
         vector = None
@@ -91,88 +100,66 @@ class LocalState:
             vector = evaluate_vector(default, {}, 1)
         self.tables[new.name] = self.tables[old.name].altered(new, vector)
         for view in catalog.views_on(new.name):
-            self.maps[view.name] = MapStore(view.compiled, self.interner, self.maps[view.name].pool)
             for m in view.compiled.program.maps:
                 if m.name in self.beside:
                     self.beside[m.name] = EntryStore(m, self.interner, self.beside[m.name].pool)
+            self.maps[view.name] = MapStore(view.compiled, self.interner, self.maps[view.name].pool)
+            self.maps[view.name].beside(self._store)
 
-    def _load(self, store: MapStore, progress: Progress | None) -> None:
-        """Fill a new map from its table in bulk, piece by piece."""
-        if store.compiled.reevaluated:
-            store.commit(store.replace(self._evaluate(store)))
-            return
-        plan = store.load_plan()
-        if plan is None:
-            self._load_joined(store)
-            store.rows()
-            return
-        table = self.tables[plan.terms[0].relation]
-        names = table.schema.names
-        needed = plan.columns(names)
-        chunks, done, total = table.chunks(), 0, len(table.pool)
-        for slots in chunks:
-            vectors = table.codec.vectors(table.pool.keys_at(slots), needed)
-            delta = run(plan, names, vectors, table.pool.gather(slots).n)
-            store.commit(store.add(delta))
-            done += len(slots)
-            if progress is not None:
-                progress(f"loading {store.view.name}", done, total)
-        store.rows()  # an aggregate outside its type is found now, not at the first read
+    def _wired(self, catalog: Catalog) -> Wiring:
+        return Wiring(catalog, self.interner, self.tables, self.maps, self._store)
 
-    def _load_joined(self, store: EntryStore) -> None:
-        """Fill a map whose definition joins tables, by the code that runs its statements."""
-
-        def rows(factor: Any) -> Rows:
-            table = self.tables[factor.name]
-            slots = table.pool.live()
-            return Rows(table.codec, table.pool.keys_at(slots), table.pool.gather(slots).n)
-
-        if relations(store.target.definition):
-            store.commit(store.add(run_joined(store.target, store.target.definition, rows)))
+    @property
+    def wiring(self) -> Wiring:
+        """The programs of the catalog over the tables and maps, with the indexes on tables."""
+        if self._wiring is None or self._wiring.catalog is not self.catalog:
+            self._wiring = self._wired(self.catalog)
+        return self._wiring
 
     # -- batches -----------------------------------------------------------------------------------
 
     @contextmanager
     def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
-        undo: list[Any] = []
-        final: list[Any] = []
+        self.visited.clear()
+        steps = Steps(self.wiring, self.visited)
         with ExitStack() as stack:
             try:
-                steps: dict[str, list[Touched]] = {}
-
-                def step(store: EntryStore, touched: Touched) -> None:
-                    steps.setdefault(store.target.name, []).append(touched)
-                    undo.append((store.rollback, touched))
-                    final.append((store.commit, touched))
-
                 # One relation after the other: a trigger reads what those before it have left, so that
                 # cross terms between relations are not needed.
                 for name, change in nets.items():
-                    deltas = self._statements(name, change)
-                    table = self.tables[name]
-                    applied = table.apply(change)
-                    undo.append((table.rollback, applied))
-                    final.append((table.commit, applied))
-                    for store, delta in deltas:
-                        step(store, store.add(delta))
-                changes: dict[str, pa.Table] = {}
-                for view in self.catalog.affected_by(nets):
-                    store = self.maps[view.name]
-                    if view.compiled.reevaluated and {*nets, *changes}.intersection(view.compiled.bases):
-                        step(store, store.replace(self._evaluate(store)))
-                    if view.name in steps:
-                        published = store.published(merged(steps[view.name]))
-                        if published.num_rows:
-                            changes[view.name] = published
+                    steps.table(name, change)
+                changes = self._published(nets, steps)
                 stack.enter_context(uninterrupted())
                 yield changes
             except BaseException:
-                for fn, what in reversed(undo):
-                    fn(what)
+                steps.rollback()
                 raise
-            for fn, what in final:
-                fn(what)
+            steps.commit()
+
+    def _published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, pa.Table]:
+        """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
+        changes: dict[str, pa.Table] = {}
+        for view in self.catalog.affected_by(nets):
+            store = self.maps[view.name]
+            touched = steps.touched.get(store.target.name, [])
+            if view.compiled.reevaluated and {*nets, *changes}.intersection(view.compiled.bases):
+                touched = [store.replace(self._evaluate(store))]
+                steps.did(store, touched[0])
+                if self.wiring.statements(view.name):
+                    words = store.words(touched[0].slots)
+                    now = store.entries(touched[0].slots, {})
+                    rows = RowSet(store.codec, *netted(words, now.n - touched[0].old.n))
+                    steps.view(view.name, rows)
+            if touched:
+                published = store.published(merged(touched))
+            elif view.name in steps.changes:
+                published = store.table(added(steps.changes[view.name]))
+            else:
+                continue
+            if published.num_rows:
+                changes[view.name] = published
+        return changes
 
     def _evaluate(self, store: MapStore) -> pa.Table:
         """The rows of a re-evaluated view over the tables and views as they are now."""
@@ -190,47 +177,24 @@ class LocalState:
         rows, counts = self.tables[name].rows()
         return expand(rows.append_column(WEIGHT, pa.array(counts)))
 
-    def _statements(self, name: str, change: Net) -> list[tuple[EntryStore, MapDelta]]:
-        """What the trigger of a table adds to maps, all read off the state before it."""
-        table = self.tables[name]
-        names = table.schema.names
-        statements = [
-            (self._store(s.target), flat_plan(self._store(s.target).target, s.expr), s.expr)
-            for view in self.catalog.views_on(name)
-            if not view.compiled.reevaluated
-            for s in view.compiled.program.trigger(name).statements  # type: ignore[union-attr]
-            if isinstance(s.expr, Query)
-        ]
-        needed = frozenset().union(*(plan.columns(names) for _, plan, _ in statements if plan is not None))
-        vectors = table.codec.vectors(change.words, needed)
-        changed = Rows(table.codec, change.words, change.weights)
-        result = []
-        for store, plan, expr in statements:
-            try:
-                if plan is not None:
-                    given = {n: vectors[n] for n in plan.columns(names)}
-                    result.append((store, run(plan, names, given, change.weights)))
-                else:
-                    source = lambda f: changed if isinstance(f, Rel) else self._store(f.name)  # noqa: E731
-                    result.append((store, run_joined(store.target, expr, source)))
-            except EverfreshError as error:
-                raise _at_row(error, store, table, change, joined=plan is None) from error
-        return result
-
     def _store(self, name: str) -> EntryStore:
         """A map by name: of a view, or beside one."""
-        return self.maps[name] if name in self.maps else self.beside[name]
+        found = self.beside.get(name) or self.maps.get(name)
+        if found is None or found.target.name != name:
+            found = next(m for m in self.maps.values() if m.target.name == name)
+        return found
 
     def stores(self) -> dict[str, EntryStore]:
         """All maps by name."""
-        return {**self.maps, **self.beside}
+        return {**{m.target.name: m for m in self.maps.values()}, **self.beside}
 
     # -- reading -----------------------------------------------------------------------------------
 
     def recomputed(self, view: str) -> pa.Table:
         """A view from the base tables alone: no map is read, not even of the views it reads."""
         compiled = self.catalog.views[view].compiled
-        if len(compiled.bases) > 1 or compiled.reevaluated or len(compiled.program.maps) > 1:
+        program = compiled.program
+        if len(compiled.bases) > 1 or compiled.reevaluated or len(program.maps) > 1 or program.relations:
             # Nested loops over several tables would not end: the plan is run, which shares no map either.
             return adhoc.execute(
                 compiled.plan, lambda name: self.rows(name) if name in self.tables else self.recomputed(name)
@@ -268,6 +232,7 @@ class LocalState:
                     state.maps[name] = MapStore(view.compiled, state.interner, pool)
                 else:
                     state.beside[m.name] = EntryStore(m, state.interner, pool)
+            state.maps[name].beside(state._store)
         state.created = dict(created)
         return state
 
@@ -279,15 +244,6 @@ class LocalState:
         if len(live) * 2 > len(self.interner):
             return
         remap = self.interner.compact(live[live != 0])
+        self._wiring = None  # its indexes on tables hold codes
         for holder in holders:
             holder.remap_strings(remap)
-
-
-def _at_row(
-    error: EverfreshError, store: EntryStore, table: Table, change: Net, *, joined: bool
-) -> EverfreshError:
-    row = getattr(error, "row", None)
-    place = f"view '{store.target.name.split('#')[0]}'"
-    if row is not None and not joined:
-        place += f", row {table.codec.decode(change.words[:, row : row + 1]).to_pylist()[0]}"
-    return error.at(place)

@@ -1,0 +1,314 @@
+"""What stands behind a relation atom or a map read in a statement: entries that are found by some columns.
+
+`Stored` entries lie in words: the rows of a change, a table, a map, an aggregated part of the statement.
+They are found through the pool's own index where the bound columns contain its key, else through slices that
+are built at the first use. Relations that are computed from maps are in `reading`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everfresh.algebra import Kind
+from everfresh.local.cells import Cells, assemble, column_cells, same
+from everfresh.local.codec import Codec
+from everfresh.local.pool import Layout, Pool, Values
+from everfresh.local.slices import Slice, every_pair
+from everfresh.local.table import Net, Table, TableUndo
+from everfresh.local.weights import Number, from_words
+from everfresh.types import Column
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Found:
+    """The entries that agree with the rows of a frame: `at[i]` is the row of the frame that entry i goes
+    with."""
+
+    at: Ints
+    columns: dict[int, Cells]
+    weight: tuple[Number, ...]
+    """One number for the count and all values alike, or one for each."""
+    visited: int
+
+
+class Atom(Protocol):
+    """What a relation atom or a map read offers."""
+
+    def join(self, bound: Sequence[Cells | None], rows: int, want: Sequence[int]) -> Found:
+        """The entries that agree with the bound columns on each of `rows` rows, with the columns `want`."""
+
+
+class Indexed:
+    """Slices over entries with slots, built at the first use and then kept."""
+
+    def __init__(self, codec: Codec) -> None:
+        self.codec = codec
+        self.columns = codec.columns
+        self._slices: dict[tuple[str, ...], Slice] = {}
+
+    def slots(self) -> Ints:
+        """All slots in use."""
+        raise NotImplementedError
+
+    def words(self, slots: Ints) -> Ints:
+        """All words of some slots."""
+        raise NotImplementedError
+
+    def words_of(self, column: Column, slots: Ints) -> dict[int, Ints]:
+        """The words that one column takes, by place."""
+        raise NotImplementedError
+
+    def find(self, names: tuple[str, ...], words: Ints) -> Ints | None:
+        """The one slot for each column of `words`, -1 for none; None if these columns are no key."""
+        return None
+
+    def clear(self) -> None:
+        """Forget the slices."""
+        self._slices.clear()
+
+    def enter(self, slots: Ints) -> None:
+        """Some slots have come into use."""
+        if self._slices and len(slots):
+            words = self.words(slots)
+            for slice_ in self._slices.values():
+                slice_.add(slots, words)
+
+    def leave(self, slots: Ints) -> None:
+        """Some slots are no longer in use."""
+        if len(slots):
+            for slice_ in self._slices.values():
+                slice_.remove(slots)
+
+    def probe(self, names: tuple[str, ...], cells: Sequence[Cells], rows: int) -> tuple[Ints, Ints]:
+        """Pairs of row number and slot that agree on the columns `names`, which come in their order."""
+        if not names:
+            return every_pair(rows, self.slots())
+        columns = [c for c in self.columns if c.name in names]
+        words, able = assemble(Codec(columns, self.codec.interner), cells, rows)
+        found = self.find(names, words)
+        if found is not None:
+            at = np.flatnonzero(found >= 0)
+            slots = found[at]
+        else:
+            at, slots = self.slice(names).probe(words)
+        return at if able is None else able[at], slots
+
+    def slice(self, names: tuple[str, ...]) -> Slice:
+        """The slice on some columns."""
+        found = self._slices.get(names)
+        if found is None:
+            found = Slice([c for c in self.columns if c.name in names], self.codec)
+            slots = self.slots()
+            found.add(slots, self.words(slots))
+            self._slices[names] = found
+        return found
+
+    def cells(self, column: Column, slots: Ints) -> Cells:
+        """One column of some slots."""
+        return column_cells(self.codec, column, self.words_of(column, slots))  # type: ignore[arg-type]
+
+
+class Stored(Indexed):
+    """Entries with a count, and components where they have some."""
+
+    def weight(self, slots: Ints) -> tuple[Number, ...]:
+        """What entries weigh."""
+        raise NotImplementedError
+
+    def join(self, bound: Sequence[Cells | None], rows: int, want: Sequence[int]) -> Found:
+        """Through an index on the bound columns."""
+        at, slots = self.match(bound, rows)
+        columns = {i: self.cells(self.columns[i], slots) for i in want}
+        return Found(at, columns, self.weight(slots), len(slots))
+
+    def match(self, bound: Sequence[Cells | None], rows: int) -> tuple[Ints, Ints]:
+        """Pairs of row number and slot that agree on the columns that are bound."""
+        names = tuple(c.name for c, cells in zip(self.columns, bound, strict=True) if cells is not None)
+        return self.probe(names, [cells for cells in bound if cells is not None], rows)
+
+
+class Rows(Stored):
+    """Rows given as words, with weights: a change."""
+
+    def __init__(self, codec: Codec, words: Ints, weights: Ints) -> None:
+        super().__init__(codec)
+        self._words, self._weights = words, weights
+
+    def slots(self) -> Ints:
+        """The numbers of the rows."""
+        return np.arange(len(self._weights))
+
+    def words(self, slots: Ints) -> Ints:
+        """As they were given."""
+        return np.ascontiguousarray(self._words[:, slots])
+
+    def words_of(self, column: Column, slots: Ints) -> dict[int, Ints]:
+        """As they were given."""
+        return {row: self._words[row][slots] for row in _rows_of(self.codec, column)}
+
+    def weight(self, slots: Ints) -> tuple[Number, ...]:
+        """As they were given."""
+        return (self._weights[slots],)
+
+
+class Pooled(Stored):
+    """Entries of a pool. `components` are those that serve as count and values: 0 is n, -1 is zero."""
+
+    def __init__(self, codec: Codec, pool: Pool) -> None:
+        super().__init__(codec)
+        self.pool = pool
+        self._key_names = _key_names(codec, pool)
+
+    def slots(self) -> Ints:
+        """The live entries."""
+        return self.pool.live()
+
+    def words(self, slots: Ints) -> Ints:
+        """The key words."""
+        return self.pool.keys_at(slots)
+
+    def words_of(self, column: Column, slots: Ints) -> dict[int, Ints]:
+        """The words of a key column."""
+        rows = _rows_of(self.codec, column)
+        return dict(zip(rows, self.pool.words_at(rows, slots), strict=True))
+
+    def find(self, names: tuple[str, ...], words: Ints) -> Ints | None:
+        """By the pool's own index."""
+        return self.pool.find(words) if names == self._key_names else None
+
+    def match(self, bound: Sequence[Cells | None], rows: int) -> tuple[Ints, Ints]:
+        """By the pool's key where it is bound, the other columns compared after."""
+        names = [c.name for c, cells in zip(self.columns, bound, strict=True) if cells is not None]
+        if len(names) == len(self._key_names) or not set(self._key_names) <= set(names) or not names:
+            return super().match(bound, rows)
+        known = [
+            cells if c.name in self._key_names else None for c, cells in zip(self.columns, bound, strict=True)
+        ]
+        at, slots = super().match(known, rows)
+        for column, cells in zip(self.columns, bound, strict=True):
+            if cells is not None and column.name not in self._key_names:
+                keep = same(self.cells(column, slots), cells.take(at))
+                at, slots = at[keep], slots[keep]
+        return at, slots
+
+    def weight(self, slots: Ints) -> tuple[Number, ...]:
+        """The counts."""
+        return (self.pool.component_at(-1, slots)[0],)
+
+    def number(self, component: int, slots: Ints) -> Number:
+        """One component of some entries; 0 is the count, -1 is zero."""
+        if component < 0:
+            return np.zeros(len(slots), np.int64)
+        kind = self.pool.layout.kinds[component - 1] if component else Kind.COUNT
+        return from_words(kind, self.pool.component_at(component - 1, slots))
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A pool read as a map: some of its components."""
+
+    store: Pooled
+    components: tuple[int, ...]
+
+    def join(self, bound: Sequence[Cells | None], rows: int, want: Sequence[int]) -> Found:
+        """As stored, with these components for weights."""
+        store = self.store
+        at, slots = store.match(bound, rows)
+        weight = tuple(store.number(c, slots) for c in self.components)
+        return Found(at, {i: store.cells(store.columns[i], slots) for i in want}, weight, len(slots))
+
+
+class TableRows(Pooled):
+    """A base table with slices that follow it."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table.codec, table.pool)
+        self.table = table
+
+    def apply(self, net: Net) -> TableUndo:
+        """Add a net change; `commit` or `rollback` must follow."""
+        if self.table.schema.key:
+            gone = np.ascontiguousarray(net.words[:, net.weights < 0])
+            self.leave(self._slots_of(gone))
+        undo = self.table.apply(net)
+        if undo.touched is not None:
+            self.enter(undo.touched.slots[undo.touched.created])
+        elif undo.inserted is not None:
+            self.enter(undo.inserted)
+        return undo
+
+    def commit(self, undo: TableUndo) -> None:
+        """Make a change final."""
+        if undo.touched is not None:
+            self.leave(undo.touched.slots[self.pool.gather(undo.touched.slots).n == 0])
+        self.table.commit(undo)
+
+    def rollback(self, undo: TableUndo) -> None:
+        """Take a change back."""
+        if undo.touched is not None:
+            self.leave(undo.touched.slots[undo.touched.created])
+        elif undo.inserted is not None:
+            self.leave(undo.inserted)
+        self.table.rollback(undo)
+        if undo.removed is not None:
+            self.enter(self._slots_of(undo.removed))
+
+    def _slots_of(self, words: Ints) -> Ints:
+        return self.pool.find(np.ascontiguousarray(words[list(self.pool.key)]))
+
+
+class Only(Stored):
+    """Some slots of other entries: the piece that a load works on."""
+
+    def __init__(self, of: Stored, slots: Ints) -> None:
+        super().__init__(of.codec)
+        self._of, self._slots = of, slots
+
+    def slots(self) -> Ints:
+        """The given ones."""
+        return self._slots
+
+    def words(self, slots: Ints) -> Ints:
+        """Those of the others."""
+        return self._of.words(slots)
+
+    def words_of(self, column: Column, slots: Ints) -> dict[int, Ints]:
+        """Those of the others."""
+        return self._of.words_of(column, slots)
+
+    def weight(self, slots: Ints) -> tuple[Number, ...]:
+        """Those of the others."""
+        return self._of.weight(slots)
+
+
+def _rows_of(codec: Codec, column: Column) -> tuple[int, ...]:
+    places, null = codec.places(column)
+    return places if null is None else (*places, null[0])
+
+
+def _key_names(codec: Codec, pool: Pool) -> tuple[str, ...]:
+    """The columns whose words are the key of a pool."""
+    if len(pool.key) == codec.words:
+        return tuple(c.name for c in codec.columns)
+    return tuple(c.name for c in codec.columns if set(codec.places(c)[0]) <= set(pool.key))
+
+
+def netted(words: Ints, weights: Ints) -> tuple[Ints, Ints]:
+    """Rows merged by identity, zero weights dropped, in order of first appearance."""
+    pool = Pool(words.shape[0], Layout())
+    values = Values.zeros(Layout(), len(weights))
+    values.n[:] = weights
+    slots = pool.add(words, values).slots
+    total = pool.gather(slots).n
+    kept = slots[total != 0]
+    return pool.keys_at(kept), total[total != 0]
+
+
+__all__ = ["Atom", "Found", "Indexed", "Only", "Picked", "Pooled", "Rows", "Stored", "TableRows", "netted"]

@@ -1,0 +1,159 @@
+"""A batch, step by step: one relation after the other, in the order that `everfresh.program.ir` sets.
+
+For a changed table: all statements on it are evaluated, then added to their maps, except to maps that a unit
+(a derived relation, a view that others read) is read off; those stay pending until the unit's step, which
+takes its rows before and after at the touched keys, and goes on with the difference as the next change.
+Everything that was done is on a list, to be made final or taken back together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from everfresh.errors import EverfreshError
+from everfresh.local.atoms import Rows
+from everfresh.local.columnar import run, to_words
+from everfresh.local.entries import EntryStore
+from everfresh.local.joined import PoolDelta, joined_deltas
+from everfresh.local.pool import Touched
+from everfresh.local.reading import RowSet
+from everfresh.local.table import Net
+from everfresh.local.wiring import Names, Prepared, Unit, Wiring, run_prepared
+
+Visited = dict[tuple[str, str, int], int]
+"""Entries visited by (view, relation of the trigger, statement); -1 stands for a relation's own step."""
+
+
+class Steps:
+    """What one batch does to tables and maps."""
+
+    def __init__(self, wiring: Wiring, visited: Visited) -> None:
+        self._wiring, self._visited = wiring, visited
+        self.touched: dict[str, list[Touched]] = {}
+        """The changes of maps that no unit is read off."""
+        self.changes: dict[str, list[RowSet]] = {}
+        """The changes of views that are units."""
+        self._pending: dict[str, list[PoolDelta]] = {}
+        self._applied: dict[str, Touched] = {}
+        self._undo: list[tuple[Callable[[Any], None], Any]] = []
+        self._final: list[tuple[Callable[[Any], None], Any]] = []
+
+    def rollback(self) -> None:
+        """Take everything back."""
+        for fn, what in reversed(self._undo):
+            fn(what)
+
+    def commit(self) -> None:
+        """Make everything final."""
+        for fn, what in self._final:
+            fn(what)
+
+    def did(self, store: Any, what: Any) -> None:
+        """Remember a change of a table or map."""
+        self._undo.append((store.rollback, what))
+        self._final.append((store.commit, what))
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def table(self, name: str, net: Net) -> None:
+        """A table changes, and all that is maintained from it."""
+        table = self._wiring.tables[name]
+        made = self._flat_and_joined(name, net)
+        self.did(table, table.apply(net))
+        self._distribute(made)
+        self._units()
+
+    def view(self, name: str, change: RowSet) -> None:
+        """A re-evaluated view has changed, and all that is maintained from it."""
+        self._distribute(self._evaluate(self._wiring.statements(name), change.atom(), -1))
+        self._units()
+
+    def _units(self) -> None:
+        for unit in self._wiring.units:
+            if any(name in self._pending or name in self._applied for name in unit.maps):
+                self._unit(unit)
+        assert not self._pending, f"pending for no relation: {sorted(self._pending)}"
+        self._applied = {}
+
+    def _unit(self, unit: Unit) -> None:
+        stores = {name: self._wiring.stores(name) for name in unit.maps}
+        pending = {n: joined_deltas(self._pending.pop(n)) for n in unit.maps if n in self._pending}
+        words = {n: stores[n].words(self._applied[n].slots) for n in unit.maps if n in self._applied}
+        words.update({n: delta.words for n, delta in pending.items()})
+        try:
+            keys = unit.reader.touched(words)
+            before = unit.reader.at(keys, self._applied)
+            for name, delta in pending.items():
+                touched = stores[name].add_words(delta.words, delta.values)
+                self._applied[name] = touched
+                self.did(stores[name], touched)
+            after = unit.reader.at(keys)
+        except EverfreshError as error:
+            raise error.at(f"view '{unit.view}'") from error
+        self._count(unit.view, unit.name, -1, keys.shape[1])
+        change = after.minus(before)
+        if not len(change):
+            return
+        if unit.is_view:
+            self.changes.setdefault(unit.view, []).append(change)
+        statements = self._wiring.statements(unit.name, None if unit.is_view else unit.view)
+        self._distribute(self._evaluate(statements, change.atom(), unit.number))
+
+    def _distribute(self, made: list[tuple[EntryStore, PoolDelta]]) -> None:
+        for store, delta in made:
+            name = store.target.name
+            if name in self._wiring.under:
+                if len(delta):
+                    self._pending.setdefault(name, []).append(delta)
+                continue
+            touched = store.add_words(delta.words, delta.values)
+            self.touched.setdefault(name, []).append(touched)
+            self.did(store, touched)
+
+    # -- statements --------------------------------------------------------------------------------
+
+    def _evaluate(
+        self, statements: list[Prepared], change: Rows, at: int
+    ) -> list[tuple[EntryStore, PoolDelta]]:
+        result = []
+        for statement in statements:
+            names = Names(self._wiring, statement.view, {statement.base: change}, at, self._applied)
+            try:
+                result.append((statement.store, run_prepared(statement, names)))
+            except EverfreshError as error:
+                raise error.at(f"view '{statement.view}'") from error
+            self._count(statement.view, statement.base, statement.index, names.visited)
+        return result
+
+    def _flat_and_joined(self, name: str, net: Net) -> list[tuple[EntryStore, PoolDelta]]:
+        """The statements on a table; those that read nothing but the change go by vectors, decoded once."""
+        table = self._wiring.tables[name].table
+        statements = self._wiring.statements(name)
+        columns = table.schema.names
+        plans = [s.flat for s in statements if s.flat is not None]
+        needed = frozenset().union(*(plan.columns(columns) for plan in plans))
+        vectors = table.codec.vectors(net.words, needed)
+        change = Rows(table.codec, net.words, net.weights)
+        result: list[tuple[EntryStore, PoolDelta]] = []
+        for statement in statements:
+            store, plan = statement.store, statement.flat
+            if plan is None:
+                result += self._evaluate([statement], change, -1)
+                continue
+            try:
+                given = {n: vectors[n] for n in plan.columns(columns)}
+                delta = run(plan, columns, given, net.weights)
+                result.append((store, PoolDelta(*to_words(delta, store.codec, store.layout))))
+            except EverfreshError as error:
+                row = getattr(error, "row", None)
+                place = f"view '{statement.view}'"
+                if row is not None:
+                    place += f", row {table.codec.decode(net.words[:, row : row + 1]).to_pylist()[0]}"
+                raise error.at(place) from error
+            self._count(statement.view, name, statement.index, len(net))
+        return result
+
+    def _count(self, view: str, base: str, index: int, visited: int) -> None:
+        key = view, base, index
+        self._visited[key] = self._visited.get(key, 0) + visited

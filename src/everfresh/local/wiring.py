@@ -1,0 +1,166 @@
+"""What a catalog's programs mean in this process: relations in the order of their steps, statements by base.
+
+A *unit* is a relation whose change other statements read: a derived relation of a program, or a view that
+another view reads or that is read off several maps. Views come in the order of their creation, the derived
+relations of a program before its view. Everything is made once for a catalog and its stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from everfresh.calculus import MapRef, Query, Rel
+from everfresh.compiler import Catalog, ViewDef
+from everfresh.local.atoms import Atom, Picked, Rows, TableRows
+from everfresh.local.columnar import FlatPlan, flat_plan
+from everfresh.local.entries import Before, EntryStore
+from everfresh.local.extremes import NOTHING
+from everfresh.local.joined import PoolDelta, run_terms
+from everfresh.local.mapstore import MapStore
+from everfresh.local.ordering import Term, ordered
+from everfresh.local.partitions import PartitionReader
+from everfresh.local.reading import Reader, Reading, ViewReader
+from everfresh.local.strings import Interner
+from everfresh.local.table import Table
+from everfresh.program import Partitions
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A relation with a change of its own: where it is defined, its reader, and the maps it is read off."""
+
+    view: str
+    name: str
+    reader: Reader
+    maps: tuple[str, ...]
+    number: int
+    is_view: bool
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A statement ready to run."""
+
+    view: str
+    base: str
+    index: int
+    store: EntryStore
+    expr: Query
+    flat: FlatPlan | None
+    terms: tuple[Term, ...]
+
+
+@dataclass
+class Names:
+    """The scope of a view's statements: what its atoms stand for at one point of a batch."""
+
+    wiring: Wiring
+    view: str
+    changes: Mapping[str, Rows]
+    at: int = -1
+    """The unit whose change is being worked on: it and later ones are read as they were before."""
+    before: Before = field(default_factory=dict)
+    visited: int = 0
+
+    @property
+    def interner(self) -> Interner:
+        """The strings of all tables and maps."""
+        return self.wiring.interner
+
+    def atom(self, factor: Rel | MapRef) -> Atom:
+        """A change, a map, a table, or a relation read off maps."""
+        if isinstance(factor, MapRef):
+            return Picked(self.wiring.stores(factor.name), factor.components)
+        if factor.delta:
+            return self.changes[factor.name]
+        if factor.name in self.wiring.tables:
+            return self.wiring.tables[factor.name]
+        reader, number = self.wiring.reader(self.view, factor.name)
+        return Reading(reader, self.before if number >= self.at else NOTHING)
+
+    def needs(self, atom: Rel) -> Sequence[int] | None:
+        """What must be bound before a relation is read."""
+        if atom.delta or atom.name in self.wiring.tables:
+            return None
+        return self.wiring.reader(self.view, atom.name)[0].needs
+
+
+class Wiring:
+    """The programs of a catalog over its stores."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        interner: Interner,
+        tables: Mapping[str, Table],
+        maps: Mapping[str, MapStore],
+        stores: Callable[[str], EntryStore],
+    ) -> None:
+        self.catalog, self.interner, self.maps, self.stores = catalog, interner, maps, stores
+        self.tables = {name: TableRows(table) for name, table in tables.items()}
+        self.units: list[Unit] = []
+        self._by_name: dict[tuple[str, str], Unit] = {}
+        self._prepared: dict[tuple[str, str], list[Prepared]] = {}
+        read = {base for view in catalog.views.values() for base in view.compiled.bases}
+        for view in catalog.views.values():
+            self._wire(view, read)
+        self.under = {name for unit in self.units for name in unit.maps}
+
+    def _wire(self, view: ViewDef, read: set[str]) -> None:
+        compiled = view.compiled
+        if compiled.reevaluated:
+            return
+        for relation in compiled.program.relations:
+            reader: Reader
+            if isinstance(relation, Partitions):
+                reader = PartitionReader(relation, self.stores(relation.map))  # type: ignore[arg-type]
+                maps: tuple[str, ...] = (relation.map,)
+            else:
+                reader = ViewReader(relation, self.stores(relation.map), self.stores)
+                maps = relation.maps
+            self._unit(view.name, relation.name, reader, maps, is_view=False)
+        if view.name in read or compiled.view.sides:
+            self._unit(view.name, view.name, self.maps[view.name].reader, compiled.view.maps, is_view=True)
+
+    def _unit(self, view: str, name: str, reader: Reader, maps: tuple[str, ...], *, is_view: bool) -> None:
+        unit = Unit(view, name, reader, maps, len(self.units), is_view)
+        self.units.append(unit)
+        self._by_name["" if is_view else view, name] = unit
+
+    def reader(self, view: str, name: str) -> tuple[Reader, int]:
+        """The relation that a name stands for in a view's program, and the number of its unit."""
+        unit = self._by_name.get((view, name)) or self._by_name.get(("", name))
+        if unit is not None:
+            return unit.reader, unit.number
+        return self.maps[name].reader, -1  # a re-evaluated view changes after all steps of the tables
+
+    def statements(self, base: str, view: str | None = None) -> list[Prepared]:
+        """What to run when a table or view changes; or, given `view`, a derived relation of its program."""
+        found = self._prepared.get((view or "", base))
+        if found is None:
+            views = self.catalog.views_on(base) if view is None else (self.catalog.views[view],)
+            found = [p for v in views if not v.compiled.reevaluated for p in self._of(v, base)]
+            self._prepared[view or "", base] = found
+        return found
+
+    def _of(self, view: ViewDef, base: str) -> list[Prepared]:
+        trigger = view.compiled.program.trigger(base)
+        names = Names(self, view.name, {})
+        found = []
+        for index, statement in enumerate(trigger.statements if trigger is not None else ()):
+            expr, store = statement.expr, self.stores(statement.target)
+            if not isinstance(expr, Query) or statement.op != "+=":
+                raise TypeError(
+                    f"{statement.target} {statement.op} is no statement of an incremental program"
+                )
+            flat = flat_plan(store.target, expr) if base in self.tables else None
+            terms = () if flat is not None else ordered(expr, store.target.keys, names.needs)
+            found.append(Prepared(view.name, base, index, store, expr, flat, terms))
+        return found
+
+
+def run_prepared(statement: Prepared, names: Names) -> PoolDelta:
+    """What a statement adds to its map."""
+    store = statement.store
+    return run_terms(statement.terms, store.target.keys, store.codec, store.layout, names)
