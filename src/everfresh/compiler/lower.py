@@ -86,8 +86,6 @@ class Lowering:
     ) -> tuple[str, dict[str, Var]]:
         """A map over `rows`, keyed by expressions over their columns, with `values` per term; its name, and
         the key variable of each name."""
-        if not rows:
-            raise NotFlat("a query that has no rows")
         terms, by_name, group, renamed = self._keyed(rows, keys)
         products = []
         for i, term in enumerate(terms):
@@ -112,7 +110,10 @@ class Lowering:
         wanted = [tuple(t.of(e) for t in terms) for _, e in keys]
         made: dict[tuple[Expr, ...], Var] = {}
         by_name: dict[str, Var] = {}
-        for (name, _), exprs in zip(keys, wanted, strict=True):
+        for (name, expr), exprs in zip(keys, wanted, strict=True):
+            if not rows:  # nothing is nothing, whatever its keys
+                exprs = (expr,)
+                made.setdefault(exprs, Var(self.fresh.name(name), expr.type, expr.nullable))
             if exprs not in made:
                 made[exprs] = self._key(terms, name, exprs, made, renamed)
             by_name[name] = made[exprs]
@@ -129,8 +130,7 @@ class Lowering:
         """Bind one key variable in all terms: a variable of the term itself where it can be."""
         if len(terms) == 1 and isinstance(exprs[0], Var) and exprs[0].name in terms[0].bound():
             return exprs[0]
-        first = exprs[0] if exprs else Const(None, BIGINT)
-        var = Var(self.fresh.name(name.lstrip("@")), first.type, any(e.nullable for e in exprs))
+        var = Var(self.fresh.name(name.lstrip("@")), exprs[0].type, any(e.nullable for e in exprs))
         for i, expr in enumerate(exprs):
             taken = {k[i].name for k in made if isinstance(k[i], Var)}
             term = terms[i]
@@ -455,8 +455,6 @@ def _rows_view(lowering: Lowering, name: str, plan: p.Plan) -> View:
     rows = lowering.rows(plan.input if isinstance(plan, p.Distinct) else plan, ())
     if any(t.free() for t in rows):
         raise AssertionError(f"free variables in a view: {rows}")
-    if not rows:
-        raise NotFlat("a query that has no rows")
     keys = [(v.name, v) for v in plan.variables]
     map_name, by_name = lowering.define(rows, keys, name=name)
     outputs = tuple(by_name[n] for n, _ in keys)
