@@ -213,6 +213,8 @@ def _aggregate(call: p.AggregateCall, rows: _Rows, components: _Components, *, s
     filter_ = substitute(call.filter, rows.columns) if call.filter is not None else None
     if call.distinct:
         raise NotFlat(f"{call.fn.upper()}(DISTINCT ...)")
+    if call.fn not in ("count", "sum", "avg"):
+        raise NotFlat(f"the aggregate {call.fn.upper()}")
     count = Var(component(0), BIGINT, False)
     if not call.args:
         return (
@@ -236,8 +238,6 @@ def _aggregate(call: p.AggregateCall, rows: _Rows, components: _Components, *, s
         if scale:
             divisor = build.call("*", divisor, Const(float(10**scale), DOUBLE))
         total = build.call("/", build.cast(total, DOUBLE), divisor)
-    elif call.fn != "sum":
-        raise NotFlat(f"the aggregate {call.fn.upper()}")
     if sure and n is count:
         return total
     return build.case([(build.call("=", n, Const(0, BIGINT)), Const(None, total.type))], total)
