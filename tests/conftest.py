@@ -52,6 +52,7 @@ def spark() -> Iterator[Any]:
 
 SLOW = (
     "tests/reliability/",
+    "tests/random_sql/",
     "tests/engines/test_histories.py",
     "tests/local/test_adhoc",
     "tests/local/test_mapstore.py",

@@ -173,13 +173,14 @@ def _from_text(text: Any, type_: SqlType) -> Any:
 
 
 @dataclass(frozen=True)
-class _Source:
+class Source:
     """A table and where its rows come from."""
 
     schema: TableSchema
     domains: tuple[tuple[Any, ...], ...]
 
     def row(self, rng: Random, key: Row | None = None) -> Row:
+        """A random row, with the given key if there is one."""
         values = []
         for column, domain in zip(self.schema.columns, self.domains, strict=True):
             if key is not None and column.name in self.schema.key:
@@ -191,6 +192,7 @@ class _Source:
         return canonical(values)
 
     def key_of(self, row: Row) -> Row:
+        """The key columns of a row."""
         return tuple(row[self.schema.names.index(name)] for name in self.schema.key)
 
     def all_keys(self) -> list[Row]:
@@ -202,7 +204,7 @@ class _Source:
         return keys
 
 
-def _source(rng: Random, name: str) -> _Source:
+def _source(rng: Random, name: str) -> Source:
     key: tuple[str, ...] = ()
     columns: list[Column] = []
     if rng.random() < 0.5:
@@ -216,7 +218,7 @@ def _source(rng: Random, name: str) -> _Source:
     columns += [
         Column(f"c{i}", parse_type(kind), nullable=rng.random() < 0.85) for i, kind in enumerate(kinds)
     ]
-    return _Source(
+    return Source(
         TableSchema(name, tuple(columns), key), tuple(_domain(rng, c, c.name in key) for c in columns)
     )
 
@@ -237,18 +239,20 @@ def _domain(rng: Random, column: Column, key: bool) -> tuple[Any, ...]:
 # -- histories -----------------------------------------------------------------------------------------------
 
 
-class _State:
+class State:
     """What the tables hold while a history is made; lists, so that a choice never depends on a hash."""
 
-    def __init__(self, sources: tuple[_Source, ...]) -> None:
+    def __init__(self, sources: tuple[Source, ...]) -> None:
         self.sources = {s.schema.name: s for s in sources}
         self.rows: dict[str, list[Row]] = {name: [] for name in self.sources}
 
     def insert(self, table: str, row: Row) -> Change:
+        """The change that adds a row."""
         self.rows[table].append(row)
         return Change(table, 1, row)
 
     def delete(self, table: str, row: Row) -> Change:
+        """The change that takes a row away."""
         self.rows[table].remove(row)
         return Change(table, -1, row)
 
@@ -270,7 +274,7 @@ def random_history(seed: int, size: int = 60, views: int = 6) -> History:
     sources = tuple(_source(rng, f"t{i}") for i in range(rng.choice([1, 1, 2, 3])))
     schemas = tuple(source.schema for source in sources)
     queries = tuple((f"v{i}", random_view(rng, rng.choice(schemas))) for i in range(views))
-    state = _State(sources)
+    state = State(sources)
     batches: list[tuple[Change, ...]] = []
     count = 0
     while count < size:
@@ -280,7 +284,7 @@ def random_history(seed: int, size: int = 60, views: int = 6) -> History:
     return History(seed, schemas, queries, tuple(batches))
 
 
-def _batch(rng: Random, state: _State) -> Iterator[Change]:
+def _batch(rng: Random, state: State) -> Iterator[Change]:
     names = list(state.sources)
     kind = rng.random()
     table = rng.choice(names)
@@ -297,10 +301,11 @@ def _batch(rng: Random, state: _State) -> Iterator[Change]:
         return
     several = names if kind < 0.4 else [table]
     for _ in range(rng.randint(1, 6)):
-        yield from _step(rng, state, rng.choice(several))
+        yield from step(rng, state, rng.choice(several))
 
 
-def _step(rng: Random, state: _State, table: str) -> Iterator[Change]:
+def step(rng: Random, state: State, table: str) -> Iterator[Change]:
+    """An insert, a delete, or an update, which is both."""
     rows, kind = state.rows[table], rng.random()
     if rows and kind < DELETES - 0.1:
         yield state.delete(table, rng.choice(rows))
@@ -366,6 +371,11 @@ def _smaller(history: History) -> Iterator[History]:
         )
         if len(kept) < len(history.schemas):
             yield replace(history, schemas=kept)
+    yield from smaller_batches(history)
+
+
+def smaller_batches(history: History) -> Iterator[History]:
+    """The history with fewer batches, or fewer changes in one."""
     for part in _without_runs(history.batches):
         yield replace(history, batches=part)
     for i, batch in enumerate(history.batches):

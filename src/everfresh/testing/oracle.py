@@ -41,6 +41,7 @@ class DuckOracle:
         self.tables: dict[str, TableSchema] = {}
         self.rows: dict[str, Counter[Row]] = {}
         self._stale: set[str] = set()
+        self._views: list[str] = []
 
     def create(self, schema: TableSchema) -> None:
         """Mirror a new, empty table; one of that name is replaced."""
@@ -53,6 +54,18 @@ class DuckOracle:
         del self.tables[name], self.rows[name]
         self._stale.discard(name)
         self._con.execute(f"DROP TABLE IF EXISTS {quoted(name)}")
+
+    def create_view(self, name: str, query: str) -> None:
+        """A view that other queries may read; raises `duckdb.Error` if DuckDB does not have the query."""
+        self._load()
+        self._con.execute(f"CREATE OR REPLACE VIEW {quoted(name)} AS {query}")
+        self._views.append(name)
+
+    def drop_views(self) -> None:
+        """Forget all views."""
+        for name in self._views:
+            self._con.execute(f"DROP VIEW IF EXISTS {quoted(name)}")
+        self._views.clear()
 
     def apply(self, table: str, inserts: Iterable[Row] = (), deletes: Iterable[Row] = ()) -> None:
         """Change a table; a delete takes away exactly one copy, which must be there."""

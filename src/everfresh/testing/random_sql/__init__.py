@@ -1,0 +1,15 @@
+"""Random SQL views over random histories, judged by DuckDB after every batch.
+
+- `tree`, `weights`, `scalars`, `aggregates`, `grammar`   the generator: typed, bound trees that print as SQL
+- `data`      schemas, rows and histories, each a pure function of its seed
+- `drive`     runs cases by seed for a time, and says what differs
+- `shrinking` a smaller case that still differs, and the file that keeps it
+
+`python -m everfresh.testing.random_sql --seed 17` prints one case and runs it.
+
+Implements section 9 of the notes on SQL.
+"""
+
+from everfresh.testing.random_sql.data import Case, random_case
+
+__all__ = ["Case", "random_case"]
