@@ -212,8 +212,7 @@ TABLES: dict[str, str] = {
     PRIMARY KEY (ss_item_sk, ss_ticket_number)
 )""",
 }
-"""The CREATE TABLE statement of each table, in an order in which they can be loaded. The types are those of the
-extension; keys are the specification's."""
+"""The CREATE TABLE statement of each table: types as in the extension, keys as in the specification."""
 
 ENVIRONMENT = Path(__file__).parents[3] / ".venvs" / "tpc" / "bin" / "python"
 """The Python of the environment with the extension, in a checkout."""
