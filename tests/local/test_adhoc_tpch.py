@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import cache
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -14,8 +13,9 @@ from everfresh.local.adhoc import execute
 from everfresh.sql import CreateTable, parse_and_bind
 from everfresh.testing.oracle import DuckOracle, assert_same
 from everfresh.types import Column, TableSchema
+from everfresh.workloads import WORKLOADS, Query
 
-QUERIES = sorted((Path(__file__).parents[1] / "sql" / "tpch").glob("q*.sql"))
+QUERIES = WORKLOADS["tpch"].queries
 
 
 class Catalog:
@@ -60,13 +60,12 @@ def test_all_are_there() -> None:
     assert len(QUERIES) == 22
 
 
-@pytest.mark.parametrize("file", QUERIES, ids=lambda file: file.stem)
-def test_query(file: Path) -> None:
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
+def test_query(query: Query) -> None:
     catalog, data, oracle = world()
-    query = file.read_text()
-    (statement,) = parse_and_bind(query, catalog)
+    (statement,) = parse_and_bind(query.text, catalog)
     execute(statement.plan, data.__getitem__)  # compiles what is not compiled yet
     start = time.process_time()
     found = execute(statement.plan, data.__getitem__)
     assert time.process_time() - start < 2
-    assert_same(oracle.query(query.strip().rstrip(";")), found, file.stem)
+    assert_same(oracle.query(query.text), found, query.view)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from everfresh.datasets import Batch, tpch
+from everfresh.datasets.cache import cache_folder
 from everfresh.errors import EverfreshError
 
 SF = 0.001
@@ -39,7 +40,7 @@ def test_a_broken_folder_is_made_anew(tmp_path: Path):
 
 def test_the_cache_is_where_xdg_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert tpch.cache_folder() == tmp_path / "everfresh"
+    assert cache_folder() == tmp_path / "everfresh"
 
 
 def test_columns_are_those_of_the_statements(folder: Path):

@@ -11,7 +11,6 @@ import datetime as dt
 import math
 from collections.abc import Sequence
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -28,6 +27,7 @@ from everfresh.spark.sqltext import plan_sql, spark_type
 from everfresh.sql import CreateTable, parse_and_bind
 from everfresh.sql import plan as p
 from everfresh.types import Column, TableSchema
+from everfresh.workloads import WORKLOADS, Query
 
 pytestmark = pytest.mark.spark
 
@@ -352,7 +352,7 @@ def test_a_table_is_asked_for_once() -> None:
 
 # -- TPC-H ---------------------------------------------------------------------------------------------------
 
-TPCH = sorted((Path(__file__).parents[1] / "sql" / "tpch").glob("q*.sql"))
+TPCH = WORKLOADS["tpch"].queries
 
 
 @pytest.fixture(scope="module")
@@ -371,9 +371,8 @@ def trade(session: Any) -> Any:
     return con, schemas
 
 
-@pytest.mark.parametrize("path", TPCH, ids=[path.stem for path in TPCH])
-def test_tpch_is_that_of_duckdb(session: Any, trade: Any, path: Path) -> None:
+@pytest.mark.parametrize("query", TPCH, ids=lambda query: query.name)
+def test_tpch_is_that_of_duckdb(session: Any, trade: Any, query: Query) -> None:
     con, schemas = trade
-    sql = path.read_text()
-    plan = bound(sql, schemas)
-    check(ask(session, plan), physical(con.execute(sql).fetchall(), plan), in_order=True)
+    plan = bound(query.text, schemas)
+    check(ask(session, plan), physical(con.execute(query.text).fetchall(), plan), in_order=True)

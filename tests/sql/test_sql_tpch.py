@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import random
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -21,8 +20,9 @@ from sql_support import DictCatalog, bind_one, duck_type, same_rows
 from everfresh import types as ty
 from everfresh.datasets import tpch
 from everfresh.types import TableSchema
+from everfresh.workloads import WORKLOADS
 
-TEXTS = {path.stem: path.read_text() for path in sorted((Path(__file__).parent / "tpch").glob("q*.sql"))}
+TEXTS = {query.name: query.text for query in WORKLOADS["tpch"].queries}
 SCHEMAS: dict[str, TableSchema] = {
     name: bind_one(ddl, DictCatalog({}, {})).schema for name, ddl in tpch.TABLES.items()
 }

@@ -6,11 +6,9 @@ same batches, and every deleted row was inserted by an earlier batch and is ther
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sysconfig
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from everfresh.datasets.batch import Batch
+from everfresh.datasets.cache import generated, plain
 from everfresh.errors import Code, EverfreshError
 
 TABLES: dict[str, str] = {
@@ -121,49 +120,25 @@ Indexes = npt.NDArray[np.int64]
 # -- the data --------------------------------------------------------------------------------------
 
 
-def cache_folder() -> Path:
-    """Where generated data are kept: `everfresh` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "everfresh"
-
-
 def generate(sf: float, folder: Path | str | None = None) -> dict[str, Path]:
-    """The Parquet file of each table at scale factor `sf`, generated unless they are in `folder` already.
+    """The Parquet file of each table at scale factor `sf`, generated unless they are in `folder` already."""
 
-    `folder` (the user's cache folder unless given) gets one folder per scale factor. It appears whole or not
-    at all, whatever interrupts the generator, and several processes may ask at the same time.
-    """
-    if not sf > 0:
-        raise EverfreshError(
-            Code.ARGUMENT, f"a scale factor of {sf} makes no data", place="sf", hint="0.01 is 10 MB"
-        )
-    home = (Path(folder) if folder is not None else cache_folder()) / f"tpch-{sf:g}"
-    files = {table: home / f"{table}.parquet" for table in TABLES}
-    if all(file.exists() for file in files.values()):
-        return files
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{home.name}-", dir=home.parent) as place:
-        fresh = Path(place) / "data"
+    def make(fresh: Path) -> None:
         done = subprocess.run(
             [str(generator()), "parquet", "--quiet", f"--scale-factor={sf:g}", f"--output-dir={fresh}"],
             capture_output=True,
             text=True,
             check=False,
         )
-        missing = [table for table in TABLES if not (fresh / f"{table}.parquet").exists()]
-        if done.returncode != 0 or missing:
+        if done.returncode != 0 or not all((fresh / f"{table}.parquet").exists() for table in TABLES):
             raise EverfreshError(
                 Code.ENVIRONMENT,
                 f"the TPC-H generator failed: {done.stderr.strip() or 'no output'}",
                 hint="it needs disk space of about half a GB per unit of scale factor",
             )
         _make_keys_unique(fresh / "partsupp.parquet")
-        try:
-            fresh.rename(home)
-        except OSError:
-            if not all(file.exists() for file in files.values()):  # a broken folder, not a faster process
-                shutil.rmtree(home)
-                fresh.rename(home)
-    return files
+
+    return generated("tpch", sf, TABLES, folder, make)
 
 
 def _make_keys_unique(file: Path) -> None:
@@ -172,7 +147,7 @@ def _make_keys_unique(file: Path) -> None:
     first = keys.append_column("row", pa.array(np.arange(keys.num_rows))).group_by(keys.column_names)
     rows = np.sort(first.aggregate([("row", "min")])["row_min"].to_numpy())
     if len(rows) < keys.num_rows:
-        pq.write_table(_plain(pq.read_table(file)).take(rows), file)
+        pq.write_table(plain(pq.read_table(file)).take(rows), file)
 
 
 def generator() -> Path:
@@ -208,16 +183,7 @@ def read(
             hint="tables are: " + ", ".join(TABLES),
         )
     files = generate(sf, folder)
-    return {table: _plain(pq.read_table(files[table])) for table in TABLES if table in tables}
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    """The table without the generator's metadata, and with ordinary strings."""
-    fields = [
-        pa.field(f.name, pa.string() if pa.types.is_string_view(f.type) else f.type, f.nullable)
-        for f in table.schema
-    ]
-    return table.cast(pa.schema(fields)).combine_chunks()
+    return {table: plain(pq.read_table(files[table])) for table in TABLES if table in tables}
 
 
 # -- the stream ------------------------------------------------------------------------------------

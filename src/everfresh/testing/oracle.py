@@ -114,6 +114,54 @@ class DuckOracle:
         self._con.close()
 
 
+class BatchOracle(DuckOracle):
+    """The oracle for data sets: its tables live in DuckDB and change there, batch by batch, as Arrow.
+
+    >>> from everfresh.types import BIGINT, Column
+    >>> oracle = BatchOracle()
+    >>> oracle.create(TableSchema("t", (Column("a", BIGINT),)))
+    >>> rows = pa.table({"a": [1, 1, 2]})
+    >>> oracle.change("t", rows, rows.slice(0, 0))
+    >>> oracle.change("t", rows.slice(0, 0), rows.slice(0, 1))
+    >>> oracle.query("SELECT a, count(*) AS n FROM t GROUP BY a ORDER BY a").to_pylist()
+    [{'a': 1, 'n': 1}, {'a': 2, 'n': 1}]
+    >>> oracle.close()
+    """
+
+    def create(self, schema: TableSchema) -> None:
+        """Make an empty table, without its constraints."""
+        self.tables[schema.name] = schema
+        columns = ", ".join(f"{quoted(c.name)} {c.type}" for c in schema.columns)
+        self._con.execute(f"CREATE OR REPLACE TABLE {quoted(schema.name)} ({columns})")
+
+    def change(self, table: str, inserts: pa.Table, deletes: pa.Table) -> None:
+        """Take `deletes` away, one copy for each row, all of which must be there; then add `inserts`."""
+        if deletes.num_rows:
+            self._con.register("outgoing", deletes)
+            gone = self._con.execute(self._deletion(self.tables[table])).fetchone()[0]
+            self._con.unregister("outgoing")
+            if gone != deletes.num_rows:
+                raise ValueError(f"{deletes.num_rows} rows cannot be deleted from '{table}': {gone} are there")
+        if inserts.num_rows:
+            self._con.register("incoming", inserts)
+            self._con.execute(f"INSERT INTO {quoted(table)} SELECT * FROM incoming")
+            self._con.unregister("incoming")
+
+    @staticmethod
+    def _deletion(schema: TableSchema) -> str:
+        name = quoted(schema.name)
+        if schema.key:
+            same = " AND ".join(f"{name}.{quoted(k)} = outgoing.{quoted(k)}" for k in schema.key)
+            return f"DELETE FROM {name} USING outgoing WHERE {same}"
+        columns = ", ".join(map(quoted, schema.names))
+        same = " AND ".join(f"s.{quoted(c)} IS NOT DISTINCT FROM g.{quoted(c)}" for c in schema.names)
+        return f"""DELETE FROM {name} WHERE rowid IN (
+            SELECT s.row FROM (SELECT *, rowid AS row, row_number() OVER (PARTITION BY {columns}) AS nth
+                               FROM {name}) AS s
+            JOIN (SELECT {columns}, count(*) AS n FROM outgoing GROUP BY ALL) AS g
+            ON {same} AND s.nth <= g.n)"""
+
+
 def canonical(row: Iterable[Any]) -> Row:
     """A row whose equality is that of SQL's groups: NaN is one value."""
     return tuple(NAN if isinstance(x, float) and x != x else x for x in row)
