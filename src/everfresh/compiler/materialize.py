@@ -327,7 +327,8 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
                 progress = True
                 break
     values = [row[index] for row in target.values]
-    plans = [_Part(part) for part in _kept(work, _components(still, rest, bound), bound)]
+    parts, late = _placed(work, still, rest, bound)
+    plans = [_Part(part) for part in _kept(work, parts, bound)]
     for plan in plans:
         plan.virtual = len(plan.atoms) == 1 and _readable(work, plan.atoms[0], bound, changed)
     for plan in plans:
@@ -350,14 +351,14 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
     outside = (
         bound | joining | {v.name for v in target.keys} | whole | {v.name for f in rest for v in inputs(f)}
     )
-    outside |= {f.var.name for f in rest if isinstance(f, Bind)}
+    outside |= {f.var.name for f in rest if isinstance(f, Bind)} | names(late)
     outside |= {v.name for plan in plans if plan.virtual for v in plan.atoms[0].vars}
     for plan in plans:
         plan.held = _held(work, plan, outside, target)
     count = max((len(p) for p in polynomials if p is not None), default=1)
     which: Sequence[int | None] = [None] if work.choices.merge or not plans else range(len(values) + 1)
     made = (
-        _product(work, changes, looked, rest, plans, values, polynomials, t, target, only)
+        _product(work, [*changes, *looked, *late], rest, plans, values, polynomials, t, target, only)
         for only in which
         for t in range(max(count, 1))
     )
@@ -424,6 +425,36 @@ def _bindable(rest: Iterable[Query], bound: set[str]) -> set[str]:
                     found.add(f.var.name)
                     grown = True
     return found
+
+
+def _placed(
+    work: Transform, still: list[Rel], rest: list[Query], bound: set[str]
+) -> tuple[list[list[Rel]], list[Rel]]:
+    """The components, and the relations that are looked up last: those whose keys come from several sides."""
+    always = work.always
+    parts = list(_components([a for a in still if a.name not in always], rest, bound))
+    late = []
+    for atom in (a for a in still if a.name in always):
+        keys = _keys_of(work, atom)
+        homes = [p for p in parts if keys & _reachable(p, rest, bound)]
+        if keys & bound or len(homes) != 1 or not keys <= _reachable(homes[0], rest, bound):
+            late.append(atom)
+            continue
+        joined = [p for p in parts if p is not homes[0] and (names([atom]) - keys - bound) & names(p)]
+        parts = [p for p in parts if p is not homes[0] and p not in joined]
+        parts.append(sorted([*homes[0], *(a for p in joined for a in p), atom], key=still.index))
+    return parts, late
+
+
+def _reachable(part: list[Rel], rest: list[Query], bound: set[str]) -> set[str]:
+    """The variables of a component, those that bindings compute from them included."""
+    inside = names(part)
+    return inside | _bindable([f for f in rest if variables_of(f) - bound], inside)
+
+
+def variables_of(f: Query) -> set[str]:
+    """What a factor reads."""
+    return {v.name for v in inputs(f)}
 
 
 def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> Iterator[list[Rel]]:
@@ -500,8 +531,7 @@ def _kind(expr: Expr) -> Kind:
 
 def _product(
     work: Transform,
-    changes: list[Rel],
-    looked: list[Rel],
+    direct: list[Rel],
     rest: list[Query],
     plans: list[_Part],
     values: list[Expr],
@@ -536,7 +566,7 @@ def _product(
                 held, by = holders[i]
                 components[i].append(held.component(_kind(expr), (substitute(expr, dict(by)),)))
         own.append(_own(tuple(factors.values()), monomial.coefficient))
-    atoms_: list[Query] = [*changes, *looked]
+    atoms_: list[Query] = [*direct]
     for plan, (held, by), found in zip(plans, holders, components, strict=True):
         atoms_.append(plan.atoms[0] if held is None else _read(plan, held, by, found))
     if t > 0 and not any(isinstance(a, MapRef) for a in atoms_):

@@ -143,10 +143,10 @@ def _unify(parts: list[Query], index: int, fresh: Fresh) -> Found | None:
         return [*renamed, *guard], {gone.name: keep}
     if isinstance(x, Var):
         x, y = y, x
-    guard = [Cond(not_null(x))] if x.nullable else []
+    guard = [Cond(not_null(e)) for e in (x, y) if e.nullable]
     if isinstance(y, Var):
         return [*rest, *guard, Bind(y, x)], {}
-    k = fresh.var("k", x)
+    k = Var(fresh.name("k"), x.type, False)
     return [*rest, *guard, Bind(k, x), Bind(k, y)], {}
 
 

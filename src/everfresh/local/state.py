@@ -194,7 +194,8 @@ class LocalState:
         """A view from the base tables alone: no map is read, not even of the views it reads."""
         compiled = self.catalog.views[view].compiled
         program = compiled.program
-        if len(compiled.bases) > 1 or compiled.reevaluated or len(program.maps) > 1 or program.relations:
+        plain = len(compiled.bases) == 1 and compiled.bases[0] in self.tables and not compiled.reevaluated
+        if not plain or len(program.maps) > 1 or program.relations:
             # Nested loops over several tables would not end: the plan is run, which shares no map either.
             return adhoc.execute(
                 compiled.plan, lambda name: self.rows(name) if name in self.tables else self.recomputed(name)

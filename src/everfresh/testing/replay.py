@@ -236,7 +236,8 @@ class _Runner:
             if found.num_rows:
                 raise Difference(f"verify() of {name}, {query}, finds {found.to_pylist()}")
             compiled = self.db.catalog.views[name].compiled
-            if compiled.reevaluated:
+            derived = bool(compiled.program.relations or compiled.view.sides)
+            if compiled.reevaluated or derived or not set(compiled.bases) <= set(gmrs):
                 continue
             expected = expand(recompute(compiled, {t: gmrs[t] for t in compiled.bases}))
             self.same(expected, self.rows[name], f"the reference evaluator and {name}, {query}, in the end,")
