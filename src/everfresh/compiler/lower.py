@@ -175,7 +175,10 @@ class Lowering:
     def atom(self, relation: Relation, links: Sequence[Link] = ()) -> tuple[Rel, tuple[Query, ...]]:
         """A relation as an atom with variables of its own, and how its first columns are linked to what
         is outside."""
-        vars_ = tuple(Var(self.fresh.name(c.name), c.type, c.nullable) for c in relation.columns)
+        vars_ = tuple(
+            Var(self.fresh.name(c.name), c.type, c.nullable or (i < len(links) and links[i].outer.nullable))
+            for i, c in enumerate(relation.columns)
+        )
         linked = tuple(link.factor(var) for link, var in zip(links, vars_, strict=False))
         return Rel(relation.name, vars_), linked
 

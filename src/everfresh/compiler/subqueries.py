@@ -112,7 +112,7 @@ def _joined(
     """The rows that agree with an entry of a map over `inner`: a semijoin."""
     name, by_name = lowering.define(inner, [(link.name, link.column) for link in links])
     view = lowering.relate(name, [(link.name, by_name[link.name]) for link in links])
-    atom, _ = lowering.atom(view)
+    atom, _ = lowering.atom(view, links)
     return tuple(
         Term((*t.factors, *_tied(links, atom.vars, t), atom, *(Cond(t.of(g)) for g in gates)), t.columns)
         for t in rows
@@ -143,7 +143,7 @@ def _lifted(lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows,
         view = lowering.relate(found.map, links, having=having, sides=found.sides)
     else:
         view = lowering.relate(found.map, [*links, ("value", value)], sides=found.sides)
-    atom, _ = lowering.atom(view)
+    atom, _ = lowering.atom(view, found.links)
     kept = []
     for t in rows:
         factors: tuple[Query, ...] = (*t.factors, *_tied(found.links, atom.vars, t), atom)
@@ -199,7 +199,7 @@ def _total(
     if [v.name for v in held] != [e.name for _, e in columns[: len(links)] if isinstance(e, Var)]:
         raise NotFlat("correlated columns that are equal to each other")
     view = lowering.relate(map_name, columns, always=True, sides=sides)
-    atom, _ = lowering.atom(view)
+    atom, _ = lowering.atom(view, links)
 
     def factors(term: Term) -> tuple[Query, ...]:
         return (*_tied(links, atom.vars, term), atom)
