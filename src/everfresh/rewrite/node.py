@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 N = TypeVar("N", bound="Node")
 
@@ -17,6 +17,7 @@ class Node:
     """Base of all IR nodes; declare subclasses with `@node`."""
 
     _hash: int
+    _field_names: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         self.check()
@@ -26,7 +27,7 @@ class Node:
         """Raise if the fields do not fit together; called on construction."""
 
     def _fields(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+        return tuple([getattr(self, name) for name in self._field_names])
 
     def _values(self) -> tuple[Any, ...]:
         """What equality and hash compare."""
@@ -103,4 +104,6 @@ def node(cls: type[N]) -> type[N]:
     >>> Pair(None, Pair(None, None)) == Pair(None, Pair(None, None))
     True
     """
-    return dataclass(frozen=True, eq=False)(cls)
+    made = dataclass(frozen=True, eq=False)(cls)
+    made._field_names = tuple(f.name for f in fields(made))  # type: ignore[arg-type]
+    return made
