@@ -2,8 +2,9 @@
 
 A *decision* is the set of components that are not materialized as a whole: their atoms are maps of their own,
 and a reader joins them. `build` derives the program of a decision. The search starts with everything
-materialized. A map whose maintenance costs more than it saves its readers is dropped, the worst first, if
-the program that is derived anew is cheaper; a program with too many maps is thinned out whatever that costs.
+materialized. Maps whose maintenance costs more than they save their readers are dropped, the worst first, if
+the program that is derived anew is cheaper: all of them at once, then half of them, down to one at a time. A
+program with too many maps is thinned out whatever that costs.
 """
 
 from __future__ import annotations
@@ -49,16 +50,21 @@ def search(
     end = clock() + seconds
     best = _priced(build, frozenset(), statistics)
     tried: set[str] = set()
+    many = len(best.program.maps)
     while clock() < end:
         crowded = len(best.program.maps) > maps
-        key = _worst(best.program, statistics, tried, crowded)
-        if key is None:
+        ranked = _ranked(best.program, statistics, tried, crowded)
+        if not ranked:
             break
-        tried.add(key)
-        other = _priced(build, best.decisions | {key}, statistics)
+        many = min(many, len(ranked))
+        other = _priced(build, best.decisions.union(ranked[:many]), statistics)
         fewer = len(other.program.maps) < len(best.program.maps)
         if other.cost < best.cost or (crowded and fewer):
             best = other
+        elif many == 1:
+            tried.add(ranked[0])
+        else:
+            many //= 2
     while len(best.program.maps) > maps:
         keys = best.decisions.union(composites(best.program))
         if keys == best.decisions:
@@ -86,13 +92,13 @@ def _priced(
     return Found(program, decisions, Model(program, statistics).total)
 
 
-def _worst(program: Program[Query], statistics: Statistics, tried: set[str], crowded: bool) -> str | None:
-    """The key of the map that saves least for what it costs; None if all that are left are worth it."""
+def _ranked(program: Program[Query], statistics: Statistics, tried: set[str], crowded: bool) -> list[str]:
+    """The keys of the maps that save less than they cost (if `crowded`, of all), the worst ratio first."""
     model = Model(program, statistics)
-    ranked = []
+    found = []
     for key, name in composites(program).items():
         if key not in tried:
             save, maintain = model.save(name), model.maintain(name)
             if crowded or save < maintain:
-                ranked.append((save / max(maintain, 1e-12), key))
-    return min(ranked)[1] if ranked else None
+                found.append((save / max(maintain, 1e-12), key))
+    return [key for _, key in sorted(found)]
