@@ -57,6 +57,7 @@ SLOW = (
     "tests/local/test_adhoc",
     "tests/local/test_mapstore.py",
     "tests/compiler/test_compiler_passes.py",
+    "tests/compiler/test_compiler_canonical.py",
     "tests/expr/test_expr_random.py",
     "tests/expr/test_expr_fold.py",
     "tests/expr/test_expr_text.py",

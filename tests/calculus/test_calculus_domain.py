@@ -1,6 +1,6 @@
 """Domains: they cover every change, read nothing but changes, and the revised delta rule keeps its meaning.
 
-Mutations that the properties catch (the first two are tried below, the others were by hand): a sum whose
+Mutations that the properties catch (some are tried below, the others were by hand): a sum whose
 domain is the intersection of its terms' tuples; a product that keeps only the tuples of a closed lift's body;
 a projection that leaves out what cancels; conditions over variables that the domain does not bind; a binding
 before the lift of a name that is summed over inside.

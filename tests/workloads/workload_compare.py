@@ -119,9 +119,11 @@ class Comparison:
         for name, part in batch.items():
             self.oracle.change(name, part.inserts, part.deletes)
         views = self.db.catalog.views
-        self.stale |= {query.view for query in self.queries if set(views[query.view].compiled.bases) & set(batch)} if (
-            views
-        ) else set()
+        self.stale |= (
+            {query.view for query in self.queries if set(views[query.view].compiled.bases) & set(batch)}
+            if (views)
+            else set()
+        )
         if compare:
             start = time.perf_counter()
             for view in sorted(self.stale):

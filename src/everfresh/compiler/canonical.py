@@ -24,9 +24,10 @@ the caller's to pull out.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from everfresh.calculus import (
     Bind,
@@ -59,13 +60,15 @@ _ASSOCIATIVE = frozenset({"and", "or"})
 @dataclass(frozen=True, slots=True)
 class Canonical:
     """`key` is the same for equal definitions; `group` are the definition's own group variables in the
-    order in which every equal definition has them; `names` says what each variable is called in the key."""
+    order in which every equal definition has them; `names` says what each variable is called in the key
+    (columns that nothing else reads have no name there)."""
 
     key: str
     group: tuple[Var, ...]
     names: Mapping[str, str]
 
 
+@lru_cache(maxsize=4096)  # a search asks for the same definitions again and again
 def canonical(query: Query) -> Canonical:
     """The canonical form of a flat definition, whose keys are its outputs."""
     group = outputs(query)
@@ -124,8 +127,16 @@ def _factors(query: Query) -> tuple[Query, ...]:
     return (*counted, *scalars.values())
 
 
-def _variables(query: Query) -> tuple[Var, ...]:
-    return tuple(dict.fromkeys(n for n in query.walk() if isinstance(n, Var)))
+def _occurrences(factor: Query) -> Iterable[Var]:
+    """The variables of a factor, as often as they stand in it."""
+    match factor:
+        case Rel(_, vars_) | MapRef(_, vars_):
+            return vars_
+    return (n for n in factor.walk() if isinstance(n, Var))
+
+
+def _variables(factor: Query) -> tuple[Var, ...]:
+    return tuple(dict.fromkeys(_occurrences(factor)))
 
 
 # -- text, given what the variables are called -----------------------------------------------------------
@@ -210,6 +221,22 @@ def _parts(terms: list[Term]) -> list[Part]:
     return [(names(term[1]), partial(_term_text, term)) for term in terms]
 
 
+def _type(var: Var) -> str:
+    return f"{var.of}{'?' if var.null else ''}"
+
+
+def _wild(terms: list[Term], keys: set[str]) -> dict[str, str]:
+    """Columns that nothing else reads need no name: how they are shown, by variable."""
+    uses = Counter(v.name for _, factors in terms for f in factors for v in _occurrences(f))
+    atoms = [f for _, factors in terms for f in factors if isinstance(f, Rel | MapRef)]
+    return {
+        v.name: f"_ {_type(v)}"
+        for f in atoms
+        for v in _variables(f)
+        if uses[v.name] == 1 and v.name not in keys
+    }
+
+
 class _Search:
     """Refinement, and the search among variables that it leaves alike."""
 
@@ -217,14 +244,17 @@ class _Search:
         self.terms = terms
         keys = {v.name for v in group}
         self.kinds: dict[str, str] = {}
+        self.wild = _wild(terms, keys)
         for var in (*group, *(v for _, factors in terms for f in factors for v in _variables(f))):
-            kind = f"{'key' if var.name in keys else 'sum'} {var.of}{'?' if var.null else ''}"
-            self.kinds.setdefault(var.name, kind)
+            kind = f"{'key' if var.name in keys else 'sum'} {_type(var)}"
+            if var.name not in self.wild:
+                self.kinds.setdefault(var.name, kind)
         self.parts = _parts(terms)
         self.seen: dict[str, list[int]] = {name: [] for name in self.kinds}
         for index, (names, _) in enumerate(self.parts):
             for name in names:
-                self.seen[name].append(index)
+                if name not in self.wild:
+                    self.seen[name].append(index)
         self.leaves = 0
         self.best = ""
         self.best_names: dict[str, str] = {}
@@ -234,7 +264,7 @@ class _Search:
     def refined(self, colours: Colours) -> Colours:
         """The coarsest stable colouring below `colours`; a colour is the number of variables before it."""
         while True:
-            shown = {name: f"c{colour}" for name, colour in colours.items()}
+            shown = {**self.wild, **{name: f"c{colour}" for name, colour in colours.items()}}
             signs: dict[str, tuple[int, list[str]]] = {}
             for name, colour in colours.items():
                 shown[name] = f"c{colour}*"
@@ -272,7 +302,7 @@ class _Search:
 
     def exchangeable(self, a: str, b: str) -> bool:
         """Whether the definition is the same with `a` and `b` exchanged and no other variable."""
-        exact = {name: f"v{i}" for i, name in enumerate(self.kinds)}
+        exact = {**self.wild, **{name: f"v{i}" for i, name in enumerate(self.kinds)}}
         indexes = dict.fromkeys((*self.seen[a], *self.seen[b]))
         before = sorted(self.parts[i][1](exact) for i in indexes)
         exact[a], exact[b] = exact[b], exact[a]
@@ -283,6 +313,7 @@ class _Search:
         order = sorted(colours, key=lambda name: colours[name])
         names = {name: f"v{i}" for i, name in enumerate(order)}
         declared = ", ".join(f"{names[name]} {self.kinds[name]}" for name in order)
-        text = f"{declared}: " + " + ".join(sorted(_term_text(t, names) for t in self.terms))
+        shown = {**self.wild, **names}
+        text = f"{declared}: " + " + ".join(sorted(_term_text(t, shown) for t in self.terms))
         if not self.best_names or text < self.best:
             self.best, self.best_names = text, names

@@ -17,7 +17,7 @@ class Node:
     """Base of all IR nodes; declare subclasses with `@node`."""
 
     _hash: int
-    _names: ClassVar[tuple[str, ...]] = ()
+    _field_names: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         self.check()
@@ -27,7 +27,7 @@ class Node:
         """Raise if the fields do not fit together; called on construction."""
 
     def _fields(self) -> tuple[Any, ...]:
-        return tuple([getattr(self, name) for name in self._names])
+        return tuple([getattr(self, name) for name in self._field_names])
 
     def _values(self) -> tuple[Any, ...]:
         """What equality and hash compare."""
@@ -112,5 +112,5 @@ def node(cls: type[N]) -> type[N]:
     True
     """
     made = dataclass(frozen=True, eq=False)(cls)
-    made._names = tuple(f.name for f in fields(made))  # type: ignore[arg-type]
+    made._field_names = tuple(f.name for f in fields(made))  # type: ignore[arg-type]
     return made

@@ -115,7 +115,9 @@ class Aggregates(Scalars):
         if self.budget > 0:
 
             def of(name: str, template: str, count: int) -> Callable[[], Expr]:
-                return lambda: self.call(name, "truth", template, *(self.having(groups) for _ in range(count)))
+                return lambda: self.call(
+                    name, "truth", template, *(self.having(groups) for _ in range(count))
+                )
 
             kind = self.kind_in(groups.rows)
             makers |= {

@@ -78,9 +78,7 @@ class Queries(Aggregates):
             }
         return self.pick(makers)
 
-    def rows(
-        self, depth: int, kinds: Sequence[str], outer: tuple[Expr, ...], window: bool = False
-    ) -> Query:
+    def rows(self, depth: int, kinds: Sequence[str], outer: tuple[Expr, ...], window: bool = False) -> Query:
         """A SELECT without aggregates."""
         source, own = self.source(depth, outer)
         place = Place(own, outer, "select", depth - 1)
@@ -111,9 +109,7 @@ class Queries(Aggregates):
         positions = bool(shown)
         groups = Groups(rows, tuple(keys), "select")
         items = shown + [
-            key
-            if (key := self.shown_key(keys, kind)) is not None
-            else self.over_groups(kind, groups)
+            key if (key := self.shown_key(keys, kind)) is not None else self.over_groups(kind, groups)
             for kind in kinds[len(shown) :]
         ]
         named = _named(items)
@@ -342,5 +338,3 @@ def _shared(left: Source, right: Source) -> Columns:
     kinds = dict(right.columns)
     shared = tuple(c for c in left.columns if c[0] in kinds)
     return shared if all(kinds[name] == kind for name, kind in shared) else ()
-
-

@@ -137,7 +137,9 @@ class Scalars(Choices):
         self.budget += 1  # leaves are free
         names = [name for name, there in (("column", own), ("outer column", outer)) if there]
         name = self.choose((*names, "literal"))
-        return self.literal(kind) if name == "literal" else self.rng.choice(own if name == "column" else outer)
+        return (
+            self.literal(kind) if name == "literal" else self.rng.choice(own if name == "column" else outer)
+        )
 
     def literal(self, kind: str) -> Expr:
         """A literal, now and then NULL."""

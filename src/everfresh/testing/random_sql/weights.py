@@ -57,7 +57,14 @@ AGGREGATES = {
 EXTREMES = {"min of a kind": 1.0, "max of a kind": 1.0}
 TRUTH_AGGREGATES = {"bool_and": 1.0, "bool_or": 1.0, "compared aggregate": 0.7}
 RATIO_AGGREGATES = {"avg": 3.0, "avg distinct": 0.5, "max of a kind": 1.0}
-DEVIATIONS = {"stddev_samp": 1.0, "stddev_pop": 1.0, "var_samp": 1.0, "var_pop": 1.0, "stddev": 0.3, "variance": 0.3}
+DEVIATIONS = {
+    "stddev_samp": 1.0,
+    "stddev_pop": 1.0,
+    "var_samp": 1.0,
+    "var_pop": 1.0,
+    "stddev": 0.3,
+    "variance": 0.3,
+}
 OVER_AGGREGATES = {
     "plain aggregate": 7.0, "group key": 4.0, "sum of aggregates": 0.6, "default of an aggregate": 0.5,
     "case over aggregates": 0.4, "subquery of a group": 1.0,
