@@ -147,6 +147,11 @@ class Codec:
             return Vector(type_, values[: words.shape[1]], valid)
         return Vector(type_, from_word(words[first], type_), valid)
 
+    def column_words(self, words: Ints, column: Column) -> tuple[Ints, Mask | None]:
+        """The value words of one column of some rows (two if it is wide), and where it is not NULL."""
+        first = self._first[column.name]
+        return words[first : first + (2 if column.type.is_wide else 1)], self._valid(words, column)
+
     def _valid(self, words: Ints, column: Column) -> Mask | None:
         if not column.nullable:
             return None
