@@ -46,7 +46,8 @@ class Ranks:
     >>> interner = Interner()
     >>> ranks = Ranks(interner)
     >>> b, a = ranks.labels(interner.intern_list(["b", "a"])).tolist()
-    >>> a < ranks.labels(interner.intern_list(["aa"]))[0] < b, ranks.version
+    >>> [between] = ranks.labels(interner.intern_list(["aa"])).tolist()
+    >>> a < between < b, ranks.version
     (True, 0)
     """
 
