@@ -108,6 +108,13 @@ class Machine(RuleBasedStateMachine):
             follower.remove(slots, self.pool.keys_at(slots))
 
     @rule(rows=ROWS, look=st.booleans())
+    def commit_rows(self, rows: list, look: bool) -> None:
+        self.commit(rows, look)
+
+    @rule(rows=ROWS, look=st.booleans())
+    def rollback_rows(self, rows: list, look: bool) -> None:
+        self.rollback(rows, look)
+
     def commit(self, rows: list, look: bool) -> None:
         touched = self.apply(rows)
         if look:  # inside the batch: entries of count zero are still there
@@ -116,14 +123,23 @@ class Machine(RuleBasedStateMachine):
         self.let_go(touched.slots[self.pool.gather(touched.slots).n == 0])
         self.pool.commit(touched)
 
-    @rule(rows=ROWS, look=st.booleans())
     def rollback(self, rows: list, look: bool) -> None:
         touched = self.apply(rows)
         if look:
+            self.check_extremes()
             self.check_tops()
         self.let_go(touched.slots[touched.created])
         self.pool.rollback(touched)
         self.counts_changed(touched.slots[~touched.created])
+
+    @rule(data=st.data(), look=st.booleans(), final=st.booleans())
+    def cancel(self, data: st.DataObject, look: bool, final: bool) -> None:
+        """Some entries, mostly extremes and first rows, come to nothing."""
+        entries = self.entries()
+        if entries:
+            chosen = data.draw(st.lists(st.sampled_from(entries), unique_by=lambda e: e[0], max_size=6))
+            rows = [(row, -n, 0) for _, row, n, _ in chosen]
+            (self.commit if final else self.rollback)(rows, look)
 
     @rule(strings=st.lists(st.text("abc", max_size=5), max_size=5))
     def other_strings(self, strings: list) -> None:
