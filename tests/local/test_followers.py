@@ -188,6 +188,9 @@ class Machine(RuleBasedStateMachine):
             assert top.rows() is rows
 
     @rule(old=st.sampled_from([None, -2, 0, 1, 2, 9]), new=st.sampled_from([None, -2, 0, 1, 2, 9]))
+    def other_thresholds(self, old: object, new: object) -> None:
+        self.thresholds(old, new)
+
     def thresholds(self, old: object, new: object) -> None:
         values = {slot: None if value == 3 else value for slot, _, _, value in self.entries()}
         for op, band in self.bands.items():
@@ -215,6 +218,8 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def agree(self) -> None:
+        for old, new in ((None, 0), (0, 1), (2, -1)):
+            self.thresholds(old, new)
         self.check_extremes()
         self.check_tops()
         live = len(self.pool)

@@ -55,6 +55,13 @@ def check_blocks(index: OrderedIndex) -> None:
     assert index._state[3:].tolist() == negative.tolist()
 
 
+def check_tree(index: OrderedIndex) -> None:
+    """With many blocks and small batches the tree is changed in place: it must agree with the entries."""
+    entries, ranks = index._entries(), np.arange(len(index) + 1)
+    assert (index.slots_at(ranks[:-1]) == entries[index.words]).all()
+    assert (index.sums_before(ranks)[0, 1:] == np.cumsum(entries[index.words + 1])).all()
+
+
 class Machine(RuleBasedStateMachine):
     """Batches go to both; all questions are asked after each."""
 
@@ -180,16 +187,18 @@ def test_many_keys_and_back(block: int, order: str) -> None:
     n = 3000
     keys = np.arange(n) if order == "up" else np.arange(n)[::-1] if order == "down" else rng.permutation(n)
     index = OrderedIndex(1, Layout((Kind.COUNT,)), block=block)
-    for part in np.array_split(keys, 60):
+    for part in np.array_split(keys, 300):
         assert (index.insert(part[None], 10 * part, part[None]) == -1).all()
+        check_tree(index)
     assert index.slots().tolist() == list(range(0, 10 * n, 10))
     assert index.find(0, [n * (n - 1) // 2]).tolist() == [n - 1]
     check_blocks(index)
     full = index.nbytes
     gone = rng.permutation(n)[: n - 20]
-    for part in np.array_split(gone, 60):
+    for part in np.array_split(gone, 300):
         assert index.remove(part[None]).tolist() == (10 * part).tolist()
         check_blocks(index)
+        check_tree(index)
     assert len(index) == 20
     if block < 256:
         assert index.nbytes < full / 20
@@ -227,6 +236,9 @@ def test_wide_sums_carry(values: list, strict: bool) -> None:
     got = wide_to_python(*index.sums_before(np.arange(len(values) + 1)))
     totals = [sum(values[:i]) for i in range(len(values) + 1)]
     assert got == totals
+    starts, stops = np.triu_indices(len(totals))
+    between = wide_to_python(*index.sums_between(starts, stops))
+    assert between == [totals[b] - totals[a] for a, b in zip(starts, stops, strict=True)]
     for target in totals:
         passed = [t > target if strict else t >= target for t in totals[1:]]
         want = passed.index(True) if True in passed else len(values)

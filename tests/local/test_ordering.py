@@ -63,7 +63,8 @@ def before(a: object, b: object, ascending: bool, nulls_first: bool) -> bool:
     return sort_value(a) < sort_value(b) if ascending else sort_value(b) < sort_value(a)
 
 
-@given(st.data(), st.sampled_from(list(TYPES)), st.booleans(), st.booleans())
+@pytest.mark.parametrize("type_", list(TYPES), ids=str)
+@given(data=st.data(), ascending=st.booleans(), nulls_first=st.booleans())
 def test_words_order_as_values(
     data: st.DataObject, type_: object, ascending: bool, nulls_first: bool
 ) -> None:
