@@ -141,6 +141,11 @@ class Codec:
         first = self._first[column.name]
         return (first, first + 1) if column.type.is_wide else (first,), self._null_bit.get(column.name)
 
+    def column_words(self, words: Ints, column: Column) -> tuple[Ints, Mask | None]:
+        """The value words of one column of some rows (two if it is wide), and where it is not NULL."""
+        first = self._first[column.name]
+        return words[first : first + (2 if column.type.is_wide else 1)], self._valid(words, column)
+
     def _valid(self, words: Ints, column: Column) -> Mask | None:
         if not column.nullable:
             return None

@@ -49,6 +49,11 @@ class Interner:
         """Bytes of all arrays, unused capacity included."""
         return self._heap.nbytes + self._starts.nbytes + self._table.nbytes
 
+    @property
+    def bytes(self) -> tuple[Bytes, Ints]:
+        """The heap, and where each string ends in it, for kernels to read: good until strings are added."""
+        return self._heap, self._starts
+
     # --------------------------------------------------------------------------------------- codes
 
     def intern(self, array: pa.Array | pa.ChunkedArray) -> Ints:
