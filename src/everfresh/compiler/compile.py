@@ -11,7 +11,7 @@ plan`, runs once per batch that changes a base. The reason is kept, and `explain
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from everfresh.calculus import Query
@@ -81,7 +81,7 @@ def compile_view(
     try:
         if over and not joins:
             raise NotFlat(f"a view over the view {over[0]}")
-        return _incremental(name, plan, strategy, joins)
+        return _incremental(name, plan, strategy, joins, frozenset(views))
     except NotFlat as why:
         if strategy != "auto":
             raise EverfreshError(
@@ -107,9 +107,11 @@ def _check_types(columns: Iterable[Column]) -> None:
             )
 
 
-def _incremental(name: str, plan: p.Plan, strategy: str, joins: bool) -> CompiledView:
+def _incremental(
+    name: str, plan: p.Plan, strategy: str, joins: bool, views: frozenset[str]
+) -> CompiledView:
     lowered = pruned(lower(name, plan))
-    choices = _CHOICES.get(strategy, HIGHER_ORDER)
+    choices = replace(_CHOICES.get(strategy, HIGHER_ORDER), views=views)
     program: Program[Any] = transform(name, lowered.maps, lowered.relations, choices)
     for m in program.maps:
         _check_types(Column(v.name, v.type) for v in m.keys)

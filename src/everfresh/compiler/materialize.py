@@ -122,6 +122,8 @@ class Choices:
     """Components, by their canonical form, that are kept as single atoms."""
     static: frozenset[str] = frozenset()
     """Relations that never change."""
+    views: frozenset[str] = frozenset()
+    """Relations that are views themselves: they change after the tables that they read."""
 
 
 HIGHER_ORDER = Choices()
@@ -204,7 +206,7 @@ def transform(
         for m in roots:
             work.add(m)
         statements = _statements(work)
-        early = _read_too_early(statements, derived)
+        early = _read_too_early(statements, derived, choices.views)
         if not early - unshared:
             break
         unshared |= early
@@ -218,13 +220,15 @@ def transform(
 
 
 def _read_too_early(
-    statements: dict[str, list[Statement[Query]]], derived: Sequence[Relation]
+    statements: dict[str, list[Statement[Query]]], derived: Sequence[Relation], views: frozenset[str]
 ) -> frozenset[str]:
-    """Maps under a derived relation that a statement on an earlier one reads: they are still pending then."""
+    """Maps under a derived relation that a statement on an earlier one, or on a view, reads: they are still
+    pending then."""
     last = {name: i for i, r in enumerate(derived) for name in (r.maps if isinstance(r, View) else (r.map,))}
     found = set()
-    for i, r in enumerate(derived):
-        for statement in statements.get(r.name, ()):
+    earlier = [*((-1, name) for name in views), *((i, r.name) for i, r in enumerate(derived))]
+    for i, relation in earlier:
+        for statement in statements.get(relation, ()):
             reads = (n.name for n in statement.expr.walk() if isinstance(n, MapRef))
             found |= {name for name in reads if last.get(name, -1) > i}
     return frozenset(found)
