@@ -12,7 +12,7 @@ import pytest
 
 import everfresh as ef
 from everfresh.calculus import Database, evaluate
-from everfresh.compiler.materialize import degree
+from everfresh.calculus import degree
 from everfresh.local.recompute import relation
 from everfresh.testing.oracle import DuckOracle, assert_same
 

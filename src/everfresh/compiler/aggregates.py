@@ -18,7 +18,9 @@ need it. Arguments are expressions over the columns of the aggregate's input.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from everfresh.algebra import Kind
 from everfresh.expr import Const, Expr, Var, build, substitute, variables
@@ -207,12 +209,9 @@ def _truths(fn: str, x: Expr, n: Expr, components: Components) -> tuple[Expr, bo
     return (build.call("=", true, n) if fn == "bool_and" else build.call(">", true, Const(0, BIGINT))), True
 
 
-_VALUES = {
+_VALUES: dict[str, Callable[[Expr, Expr, Components], tuple[Expr, bool]]] = {
     "sum": _sum,
     "avg": _avg,
-    **{
-        fn: (lambda x, n, c, fn=fn: _variance(fn, x, n, c))
-        for fn in ("var_samp", "var_pop", "stddev_samp", "stddev_pop")
-    },
-    **{fn: (lambda x, n, c, fn=fn: _truths(fn, x, n, c)) for fn in ("bool_and", "bool_or")},
+    **{fn: partial(_variance, fn) for fn in ("var_samp", "var_pop", "stddev_samp", "stddev_pop")},
+    **{fn: partial(_truths, fn) for fn in ("bool_and", "bool_or")},
 }

@@ -156,13 +156,11 @@ def domain(lowering: Lowering, free: tuple[Var, ...], scope: Scope) -> str:
     outer = tuple(_coarse(lowering, t, free) for t in scope[-1])
     needed = {v.name: v for v in free if not all(v.name in t.columns for t in outer)}
     for term in outer:
-        needed.update({n: v for n, v in term.free().items()})
+        needed.update(term.free())
     if needed:
         inherited = domain(lowering, tuple(needed.values()), scope[:-1])
         atom = Rel(inherited, tuple(needed.values()))
-        outer = tuple(
-            Term((atom, *t.factors), {**t.columns, **{n: v for n, v in needed.items()}}) for t in outer
-        )
+        outer = tuple(Term((atom, *t.factors), {**t.columns, **needed}) for t in outer)
     if not outer:
         raise NotFlat("a subquery of a query without rows")
     name, by_name = lowering.define(outer, [(v.name, v) for v in free])

@@ -107,9 +107,7 @@ def _check_types(columns: Iterable[Column]) -> None:
             )
 
 
-def _incremental(
-    name: str, plan: p.Plan, strategy: str, joins: bool, views: frozenset[str]
-) -> CompiledView:
+def _incremental(name: str, plan: p.Plan, strategy: str, joins: bool, views: frozenset[str]) -> CompiledView:
     lowered = pruned(lower(name, plan))
     choices = replace(_CHOICES.get(strategy, HIGHER_ORDER), views=views)
     program: Program[Any] = transform(name, lowered.maps, lowered.relations, choices)

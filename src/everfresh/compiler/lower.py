@@ -2,8 +2,8 @@
 them.
 
 What joins, filters and projects becomes a sum of products of relation atoms (`rows`). Everything else is a
-border: an aggregate, DISTINCT, a set operation, a window, LIMIT, a subquery. Below a border stands a map, above
-it a *derived relation* that is read off the map and takes part in products like a table. So whatever
+border: an aggregate, DISTINCT, a set operation, a window, LIMIT, a subquery. Below a border stands a map,
+above it a *derived relation* that is read off the map and takes part in products like a table. So whatever
 stands under a lift is a map of its own, and each product is flat (rule 4 of section 3.1.5).
 
 A border inside of a correlated subquery is closed (`closing`): its map has the correlated columns as keys.
@@ -20,11 +20,11 @@ from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check,
 from everfresh.compiler.aggregates import Components, Different, Extreme, NotFlat, aggregate
 from everfresh.compiler.closing import Link, close
 from everfresh.compiler.rows import Fresh, Term, arrange, not_null, settle
-from everfresh.expr import Const, Expr, Var, build, substitute, variables
+from everfresh.expr import Const, Expr, Var, build, substitute
 from everfresh.program import MapDef, Partitions, Side, View, component
 from everfresh.sql import plan as p
 from everfresh.sql.renaming import has_subquery
-from everfresh.types import BIGINT, INTERVAL, NULL, Column
+from everfresh.types import BIGINT, BOOLEAN, INTERVAL, NULL, Column
 
 _MOST_TERMS = 8
 Relation = View | Partitions[Any]
@@ -132,7 +132,7 @@ class Lowering:
             return exprs[0]
         var = Var(self.fresh.name(name.lstrip("@")), exprs[0].type, any(e.nullable for e in exprs))
         for i, expr in enumerate(exprs):
-            taken = {k[i].name for k in made if isinstance(k[i], Var)}
+            taken = {v.name for k in made if isinstance(v := k[i], Var)}
             term = terms[i]
             if isinstance(expr, Var) and expr.name in term.bound() and expr.name not in taken:
                 renamed[i][expr.name] = var
@@ -230,7 +230,7 @@ class Lowering:
         condition = plan.condition
         if plan.kind == "inner":
             return pairs if condition is None else filtered(self, pairs, condition, scope)
-        condition = Const(True, p.BOOLEAN) if condition is None else condition
+        condition = Const(True, BOOLEAN) if condition is None else condition
         if has_subquery(condition):
             raise NotFlat("a subquery in the condition of an outer join")
         found = [Term((*t.factors, Cond(t.of(condition))), t.columns) for t in pairs]

@@ -38,8 +38,10 @@ from everfresh.calculus import (
     Sum,
     Value,
     check,
+    degree,
     delta,
     inputs,
+    outputs,
     product,
     relations,
     union,
@@ -56,21 +58,7 @@ from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.types import BIGINT
 
 _ONE = Const(1, BIGINT)
-
-
-def degree(query: Query) -> int:
-    """How many relations a flat query joins at most."""
-    match query:
-        case Rel(_, _, is_delta):
-            return 0 if is_delta else 1
-        case Prod(factors):
-            return sum(degree(f) for f in factors)
-        case Plus(terms):
-            return max((degree(t) for t in terms), default=0)
-        case Neg(body) | Sum(_, body):
-            return degree(body)
-        case _:
-            return 0
+Key = tuple[str, tuple[str, ...], str]
 
 
 def products(definition: Query) -> list[Query]:
@@ -140,7 +128,7 @@ class Transform:
     choices: Choices = HIGHER_ORDER
     unshared: frozenset[str] = frozenset()
     maps: dict[str, _Map] = field(default_factory=dict)
-    shared: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    shared: dict[Key, tuple[str, dict[str, str]]] = field(default_factory=dict)
 
     @property
     def always(self) -> dict[str, int]:
@@ -158,18 +146,17 @@ class Transform:
         rows = [tuple(v[i] for v in values) for i in range(len(m.kinds))]
         self.maps[m.name] = _Map(m.name, m.keys, tuple(bodies), list(m.kinds), rows)
         if len(bodies) == 1 and m.name not in self.unshared:
-            form = canonical(Sum(m.keys, bodies[0]))
-            alone = [] if self.choices.merge or len(rows) != 1 else [Value(rows[0])]
-            key = canonical(Sum(m.keys, product(bodies[0], *alone))).key if alone else form.key
-            self.shared.setdefault(key, (m.name, _inverse(form)))
+            form = _formed(bodies[0])
+            alone = None if self.choices.merge or len(rows) != 1 else rows[0][0]
+            self.shared.setdefault(_key(form, m.keys, alone), (m.name, _inverse(form)))
 
     def part(
         self, body: Query, keys: tuple[Var, ...], value: Expr | None = None
     ) -> tuple[_Map, dict[str, Var]]:
         """The map that holds a component, and how the component's variables are called in it; for `value`
         alone if maps are not merged."""
-        form = canonical(Sum(keys, body))
-        key = form.key if value is None else canonical(Sum(keys, product(body, Value((value,))))).key
+        form = _formed(body)
+        key = _key(form, keys, value)
         if key not in self.shared:
             name = f"{self.view}#{len(self.maps)}"
             while name in self.maps:
@@ -179,6 +166,20 @@ class Transform:
         name, theirs = self.shared[key]
         held = {v.name: v for n in self.maps[name].products[0].walk() if isinstance(n, Var) for v in (n,)}
         return self.maps[name], {ours: held[theirs[c]] for ours, c in form.names.items()}
+
+
+def _formed(body: Query) -> Canonical:
+    """The canonical form of a product, with a name for each of its variables."""
+    return canonical(Sum(outputs(body), body))
+
+
+def _key(form: Canonical, keys: tuple[Var, ...], value: Expr | None) -> Key:
+    """What equal maps have in common: the product, the keys, and the value where maps are not merged."""
+    by: dict[str, Expr] = {}
+    if value is not None:
+        by = {v.name: Var(form.names[v.name], v.type, v.nullable) for v in variables(value)}
+    named = tuple(sorted(form.names[v.name] for v in keys))
+    return form.key, named, "" if value is None else str(substitute(value, by))
 
 
 def _inverse(form: Canonical) -> dict[str, str]:
@@ -344,7 +345,7 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
     for i, plan in enumerate(plans):
         if not plan.virtual:
             inside = names([*plan.atoms, *plan.local]) - bound - joining
-            part_of.update({name: i for name in inside})
+            part_of.update(dict.fromkeys(inside, i))
     polynomials = [polynomial(v, lambda name: part_of.get(name)) for v in values]
     whole = {
         v.name
@@ -424,10 +425,10 @@ def _bindable(rest: Iterable[Query], bound: set[str]) -> set[str]:
     while grown:
         grown = False
         for f in rest:
-            if isinstance(f, Bind) and f.var.name not in bound | found:
-                if {v.name for v in inputs(f)} <= bound | found:
-                    found.add(f.var.name)
-                    grown = True
+            known = bound | found
+            if isinstance(f, Bind) and f.var.name not in known and {v.name for v in inputs(f)} <= known:
+                found.add(f.var.name)
+                grown = True
     return found
 
 
@@ -474,7 +475,7 @@ def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> Iterato
         grown = True
         while grown:
             grown = False
-            for i, edge in enumerate(edges):
+            for edge in edges:
                 if edge & reached and not edge <= reached:
                     reached |= edge
                     grown = True
@@ -550,7 +551,7 @@ def _product(
     """
     counted = t == 0 and only in (None, 0)
     components: list[list[int]] = [[0 if counted else -1] for _ in plans]
-    holders = [(plan.held, plan.by) for plan in plans]
+    holders: list[tuple[_Map | None, dict[str, Var]]] = [(plan.held, plan.by) for plan in plans]
     own: list[Expr] = []
     for j, (value, monomials) in enumerate(zip(values, polynomials, strict=True), 1):
         monomial = _monomial(value, monomials, t) if only in (None, j) else None
@@ -562,12 +563,12 @@ def _product(
         factors = dict(monomial.factors)
         for i, plan in enumerate(plans):
             expr = factors.pop(i, None)
-            if expr is None or holders[i][0] is None:
+            held, by = holders[i]
+            if expr is None or held is None:
                 components[i].append(0)
             else:
                 if not work.choices.merge:
-                    holders[i] = work.part(plan.body, plan.keys, expr)
-                held, by = holders[i]
+                    held, by = holders[i] = work.part(plan.body, plan.keys, expr)
                 components[i].append(held.component(_kind(expr), (substitute(expr, dict(by)),)))
         own.append(_own(tuple(factors.values()), monomial.coefficient))
     atoms_: list[Query] = [*direct]

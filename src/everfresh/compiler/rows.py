@@ -1,5 +1,5 @@
-"""Rows of a plan in the calculus: a sum of products of atoms, conditions and bindings, with each column of the
-plan as an expression over the variables of a product.
+"""Rows of a plan in the calculus: a sum of products of atoms, conditions and bindings, with each column of
+the plan as an expression over the variables of a product.
 
 Equalities are unified (section 3.2.1 of the thesis): `[x = y]` over two atoms makes x and y one variable.
 SQL's `=` is unknown on NULL, while a shared variable compares by identity; so a guard `[x IS NOT NULL]`

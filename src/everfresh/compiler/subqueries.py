@@ -4,7 +4,7 @@
 |---|---|---|
 | scalar aggregate | its map | the aggregate, that over nothing where there is no entry |
 | EXISTS | the count n | n > 0 |
-| x IN S, x NOT IN S | n, NULLs among S, and a count per value | SQL's three cases (section 1.6 of the notes) |
+| x IN S, x NOT IN S | n, NULLs among S, and a count per value | SQL's three cases (notes, section 1.6) |
 | x < ANY S, x < ALL S, ... | n, NULLs, least and greatest value | likewise |
 
 A conjunct of WHERE that is not TRUE over nothing joins with the entries there are (a grouped lift); anywhere
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from everfresh.algebra import Kind
-from everfresh.calculus import Cond, Query
+from everfresh.calculus import Cond, Query, Rel
 from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.closing import Link, close
 from everfresh.compiler.rows import Term, not_null, settle
@@ -133,9 +133,9 @@ def _lifted(lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows,
     value = substitute(value, dict(found.values))
     over_nothing = rewrite(_replaced(part, {query: _empty(value)}), FOLD)
     if not found.links or not isinstance(over_nothing, Const) or over_nothing.value is True:
-        factors, answer = _total(lowering, found.map, found.links, found.keys, [value], found.sides)
+        lookup, answer = _total(lowering, found.map, found.links, found.keys, [value], found.sides)
         condition = _replaced(part, {query: answer[0]})
-        return tuple(Term((*t.factors, *factors(t), Cond(t.of(condition))), t.columns) for t in rows)
+        return tuple(Term((*t.factors, *lookup(t), Cond(t.of(condition))), t.columns) for t in rows)
     links = [(link.name, found.keys[link.name]) for link in found.links]
     alone = not {v.name for v in variables(_replaced(part, {query: Const(None, query.type)}))}
     if alone:
@@ -193,7 +193,7 @@ def _total(
     sides: tuple[Side, ...] = (),
 ) -> tuple[Factors, list[Expr]]:
     """A relation with a row for every key: how a term looks it up, and the variables of its values."""
-    columns = [(link.name, keys[link.name]) for link in links]
+    columns: list[tuple[str, Expr]] = [(link.name, keys[link.name]) for link in links]
     columns += [(f"v{i}", e) for i, e in enumerate(values)]
     held = lowering.map(map_name).keys
     if [v.name for v in held] != [e.name for _, e in columns[: len(links)] if isinstance(e, Var)]:
@@ -239,7 +239,7 @@ def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
     if len(rows) != 1:
         return False
     term = rows[0]
-    atoms = [f for f in term.factors if hasattr(f, "vars")]
+    atoms = [f for f in term.factors if isinstance(f, Rel)]
     if len(atoms) != 1:
         return False
     relation = next((r for r in lowering.relations if r.name == atoms[0].name), None)
@@ -271,7 +271,6 @@ def _quantified(
     lowering: Lowering, query: p.QuantifiedSubquery, rows: Rows, scope: Scope
 ) -> tuple[Factors, Expr]:
     if any(has_subquery(a) for a in query.args):
-        rows, args = resolved(lowering, rows, query.args, scope)
         raise NotFlat("a subquery on the left of IN")
     inner = lowering.rows(_bare(query.plan), (*scope, rows))
     inner, links, gates = close(lowering, inner, (*scope, rows))
