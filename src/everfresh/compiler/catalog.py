@@ -12,11 +12,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from everfresh.compiler.compile import CompiledView, compile_view, scans
+from everfresh.compiler.estimate import Statistics, TableStats
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Var
 from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement, parse_and_bind
 from everfresh.sql import plan as p
 from everfresh.types import Column, TableSchema
+
+
+_REPEATS, _REPEATS_IN_KEY = 10.0, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,11 @@ class Catalog:
                 found.append(view)
         return tuple(found)
 
+    def statistics(self) -> Statistics:
+        """What the schemas say about sizes: the primary keys. Programs do not depend on what tables hold, so
+        that a database is reopened with the maps it was closed with."""
+        return Statistics({name: _table_stats(schema) for name, schema in self.tables.items()})
+
     # -- statements --------------------------------------------------------------------------------
 
     def execute(self, statement: Any) -> tuple[Catalog, Effect]:
@@ -202,7 +211,8 @@ class Catalog:
                     f"the view '{found}' cannot read itself",
                     hint="create it under another name, or write its query in full",
                 )
-        view = ViewDef(s.name, s.text, compile_view(s.name, s.plan, strategy, self.views, self.joins))
+        compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, self.statistics())
+        view = ViewDef(s.name, s.text, compiled)
         base = self._without(found) if found is not None else self
         new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, _entry(s))))
         return new, Effect(_entry(s), drop_views=(found,) if found is not None else (), create_view=view)
@@ -294,11 +304,23 @@ class Catalog:
         for view in self.views_on(old.name):
             plan = _rescan(view.compiled.plan, old, new)
             views[view.name] = replace(
-                view, compiled=compile_view(view.name, plan, view.compiled.strategy, self.views, self.joins)
+                view,
+                compiled=compile_view(
+                    view.name, plan, view.compiled.strategy, self.views, self.joins, self.statistics()
+                ),
             )
         tables = {**self.tables, new.name: new}
         catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
         return catalog, Effect(text, alter_table=(old, new, default))
+
+
+def _table_stats(schema: TableSchema) -> TableStats:
+    """What is likely of a table of which only the schema is known: a column that is no key repeats."""
+    rows = TableStats().rows
+    repeats = {name: 1.0 if len(schema.key) == 1 else _REPEATS_IN_KEY for name in schema.key}
+    distinct = tuple(rows / repeats.get(name, _REPEATS) for name in schema.names)
+    keys = (frozenset(schema.names.index(name) for name in schema.key),) if schema.key else ()
+    return TableStats(rows, distinct, keys)
 
 
 def _entry(s: Statement) -> str:

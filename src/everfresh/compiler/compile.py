@@ -16,9 +16,11 @@ from typing import Any
 
 from everfresh.calculus import Query
 from everfresh.compiler.aggregates import NotFlat
-from everfresh.compiler.lower import lower
-from everfresh.compiler.materialize import HIGHER_ORDER, Choices, transform
+from everfresh.compiler.estimate import Statistics
+from everfresh.compiler.lower import Lowered, lower
+from everfresh.compiler.materialize import HIGHER_ORDER, Choices, composites, transform
 from everfresh.compiler.prune import pruned
+from everfresh.compiler.search import search
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
@@ -60,12 +62,17 @@ class CompiledView:
 
 
 def compile_view(
-    name: str, plan: p.Plan, strategy: str = "auto", views: Iterable[str] = (), joins: bool = False
+    name: str,
+    plan: p.Plan,
+    strategy: str = "auto",
+    views: Iterable[str] = (),
+    joins: bool = False,
+    statistics: Statistics | None = None,
 ) -> CompiledView:
     """The maintenance program of the view `name` defined by `plan`.
 
     `views` are the names that stand for views; `joins` says whether the engine runs statements that read
-    other maps.
+    other maps. With `statistics`, the strategy `auto` chooses by cost which joins to hold (section 3.6).
     """
     if strategy not in STRATEGIES:
         raise EverfreshError(
@@ -81,7 +88,7 @@ def compile_view(
     try:
         if over and not joins:
             raise NotFlat(f"a view over the view {over[0]}")
-        return _incremental(name, plan, strategy, joins, frozenset(views))
+        return _incremental(name, plan, strategy, joins, frozenset(views), statistics)
     except NotFlat as why:
         if strategy != "auto":
             raise EverfreshError(
@@ -107,10 +114,26 @@ def _check_types(columns: Iterable[Column]) -> None:
             )
 
 
-def _incremental(name: str, plan: p.Plan, strategy: str, joins: bool, views: frozenset[str]) -> CompiledView:
+def _chosen(
+    name: str, lowered: Lowered, choices: Choices, statistics: Statistics | None
+) -> Program[Query]:
+    """The program of the choices; with statistics, of the cheapest decisions about its components."""
+
+    def build(split: frozenset[str]) -> Program[Query]:
+        return transform(name, lowered.maps, lowered.relations, replace(choices, split=split))
+
+    if statistics is None:
+        return build(frozenset())
+    roots = {m.name for m in lowered.maps}
+    return search(build, statistics, keys=lambda program: composites(program, roots)).program
+
+
+def _incremental(
+    name: str, plan: p.Plan, strategy: str, joins: bool, views: frozenset[str], statistics: Statistics | None
+) -> CompiledView:
     lowered = pruned(lower(name, plan))
     choices = replace(_CHOICES.get(strategy, HIGHER_ORDER), views=views)
-    program: Program[Any] = transform(name, lowered.maps, lowered.relations, choices)
+    program: Program[Any] = _chosen(name, lowered, choices, statistics if strategy == "auto" else None)
     for m in program.maps:
         _check_types(Column(v.name, v.type) for v in m.keys)
     if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):

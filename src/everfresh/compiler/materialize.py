@@ -17,7 +17,7 @@ definition is lower than that of the map whose statement reads it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from everfresh.algebra import Kind
@@ -498,9 +498,20 @@ def _kept(work: Transform, parts: Iterable[list[Rel]], bound: set[str]) -> Itera
             yield part
 
 
-def _form(part: list[Rel]) -> str:
+def _form(part: Sequence[Rel]) -> str:
     """What a component is known by when it is chosen or not."""
     return canonical(Sum((), product(*part))).key
+
+
+def composites(program: Program[Query], roots: Collection[str]) -> dict[str, str]:
+    """The maps beside `roots` that hold a join, by what the choice to split them is known by."""
+    found: dict[str, str] = {}
+    for m in program.maps:
+        body = products(m.definition)[0] if m.name not in roots else ONE
+        atoms = [f for f in (body.factors if isinstance(body, Prod) else (body,)) if isinstance(f, Rel)]
+        if len(atoms) > 1:
+            found.setdefault(_form(atoms), m.name)
+    return found
 
 
 def _held(work: Transform, plan: _Part, outside: set[str], target: _Map) -> _Map | None:

@@ -22,7 +22,9 @@ from everfresh.program import Program
 Decisions = frozenset[str]
 MAPS = 64
 """The most maps that a view may have."""
-SECONDS = 1.0
+BUILDS = 12
+"""The most programs that a search derives: its result does not depend on how fast the machine is."""
+SECONDS = 10.0
 """How long a search may take."""
 
 
@@ -39,21 +41,26 @@ def search(
     build: Callable[[Decisions], Program[Query]],
     statistics: Statistics,
     *,
+    keys: Callable[[Program[Query]], dict[str, str]] | None = None,
     maps: int = MAPS,
+    builds: int = BUILDS,
     seconds: float = SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> Found:
-    """The cheapest program on the way down from the full one; its first map is the view's.
+    """The cheapest program on the way down from the full one.
 
-    With the time used up the best so far is taken; if that has more than `maps` maps, everything is split.
+    `keys` finds the maps that could be split. With all builds or the time used up the best so far is taken;
+    if that has more than `maps` maps, everything is split.
     """
     end = clock() + seconds
+    found = keys or composites
     best = _priced(build, frozenset(), statistics)
     tried: set[str] = set()
     many = len(best.program.maps)
-    while clock() < end:
+    while clock() < end and builds > 1:
+        builds -= 1
         crowded = len(best.program.maps) > maps
-        ranked = _ranked(best.program, statistics, tried, crowded)
+        ranked = _ranked(best.program, statistics, found(best.program), tried, crowded)
         if not ranked:
             break
         many = min(many, len(ranked))
@@ -66,10 +73,10 @@ def search(
         else:
             many //= 2
     while len(best.program.maps) > maps:
-        keys = best.decisions.union(composites(best.program))
-        if keys == best.decisions:
+        everything = best.decisions.union(found(best.program))
+        if everything == best.decisions:
             break
-        best = _priced(build, keys, statistics)
+        best = _priced(build, everything, statistics)
     return best
 
 
@@ -92,11 +99,17 @@ def _priced(
     return Found(program, decisions, Model(program, statistics).total)
 
 
-def _ranked(program: Program[Query], statistics: Statistics, tried: set[str], crowded: bool) -> list[str]:
+def _ranked(
+    program: Program[Query],
+    statistics: Statistics,
+    candidates: dict[str, str],
+    tried: set[str],
+    crowded: bool,
+) -> list[str]:
     """The keys of the maps that save less than they cost (if `crowded`, of all), the worst ratio first."""
     model = Model(program, statistics)
     found = []
-    for key, name in composites(program).items():
+    for key, name in candidates.items():
         if key not in tried:
             save, maintain = model.save(name), model.maintain(name)
             if crowded or save < maintain:
