@@ -241,6 +241,9 @@ def first_order() -> ViewDef:
     made.on("s", **{"": f"Sum_[a, e](r(a, b) * Δs(b, c, d) * k(c, e, x) * {tail}"})
     made.on("k", **{"": f"Sum_[a, e](r(a, b) * s(b, c, d) * Δk(c, e, x) * {tail}"})
     made.map("#X", (), "Sum_[x](r(x, x))").on("r", **{"#X": "Sum_[x](Δr(x, x))"})
+    made.map("#Z", (), "Sum_[a, e](r(a, x) * k(i, e, x))")
+    made.on("r", **{"#Z": "Sum_[a, e](Δr(a, x) * k(i, e, x))"})
+    made.on("k", **{"#Z": "Sum_[a, e](r(a, x) * Δk(i, e, x))"})
     made.map("#Y", (), "Sum_[x](k(x, e, x))").on("k", **{"#Y": "Sum_[x](Δk(x, e, x))"})
     return made.plain("")
 
