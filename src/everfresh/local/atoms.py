@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.local.cells import Cells, assemble, column_cells, same
 from everfresh.local.codec import Codec
-from everfresh.local.pool import Layout, Pool, Values
+from everfresh.local.pool import Layout, Pool
 from everfresh.local.slices import Slice, every_pair
 from everfresh.local.table import Net, Table, TableUndo
 from everfresh.local.weights import Number, from_words
@@ -302,13 +302,32 @@ def _key_names(codec: Codec, pool: Pool) -> tuple[str, ...]:
 
 def netted(words: Ints, weights: Ints) -> tuple[Ints, Ints]:
     """Rows merged by identity, zero weights dropped, in order of first appearance."""
+    first, total = netted_rows(words, weights)
+    return np.ascontiguousarray(words[:, first]), total
+
+
+def netted_rows(words: Ints, weights: Ints) -> tuple[Ints, Ints]:
+    """The same: where each row first appeared, and its weight."""
     pool = Pool(words.shape[0], Layout())
-    values = Values.zeros(Layout(), len(weights))
-    values.n[:] = weights
-    slots = pool.add(words, values).slots
-    total = pool.gather(slots).n
-    kept = slots[total != 0]
-    return pool.keys_at(kept), total[total != 0]
+    slots = pool.enter(words)  # a fresh pool gives slots in order of first appearance
+    total = np.zeros(len(pool), np.int64)
+    np.add.at(total, slots, weights)
+    first = np.empty(len(pool), np.int64)
+    first[slots[::-1]] = np.arange(len(slots))[::-1]
+    kept = total != 0
+    return first[kept], total[kept]
 
 
-__all__ = ["Atom", "Found", "Indexed", "Only", "Picked", "Pooled", "Rows", "Stored", "TableRows", "netted"]
+__all__ = [
+    "Atom",
+    "Found",
+    "Indexed",
+    "Only",
+    "Picked",
+    "Pooled",
+    "Rows",
+    "Stored",
+    "TableRows",
+    "netted",
+    "netted_rows",
+]

@@ -114,6 +114,15 @@ def _put_back(values: Values, slots: Ints, change: Touched) -> None:
     values.floats[:, hit] = change.old.floats[:, source]
 
 
+def joined_values(*parts: Values) -> Values:
+    """Values one after the other."""
+    return Values(
+        np.concatenate([p.n for p in parts]),
+        np.concatenate([p.ints for p in parts], axis=1),
+        np.concatenate([p.floats for p in parts], axis=1),
+    )
+
+
 def merged(steps: Sequence[Touched]) -> Touched:
     """Several changes of one pool as one: each slot once, with its values before the first."""
     if len(steps) == 1:
@@ -121,9 +130,5 @@ def merged(steps: Sequence[Touched]) -> Touched:
     slots, first = np.unique(np.concatenate([s.slots for s in steps]), return_index=True)
     order = np.argsort(first, kind="stable")
     slots, first = slots[order], first[order]
-    old = Values(
-        np.concatenate([s.old.n for s in steps])[first],
-        np.concatenate([s.old.ints for s in steps], axis=1)[:, first],
-        np.concatenate([s.old.floats for s in steps], axis=1)[:, first],
-    )
+    old = joined_values(*(s.old for s in steps)).take(first)
     return Touched(slots, old, np.concatenate([s.created for s in steps])[first])

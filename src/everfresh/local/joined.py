@@ -23,6 +23,7 @@ from everfresh.expr import Var, evaluate_vector, satisfied
 from everfresh.local.atoms import Atom, Found, Picked, Pooled
 from everfresh.local.cells import Cells, VectorsOf, assemble, same
 from everfresh.local.codec import Codec
+from everfresh.local.entries import joined_values
 from everfresh.local.ordering import Needs, Step, Term, atom_vars, ordered
 from everfresh.local.pool import Layout, Pool, Values
 from everfresh.local.strings import Interner
@@ -103,11 +104,7 @@ def joined_deltas(parts: Sequence[PoolDelta]) -> PoolDelta:
         return parts[0]
     return PoolDelta(
         np.concatenate([p.words for p in parts], axis=1),
-        Values(
-            np.concatenate([p.values.n for p in parts]),
-            np.concatenate([p.values.ints for p in parts], axis=1),
-            np.concatenate([p.values.floats for p in parts], axis=1),
-        ),
+        joined_values(*(p.values for p in parts)),
     )
 
 

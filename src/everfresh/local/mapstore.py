@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 
 from everfresh.calculus import Query
 from everfresh.compiler import CompiledView
-from everfresh.delta.bags import WEIGHT, net
-from everfresh.local.cells import Cells, column_cells
+from everfresh.delta.bags import WEIGHT
+from everfresh.local.atoms import netted_rows
+from everfresh.local.cells import Cells, assemble, column_cells
+from everfresh.local.codec import Codec
 from everfresh.local.columnar import FlatPlan, flat_plan
-from everfresh.local.entries import EntryStore
+from everfresh.local.entries import EntryStore, joined_values
 from everfresh.local.pool import Pool, Touched, Values
 from everfresh.local.reading import RowSet, ViewReader
 from everfresh.local.strings import Interner
@@ -84,11 +86,16 @@ class MapStore(EntryStore):
         if not changed.any():
             return self.no_change()
         words = self.pool.keys_at(touched.slots[changed])
-        before = self.rows_of(words, old.take(changed))
-        after = self.rows_of(words, new.take(changed))
-        minus = pa.array(-before.column(WEIGHT).to_numpy())
-        before = before.set_column(before.num_columns - 1, before.schema.field(WEIGHT), minus)
-        return net(pa.concat_tables([before, after]))
+        count = words.shape[1]
+        both = joined_values(old.take(changed), new.take(changed))
+        strings = Interner()  # what is computed to be published is no part of the state
+        index, columns, weights = self.reader.columns(np.tile(words, 2), both, strings=strings)
+        before = np.arange(2 * count) < count if index is None else index < count
+        made, _ = assemble(
+            Codec([Column(c.name, c.type) for c in self.view.columns], strings), columns, len(weights)
+        )
+        first, total = netted_rows(made, np.where(before, -weights, weights))
+        return self._table([cells.take(first) for cells in columns], total)
 
     def no_change(self) -> pa.Table:
         """The empty change."""
@@ -98,11 +105,11 @@ class MapStore(EntryStore):
 
     def rows(self) -> pa.Table:
         """All rows of the view with their multiplicity as `_weight`."""
-        return self._table(*self.reader.columns(*self.reader.every()))
+        return self._table(*self.reader.columns(*self.reader.every())[1:])
 
     def rows_of(self, words: Ints, values: Values) -> pa.Table:
         """The rows of some entries: outputs evaluated, HAVING applied; entries with n = 0 have none."""
-        return self._table(*self.reader.columns(words, values))
+        return self._table(*self.reader.columns(words, values)[1:])
 
     def table(self, rows: RowSet) -> pa.Table:
         """Rows of the view with their weights as `_weight`."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from everfresh.algebra import Kind
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Expr, Var, Vector, evaluate_vector, satisfied
+from everfresh.expr import Var, Vector, evaluate_vector, satisfied
 from everfresh.local.adhoc.frame import take
 from everfresh.local.atoms import Found, Rows, netted
 from everfresh.local.cells import Cells, VectorsOf, assemble, column_cells, same
@@ -24,6 +24,7 @@ from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore, settled
 from everfresh.local.extremes import NOTHING, Extremes, Scan
 from everfresh.local.pool import Values, float_total, wide_to_python
+from everfresh.local.strings import Interner
 from everfresh.program import Side, View, component_index
 from everfresh.types import BIGINT, DOUBLE, SqlType
 
@@ -111,6 +112,8 @@ class ViewReader:
             keys.index(e.name) if isinstance(e, Var) and e.name in keys else None for e in view.outputs
         ]
         self.needs = self._needs()
+        self._every = frozenset(range(len(view.outputs)))
+        self._read: dict[frozenset[int], dict[str, SqlType]] = {}
 
     def _needs(self) -> tuple[int, ...] | None:
         """The columns that must be bound: one for each key, if there is a row for every key."""
@@ -142,7 +145,7 @@ class ViewReader:
             return self.store.cells(self.store.columns[place], slots)
 
         values = self.store.entries(slots, before)
-        index, columns, weights = self._rows(key, values, {*want, *rest}, before)
+        index, columns, weights = self._rows(key, values, frozenset((*want, *rest)), before)
         at = at if index is None else at[index]
         keep = np.ones(len(at), np.bool_)
         for i in rest:
@@ -186,22 +189,27 @@ class ViewReader:
         return self.store.words(slots), self.store.entries(slots, before)
 
     def _set(self, words: Ints, values: Values, before: Before) -> RowSet:
-        columns, weights = self.columns(words, values, before)
+        _, columns, weights = self.columns(words, values, before)
         made, able = assemble(self.codec, columns, len(weights))
         if able is not None:
             raise ValueError(f"a column of '{self.view.name}' that is never NULL is")
         return RowSet(self.codec, made, weights)
 
-    def columns(self, words: Ints, values: Values, before: Before = NOTHING) -> tuple[list[Cells], Ints]:
-        """The rows of entries with these keys and values, and their weights."""
-        want = set(range(len(self.view.outputs)))
-        _, columns, weights = self._rows(
+    def columns(
+        self, words: Ints, values: Values, before: Before = NOTHING, strings: Interner | None = None
+    ) -> tuple[Ints | None, list[Cells], Ints]:
+        """The rows of entries with these keys and values: which entries give one (None: all), columns, weights.
+
+        Computed strings go to `strings` if they become words.
+        """
+        index, columns, weights = self._rows(
             lambda i: column_cells(self.store.codec, self.store.columns[i], words),
             settled(values),
-            want,
+            self._every,
             before,
+            strings,
         )
-        return [columns[i] for i in sorted(want)], weights
+        return index, [columns[i] for i in sorted(columns)], weights
 
     def touched(self, changes: Mapping[str, Ints]) -> Ints:
         """The keys of the map at which changes of maps, given by their keys, may change rows."""
@@ -227,10 +235,15 @@ class ViewReader:
     # -- rows --------------------------------------------------------------------------------------
 
     def _rows(
-        self, key: Callable[[int], Cells], values: Values, want: set[int], before: Before
+        self,
+        key: Callable[[int], Cells],
+        values: Values,
+        want: frozenset[int],
+        before: Before,
+        strings: Interner | None = None,
     ) -> tuple[Ints | None, dict[int, Cells], Ints]:
         """Which entries give rows (None: all), the wanted columns of the rows, and their weights."""
-        view, store = self.view, self.store
+        view = self.view
         index: Ints | None = None
         if not view.always and not values.n.all():
             index = np.flatnonzero(values.n != 0)
@@ -243,9 +256,7 @@ class ViewReader:
             return cache[place]
 
         rows = len(values)
-        computed = [view.outputs[i] for i in sorted(want) if self._key_of[i] is None]
-        exprs: list[Expr] = [e for e in (view.having, view.weight) if e is not None] + computed
-        env = self._env(exprs, key_at, values, rows, before)
+        env = self._env(want, key_at, values, rows, before)
         weights = values.n if view.bag else np.ones(rows, np.int64)
         if view.weight is not None:
             found = evaluate_vector(view.weight, VectorsOf(env), rows)
@@ -267,14 +278,19 @@ class ViewReader:
                 columns[i] = key_at(place)
             else:
                 made = evaluate_vector(view.outputs[i], VectorsOf(env), rows)
-                columns[i] = Cells.of(made, store.codec.interner)
+                columns[i] = Cells.of(made, self.store.codec.interner if strings is None else strings)
         return index, columns, weights
 
     def _env(
-        self, exprs: Sequence[Expr], key: Callable[[int], Cells], values: Values, rows: int, before: Before
+        self, want: frozenset[int], key: Callable[[int], Cells], values: Values, rows: int, before: Before
     ) -> dict[str, Cells]:
-        """The variables that some expressions read."""
-        wanted = {n.name: n.type for e in exprs for n in e.walk() if isinstance(n, Var)}
+        """The variables that these columns, the filter and the weight read."""
+        wanted = self._read.get(want)
+        if wanted is None:
+            exprs = [e for e in (self.view.having, self.view.weight) if e is not None]
+            exprs += [self.view.outputs[i] for i in sorted(want) if self._key_of[i] is None]
+            wanted = {n.name: n.type for e in exprs for n in e.walk() if isinstance(n, Var)}
+            self._read[want] = wanted
         interner = self.store.codec.interner
         env: dict[str, Cells] = {}
         names = [c.name for c in self.store.columns]
@@ -332,7 +348,12 @@ def component_vector(store: EntryStore, values: Values, index: int, type_: SqlTy
     if kind == Kind.COUNT:
         return Vector(type_, values.ints[at].astype(object) if type_.is_wide else values.ints[at])
     low, high = type_.bounds
-    exact = wide_to_python(values.ints[at], values.ints[at + 1])
+    words = values.ints[at], values.ints[at + 1]
+    if len(values) and (words[0] == words[1] >> 63).all():  # the values are in the low words
+        small = words[1]
+        if low <= int(small.min()) and int(small.max()) <= high:
+            return Vector(type_, small.astype(object) if type_.is_wide else small)
+    exact = wide_to_python(*words)
     if any(not low <= value <= high for value in exact):
         raise EverfreshError(
             Code.OVERFLOW,

@@ -44,7 +44,7 @@ def recompute(compiled: CompiledView, tables: Mapping[str, Gmr]) -> pa.Table:
         if weight[0] == 0 and not view.always:
             continue
         env = dict(zip((v.name for v in target.keys), key, strict=True))
-        env.update(_components(weight, target.kinds))
+        env.update(components(weight, target.kinds))
         if view.having is not None and scalar(view.having, env) is not True:
             continue
         for column, expr in zip(columns, view.outputs, strict=True):
@@ -59,7 +59,8 @@ def recompute(compiled: CompiledView, tables: Mapping[str, Gmr]) -> pa.Table:
     )
 
 
-def _components(weight: Weight, kinds: tuple[Kind, ...]) -> dict[str, Any]:
+def components(weight: Weight, kinds: tuple[Kind, ...]) -> dict[str, Any]:
+    """The variables that stand for the components of an entry in a view's outputs."""
     values: dict[str, Any] = {component(0): weight[0]}
     for index, (kind, value) in enumerate(zip(kinds, weight[1:], strict=True), 1):
         values[component(index)] = _double(value) if kind == Kind.FLOAT else int(value)
