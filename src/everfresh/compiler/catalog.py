@@ -19,7 +19,6 @@ from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, 
 from everfresh.sql import plan as p
 from everfresh.types import Column, TableSchema
 
-
 _REPEATS, _REPEATS_IN_KEY = 10.0, 4.0
 
 
@@ -30,6 +29,8 @@ class ViewDef:
     name: str
     text: str
     compiled: CompiledView
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """How many rows the tables had when the view was compiled, if they had any."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -126,20 +127,23 @@ class Catalog:
                 found.append(view)
         return tuple(found)
 
-    def statistics(self) -> Statistics:
-        """What the schemas say about sizes: the primary keys. Programs do not depend on what tables hold, so
-        that a database is reopened with the maps it was closed with."""
-        return Statistics({name: _table_stats(schema) for name, schema in self.tables.items()})
+    def statistics(self, sizes: Mapping[str, int]) -> Statistics:
+        """What is known for the cost model: primary keys, and how many rows tables had when a view was
+        created. Both are kept with the view, so that it is compiled to the same maps for ever."""
+        return Statistics({n: _table_stats(schema, sizes.get(n)) for n, schema in self.tables.items()})
 
     # -- statements --------------------------------------------------------------------------------
 
-    def execute(self, statement: Any) -> tuple[Catalog, Effect]:
-        """The catalog after a DDL statement, and what an engine has to do for it."""
+    def execute(self, statement: Any, sizes: Mapping[str, int] | None = None) -> tuple[Catalog, Effect]:
+        """The catalog after a DDL statement, and what an engine has to do for it.
+
+        `sizes` are the rows of the tables, by which a new view's strategy is chosen.
+        """
         match statement:
             case CreateTable():
                 return self._create_table(statement)
             case CreateView():
-                return self._create_view(statement)
+                return self._create_view(statement, sizes or {})
             case Drop():
                 return self._drop(statement)
             case AddColumn():
@@ -150,9 +154,10 @@ class Catalog:
 
     def replay(self, entry: str) -> tuple[Catalog, Effect]:
         """`execute` for one statement as commit records keep it."""
-        dialect, text = entry.split("|", 1)
+        head, text = entry.split("|", 1)
+        dialect, *known = head.split(" ")
         (statement,) = parse_and_bind(text, self, dialect)
-        return self.execute(statement)
+        return self.execute(statement, dict(zip(known[::2], map(int, known[1::2]), strict=True)))
 
     def _taken(self, name: str, kind: str, *, replace: bool, skip: bool) -> str | None:
         """The existing object called `name`, if the statement may replace or skip it; raises otherwise."""
@@ -191,10 +196,12 @@ class Catalog:
         )
         return new, Effect(_entry(s), drop_tables=drop, create_table=s.schema)
 
-    def _create_view(self, s: CreateView) -> tuple[Catalog, Effect]:
+    def _create_view(self, s: CreateView, sizes: Mapping[str, int]) -> tuple[Catalog, Effect]:
         found = self._taken(s.name, "view", replace=s.or_replace, skip=s.if_not_exists)
         if found is not None and not s.or_replace:
             return self, Effect(_entry(s))
+        read = {scan.table for scan in scans(s.plan)}
+        sizes = {name: rows for name, rows in sizes.items() if name in read and rows and " " not in name}
         options = dict(s.options)
         strategy = str(options.pop("strategy", "auto"))
         if options:
@@ -211,11 +218,13 @@ class Catalog:
                     f"the view '{found}' cannot read itself",
                     hint="create it under another name, or write its query in full",
                 )
-        compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, self.statistics())
-        view = ViewDef(s.name, s.text, compiled)
+        known = self.statistics(sizes)
+        compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, known)
+        view = ViewDef(s.name, s.text, compiled, sizes)
+        entry = _entry(s, sizes)
         base = self._without(found) if found is not None else self
-        new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, _entry(s))))
-        return new, Effect(_entry(s), drop_views=(found,) if found is not None else (), create_view=view)
+        new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, entry)))
+        return new, Effect(entry, drop_views=(found,) if found is not None else (), create_view=view)
 
     def _drop(self, s: Drop) -> tuple[Catalog, Effect]:
         found = self.resolve(s.name)
@@ -306,7 +315,12 @@ class Catalog:
             views[view.name] = replace(
                 view,
                 compiled=compile_view(
-                    view.name, plan, view.compiled.strategy, self.views, self.joins, self.statistics()
+                    view.name,
+                    plan,
+                    view.compiled.strategy,
+                    self.views,
+                    self.joins,
+                    self.statistics(view.sizes),
                 ),
             )
         tables = {**self.tables, new.name: new}
@@ -314,22 +328,24 @@ class Catalog:
         return catalog, Effect(text, alter_table=(old, new, default))
 
 
-def _table_stats(schema: TableSchema) -> TableStats:
-    """What is likely of a table of which only the schema is known: a column that is no key repeats."""
-    rows = TableStats().rows
+def _table_stats(schema: TableSchema, size: int | None) -> TableStats:
+    """What is likely of a table: a column that is no key repeats, and larger tables change more often."""
+    rows = TableStats().rows if size is None else float(size)
     repeats = {name: 1.0 if len(schema.key) == 1 else _REPEATS_IN_KEY for name in schema.key}
     distinct = tuple(rows / repeats.get(name, _REPEATS) for name in schema.names)
     keys = (frozenset(schema.names.index(name) for name in schema.key),) if schema.key else ()
-    return TableStats(rows, distinct, keys)
+    return TableStats(rows, distinct, keys, rate=1.0 if size is None else rows)
 
 
-def _entry(s: Statement) -> str:
-    """A statement as it is kept: `dialect|text`; a table by its schema, replacing what it replaced."""
+def _entry(s: Statement, sizes: Mapping[str, int] | None = None) -> str:
+    """A statement as it is kept: `dialect|text`; a table by its schema, replacing what it replaced; a view
+    with the sizes it was compiled for, `dialect table rows ...|text`."""
     if isinstance(s, CreateTable):
         return "duckdb|" + s.schema.ddl.replace(
             "CREATE ", "CREATE OR REPLACE " if s.or_replace else "CREATE ", 1
         )
-    return f"{s.dialect}|{s.text}"
+    known = "".join(f" {name} {rows}" for name, rows in (sizes or {}).items())
+    return f"{s.dialect}{known}|{s.text}"
 
 
 def _rescan(plan: p.Plan, old: TableSchema, new: TableSchema) -> p.Plan:

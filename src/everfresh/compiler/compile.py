@@ -114,9 +114,7 @@ def _check_types(columns: Iterable[Column]) -> None:
             )
 
 
-def _chosen(
-    name: str, lowered: Lowered, choices: Choices, statistics: Statistics | None
-) -> Program[Query]:
+def _chosen(name: str, lowered: Lowered, choices: Choices, statistics: Statistics | None) -> Program[Query]:
     """The program of the choices; with statistics, of the cheapest decisions about its components."""
 
     def build(split: frozenset[str]) -> Program[Query]:

@@ -273,25 +273,24 @@ class Lowering:
     ) -> Side:
         if isinstance(side, Extreme):
             there = _where(rows, not_null(side.expr))
-            name, _ = self.define(there, [*keys, ("@x", side.expr)])
-            group = self.map(name).keys
-            if len(group) != len(dict.fromkeys(n for n, _ in keys)) + 1:  # the value is a key itself
+            name, by_name = self.define(there, [*keys, ("@x", side.expr)])
+            if len(self.map(name).keys) != len({by_name[n].name for n, _ in keys}) + 1:
                 raise NotFlat("MIN or MAX of a grouped column")
             return Side(name, side.how)
         values, inner = components.beside[index]
         there = rows if side.when is None else _where(rows, side.when)
         if len(side.exprs) == 1:
             there = _where(there, not_null(side.exprs[0]))
-        renamed = [(f"@x{i}", e) for i, e in enumerate(side.exprs)]
-        name, by_name = self.define(there, [*keys, *renamed])
-        columns = [(n, by_name[n]) for n, _ in (*keys, *renamed)]
-        relation = self.relate(name, columns)
-        atom, _ = self.atom(relation)
-        term = Term((atom,), {n: v for (n, _), v in zip(columns, atom.vars, strict=True)})
-        inside = {v.name: atom.vars[len(keys) + i] for i, v in enumerate(values)}
-        items = [substitute(e, dict(inside)) for _, e in inner.items]
-        outer = [(n, Var(n, v.type, v.nullable)) for (n, _), v in zip(keys, atom.vars, strict=False)]
-        beside, _ = self.define((term,), outer, [items], inner.kinds)
+        members = [(f"@x{i}", e) for i, e in enumerate(side.exprs)]
+        name, by_name = self.define(there, [*keys, *members])
+        held = self.map(name).keys
+        atom, _ = self.atom(self.relate(name, [(v.name, v) for v in held]))
+        own = {v.name: var for v, var in zip(held, atom.vars, strict=True)}
+        inside: dict[str, Expr] = {v.name: own[by_name[f"@x{i}"].name] for i, v in enumerate(values)}
+        items = [substitute(e, inside) for _, e in inner.items]
+        group = dict.fromkeys(by_name[n].name for n, _ in keys)
+        term = Term((atom,), {v.name: v for v in atom.vars})
+        beside, _ = self.define((term,), [(own[n].name, own[n]) for n in group], [items], inner.kinds)
         return Side(beside)
 
     def _aggregated(self, node: p.Aggregate, scope: Scope) -> Rows:

@@ -22,8 +22,9 @@ from everfresh.program import Program
 Decisions = frozenset[str]
 MAPS = 64
 """The most maps that a view may have."""
-BUILDS = 12
-"""The most programs that a search derives: its result does not depend on how fast the machine is."""
+BUILDS, WORK = 12, 160
+"""The most programs that a search derives, and the most maps in them: its result does not depend on how fast
+the machine is."""
 SECONDS = 10.0
 """How long a search may take."""
 
@@ -57,6 +58,7 @@ def search(
     best = _priced(build, frozenset(), statistics)
     tried: set[str] = set()
     many = len(best.program.maps)
+    builds = min(builds, max(3, WORK // many))
     while clock() < end and builds > 1:
         builds -= 1
         crowded = len(best.program.maps) > maps

@@ -95,7 +95,7 @@ class LocalEngine:
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
-        catalog, effect = self._state.catalog.execute(statement)
+        catalog, effect = self._state.catalog.execute(statement, self._state.sizes())
         if effect.nothing:
             return self._epoch
         with self._state.altering():

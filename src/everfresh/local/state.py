@@ -94,6 +94,10 @@ class LocalState:
         load(wiring, view.name, compiled.program, progress)  # type: ignore[arg-type]
         store.rows()  # an aggregate outside its type is found now, not at the first read
 
+    def sizes(self) -> dict[str, int]:
+        """How many different rows each table has."""
+        return {name: len(table.pool) for name, table in self.tables.items()}
+
     def _alter(self, catalog: Catalog, old: TableSchema, new: TableSchema, default: Any) -> None:
         vector = None
         if default is not None:
