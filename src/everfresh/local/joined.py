@@ -89,6 +89,8 @@ def run_terms(
     parts = []
     for term in terms:
         frame = _run(term, len(layout.kinds), scope)
+        if not frame.rows:
+            continue
         words, able = assemble(codec, [frame.columns[v.name] for v in keys], frame.rows)
         if able is not None:
             raise ValueError(f"a key that is never NULL is: {', '.join(v.name for v in keys)}")
@@ -121,6 +123,8 @@ def _run(term: Term, k: int, scope: Scope) -> _Frame:
     sign = None if term.sign == 1 else np.full(1, term.sign, np.int64)
     frame = _Frame({}, Weights(1, sign, None, [None] * k))
     for step in term.steps:
+        if not frame.rows:
+            break  # what is left would only bind columns of no rows
         try:
             _STEPS[type(step.factor)](frame, step, k, scope)
         except EverfreshError as error:
@@ -180,6 +184,8 @@ def _sum(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
     layout = _common_layout([f.weights.layout() for f in frames], own)
     pool = Pool(codec.words, layout)
     for part in frames:
+        if not part.rows:
+            continue
         words, _ = assemble(codec, [part.columns[v.name] for v in factor.group], part.rows)
         delta = _pruned(words, part.weights.pool_values(layout))
         pool.add(delta.words, delta.values)  # never committed: count 0 with another value stays

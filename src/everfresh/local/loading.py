@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.calculus import MapRef, Query, Rel, relations
+from everfresh.calculus import MapRef, Query, Rel, Sum, relations
 from everfresh.local.atoms import Atom, Only, Stored
 from everfresh.local.columnar import flat_plan, run
 from everfresh.local.entries import EntryStore
@@ -102,7 +102,8 @@ def _run(term: Term, store: EntryStore, names: Loading) -> None:
 
 
 def _lead(term: Term) -> Rel | None:
-    first = term.steps[0].factor if term.steps else None
+    """The atom that a term starts from."""
+    first = next((s.factor for s in term.steps if isinstance(s.factor, Rel | MapRef | Sum)), None)
     return first if isinstance(first, Rel) else None
 
 

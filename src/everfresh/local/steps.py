@@ -81,6 +81,7 @@ class Steps:
         pending = {n: joined_deltas(self._pending.pop(n)) for n in unit.maps if n in self._pending}
         words = {n: stores[n].words(self._applied[n].slots) for n in unit.maps if n in self._applied}
         words.update({n: delta.words for n, delta in pending.items()})
+        scanned = unit.reader.scanned
         try:
             keys = unit.reader.touched(words)
             before = unit.reader.at(keys, self._applied)
@@ -91,7 +92,7 @@ class Steps:
             after = unit.reader.at(keys)
         except EverfreshError as error:
             raise error.at(f"view '{unit.view}'") from error
-        self._count(unit.view, unit.name, -1, keys.shape[1])
+        self._count(unit.view, unit.name, -1, keys.shape[1] + unit.reader.scanned - scanned)
         change = after.minus(before)
         if not len(change):
             return
