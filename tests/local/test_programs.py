@@ -10,6 +10,7 @@ step by step instead of net.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from program_support import (
@@ -31,10 +32,12 @@ from program_support import (
 )
 
 from everfresh.compiler import ViewDef
+from everfresh.compiler.compile import compile_view
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Var
 from everfresh.local import loading
 from everfresh.local.state import LocalState
+from everfresh.sql import parse_and_bind
 from everfresh.types import BIGINT, DOUBLE, VARCHAR
 
 
@@ -476,4 +479,41 @@ def test_sums_that_do_not_fit_are_refused_and_nothing_changes() -> None:
     assert contents(state.maps["wide"]) == before
     check(state)
     apply(state, {"r": ([(1, 1)], [(1, huge)])})
+    check(state)
+
+
+def test_an_incremental_view_over_a_re_evaluated_one() -> None:
+    """The lower view changes after all tables; what reads it follows in the same batch."""
+    state = state_of()
+    query = "SELECT a, b FROM r ORDER BY a, b LIMIT 3"
+    (statement,) = parse_and_bind(f"CREATE MATERIALIZED VIEW low AS {query}", state.catalog)
+    catalog, effect = state.catalog.execute(statement)
+    compiled = compile_view("low", statement.plan, "re-evaluate")
+    low = replace(catalog.views["low"], compiled=compiled)
+    state.execute(replace(catalog, views={"low": low}), replace(effect, create_view=low), 1)
+    made = Made("high", {"low": low.columns})
+    made.map("#S", (), "Sum_[b](s(b, c, d))").map("", (), "Sum_[a](low(a, b) * s(b, c, d))")
+    made.on("low", **{"": 'Sum_[a](Δlow(a, b) * "high#S"[b](0))'})
+    made.on("s", **{"": "Sum_[a](low(a, b) * Δs(b, c, d))", "#S": "Sum_[b](Δs(b, c, d))"})
+    add_view(state, made.plain(""))
+    for batch in history(3, 12):
+        before = view_rows(state)
+        check_changes(before, apply(state, batch), state)
+        partners: dict[object, int] = {}
+        for row in state.rows("s").to_pylist():
+            partners[row["b"]] = partners.get(row["b"], 0) + 1
+        expected: dict[object, int] = {}
+        for row in state.rows("low").to_pylist():
+            if row["b"] in partners:
+                expected[row["a"],] = expected.get((row["a"],), 0) + partners[row["b"]]
+        assert {key: n for key, (n,) in contents(state.maps["high"]).items()} == expected
+
+
+def test_an_error_names_the_row_of_the_change() -> None:
+    made = Made("div").map("", (W,), "Sum_[a](r(a, b) * [b IS NOT NULL] * ⟨6::BIGINT // b⟩)")
+    made.on("r", **{"": "Sum_[a](Δr(a, b) * [b IS NOT NULL] * ⟨6::BIGINT // b⟩)"})
+    state = state_of(made.plain(""))
+    with pytest.raises(EverfreshError, match=r"row \{'a': 2, 'b': 0\}") as caught:
+        apply(state, {"r": ([(1, None), (1, 2), (2, 0)], [])})
+    assert caught.value.code == Code.DIVISION_BY_ZERO
     check(state)

@@ -62,7 +62,8 @@ class PoolDelta:
 
 @dataclass(slots=True)
 class _Frame:
-    """Bound variables and weights, row by row; `origin` is the row of the first atom that each came from."""
+    """Bound variables and weights, row by row; `origin` is the row of the change that each came from, if the
+    product starts from one."""
 
     columns: dict[str, Cells]
     weights: Weights
@@ -128,9 +129,9 @@ def _run(term: Term, k: int, scope: Scope) -> _Frame:
         try:
             _STEPS[type(step.factor)](frame, step, k, scope)
         except EverfreshError as error:
-            row = getattr(error, "row", None)
-            if row is not None and frame.origin is not None:
-                error.row = int(frame.origin[row])  # type: ignore[attr-defined]
+            row, own = getattr(error, "row", None), isinstance(step.factor, Cond | Bind | Value)
+            named = row is not None and own and frame.origin is not None
+            error.row = int(frame.origin[row]) if named else None  # type: ignore[attr-defined,index]
             raise
     return frame
 
@@ -153,9 +154,9 @@ def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) 
             want.append(i)
     found: Found = atom.join(bound, frame.rows, want)
     scope.visited += found.visited
-    lead = not frame.columns and frame.origin is None and frame.rows == 1
+    lead = isinstance(step.factor, Rel) and step.factor.delta and not frame.columns
     frame.take(found.at, step.keep)
-    if lead:
+    if lead and frame.origin is None:
         frame.origin = np.arange(len(found.at))
     if len(found.weight) == 1:
         frame.weights.times_all(found.weight[0])
