@@ -10,6 +10,7 @@ step by step instead of net.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from program_support import (
@@ -31,7 +32,12 @@ from program_support import (
 )
 
 from everfresh.compiler import ViewDef
+from everfresh.compiler.compile import compile_view
+from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Var
+from everfresh.local import loading
+from everfresh.local.state import LocalState
+from everfresh.sql import parse_and_bind
 from everfresh.types import BIGINT, DOUBLE, VARCHAR
 
 
@@ -376,4 +382,138 @@ def test_all_programs_beside_each_other() -> None:
     state = state_of(*{view.name: view for view in views}.values())
     for batch in history(23, 6, most=8):
         apply(state, batch)
+    check(state)
+
+
+def big(state: LocalState, size: int) -> None:
+    """Tables whose keys are spread, so that a slice does not grow with them."""
+    apply(
+        state,
+        {
+            "r": ([(i, i) for i in range(size)], []),
+            "s": ([(i, 2, 0.5) for i in range(size)] * 3, []),
+            "t": ([(i, "x", 5) for i in range(size)], []),
+            "k": ([(i, "x", i) for i in range(size)], []),
+        },
+    )
+
+
+WHOLE = ("global_threshold", "not_in", "top_rows", "extreme_of_all", "closed_sums")
+"""Programs that look at every entry by their nature: a threshold, an extreme or a sum over all rows."""
+
+
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in WHOLE])
+def test_what_a_batch_visits_does_not_grow_with_the_tables(name: str) -> None:
+    seen = []
+    for size in (50, 500):
+        state = state_of(*PROGRAMS[name]())
+        big(state, size)
+        apply(
+            state,
+            {
+                "s": ([(5, 2, 0.5), (6, 1, 0.5)], [(7, 2, 0.5)]),
+                "r": ([(5, 8)], [(9, 9)]),
+                "t": ([(3, "y", 7)], [(4, "x", 5)]),
+                "k": ([(-1, "y", 3)], [(8, "x", 8)]),
+            },
+        )
+        seen.append(dict(state.visited))
+    assert seen[0] == seen[1]
+    assert sum(seen[0].values()) > 0
+
+
+def test_a_load_can_be_stopped() -> None:
+    state = state_of()
+    big(state, 40)
+
+    class Stopped(Exception):
+        pass
+
+    shown = []
+
+    def progress(what: str, done: int, total: int) -> None:
+        shown.append((what, done, total))
+        if len(shown) == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        add_view(state, threshold_per_key(), progress)
+    assert shown[0][0] == "loading q18"
+    assert shown[0][1] <= shown[0][2]
+    assert not state.maps
+    assert not state.beside
+    add_view(state, threshold_per_key())
+    check(state)
+
+
+def test_a_load_in_many_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "_PIECE", 3)
+    for name, make in PROGRAMS.items():
+        state = state_of()
+        for batch in history(5, 6):
+            apply(state, batch)
+        for view in make():
+            add_view(state, view)
+        check(state, name)
+
+
+def test_sums_that_do_not_fit_are_refused_and_nothing_changes() -> None:
+    made = Made("wide").map(
+        "", (W,), "Sum_[a](r(a, b) * r(a, c) * [b IS NOT NULL AND c IS NOT NULL] * ⟨b⟩ * ⟨c⟩)"
+    )
+    made.map("#R", (W,), "Sum_[a](r(a, b) * [b IS NOT NULL] * ⟨b⟩)")
+    change = "Δr(a, b) * [b IS NOT NULL] * ⟨b⟩"
+    made.on("r", **{
+        "": f'Sum_[a]({change} * "wide#R"[a](0, 1)) + Sum_[a]({change} * "wide#R"[a](0, 1))'
+        f" + Sum_[a]({change} * Δr(a, c) * [c IS NOT NULL] * ⟨c⟩)",
+        "#R": f"Sum_[a]({change})",
+    })  # fmt: skip
+    state = state_of(made.plain("", having='"#1" >= 0'))
+    huge = (1 << 62) - 1
+    apply(state, {"r": ([(1, huge)] * 2, [])})
+    check(state)
+    before = contents(state.maps["wide"])
+    with pytest.raises(EverfreshError) as caught:
+        apply(state, {"r": ([(1, huge)] * 9, [])})
+    assert caught.value.code == Code.OVERFLOW
+    assert contents(state.maps["wide"]) == before
+    check(state)
+    apply(state, {"r": ([(1, 1)], [(1, huge)])})
+    check(state)
+
+
+def test_an_incremental_view_over_a_re_evaluated_one() -> None:
+    """The lower view changes after all tables; what reads it follows in the same batch."""
+    state = state_of()
+    query = "SELECT a, b FROM r ORDER BY a, b LIMIT 3"
+    (statement,) = parse_and_bind(f"CREATE MATERIALIZED VIEW low AS {query}", state.catalog)
+    catalog, effect = state.catalog.execute(statement)
+    compiled = compile_view("low", statement.plan, "re-evaluate")
+    low = replace(catalog.views["low"], compiled=compiled)
+    state.execute(replace(catalog, views={"low": low}), replace(effect, create_view=low), 1)
+    made = Made("high", {"low": low.columns})
+    made.map("#S", (), "Sum_[b](s(b, c, d))").map("", (), "Sum_[a](low(a, b) * s(b, c, d))")
+    made.on("low", **{"": 'Sum_[a](Δlow(a, b) * "high#S"[b](0))'})
+    made.on("s", **{"": "Sum_[a](low(a, b) * Δs(b, c, d))", "#S": "Sum_[b](Δs(b, c, d))"})
+    add_view(state, made.plain(""))
+    for batch in history(3, 12):
+        before = view_rows(state)
+        check_changes(before, apply(state, batch), state)
+        partners: dict[object, int] = {}
+        for row in state.rows("s").to_pylist():
+            partners[row["b"]] = partners.get(row["b"], 0) + 1
+        expected: dict[object, int] = {}
+        for row in state.rows("low").to_pylist():
+            if row["b"] in partners:
+                expected[row["a"],] = expected.get((row["a"],), 0) + partners[row["b"]]
+        assert {key: n for key, (n,) in contents(state.maps["high"]).items()} == expected
+
+
+def test_an_error_names_the_row_of_the_change() -> None:
+    made = Made("div").map("", (W,), "Sum_[a](r(a, b) * [b IS NOT NULL] * ⟨6::BIGINT // b⟩)")
+    made.on("r", **{"": "Sum_[a](Δr(a, b) * [b IS NOT NULL] * ⟨6::BIGINT // b⟩)"})
+    state = state_of(made.plain(""))
+    with pytest.raises(EverfreshError, match=r"row \{'a': 2, 'b': 0\}") as caught:
+        apply(state, {"r": ([(1, None), (1, 2), (2, 0)], [])})
+    assert caught.value.code == Code.DIVISION_BY_ZERO
     check(state)

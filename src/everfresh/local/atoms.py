@@ -52,6 +52,7 @@ class Indexed:
         self.codec = codec
         self.columns = codec.columns
         self._slices: dict[tuple[str, ...], Slice] = {}
+        self._codecs: dict[tuple[str, ...], Codec] = {}
 
     def slots(self) -> Ints:
         """All slots in use."""
@@ -90,8 +91,11 @@ class Indexed:
         """Pairs of row number and slot that agree on the columns `names`, which come in their order."""
         if not names:
             return every_pair(rows, self.slots())
-        columns = [c for c in self.columns if c.name in names]
-        words, able = assemble(Codec(columns, self.codec.interner), cells, rows)
+        codec = self._codecs.get(names)
+        if codec is None:
+            codec = Codec([c for c in self.columns if c.name in names], self.codec.interner)
+            self._codecs[names] = codec
+        words, able = assemble(codec, cells, rows)
         found = self.find(names, words)
         if found is not None:
             at = np.flatnonzero(found >= 0)
@@ -308,7 +312,7 @@ def netted(words: Ints, weights: Ints) -> tuple[Ints, Ints]:
 
 def netted_rows(words: Ints, weights: Ints) -> tuple[Ints, Ints]:
     """The same: where each row first appeared, and its weight."""
-    pool = Pool(words.shape[0], Layout())
+    pool = Pool(words.shape[0], Layout(), capacity=max(len(weights), 2))
     slots = pool.enter(words)  # a fresh pool gives slots in order of first appearance
     total = np.zeros(len(pool), np.int64)
     np.add.at(total, slots, weights)

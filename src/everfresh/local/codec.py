@@ -188,6 +188,8 @@ def decoded(type_: SqlType, words: Sequence[Ints], valid: Mask | None, interner:
             strings[0] = ""
         return Vector(type_, inverse.astype(np.int64), valid, strings)
     if type_.is_wide:
+        if (words[0] == words[1] >> 63).all():  # the values are in the low words
+            return Vector(type_, words[1].astype(object), valid)
         values = np.array(wide_to_python(words[0], words[1]) or [0], dtype=object)
         return Vector(type_, values[:rows], valid)
     return Vector(type_, from_word(words[0], type_), valid)
@@ -200,7 +202,11 @@ def encoded(vector: Vector, type_: SqlType, interner: Interner) -> tuple[Ints, .
         # A dictionary may be empty when every row is NULL.
         words = codes[vector.values] if len(codes) else np.zeros(len(vector), np.int64)
     elif type_.is_wide:
-        return tuple(wide_from_python([int(v) for v in vector.values.tolist()]))
+        values = vector.values.tolist()
+        try:
+            return wide_from_int64(np.array(values, np.int64))
+        except OverflowError:
+            return wide_from_python(values)
     else:
         words = to_word(vector.values, type_)
     return (words if vector.valid is None else np.where(vector.valid, words, 0),)

@@ -62,7 +62,8 @@ class PoolDelta:
 
 @dataclass(slots=True)
 class _Frame:
-    """Bound variables and weights, row by row; `origin` is the row of the first atom that each came from."""
+    """Bound variables and weights, row by row; `origin` is the row of the change that each came from, if the
+    product starts from one."""
 
     columns: dict[str, Cells]
     weights: Weights
@@ -89,6 +90,8 @@ def run_terms(
     parts = []
     for term in terms:
         frame = _run(term, len(layout.kinds), scope)
+        if not frame.rows:
+            continue
         words, able = assemble(codec, [frame.columns[v.name] for v in keys], frame.rows)
         if able is not None:
             raise ValueError(f"a key that is never NULL is: {', '.join(v.name for v in keys)}")
@@ -121,12 +124,14 @@ def _run(term: Term, k: int, scope: Scope) -> _Frame:
     sign = None if term.sign == 1 else np.full(1, term.sign, np.int64)
     frame = _Frame({}, Weights(1, sign, None, [None] * k))
     for step in term.steps:
+        if not frame.rows:
+            break  # what is left would only bind columns of no rows
         try:
             _STEPS[type(step.factor)](frame, step, k, scope)
         except EverfreshError as error:
-            row = getattr(error, "row", None)
-            if row is not None and frame.origin is not None:
-                error.row = int(frame.origin[row])  # type: ignore[attr-defined]
+            row, own = getattr(error, "row", None), isinstance(step.factor, Cond | Bind | Value)
+            named = row is not None and own and frame.origin is not None
+            error.row = int(frame.origin[row]) if named else None  # type: ignore[attr-defined,index]
             raise
     return frame
 
@@ -149,9 +154,9 @@ def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) 
             want.append(i)
     found: Found = atom.join(bound, frame.rows, want)
     scope.visited += found.visited
-    lead = not frame.columns and frame.origin is None and frame.rows == 1
+    lead = isinstance(step.factor, Rel) and step.factor.delta and not frame.columns
     frame.take(found.at, step.keep)
-    if lead:
+    if lead and frame.origin is None:
         frame.origin = np.arange(len(found.at))
     if len(found.weight) == 1:
         frame.weights.times_all(found.weight[0])
@@ -180,6 +185,8 @@ def _sum(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
     layout = _common_layout([f.weights.layout() for f in frames], own)
     pool = Pool(codec.words, layout)
     for part in frames:
+        if not part.rows:
+            continue
         words, _ = assemble(codec, [part.columns[v.name] for v in factor.group], part.rows)
         delta = _pruned(words, part.weights.pool_values(layout))
         pool.add(delta.words, delta.values)  # never committed: count 0 with another value stays

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.calculus import MapRef, Query, Rel, relations
+from everfresh.calculus import MapRef, Query, Rel, Sum, relations
 from everfresh.local.atoms import Atom, Only, Stored
-from everfresh.local.columnar import flat_plan, run
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import run_terms
 from everfresh.local.ordering import Term, ordered
@@ -64,18 +63,7 @@ def _maps(relation: object) -> tuple[str, ...]:
 
 def _fill(wiring: Wiring, view: str, store: EntryStore, progress: Progress | None) -> None:
     definition = store.target.definition
-    plan = flat_plan(store.target, definition)
-    if plan is not None and plan.terms[0].relation in wiring.tables:
-        table = wiring.tables[plan.terms[0].relation].table
-        names = table.schema.names
-        needed = plan.columns(names)
-        for slots, shown in _pieces(table.pool.live(), view, progress):
-            vectors = table.codec.vectors(table.pool.keys_at(slots), needed)
-            store.add(run(plan, names, vectors, table.pool.gather(slots).n))
-            shown()
-        store.settle()
-        return
-    names_ = Loading(wiring, view, {})
+    names = Loading(wiring, view, {})
 
     def size(atom: Query) -> int:
         if not isinstance(atom, Rel):
@@ -83,16 +71,16 @@ def _fill(wiring: Wiring, view: str, store: EntryStore, progress: Progress | Non
         return len(wiring.tables[atom.name].pool) if atom.name in wiring.tables else 0
 
     lead = lambda atoms: max(range(len(atoms)), key=lambda i: size(atoms[i]))  # noqa: E731
-    for term in ordered(definition, store.target.keys, names_.needs, lead):
-        names_.lead, first = _lead(term), _first(term, names_)
+    for term in ordered(definition, store.target.keys, names.needs, lead):
+        names.lead, first = _lead(term), _first(term, names)
         if first is None:
-            _run(term, store, names_)
+            _run(term, store, names)
             continue
         for slots, shown in _pieces(first.slots(), view, progress):
-            names_.piece = Only(first, slots)
-            _run(term, store, names_)
+            names.piece = Only(first, slots)
+            _run(term, store, names)
             shown()
-        names_.lead = names_.piece = None
+        names.lead = names.piece = None
     store.settle()  # only now: terms and pieces may cancel each other in the count alone
 
 
@@ -102,7 +90,8 @@ def _run(term: Term, store: EntryStore, names: Loading) -> None:
 
 
 def _lead(term: Term) -> Rel | None:
-    first = term.steps[0].factor if term.steps else None
+    """The atom that a term starts from."""
+    first = next((s.factor for s in term.steps if isinstance(s.factor, Rel | MapRef | Sum)), None)
     return first if isinstance(first, Rel) else None
 
 

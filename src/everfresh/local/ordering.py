@@ -1,9 +1,9 @@
 """The order in which a product is evaluated, and what has to be kept on the way.
 
 Bindings flow from left to right, but factors commute wherever they are bound: each next atom is one that
-shares a variable with what is bound already, entries that are fully bound come first of all, conditions and
-bindings follow as soon as their variables are there. So a product is never crossed where it is joined.
-Values come after the conditions and bindings that stand before them, which may guard them.
+shares a variable with what is bound already, entries that are fully bound come first of all, conditions that
+cannot fail follow as soon as their variables are there. So a product is never crossed where it is joined.
+What may fail stays behind the factors that stand before it: a row that they drop raises nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value, inputs, outputs
-from everfresh.expr import Var
+from everfresh.expr import Call, Const, Expr, Var
 
 Needs = Callable[[Rel], Sequence[int] | None]
 """The columns of a relation that must be bound before it can be read; None: none of them."""
@@ -79,29 +79,34 @@ def _first(atoms: Sequence[Query]) -> int:
 
 
 def _order(factors: Sequence[Query], needs: Needs, lead: Callable[[Sequence[Query]], int]) -> list[Query]:
-    atoms = [f for f in factors if isinstance(f, Rel | MapRef | Sum)]
-    scalars = [f for f in factors if not isinstance(f, Rel | MapRef | Sum)]
-    if strange := [f for f in scalars if not isinstance(f, Cond | Bind | Value)]:
+    left = [(place, f) for place, f in enumerate(factors) if isinstance(f, Rel | MapRef | Sum)]
+    scalars = [(place, f) for place, f in enumerate(factors) if not isinstance(f, Rel | MapRef | Sum)]
+    if strange := [f for _, f in scalars if not isinstance(f, Cond | Bind | Value)]:
         raise TypeError(f"{type(strange[0]).__name__} is no factor of a statement")
     bound: set[str] = set()
     done: list[Query] = []
-    left = list(atoms)
+    started = False
     while True:
-        _emit_scalars(scalars, bound, done)
+        reached = min((place for place, _ in left), default=len(factors))
+        _emit_scalars(scalars, bound, done, reached)
         if not left:
             break
-        ready = [a for a in left if _ready(a, bound, needs)]
+        ready = [item for item in left if _ready(item[1], bound, needs)]
+        best = max((_shared(atom, bound) for _, atom in ready), default=-1)
+        if best < 1 and started and _emit_bind(scalars, bound, done):
+            continue
         if not ready:
-            raise TypeError(f"{left[0]} is read before its keys are bound")
-        if len(left) == len(atoms) and len(ready) == len(left):
-            chosen = left[lead(left)]
+            raise TypeError(f"{left[0][1]} is read before its keys are bound")
+        if started:
+            chosen = next(item for item in ready if _shared(item[1], bound) == best)
         else:
-            chosen = max(ready, key=lambda a: _shared(a, bound))  # the first of the best
+            chosen = ready[lead([atom for _, atom in ready])]
+        started = True
         left.remove(chosen)
-        done.append(chosen)
-        bound |= {v.name for v in outputs(chosen)}
+        done.append(chosen[1])
+        bound |= {v.name for v in outputs(chosen[1])}
     if scalars:
-        raise TypeError(f"variables of {scalars[0]} are not bound")
+        raise TypeError(f"variables of {scalars[0][1]} are not bound")
     return done
 
 
@@ -116,17 +121,45 @@ def _ready(atom: Query, bound: set[str], needs: Needs) -> bool:
     return wanted is None or all(atom_vars(atom)[i].name in bound for i in wanted)
 
 
-def _emit_scalars(scalars: list[Query], bound: set[str], done: list[Query]) -> None:
-    """Move what is bound from `scalars` to `done`."""
+def _emit_scalars(scalars: list[tuple[int, Query]], bound: set[str], done: list[Query], reached: int) -> None:
+    """Move what is bound from `scalars` to `done`: what stands before the atoms that are left (from place
+    `reached` on), and conditions that cannot fail wherever they stand."""
     moved = True
     while moved:
         moved = False
-        for place, factor in enumerate(scalars):
-            if {v.name for v in inputs(factor)} <= bound and (place == 0 or not isinstance(factor, Value)):
-                done.append(scalars.pop(place))
+        for i, (place, factor) in enumerate(scalars):
+            early = isinstance(factor, Cond) and _harmless(factor.condition)
+            guarded = isinstance(factor, Value) and i > 0
+            if (place < reached or early) and not guarded and _bound(factor, bound):
+                done.append(scalars.pop(i)[1])
                 bound |= {v.name for v in outputs(factor)}
                 moved = True
                 break
+
+
+def _emit_bind(scalars: list[tuple[int, Query]], bound: set[str], done: list[Query]) -> bool:
+    """Bind one variable ahead of its place, so that an atom is joined and not crossed."""
+    for i, (_, factor) in enumerate(scalars):
+        if isinstance(factor, Bind) and _bound(factor, bound):
+            done.append(scalars.pop(i)[1])
+            bound.add(factor.var.name)
+            return True
+    return False
+
+
+def _bound(factor: Query, bound: set[str]) -> bool:
+    return {v.name for v in inputs(factor)} <= bound
+
+
+_HARMLESS = frozenset({
+    "=", "<>", "<", "<=", ">", ">=", "is_distinct", "is_not_distinct", "in", "and", "or", "not", "coalesce",
+    "is_null", "like", "ilike", "starts_with", "ends_with", "contains",
+})  # fmt: skip
+
+
+def _harmless(expr: Expr) -> bool:
+    """Whether an expression has a value for every row: then it may be asked of rows that a join drops."""
+    return all(isinstance(n, Var | Const) or (isinstance(n, Call) and n.op in _HARMLESS) for n in expr.walk())
 
 
 def _kept(factors: Sequence[Query], keys: frozenset[str]) -> tuple[Step, ...]:

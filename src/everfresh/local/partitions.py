@@ -35,6 +35,7 @@ class PartitionReader:
         self.relation, self.store = relation, store
         self.codec = Codec(relation.columns, store.codec.interner)
         self._prefix = tuple(c.name for c in store.columns[: relation.prefix])
+        self.scanned = 0
         self._part = Codec(store.columns[: relation.prefix], store.codec.interner)
 
     def touched(self, changes: Mapping[str, Ints]) -> Ints:
@@ -59,6 +60,7 @@ class PartitionReader:
         return self.all(before).atom().join(bound, rows, want)
 
     def _rows(self, slots: Ints, before: Before) -> RowSet:
+        self.scanned += len(slots)
         counts = self.store.entries(slots, before).n
         there = counts != 0
         table = self.store.codec.decode(self.store.words(slots[there]))

@@ -68,6 +68,7 @@ class _Aside:
         self.at = [keys.index(n) for n in names] if set(names) <= set(keys) else list(range(len(names)))
         self.codec = Codec(own, store.codec.interner)
         self.prefix = f"#{number}."
+        self.visited = 0
         self.extremes: Extremes | None = None if side.how == "at" else Scan(store, side.how)
 
     def env(
@@ -87,7 +88,10 @@ class _Aside:
             values = self.store.entries(slots, before)
             places = {name: int(name.removeprefix(self.prefix).removesuffix("u")) for name in mine}
             return {n: component_vector(self.store, values, places[n], mine[n]) for n in mine}
-        found = self._extremes(before).at(words)
+        extremes = self._extremes(before)
+        seen = extremes.visited
+        found = extremes.at(words)
+        self.visited += extremes.visited - seen
         if able is not None:
             place = np.full(rows, -1, np.int64)
             place[able] = np.arange(len(able))
@@ -137,7 +141,7 @@ class ViewReader:
         else:
             names = tuple(c.name for i, c in enumerate(self.store.columns) if i in keys)
             at, slots = self.store.probe(names, [keys[i] for i in sorted(keys)], rows)
-        visited = len(slots)
+        visited = len(slots) - self.scanned
 
         def key(place: int) -> Cells:
             if place in keys:
@@ -155,7 +159,12 @@ class ViewReader:
         if not keep.all():
             at, weights = at[keep], weights[keep]
             columns = {i: cells.take(keep) for i, cells in columns.items()}
-        return Found(at, {i: columns[i] for i in want}, (weights,), visited)
+        return Found(at, {i: columns[i] for i in want}, (weights,), visited + self.scanned)
+
+    @property
+    def scanned(self) -> int:
+        """How many entries of sides have been looked at so far to find extremes."""
+        return sum(aside.visited for aside in self.sides)
 
     def _lookup(self, keys: Mapping[int, Cells], rows: int) -> Ints:
         """The slot of each row's key, -1 for none."""
@@ -198,7 +207,8 @@ class ViewReader:
     def columns(
         self, words: Ints, values: Values, before: Before = NOTHING, strings: Interner | None = None
     ) -> tuple[Ints | None, list[Cells], Ints]:
-        """The rows of entries with these keys and values: which entries give one (None: all), columns, weights.
+        """The rows of entries with these keys and values: which entries give one (None: all), columns,
+        weights.
 
         Computed strings go to `strings` if they become words.
         """
@@ -312,6 +322,10 @@ class Reader(Protocol):
     codec: Codec
     needs: tuple[int, ...] | None
     """The columns that must be bound before it can be read."""
+
+    @property
+    def scanned(self) -> int:
+        """How many entries beside those at its keys it has looked at so far."""
 
     def touched(self, changes: Mapping[str, Ints]) -> Ints:
         """Where changes of its maps, given by their keys, may change rows."""

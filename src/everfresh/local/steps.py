@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Rows
-from everfresh.local.columnar import run, to_words
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
 from everfresh.local.pool import Touched
@@ -59,7 +60,8 @@ class Steps:
     def table(self, name: str, net: Net) -> None:
         """A table changes, and all that is maintained from it."""
         table = self._wiring.tables[name]
-        made = self._flat_and_joined(name, net)
+        change = Rows(table.codec, net.words, net.weights)
+        made = self._evaluate(self._wiring.statements(name), change, -1)
         self.did(table, table.apply(net))
         self._distribute(made)
         self._units()
@@ -81,6 +83,7 @@ class Steps:
         pending = {n: joined_deltas(self._pending.pop(n)) for n in unit.maps if n in self._pending}
         words = {n: stores[n].words(self._applied[n].slots) for n in unit.maps if n in self._applied}
         words.update({n: delta.words for n, delta in pending.items()})
+        scanned = unit.reader.scanned
         try:
             keys = unit.reader.touched(words)
             before = unit.reader.at(keys, self._applied)
@@ -91,7 +94,7 @@ class Steps:
             after = unit.reader.at(keys)
         except EverfreshError as error:
             raise error.at(f"view '{unit.view}'") from error
-        self._count(unit.view, unit.name, -1, keys.shape[1])
+        self._count(unit.view, unit.name, -1, keys.shape[1] + unit.reader.scanned - scanned)
         change = after.minus(before)
         if not len(change):
             return
@@ -122,36 +125,13 @@ class Steps:
             try:
                 result.append((statement.store, run_prepared(statement, names)))
             except EverfreshError as error:
-                raise error.at(f"view '{statement.view}'") from error
-            self._count(statement.view, statement.base, statement.index, names.visited)
-        return result
-
-    def _flat_and_joined(self, name: str, net: Net) -> list[tuple[EntryStore, PoolDelta]]:
-        """The statements on a table; those that read nothing but the change go by vectors, decoded once."""
-        table = self._wiring.tables[name].table
-        statements = self._wiring.statements(name)
-        columns = table.schema.names
-        plans = [s.flat for s in statements if s.flat is not None]
-        needed = frozenset().union(*(plan.columns(columns) for plan in plans))
-        vectors = table.codec.vectors(net.words, needed)
-        change = Rows(table.codec, net.words, net.weights)
-        result: list[tuple[EntryStore, PoolDelta]] = []
-        for statement in statements:
-            store, plan = statement.store, statement.flat
-            if plan is None:
-                result += self._evaluate([statement], change, -1)
-                continue
-            try:
-                given = {n: vectors[n] for n in plan.columns(columns)}
-                delta = run(plan, columns, given, net.weights)
-                result.append((store, PoolDelta(*to_words(delta, store.codec, store.layout))))
-            except EverfreshError as error:
-                row = getattr(error, "row", None)
                 place = f"view '{statement.view}'"
-                if row is not None:
-                    place += f", row {table.codec.decode(net.words[:, row : row + 1]).to_pylist()[0]}"
+                row = getattr(error, "row", None)
+                if row is not None and statement.base in self._wiring.tables:
+                    shown = change.codec.decode(change.words(np.array([row]))).to_pylist()[0]
+                    place += f", row {shown}"
                 raise error.at(place) from error
-            self._count(statement.view, name, statement.index, len(net))
+            self._count(statement.view, statement.base, statement.index, names.visited)
         return result
 
     def _count(self, view: str, base: str, index: int, visited: int) -> None:

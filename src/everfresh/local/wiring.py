@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from everfresh.calculus import MapRef, Query, Rel
 from everfresh.compiler import Catalog, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
-from everfresh.local.columnar import FlatPlan, flat_plan
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
 from everfresh.local.joined import PoolDelta, run_terms
@@ -46,8 +45,6 @@ class Prepared:
     base: str
     index: int
     store: EntryStore
-    expr: Query
-    flat: FlatPlan | None
     terms: tuple[Term, ...]
 
 
@@ -154,9 +151,8 @@ class Wiring:
                 raise TypeError(
                     f"{statement.target} {statement.op} is no statement of an incremental program"
                 )
-            flat = flat_plan(store.target, expr) if base in self.tables else None
-            terms = () if flat is not None else ordered(expr, store.target.keys, names.needs)
-            found.append(Prepared(view.name, base, index, store, expr, flat, terms))
+            terms = ordered(expr, store.target.keys, names.needs)
+            found.append(Prepared(view.name, base, index, store, terms))
         return found
 
 
