@@ -40,8 +40,7 @@ def test_forced_views_are_of_the_corpus() -> None:
 def test_ties_of_a_limit() -> None:
     assert settled("SELECT a FROM t") == "SELECT a FROM t"
     text = settled("SELECT a, sum(b) FROM t GROUP BY a ORDER BY 2 DESC LIMIT 3")
-    assert "ORDER BY 2 DESC" in text
-    assert text.count("NULLS LAST") >= 1 or text.endswith("1, 2 LIMIT 3")
+    assert text == "SELECT a, SUM(b) FROM t GROUP BY a ORDER BY 2 DESC, 1 ASC, 2 ASC LIMIT 3"
 
 
 @pytest.mark.parametrize("wrong", ["a row is lost", "a row comes twice", "a value changes"])
@@ -59,7 +58,7 @@ def test_a_difference_is_found(wrong: str) -> None:
         else:
             comparison.oracle._con.execute("UPDATE bids SET volume = volume + 1 WHERE id = 6")
         comparison.stale.update(comparison.expected)
-        with pytest.raises(AssertionError, match="finance_bs"):
+        with pytest.raises(AssertionError, match="finance_.* with a difference differs"):
             comparison.apply({}, "with a difference")
     finally:
         comparison.close()

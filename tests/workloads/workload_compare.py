@@ -1,4 +1,4 @@
-"""All views of a data set in one database beside DuckDB: the same batches go to both, the views must be equal.
+"""All views of a data set in one database, beside DuckDB: the same batches go to both, and they must agree.
 
 A view is compared after each batch that changes one of its tables. Now and then the change that the view
 published since its last comparison is added to the rows it had then: they must be those it has now.
@@ -201,7 +201,9 @@ def run(
     hold_back = HELD_BACK if mode in ("sevens", "singles") else 0
     comparison = Comparison(data_set, lengths.sampled, queries)
     try:
-        MODES[mode](comparison, Stream(comparison.schemas, read(data_set, lengths.orders), seed, hold_back), lengths)
+        MODES[mode](
+            comparison, Stream(comparison.schemas, read(data_set, lengths.orders), seed, hold_back), lengths
+        )
     finally:
         comparison.close()
     return comparison

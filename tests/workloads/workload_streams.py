@@ -18,8 +18,8 @@ from everfresh.datasets import Batch
 from everfresh.types import TableSchema
 
 FILLING, FILLED = 0.3, 0.5
-"""How often, per row that comes, a row that is there goes or changes, or one that went comes again: from empty,
-and after a preload."""
+"""How often, per row that comes, a row that is there goes or changes, or one that went comes again: from
+empty, and after a preload."""
 TINY = 30
 """Tables with fewer rows than this are never held back, and their rows come again soon after they went: joins
 would be empty."""

@@ -2,8 +2,8 @@
 
 The schema is that of the financial workload of the thesis (4.3.1), with exact types. The middle price walks
 at random, asks are above it and bids below, in steps of ten: about a thousand prices over a range in which
-orders of one broker are often more than 1,000 apart. Invariant: the same arguments give the same batches; a deleted
-order is in the book, and is of an earlier batch.
+orders of one broker are often more than 1,000 apart. Invariant: the same arguments give the same batches;
+a deleted order is in the book, and is of an earlier batch.
 """
 
 from __future__ import annotations
@@ -45,9 +45,7 @@ def orders(rows: int, seed: int = 1) -> dict[str, pa.Table]:
     }
 
 
-def _side(
-    middle: npt.NDArray[np.float64], sign: int, first: int, random: np.random.Generator
-) -> pa.Table:
+def _side(middle: npt.NDArray[np.float64], sign: int, first: int, random: np.random.Generator) -> pa.Table:
     """The orders of one side: times and ids of the two sides interleave."""
     rows = len(middle)
     number = np.arange(rows, dtype=np.int64) * 2 + first

@@ -128,7 +128,9 @@ class BatchOracle(DuckOracle):
             gone = self._con.execute(self._deletion(self.tables[table])).fetchone()[0]
             self._con.unregister("outgoing")
             if gone != deletes.num_rows:
-                raise ValueError(f"{deletes.num_rows} rows cannot be deleted from '{table}': {gone} are there")
+                raise ValueError(
+                    f"{deletes.num_rows} rows cannot be deleted from '{table}': {gone} are there"
+                )
         if inserts.num_rows:
             self._con.register("incoming", inserts)
             self._con.execute(f"INSERT INTO {quoted(table)} SELECT * FROM incoming")
