@@ -58,7 +58,7 @@ def test_a_difference_is_found(wrong: str) -> None:
         else:
             comparison.oracle._con.execute("UPDATE bids SET volume = volume + 1 WHERE id = 6")
         comparison.stale.update(comparison.expected)
-        with pytest.raises(AssertionError, match="finance_.* with a difference differs"):
+        with pytest.raises(AssertionError, match=r"finance_.* with a difference differs"):
             comparison.apply({}, "with a difference")
     finally:
         comparison.close()
