@@ -36,17 +36,17 @@ lint: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: lint
+test: lint .venvs/tpc
 	$(BIN)/pytest -n 2 -m "not soak and not spark" $(ARGS)
 	$(BIN)/pytest -m "spark and not soak" $(ARGS)
 
 check: lint
 	$(BIN)/pytest -n 2 -m "not spark and not server and not slow and not soak" $(ARGS)
 
-cover: setup
+cover: setup .venvs/tpc
 	$(BIN)/pytest -m "not soak" --cov --cov-report=term:skip-covered $(ARGS)
 
-soak: setup
+soak: setup .venvs/tpc
 	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -m "soak or slow" $(ARGS)
 
 bench: setup

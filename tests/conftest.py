@@ -65,6 +65,7 @@ SLOW = (
     "tests/linalg/test_linalg_text.py",
     "tests/linalg/test_linalg_nodes.py",
     "tests/shell/test_tpch.py",
+    "tests/workloads/",
 )
 """Tests that take seconds each, by where they are: `make check` leaves them to `make test`."""
 
@@ -78,6 +79,11 @@ SLOW_NAMES = (
     "_for_real",
     "test_a_reader_in_another_process",
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--update-golden` writes the files of tests/golden instead of comparing with them."""
+    parser.addoption("--update-golden", action="store_true", help="write the files of tests/golden")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,10 +17,12 @@ import pyarrow as pa
 from everfresh.datasets import Batch
 from everfresh.types import TableSchema
 
-CHURN = 0.3
-"""How many times per row that comes a row that is there goes or changes, or one that went comes again."""
+FILLING, FILLED = 0.3, 0.5
+"""How often, per row that comes, a row that is there goes or changes, or one that went comes again: from
+empty, and after a preload."""
 TINY = 30
-"""Rows of tables with fewer rows than this come again soon after they went: joins would be empty."""
+"""Tables with fewer rows than this are never held back, and their rows come again soon after they went: joins
+would be empty."""
 
 Change = tuple[str, int, int]
 """A table, a weight (1 or -1), and which of the table's rows."""
@@ -65,11 +67,12 @@ class Stream:
         self.shares = sizes / sizes.sum()
         self.names = list(self.sources)
         self.held = {
-            name: min(round(hold_back * share), source.count // 2)
+            name: 0 if source.count < TINY else min(round(hold_back * share), source.count // 2)
             for (name, source), share in zip(self.sources.items(), self.shares, strict=True)
         }
         self.due: list[tuple[int, str, int]] = []
-        self.made = 0
+        """When which row of a tiny table comes again."""
+        self.made = self.churned = 0
 
     # -- what a mode asks for ----------------------------------------------------------------------
 
@@ -106,11 +109,10 @@ class Stream:
             for name, source in self.sources.items():
                 if turn < source.count:
                     yield self._insert(name, source.order[turn])
-                    yield from self._churn()
+                    yield from self._churn(FILLING)
 
     def tail(self) -> Iterator[Change]:
-        """After `preload`: the rows that were held back, in random order, and changes in between; when no
-        more rows come, changes without end."""
+        """After `preload`: the rows that were held back, in random order, and changes in between."""
         rest = [
             (name, number)
             for name, source in self.sources.items()
@@ -118,9 +120,7 @@ class Stream:
         ]
         for i in self.random.permutation(len(rest)):
             yield self._insert(*rest[i])
-            yield from self._churn()
-        while True:
-            yield from self._churn()
+            yield from self._churn(FILLED)
 
     def batches(self, changes: Iterable[Change], size: int) -> Iterator[Batches]:
         """The changes in batches of `size`."""
@@ -170,13 +170,18 @@ class Stream:
         count = self.sources[name].count
         return self._delete(name, number, soon=False), self._insert(name, (number + count) % (2 * count))
 
-    def _churn(self) -> Iterator[Change]:
+    def _churn(self, often: float) -> Iterator[Change]:
+        """Changes of what is there, of one table after another; of large tables more often."""
         while self.due and self.due[0][0] <= self.made:
             _, name, number = self.due.pop(0)
             yield self._insert(name, number)
-        if self.random.random() >= CHURN:
+        if self.random.random() >= often:
             return
-        name = self.names[self.random.choice(len(self.names), p=self.shares)]
+        self.churned += 1
+        if self.churned % 2:
+            name = self.names[self.churned // 2 % len(self.names)]
+        else:
+            name = self.names[self.random.choice(len(self.names), p=self.shares)]
         source, kind = self.sources[name], self.random.random()
         if source.gone and kind < 0.3:
             yield self._insert(name, source.gone.pop(int(self.random.integers(len(source.gone)))))
@@ -205,10 +210,12 @@ class Lengths:
     """Single changes after a preload."""
     sampled: int
     """Of how many comparisons one also checks that old rows + changes() = new rows."""
+    orders: int
+    """Orders of each side of an order book."""
 
 
-REDUCED = Lengths(thousands=24, compared=6, sevens=20, singles=30, sampled=3)
+REDUCED = Lengths(thousands=24, compared=6, sevens=60, singles=60, sampled=3, orders=800)
 """`make test`."""
-FULL = Lengths(thousands=None, compared=1, sevens=None, singles=200, sampled=1)
+FULL = Lengths(thousands=None, compared=1, sevens=None, singles=200, sampled=1, orders=2500)
 """`make soak`, as the definition of the workloads asks."""
 HELD_BACK = 2000

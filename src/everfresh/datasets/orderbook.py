@@ -1,9 +1,9 @@
 """An order book: bids and asks of a few brokers at about a thousand prices, and streams of orders over it.
 
-The schema is that of the financial workload of the thesis (4.3.1), with exact types. Prices walk at random
-around a moving middle, asks above bids, in steps of ten: about a thousand prices over a range in which orders
-of one broker are often more than 1,000 apart. Invariant: the same arguments give the same batches; a deleted
-order is in the book, and is of an earlier batch.
+The schema is that of the financial workload of the thesis (4.3.1), with exact types. The middle price walks
+at random, asks are above it and bids below, in steps of ten: about a thousand prices over a range in which
+orders of one broker are often more than 1,000 apart. Invariant: the same arguments give the same batches;
+a deleted order is in the book, and is of an earlier batch.
 """
 
 from __future__ import annotations
@@ -36,16 +36,19 @@ SCHEMA = pa.schema([pa.field(column, pa.int64(), nullable=False) for column in _
 def orders(rows: int, seed: int = 1) -> dict[str, pa.Table]:
     """`rows` orders of each side, in the order of their time."""
     random = np.random.default_rng(seed)
+    span = LEVELS * 0.3  # the walk turns back at both ends of the middle third
+    walk = np.mod(span / 2 + np.cumsum(random.normal(0, 0.5, rows)), 2 * span)
+    middle = (LEVELS - span) / 2 + span - np.abs(walk - span)
     return {
-        side: _side(rows, sign, first, random)
+        side: _side(middle, sign, first, random)
         for first, (side, sign) in enumerate((("bids", -1), ("asks", 1)))
     }
 
 
-def _side(rows: int, sign: int, first: int, random: np.random.Generator) -> pa.Table:
+def _side(middle: npt.NDArray[np.float64], sign: int, first: int, random: np.random.Generator) -> pa.Table:
     """The orders of one side: times and ids of the two sides interleave."""
+    rows = len(middle)
     number = np.arange(rows, dtype=np.int64) * 2 + first
-    middle = LEVELS / 2 + np.cumsum(random.normal(0, 0.5, rows))
     away = random.gamma(2.0, LEVELS / 12, rows)  # most orders are near the best price, some far from it
     level = np.clip(np.rint(middle + sign * away), 1, LEVELS).astype(np.int64)
     columns = {

@@ -165,5 +165,5 @@ def component_index(name: str) -> int:
 
 
 def side_component(side: int, index: int | str) -> str:
-    """The name of the variable for a component of a side (its position from 1), or for its extreme (`"x"`)."""
+    """The variable of a component of a side (its position from 1), or of its extreme (`"x"`)."""
     return f"#{side}.{index}"
