@@ -91,7 +91,6 @@ class Scalars(Choices):
 
         match kind:
             case "number":
-                part = self.rng.choice(("YEAR", "MONTH", "DAY"))
                 return {
                     "plus": of("plus", "({0} + {1})", "number", "number"),
                     "minus": of("minus", "({0} - {1})", "number", "number"),
@@ -100,7 +99,7 @@ class Scalars(Choices):
                     "negation": of("negation", "(- {0})", "number"),
                     "absolute": of("absolute", "ABS({0})", "number"),
                     "length": of("length", "LENGTH({0})", "text"),
-                    "date part": of("date part", f"EXTRACT({part} FROM {{0}})", "date"),
+                    "date part": lambda: self.date_part(place),
                     "truth as number": of("truth as number", "CAST({0} AS INTEGER)", "truth"),
                     "days between": of("days between", "({0} - {1})", "date", "date"),
                 }
@@ -126,6 +125,14 @@ class Scalars(Choices):
             parts[1] = self.rng.choice(small)
         return self.call("times", "number", "({0} * {1})", *parts)
 
+    def date_part(self, place: Place) -> Expr:
+        """A part of a date; DuckDB gives EXTRACT another type over a constant NULL, so it is of columns."""
+        part = self.rng.choice(("YEAR", "MONTH", "DAY"))
+        dates = [c for c in (*place.own, *place.outer) if c.kind == "date" and c.production == "table column"]
+        if not dates:
+            return self.call("date part", "number", f"{part}({{0}})", self.value("date", place))
+        return self.call("date part", "number", f"EXTRACT({part} FROM {{0}})", self.rng.choice(dates))
+
     def call(self, production: str, kind: str, template: str, *parts: Expr | Query) -> Expr:
         """A node."""
         return Expr(production, kind, template, parts)
@@ -137,7 +144,9 @@ class Scalars(Choices):
         self.budget += 1  # leaves are free
         names = [name for name, there in (("column", own), ("outer column", outer)) if there]
         name = self.choose((*names, "literal"))
-        return self.literal(kind) if name == "literal" else self.rng.choice(own if name == "column" else outer)
+        return (
+            self.literal(kind) if name == "literal" else self.rng.choice(own if name == "column" else outer)
+        )
 
     def literal(self, kind: str) -> Expr:
         """A literal, now and then NULL."""
