@@ -28,7 +28,7 @@ from everfresh.testing.random_sql.tree import (
 )
 from everfresh.testing.random_sql.weights import JOINS, SETS
 
-BUDGET = 12
+BUDGET = 14
 FLAT_BUDGET = 4
 INNER = ("no join", "JOIN", "JOIN", "CROSS JOIN", "NATURAL JOIN", "JOIN USING", "comma")
 DEPTH = 3
@@ -52,7 +52,7 @@ class Queries(Aggregates):
     def view(self) -> tuple[Query, Columns]:
         """A query for a view, of any depth, and the columns that other queries may read."""
         kinds = [self.kind() for _ in range(self.rng.choice((1, 2, 2, 3)))]
-        depth = self.rng.choice((1, 2, 2, DEPTH))
+        depth = self.rng.choice((1, 2, 2, 2, DEPTH, DEPTH))
         if self.chance("flat view"):  # what the other productions stand on is tested by itself, too
             self.budget, self.joins, self.views, depth = FLAT_BUDGET, INNER, {}, 0
         query = self.query(depth, kinds, (), top=True)
@@ -87,6 +87,7 @@ class Queries(Aggregates):
     def rows(self, depth: int, kinds: Sequence[str], outer: tuple[Expr, ...], window: bool = False) -> Query:
         """A SELECT without aggregates."""
         source, own = self.source(depth, outer)
+        where = self.where(own, outer, depth)
         place = Place(own, outer, "select", depth - 1)
         items = [self.value(kind, place.plain() if window else place) for kind in kinds]
         if window:
@@ -100,7 +101,7 @@ class Queries(Aggregates):
                     "case", kinds[0], "CASE WHEN {0} > 1 THEN {1} END", made, items[0]
                 )
         distinct = not window and self.chance("distinct")
-        select = Select(_named(items), source, self.where(own, outer, depth), distinct=distinct)
+        select = Select(_named(items), source, where, distinct=distinct)
         return self.limited(select) if not window and not outer and self.chance("limit") else select
 
     def grouped(
@@ -108,8 +109,10 @@ class Queries(Aggregates):
     ) -> Query:
         """A SELECT with GROUP BY, or one row of aggregates."""
         source, own = self.source(depth, outer)
+        where = self.where(own, outer, depth)
         rows = Place(own, outer, "", depth - 1)
         keys = self.keys(rows, kinds) if keyed else []
+        having = self.having(Groups(rows, tuple(keys), "having")) if self.chance("having") else None
         positions = bool(keys) and not outer and self.chance("position")
         shown = list(keys) if positions and [k.kind for k in keys] == list(kinds[: len(keys)]) else []
         positions = bool(shown)
@@ -121,8 +124,6 @@ class Queries(Aggregates):
         named = _named(items)
         if top and self.chance("deviation"):
             named = (*named, ("dev", self.deviation(rows)))
-        having = self.having(Groups(rows, tuple(keys), "having")) if self.chance("having") else None
-        where = self.where(own, outer, depth)
         select = Select(named, source, where, tuple(keys), having, positions)
         exact = all(name != "dev" for name, _ in named)
         return self.limited(select) if exact and not outer and keys and self.chance("limit") else select
@@ -163,7 +164,14 @@ class Queries(Aggregates):
 
     def where(self, own: tuple[Expr, ...], outer: tuple[Expr, ...], depth: int) -> Expr | None:
         """A condition on rows, or none."""
-        return self.condition(Place(own, outer, "where", depth - 1)) if self.chance("where") else None
+        place = Place(own, outer, "where", depth - 1)
+        return self.asked(place) if self.chance("where") else None
+
+    def asked(self, place: Place) -> Expr:
+        """A condition, often with a query in it."""
+        if place.depth > 0 and self.budget > 1 and self.chance("question"):
+            return self.pick(self.questions(place))
+        return self.condition(place)
 
     def set_operation(self, depth: int, kinds: Sequence[str], outer: tuple[Expr, ...]) -> Query:
         """Two queries in one."""
@@ -267,7 +275,7 @@ class Queries(Aggregates):
         place = Place(both, outer, "on", depth - 1) if join == "JOIN" else Place(both)
 
         def more() -> Expr:
-            return self.condition(place)
+            return self.asked(place) if place.clause else self.condition(place)
 
         makers: Makers = {
             "equality": lambda: self.pair("=", left, right),
@@ -278,6 +286,7 @@ class Queries(Aggregates):
         if join != "FULL JOIN":
             makers |= {
                 "inequality": lambda: self.pair(self.rng.choice(("<", "<=", ">", "<>")), left, right),
+                "sameness": lambda: self.pair("IS NOT DISTINCT FROM", left, right),
                 "any condition": more,
             }
         return self.pick(makers)

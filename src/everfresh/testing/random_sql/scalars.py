@@ -113,7 +113,8 @@ class Scalars(Choices):
                 return {"next day": of("next day", "({0} + 1)", "date")}
             case "ratio":
                 return {"as double": of("as double", "CAST({0} AS DOUBLE)", "number")}
-        return {"condition": lambda: self.call("condition", kind, "({0})", self.condition(place))}
+        makers: Makers = {"condition": lambda: self.call("condition", kind, "({0})", self.condition(place))}
+        return makers | self.questions(place) if place.clause and place.depth > 0 else makers
 
     def product(self, place: Place) -> Expr:
         """A product of values that are small for sure."""
@@ -242,11 +243,11 @@ class Scalars(Choices):
                 self.placed(name, place)
                 here = [self.value(k, place.plain()) for k in kinds[:left]]
                 query = self.subquery(place, kinds, correlate=left < 2)
-                return self.call(name, "truth", template, *here, query)
+                return self.call(name, "truth", f"({template})", *here, query)
 
             return make
 
-        pair = (kind, self.kind_in(place))
+        pair, same = (kind, self.kind_in(place)), self.rng.choice(("=", "<>"))
         return {
             "exists": ask("exists", "EXISTS ({0})", (kind,), 0),
             "not exists": ask("not exists", "NOT EXISTS ({0})", (kind,), 0),
@@ -255,5 +256,7 @@ class Scalars(Choices):
             "any": ask("any", f"{{0}} {op} ANY ({{1}})", (kind,), 1),
             "all": ask("all", f"{{0}} {op} ALL ({{1}})", (kind,), 1),
             "row in query": ask("row in query", "({0}, {1}) IN ({2})", pair, 2),
+            "row any": ask("row any", f"({{0}}, {{1}}) {same} ANY ({{2}})", pair, 2),
+            "row all": ask("row all", f"({{0}}, {{1}}) {same} ALL ({{2}})", pair, 2),
             "row not in query": ask("row not in query", "({0}, {1}) NOT IN ({2})", pair, 2),
         }
