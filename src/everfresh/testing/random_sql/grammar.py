@@ -1,8 +1,9 @@
 """Random queries: SELECTs of all shapes, joins, derived tables, common table expressions, set operations.
 
 Kept out, since an oracle cannot judge them: LIMIT with ties that differ, window orders that leave a choice,
-scalar subqueries with several rows, `//` and `%`, products of sums, casts of strings; and, since DuckDB has
-them not: subqueries in ON of outer joins, FULL JOIN without an equality, correlation of row values.
+scalar subqueries with several rows, `//` and `%`, products of sums, DECIMALs of several scales, casts of
+strings; and, since DuckDB has them not: subqueries in ON of outer joins, FULL JOIN without an equality,
+correlation of row values.
 """
 
 from __future__ import annotations

@@ -117,14 +117,19 @@ class Scalars(Choices):
         return makers | self.questions(place) if place.clause and place.depth > 0 else makers
 
     def product(self, place: Place) -> Expr:
-        """A product of values that are small for sure."""
+        """A product of values that are small for sure; one of them is an integer, so that scales stay 2.
+
+        DuckDB rounds where two DECIMALs of different scales meet in one of 38 digits.
+        """
         small = [
             c for c in (*place.own, *place.outer) if c.production == "table column" and c.kind == "number"
         ]
-        parts = [self.rng.choice(small) if small else self.literal("number"), self.literal("number")]
-        if small and self.rng.random() < 0.6:
-            parts[1] = self.rng.choice(small)
-        return self.call("times", "number", "({0} * {1})", *parts)
+        whole = [c for c in small if c.template.split(".")[-1][0] in "ib"]
+        first = self.rng.choice(small) if small else self.literal("number")
+        second = Expr("literal", "number", self.rng.choice(("2", "3", "-1")))
+        if whole and self.rng.random() < 0.6:
+            second = self.rng.choice(whole)
+        return self.call("times", "number", "({0} * {1})", first, second)
 
     def date_part(self, place: Place) -> Expr:
         """A part of a date; DuckDB gives EXTRACT another type over a constant NULL, so it is of columns."""
