@@ -261,7 +261,7 @@ class Scalars(Choices):
             "any": ask("any", f"{{0}} {op} ANY ({{1}})", (kind,), 1),
             "all": ask("all", f"{{0}} {op} ALL ({{1}})", (kind,), 1),
             "row in query": ask("row in query", "({0}, {1}) IN ({2})", pair, 2),
-            "row any": ask("row any", f"({{0}}, {{1}}) {same} ANY ({{2}})", pair, 2),
+            "row any": ask("row any", "({0}, {1}) = ANY ({2})", pair, 2),
             "row all": ask("row all", f"({{0}}, {{1}}) {same} ALL ({{2}})", pair, 2),
             "row not in query": ask("row not in query", "({0}, {1}) NOT IN ({2})", pair, 2),
         }
