@@ -2,8 +2,9 @@
 
 - `oracle`        DuckDB over a mirror of the base tables, and how two results are compared
 - `histories`     random schemas, rows and histories, each a pure function of its seed
-- `queries`       random views over these schemas
+- `queries`       random flat views over one table of these schemas
 - `replay`        runs a history on a database and compares after every batch; shrinks one that fails
+- `random_sql`    random SQL over random schemas, of the whole language; `python -m` runs it by seed
 - `engine_suite`  `EngineSuite`, one suite of tests for all engines; the `suite_*` modules are its subjects
 
 A new engine is tested by a subclass of `EngineSuite` that says how to connect. Needs pytest, DuckDB, pandas

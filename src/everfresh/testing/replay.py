@@ -28,7 +28,6 @@ from everfresh.testing.histories import Change, History, net_of
 from everfresh.testing.oracle import DuckOracle, assert_same
 from everfresh.types import TableSchema, to_arrow
 
-
 DEVIATION = "dev"
 """The column whose values are deviations or variances: near zero they are compared absolutely."""
 _SHIFT = 1e3  # a relative tolerance of 1e-9 of values moved by this is an absolute one of 1e-6
@@ -88,8 +87,8 @@ def run_history(
 
     With `by_key`, rows of tables with a primary key are deleted by it and changed by `updates`. `reopen`, if
     given, closes the database and opens it again after every third batch. `check_state`, if given, is called
-    after every batch, and raises if what the database keeps beside its views is wrong. The tables are dropped in
-    the end.
+    after every batch, and raises if what the database keeps beside its views is wrong. The tables are
+    dropped in the end.
     """
     runner = _Runner(db, oracle, history, by_key, reopen, check_state)
     try:

@@ -1,7 +1,8 @@
 """Random schemas, views over them, and the history of a seed: all made before anything runs.
 
 Values come from small domains that the tables share, so that joins hit; columns of one name have one type, so
-that joins by name are possible. Doubles are multiples of 1/8 and decimals of 1/4: sums are exact in any order.
+that joins by name are possible. Doubles are multiples of 1/8 and decimals of 1/4: sums are exact in any
+order.
 """
 
 from __future__ import annotations

@@ -111,9 +111,21 @@ def drive(
     return result
 
 
+_CATEGORIES = (
+    "columns differ", "by everfresh only", "by DuckDB only", "old rows + changes()", "verify()",
+    "the state after", "a bug", "differs",
+)  # fmt: skip
+
+
+def category(problem: str | None) -> str | None:
+    """What kind of problem it is: a smaller case must have the same."""
+    return None if problem is None else next((c for c in _CATEGORIES if c in problem), "")
+
+
 def explained(case: Case, judge: Judge, keep: Path | None = None) -> str:
     """A failing case made small, with what is wrong in it; written to the folder `keep`."""
-    small = shrunk(case, lambda c: judge.problem(c.history) is not None)
+    what = category(judge.problem(case.history))
+    small = shrunk(case, lambda c: category(judge.problem(c.history)) == what)
     message = judge.problem(small.history) or "it does not fail twice"
     text = f"seed {case.history.seed}\n{message}\n\n{written(small.history)}"
     if keep is not None:

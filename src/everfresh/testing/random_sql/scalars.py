@@ -91,7 +91,6 @@ class Scalars(Choices):
 
         match kind:
             case "number":
-                part = self.rng.choice(("YEAR", "MONTH", "DAY"))
                 return {
                     "plus": of("plus", "({0} + {1})", "number", "number"),
                     "minus": of("minus", "({0} - {1})", "number", "number"),
@@ -100,7 +99,7 @@ class Scalars(Choices):
                     "negation": of("negation", "(- {0})", "number"),
                     "absolute": of("absolute", "ABS({0})", "number"),
                     "length": of("length", "LENGTH({0})", "text"),
-                    "date part": of("date part", f"EXTRACT({part} FROM {{0}})", "date"),
+                    "date part": lambda: self.date_part(place),
                     "truth as number": of("truth as number", "CAST({0} AS INTEGER)", "truth"),
                     "days between": of("days between", "({0} - {1})", "date", "date"),
                 }
@@ -114,17 +113,31 @@ class Scalars(Choices):
                 return {"next day": of("next day", "({0} + 1)", "date")}
             case "ratio":
                 return {"as double": of("as double", "CAST({0} AS DOUBLE)", "number")}
-        return {"condition": lambda: self.call("condition", kind, "({0})", self.condition(place))}
+        makers: Makers = {"condition": lambda: self.call("condition", kind, "({0})", self.condition(place))}
+        return makers | self.questions(place) if place.clause and place.depth > 0 else makers
 
     def product(self, place: Place) -> Expr:
-        """A product of values that are small for sure."""
+        """A product of values that are small for sure; one of them is an integer, so that scales stay 2.
+
+        DuckDB rounds where two DECIMALs of different scales meet in one of 38 digits.
+        """
         small = [
             c for c in (*place.own, *place.outer) if c.production == "table column" and c.kind == "number"
         ]
-        parts = [self.rng.choice(small) if small else self.literal("number"), self.literal("number")]
-        if small and self.rng.random() < 0.6:
-            parts[1] = self.rng.choice(small)
-        return self.call("times", "number", "({0} * {1})", *parts)
+        whole = [c for c in small if c.template.split(".")[-1][0] in "ib"]
+        first = self.rng.choice(small) if small else self.literal("number")
+        second = Expr("literal", "number", self.rng.choice(("2", "3", "-1")))
+        if whole and self.rng.random() < 0.6:
+            second = self.rng.choice(whole)
+        return self.call("times", "number", "({0} * {1})", first, second)
+
+    def date_part(self, place: Place) -> Expr:
+        """A part of a date; DuckDB gives EXTRACT another type over a constant NULL, so it is of columns."""
+        part = self.rng.choice(("YEAR", "MONTH", "DAY"))
+        dates = [c for c in (*place.own, *place.outer) if c.kind == "date" and c.production == "table column"]
+        if not dates:
+            return self.call("date part", "number", f"{part}({{0}})", self.value("date", place))
+        return self.call("date part", "number", f"EXTRACT({part} FROM {{0}})", self.rng.choice(dates))
 
     def call(self, production: str, kind: str, template: str, *parts: Expr | Query) -> Expr:
         """A node."""
@@ -235,11 +248,11 @@ class Scalars(Choices):
                 self.placed(name, place)
                 here = [self.value(k, place.plain()) for k in kinds[:left]]
                 query = self.subquery(place, kinds, correlate=left < 2)
-                return self.call(name, "truth", template, *here, query)
+                return self.call(name, "truth", f"({template})", *here, query)
 
             return make
 
-        pair = (kind, self.kind_in(place))
+        pair, same = (kind, self.kind_in(place)), self.rng.choice(("=", "<>"))
         return {
             "exists": ask("exists", "EXISTS ({0})", (kind,), 0),
             "not exists": ask("not exists", "NOT EXISTS ({0})", (kind,), 0),
@@ -248,5 +261,7 @@ class Scalars(Choices):
             "any": ask("any", f"{{0}} {op} ANY ({{1}})", (kind,), 1),
             "all": ask("all", f"{{0}} {op} ALL ({{1}})", (kind,), 1),
             "row in query": ask("row in query", "({0}, {1}) IN ({2})", pair, 2),
+            "row any": ask("row any", "({0}, {1}) = ANY ({2})", pair, 2),
+            "row all": ask("row all", f"({{0}}, {{1}}) {same} ALL ({{2}})", pair, 2),
             "row not in query": ask("row not in query", "({0}, {1}) NOT IN ({2})", pair, 2),
         }

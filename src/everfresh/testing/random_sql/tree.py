@@ -15,7 +15,7 @@ Columns = tuple[tuple[str, str], ...]
 """Names and kinds: "number", "ratio" (a mean: a double that only compares), "text", "date", "truth"."""
 
 LITERALS: dict[str, tuple[str, ...]] = {
-    "number": ("1", "0", "2", "1.5", "3", "-1", "CAST(NULL AS INTEGER)"),
+    "number": ("1", "0", "2", "1.50", "3", "-1", "CAST(NULL AS INTEGER)"),
     "ratio": ("0.5e0", "1e0", "CAST(NULL AS DOUBLE)"),
     "text": ("'a'", "'b'", "''", "CAST(NULL AS VARCHAR)"),
     "date": ("DATE '2024-01-31'", "DATE '2024-02-29'", "CAST(NULL AS DATE)"),

@@ -15,19 +15,21 @@ T = TypeVar("T")
 
 QUERIES = {"rows": 5.0, "grouped": 6.0, "global": 2.0, "set operation": 2.0, "with": 1.2, "window": 1.3}
 OPTIONS = {  # the chance of each
-    "where": 0.5, "distinct": 0.15, "limit": 0.1, "offset": 0.3, "having": 0.4, "filter": 0.2, "position": 0.25,
-    "key expression": 0.3, "hidden key": 0.15, "deviation": 0.12, "second conjunct": 0.3,
-    "subquery in an aggregate": 0.06, "view over a view": 0.25, "self-join": 0.15, "correlated derived table": 0.6,
+    "where": 0.5, "distinct": 0.15, "limit": 0.1, "offset": 0.3, "having": 0.4, "filter": 0.2,
+    "position": 0.25, "key expression": 0.3, "hidden key": 0.15, "deviation": 0.12, "second conjunct": 0.3,
+    "subquery in an aggregate": 0.06, "view over a view": 0.25, "flat view": 0.25, "self-join": 0.25,
+    "correlated derived table": 0.6, "question": 0.45,
 }  # fmt: skip
 SETS = {
-    "UNION": 1.5, "UNION ALL": 1.5, "INTERSECT": 1.0, "INTERSECT ALL": 1.0, "EXCEPT": 1.3, "EXCEPT ALL": 1.0,
+    "UNION": 1.5, "UNION ALL": 1.5, "INTERSECT": 1.0, "INTERSECT ALL": 1.0, "EXCEPT": 1.3,
+    "EXCEPT ALL": 1.0,
 }  # fmt: skip
 SOURCES = {"table": 8.0, "derived table": 2.0}
 JOINS = {
     "no join": 6.0, "JOIN": 3.0, "LEFT JOIN": 3.0, "RIGHT JOIN": 1.2, "FULL JOIN": 1.5, "CROSS JOIN": 0.7,
     "NATURAL JOIN": 0.6, "JOIN USING": 0.8, "LEFT JOIN USING": 0.5, "FULL JOIN USING": 0.4, "comma": 0.6,
 }  # fmt: skip
-ON = {"equality": 5.0, "equality and more": 3.0, "inequality": 1.3, "any condition": 1.0}
+ON = {"equality": 5.0, "equality and more": 3.0, "inequality": 1.3, "sameness": 0.8, "any condition": 1.0}
 CORRELATIONS = {"equality correlation": 5.0, "inequality correlation": 2.0, "uncorrelated": 1.5}
 LEAVES = {"column": 10.0, "outer column": 3.0, "literal": 1.0}
 EXPRESSIONS = {
@@ -40,19 +42,20 @@ NUMBERS = {
 TEXTS = {"upper": 0.5, "concatenation": 0.4, "substring": 0.4}
 DATES = {"next day": 0.6}
 RATIOS = {"as double": 3.0}
-TRUTHS = {"condition": 4.0}
+TRUTHS = {"condition": 7.0}
 CONDITIONS = {
-    "and": 1.5, "or": 1.5, "not": 1.0, "compare": 4.0, "between": 0.6, "in list": 0.8, "not in list": 0.5, "like": 0.6,
-    "is null": 0.7, "is not null": 0.8, "is distinct from": 0.5, "is not distinct from": 0.6, "truth column": 0.5,
-    "case condition": 0.3,
+    "and": 1.5, "or": 1.5, "not": 1.0, "compare": 4.0, "between": 0.6, "in list": 0.8, "not in list": 0.5,
+    "like": 0.6, "is null": 0.7, "is not null": 0.8, "is distinct from": 0.5, "is not distinct from": 0.6,
+    "truth column": 0.5, "case condition": 0.3,
 }  # fmt: skip
 SUBQUERIES = {
-    "exists": 1.0, "not exists": 1.0, "in query": 1.0, "not in query": 1.2, "any": 0.8, "all": 0.8, "row in query": 0.6,
-    "row not in query": 0.6,
+    "exists": 1.0, "not exists": 1.0, "in query": 1.0, "not in query": 1.2, "any": 0.8, "all": 0.8,
+    "row in query": 0.6, "row not in query": 0.6, "row any": 0.6, "row all": 0.6,
 }  # fmt: skip
 ROWS_OF_ONE = {"one by an aggregate": 5.0, "one by a limit": 1.0}
 AGGREGATES = {
-    "count rows": 1.2, "count": 1.0, "sum": 2.0, "min": 1.0, "max": 1.0, "count distinct": 0.7, "sum distinct": 0.6,
+    "count rows": 1.2, "count": 1.0, "sum": 2.0, "min": 1.0, "max": 1.0, "count distinct": 0.7,
+    "sum distinct": 0.6,
 }  # fmt: skip
 EXTREMES = {"min of a kind": 1.0, "max of a kind": 1.0}
 TRUTH_AGGREGATES = {"bool_and": 1.0, "bool_or": 1.0, "compared aggregate": 0.7}
@@ -71,22 +74,22 @@ OVER_AGGREGATES = {
 }  # fmt: skip
 HAVINGS = {
     "having comparison": 3.0, "having null": 0.5, "having and": 0.7, "having or": 0.5, "having not": 0.4,
-    "having subquery": 2.0,
+    "having subquery": 3.0,
 }  # fmt: skip
 WINDOWS = {
-    "row_number": 1.0, "rank": 1.0, "dense_rank": 1.0, "lag": 0.8, "lead": 0.8, "sum over": 1.0, "count over": 0.7,
-    "avg over": 0.6, "min over": 0.5, "max over": 0.5, "rows frame": 0.6,
+    "row_number": 1.0, "rank": 1.0, "dense_rank": 1.0, "lag": 0.8, "lead": 0.8, "sum over": 1.0,
+    "count over": 0.7, "avg over": 0.6, "min over": 0.5, "max over": 0.5, "rows frame": 0.6,
 }  # fmt: skip
 BATCHES = {
-    "few changes": 10.0, "empty batch": 0.5, "delete all of a table": 0.6, "delete everything": 0.4, "come and go": 0.6,
-    "go and come": 0.6, "update of a key": 1.0, "duplicates": 0.7, "all tables": 1.3,
+    "few changes": 10.0, "empty batch": 0.5, "delete all of a table": 0.6, "delete everything": 0.4,
+    "come and go": 0.6, "go and come": 0.6, "update of a key": 1.0, "duplicates": 0.7, "all tables": 1.3,
 }  # fmt: skip
 
 CLAUSES = ("select", "where", "having", "on")
 _TABLES = (
-    QUERIES, OPTIONS, SETS, SOURCES, JOINS, ON, CORRELATIONS, LEAVES, EXPRESSIONS, NUMBERS, TEXTS, DATES, RATIOS, TRUTHS,
-    CONDITIONS, SUBQUERIES, ROWS_OF_ONE, AGGREGATES, EXTREMES, TRUTH_AGGREGATES, RATIO_AGGREGATES, DEVIATIONS,
-    OVER_AGGREGATES, HAVINGS, WINDOWS, BATCHES,
+    QUERIES, OPTIONS, SETS, SOURCES, JOINS, ON, CORRELATIONS, LEAVES, EXPRESSIONS, NUMBERS, TEXTS, DATES,
+    RATIOS, TRUTHS, CONDITIONS, SUBQUERIES, ROWS_OF_ONE, AGGREGATES, EXTREMES, TRUTH_AGGREGATES,
+    RATIO_AGGREGATES, DEVIATIONS, OVER_AGGREGATES, HAVINGS, WINDOWS, BATCHES,
 )  # fmt: skip
 WEIGHTS: dict[str, float] = {name: weight for table in _TABLES for name, weight in table.items()}
 PLACED = tuple(f"{kind} in {clause}" for kind in (*SUBQUERIES, "scalar subquery") for clause in CLAUSES)
