@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from everfresh.expr import Vector
 from everfresh.local.codec import Codec
 from everfresh.local.followers import Band, Extremes, TopRows
-from everfresh.local.ranking import Ranks, SortKey
 from everfresh.local.pool import Kind, Layout, Pool, Touched, Values
+from everfresh.local.ranking import Ranks, SortKey
 from everfresh.local.strings import Interner
 from everfresh.types import BIGINT, DOUBLE, HUGEINT, VARCHAR, Column
 

@@ -11,8 +11,7 @@ from random import Random
 import pytest
 
 import everfresh as ef
-from everfresh.calculus import Database, evaluate
-from everfresh.calculus import degree
+from everfresh.calculus import Database, degree, evaluate
 from everfresh.local.recompute import relation
 from everfresh.testing.oracle import DuckOracle, assert_same
 

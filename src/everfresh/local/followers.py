@@ -21,8 +21,8 @@ from everfresh.expr import Vector
 from everfresh.local.codec import Codec
 from everfresh.local.ordered import OrderedIndex
 from everfresh.local.ordered_kernels import Ints
-from everfresh.local.ranking import Ordering, Ranks, SortKey, encode
 from everfresh.local.pool import Pool
+from everfresh.local.ranking import Ordering, Ranks, SortKey, encode
 from everfresh.types import Column, SqlType
 
 _BATCH = 64  # entries read at once in a walk; doubles
