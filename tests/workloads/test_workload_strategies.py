@@ -1,4 +1,11 @@
-"""How each query of the corpus is maintained: none is wholly re-evaluated, but those in `
+"""How each query of the corpus is maintained: none is wholly re-evaluated."""
+
+from __future__ import annotations
+
+import pytest
+
+from everfresh.workloads import WORKLOADS, Query
+from everfresh.workloads.strategies import strategies
 
 QUERIES = [query for workload in WORKLOADS.values() for query in workload.queries]
 
