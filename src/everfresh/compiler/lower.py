@@ -113,7 +113,7 @@ class Lowering:
         for (name, expr), exprs in zip(keys, wanted, strict=True):
             if not rows:  # nothing is nothing, whatever its keys
                 exprs = (expr,)
-                made.setdefault(exprs, Var(self.fresh.name(name), expr.type, expr.nullable))
+                made.setdefault(exprs, Var(name, expr.type, expr.nullable))
             if exprs not in made:
                 made[exprs] = self._key(terms, name, exprs, made, renamed)
             by_name[name] = made[exprs]
@@ -130,7 +130,8 @@ class Lowering:
         """Bind one key variable in all terms: a variable of the term itself where it can be."""
         if len(terms) == 1 and isinstance(exprs[0], Var) and exprs[0].name in terms[0].bound():
             return exprs[0]
-        var = Var(self.fresh.name(name.lstrip("@")), exprs[0].type, any(e.nullable for e in exprs))
+        inside = {v.name for v in made.values()}.union(*(t.bound() for t in terms))
+        var = Var(Fresh(inside).name(name.lstrip("@")), exprs[0].type, any(e.nullable for e in exprs))
         for i, expr in enumerate(exprs):
             taken = {v.name for k in made if isinstance(v := k[i], Var)}
             term = terms[i]
