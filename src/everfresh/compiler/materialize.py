@@ -225,7 +225,7 @@ def _read_too_early(
 ) -> frozenset[str]:
     """Maps under a derived relation that a statement on an earlier one, or on a view, reads: they are still
     pending then."""
-    last = {name: i for i, r in enumerate(derived) for name in (r.maps if isinstance(r, View) else (r.map,))}
+    last = {name: i for i, r in enumerate(derived) for name in r.maps}
     found = set()
     earlier = [*((-1, name) for name in views), *((i, r.name) for i, r in enumerate(derived))]
     for i, relation in earlier:
