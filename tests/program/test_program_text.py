@@ -188,24 +188,24 @@ def test_golden_relations() -> None:
         == """\
 MAP m[g VARCHAR?] (WIDE) =
   D
-RELATION lift(g VARCHAR?)
+RELATION lift(g VARCHAR?)   -- incremental: at the keys that are touched
   FROM m("#1" HUGEINT)
   WHERE "#1" > 100::HUGEINT
-RELATION every(g VARCHAR?, v HUGEINT)
+RELATION every(g VARCHAR?, v HUGEINT)   -- incremental: looked up only
   FROM m("#1" HUGEINT)
   v = "#1"
   EVERY KEY
-RELATION times(k VARCHAR?)
+RELATION times(k VARCHAR?)   -- incremental: at the keys that are touched
   FROM m("#0" BIGINT)
   k = g
   TIMES "#0"
 MAP s[g VARCHAR?, n BIGINT] () =
   E
-RELATION sides(x BIGINT?)
+RELATION sides(x BIGINT?)   -- incremental: at the keys that are touched
   FROM m(), MIN s("#1.x" BIGINT?)
   x = "#1.x"
   BAG
-RELATION top(g VARCHAR?)
+RELATION top(g VARCHAR?)   -- partition recompute: where g is touched
   PARTITIONS OF s BY [g]
     Limit 1
       Scan"""

@@ -2,7 +2,7 @@
 
     MAP q#1[ok BIGINT] (WIDE) =
       Sum_[ok](li(ok, qty) * ⟨qty⟩)
-    RELATION q$0(ok BIGINT)
+    RELATION q$0(ok BIGINT)   -- incremental: at the keys that are touched
       FROM q#1("#1" HUGEINT)
       WHERE "#1" > 100
     ON CHANGE li
@@ -70,9 +70,19 @@ def to_text(program: Program[E], show: Callable[[E], str]) -> str:
 def relation_text(relation: View | Partitions[E], program: Program[E], show: Callable[[E], str]) -> str:
     """One relation: its columns, and what it is read off and how."""
     columns = ", ".join(declaration(Var(c.name, c.type, c.nullable)) for c in relation.columns)
-    return "\n".join(
-        [f"RELATION {quote_name(relation.name)}({columns})", *_definition(relation, program, show)]
-    )
+    head = f"RELATION {quote_name(relation.name)}({columns})   -- {_how(relation, program)}"
+    return "\n".join([head, *_definition(relation, program, show)])
+
+
+def _how(relation: View | Partitions[E], program: Program[E]) -> str:
+    """How the relation changes, in words; it follows from the rest, and is not read back."""
+    keys = [quote_name(v.name) for v in program.map(relation.map).keys]
+    if isinstance(relation, Partitions):
+        where = f"where {', '.join(keys[: relation.prefix])} is touched" if relation.prefix else "as a whole"
+        return f"partition recompute: {where}"
+    if relation.always:
+        return "incremental: looked up only" if keys else "incremental: always one row"
+    return "incremental: at the keys that are touched"
 
 
 def _definition(relation: View | Partitions[E], program: Program[E], show: Callable[[E], str]) -> list[str]:

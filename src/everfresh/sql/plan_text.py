@@ -3,10 +3,10 @@
 Types are those of the tables, whose columns the parser is given; every other type follows from them. A
 subquery stands between a node and its inputs, under a label that the node's expressions mention.
 
->>> from everfresh.types import BIGINT, Column
+>>> from everfresh.types import INTEGER, Column
 >>> text = '''Filter x > 1
 ...   Scan t (x)'''
->>> print(parse_plan(text, {"t": (Column("x", BIGINT),)}))
+>>> print(parse_plan(text, {"t": (Column("x", INTEGER),)}))
 Filter x > 1
   Scan t (x)
 """
