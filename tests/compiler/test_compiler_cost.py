@@ -27,6 +27,7 @@ from everfresh.expr import Const, Var, build
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
 from everfresh.types import BIGINT, BOOLEAN, Column
+from everfresh.workloads import WORKLOADS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "sql"))
 
@@ -272,7 +273,6 @@ DISTINCT = {
     "o_shippriority": 1, "l_shipdate": 2_500,
 }  # fmt: skip
 SCHEMAS = {name: bind_one(ddl, DictCatalog({}, {})).schema for name, ddl in tpch.TABLES.items()}
-TEXTS = Path(__file__).parent.parent / "sql" / "tpch"
 
 
 def tpch_statistics() -> Statistics:
@@ -287,21 +287,25 @@ def tpch_statistics() -> Statistics:
 
 
 def compiled(query: str) -> Program[Query]:
-    plan = bind_one((TEXTS / f"{query}.sql").read_text(), DictCatalog(SCHEMAS, {})).plan
+    plan = bind_one(WORKLOADS["tpch"].query(query).text, DictCatalog(SCHEMAS, {})).plan
     while isinstance(plan, p.Sort | p.Limit):
         plan = plan.input
     return compile_view(query, plan, joins=True).program  # type: ignore[return-value]
 
 
 def test_q5_drops_the_maps_that_pair_customers_with_line_items_of_their_nation() -> None:
-    program, stats = compiled("q05"), tpch_statistics()
+    """A transform that keeps every component whole has such maps; the rule for cycles alone avoids them."""
+    split, stats = compiled("q05"), tpch_statistics()
+    build = Viewlets(split.maps[0].definition)  # type: ignore[arg-type]
+    program = build()
     model = Model(program, stats)
     largest = max(program.maps, key=lambda m: model.size(m.name).rows)
     assert model.size(largest.name).rows > 1_000_000
     assert model.save(largest.name) < model.maintain(largest.name)
-    found = search(Viewlets(program.maps[0].definition), stats, seconds=1e9)  # type: ignore[arg-type]
-    after = Model(found.program, stats)
-    assert max(after.size(m.name).rows for m in found.program.maps) <= 60_000
+    found = search(build, stats, seconds=1e9)
+    for kept in (found.program, split):
+        after = Model(kept, stats)
+        assert max(after.size(m.name).rows for m in kept.maps) <= 60_000
     assert found.cost < model.total / 10
 
 
