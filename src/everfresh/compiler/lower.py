@@ -159,7 +159,9 @@ class Lowering:
         view = View(
             self._relation_name(),
             map_name,
-            tuple(Column(n.lstrip("@"), e.type, e.nullable) for n, e in columns),
+            tuple(
+                Column(n, e.type, e.nullable) for n, (_, e) in zip(_readable(columns), columns, strict=True)
+            ),
             tuple(e for _, e in columns),
             bag,
             having,
@@ -381,17 +383,16 @@ class Lowering:
         return (Term((atom,), dict(zip((v.name for v in plan.variables), atom.vars, strict=True))),)
 
 
+def _readable(columns: Sequence[tuple[str, Expr]]) -> list[str]:
+    """Names for columns: that of the key for one that the compiler has named itself (`@0`)."""
+    found = [e.name if n.startswith("@") and isinstance(e, Var) else n for n, e in columns]
+    return found if len(set(found)) == len(found) else [n.lstrip("@") for n, _ in columns]
+
+
 def _over(node: p.Plan, child: p.Plan) -> p.Plan:
-    match node:
-        case p.Window(_, items):
-            return p.Window(child, items)
-        case p.Sort(_, keys):
-            return p.Sort(child, keys)
-        case p.Project(_, items):
-            return p.Project(child, items)
-        case p.Limit(_, count, offset):
-            return p.Limit(child, count, offset)
-    raise TypeError(type(node).__name__)
+    """A node over another input, whose variables may be NULL in fewer cases."""
+    by: dict[str, Expr] = {v.name: v for v in child.variables}
+    return node.map_children(lambda c: child if isinstance(c, p.Plan) else substitute(c, by))
 
 
 def _of_sides(components: Components) -> list[Expr]:
