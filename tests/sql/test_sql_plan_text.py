@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from golden import PLANS, read
 from random_queries import random_query
 from small_tables import CATALOG
 from sql_support import DictCatalog, bind_one
@@ -12,6 +11,7 @@ from everfresh.errors import EverfreshError
 from everfresh.sql import plan as p
 from everfresh.sql.plan_text import OPERATORS, parse_plan
 from everfresh.types import BIGINT, VARCHAR, Column, TableSchema
+from golden import PLANS, read
 
 
 def round_trip(plan: p.Plan) -> None:
