@@ -226,7 +226,7 @@ def _read_too_early(
 ) -> frozenset[str]:
     """Maps under a derived relation that a statement on an earlier one, or on a view, reads: they are still
     pending then."""
-    last = {name: i for i, r in enumerate(derived) for name in (r.maps if isinstance(r, View) else (r.map,))}
+    last = {name: i for i, r in enumerate(derived) for name in r.maps}
     found = set()
     earlier = [*((-1, name) for name in views), *((i, r.name) for i, r in enumerate(derived))]
     for i, relation in earlier:
@@ -571,14 +571,19 @@ def _product(
 ) -> Query | None:
     """The t-th product: each value contributes its t-th monomial, the count only to the first.
 
-    `only` leaves all others out: 0 the values, i all but the i-th.
+    `only` leaves all others out: 0 the values, i all but the i-th. None if nothing contributes.
     """
     counted = t == 0 and only in (None, 0)
+    chosen = [
+        _monomial(value, monomials, t) if only in (None, j) else None
+        for j, (value, monomials) in enumerate(zip(values, polynomials, strict=True), 1)
+    ]
+    if not counted and not any(chosen):
+        return None
     components: list[list[int]] = [[0 if counted else -1] for _ in plans]
     holders: list[tuple[_Map | None, dict[str, Var]]] = [(plan.held, plan.by) for plan in plans]
     own: list[Expr] = []
-    for j, (value, monomials) in enumerate(zip(values, polynomials, strict=True), 1):
-        monomial = _monomial(value, monomials, t) if only in (None, j) else None
+    for value, monomial in zip(values, chosen, strict=True):
         if monomial is None:
             for found in components:
                 found.append(-1)

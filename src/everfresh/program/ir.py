@@ -26,7 +26,6 @@ from typing import Generic, TypeVar
 
 from everfresh.algebra import Kind
 from everfresh.expr.nodes import Expr, Var
-from everfresh.expr.tokens import quote_name
 from everfresh.types import Column
 
 E = TypeVar("E")
@@ -71,6 +70,11 @@ class Partitions(Generic[E]):
     expr: E
     prefix: int
 
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """The map that it is recomputed from."""
+        return (self.map,)
+
 
 @dataclass(frozen=True, slots=True)
 class Statement(Generic[E]):
@@ -110,18 +114,9 @@ class Program(Generic[E]):
 
     def to_text(self, show: Callable[[E], str] = str) -> str:
         """The program in the notation of the thesis; `parse_program` reads it back."""
-        lines = []
-        for m in self.maps:
-            keys = ", ".join(f"{quote_name(v.name)} {v.type}{'?' if v.nullable else ''}" for v in m.keys)
-            kinds = ", ".join(k.name for k in m.kinds)
-            lines.append(f"MAP {quote_name(m.name)}[{keys}] ({kinds}) =\n  {show(m.definition)}")
-        for t in self.triggers:
-            lines.append(f"ON CHANGE {quote_name(t.base)}")
-            for s in t.statements:
-                keys = ", ".join(quote_name(v.name) for v in self.map(s.target).keys)
-                note = f"   -- {s.strategy}: {s.reason}" if s.reason else f"   -- {s.strategy}"
-                lines.append(f"  {quote_name(s.target)}[{keys}] {s.op}{note}\n    {show(s.expr)}")
-        return "\n".join(lines)
+        from everfresh.program.text import to_text
+
+        return to_text(self, show)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,5 +160,5 @@ def component_index(name: str) -> int:
 
 
 def side_component(side: int, index: int | str) -> str:
-    """The variable of a component of a side (its position from 1), or of its extreme (`"x"`)."""
+    """The name of the variable for a component of a side (its position from 1), or its extreme (`"x"`)."""
     return f"#{side}.{index}"
