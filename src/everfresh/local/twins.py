@@ -9,18 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 import pyarrow as pa
 
 from everfresh.algebra import Gmr, Key, Weight
-from everfresh.calculus import Database, Query, evaluate, outputs, relations
+from everfresh.calculus import ZERO, Database, Query, evaluate, outputs, relations
 from everfresh.expr import Vector
 from everfresh.expr import evaluate as scalar
 from everfresh.local import adhoc
 from everfresh.local.recompute import components
 from everfresh.program import MapDef, Partitions, Program, Side, View
 from everfresh.types import Column, SqlType, canonical_float
+
+
+MOST_KEYS = 5_000
+"""Keys at which a relation with a row for every key is given, at most."""
+
+
+class TooLarge(Exception):
+    """There are too many keys to give a relation at each of them."""
 
 
 def program_state(program: Program[Any], tables: Mapping[str, Gmr]) -> tuple[dict[str, Gmr], dict[str, Gmr]]:
@@ -53,13 +62,16 @@ def _ready(item: Any, maps: Mapping[str, Gmr], derived: Mapping[str, Gmr], progr
 
 def map_entries(target: MapDef[Query], tables: Mapping[str, Gmr]) -> Gmr:
     """What a map holds: its definition, without the entries whose count is zero."""
+    if target.definition == ZERO:
+        return Gmr()
     order = [[v.name for v in outputs(target.definition)].index(v.name) for v in target.keys]
     found = evaluate(target.definition, Database(tables=tables))
     return Gmr((tuple(key[i] for i in order), weight) for key, weight in found.items() if weight[0] != 0)
 
 
 def _values(gmrs: Iterable[Gmr]) -> list[Any]:
-    return list(dict.fromkeys([None, *(value for gmr in gmrs for key, _ in gmr.items() for value in key)]))
+    found = (value for gmr in gmrs for key, _ in gmr.items() for value in key)
+    return [None, *(value for _, value in dict.fromkeys((type(v), v) for v in found if v is not None))]
 
 
 def _fits(value: Any, type_: SqlType) -> bool:
@@ -85,7 +97,10 @@ def relation_rows(
     target, entries = defs[relation.map], maps[relation.map]
     keys: list[Key] = [key for key, _ in entries.items()]
     if relation.always:
-        keys = list(product(*([v for v in values if _fits(v, key.type)] for key in target.keys)))
+        domains = [[v for v in values if _fits(v, key.type)] for key in target.keys]
+        if prod(map(len, domains)) > MOST_KEYS:
+            raise TooLarge(relation.name)
+        keys = list(product(*domains))
     out = Gmr()
     zero = (0,) * (len(target.kinds) + 1)
     for key in keys:
