@@ -89,7 +89,8 @@ class Drive:
         return (
             f"{r.views} views in {self.histories} histories, {r.comparisons} comparisons of {r.rows} rows in "
             f"{self.seconds:.0f} s ({r.views / max(self.seconds, 1e-9):.1f} views/s); "
-            f"{sum(r.reevaluated.values())} re-evaluated, {r.refused} that DuckDB does not have{errors}; {len(self.failures)} failures"
+            f"{sum(r.reevaluated.values())} re-evaluated, {r.refused} that DuckDB does not have{errors}; "
+            f"{len(self.failures)} failures"
         )
 
 
