@@ -47,6 +47,7 @@ from everfresh.calculus import (
     union,
 )
 from everfresh.compiler.canonical import Canonical, canonical
+from everfresh.compiler.crossing import Ordered, crossing
 from everfresh.compiler.graph import splits
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.passes import simplify
@@ -261,23 +262,35 @@ def _statement(work: Transform, target: _Map, base: str) -> Statement[Query]:
             terms += _term(work, term, target, i)
     expr = check(union(*(_grouped(target.keys, t) for t in terms)), STATEMENT)
     keyless = {name for name, keys in work.keys.items() if not keys}
-    return Statement(target.name, "+=", expr, *_strategy(expr, base, keyless))
+    ordered = Ordered.among([r for r in work.derived.values() if isinstance(r, View)], keyless)
+    return Statement(target.name, "+=", expr, *_strategy(expr, base, ordered))
 
 
 def _grouped(keys: tuple[Var, ...], term: Query) -> Query:
     return Neg(Sum(keys, term.body)) if isinstance(term, Neg) else Sum(keys, term)
 
 
-def _strategy(expr: Query, base: str, keyless: set[str]) -> tuple[str, str]:
+def _strategy(expr: Query, base: str, ordered: Ordered) -> tuple[str, str]:
     """What a statement costs, and why: proportional to the change and what agrees with it, or more."""
     scanned: list[str] = []
     read: list[str] = []
+    between: list[str] = []
     for term in expr.terms if isinstance(expr, Plus) else (expr,):
         body = term.body if isinstance(term, Neg) else term
-        _scan(body, set(), scanned, read)
-    scanned = [name for name in dict.fromkeys(scanned) if name not in keyless]
+        bound: set[str] = set()
+        if isinstance(body, Sum):
+            factors = body.body.factors if isinstance(body.body, Prod) else (body.body,)
+            crossed = crossing(factors, {v.name for v in body.group}, ordered)
+            if crossed is not None:
+                between.append(crossed.atom.name)
+                bound = {v.name for v in atom_vars(crossed.atom)}
+        _scan(body, bound, scanned, read)
+    scanned = [name for name in dict.fromkeys(scanned) if name not in ordered.single]
     if scanned:
         return "re-evaluated", "reads all of " + ", ".join(scanned)
+    if between:
+        entries = ", ".join(dict.fromkeys(between))
+        return "incremental", f"reads the entries of {entries} between the old and the new {base}"
     if read:
         return "incremental", "joins the change with " + ", ".join(dict.fromkeys(read))
     return "incremental", f"reads only the change of {base}"
