@@ -147,7 +147,7 @@ MERGED = {
     "chain": "SELECT SUM(r.a - t.d) AS x, AVG(t.d) AS m FROM r, s, t WHERE r.b = s.b AND s.c = t.c",
     "triangle": "SELECT SUM(r.a * s.c) AS x FROM r, s, u WHERE r.b = s.b AND s.c = u.c AND u.a = r.a",
     "psp": "SELECT SUM(r.a - s.c) AS x FROM r, s "
-    "WHERE r.b > (SELECT SUM(b) FROM r) AND s.b > (SELECT AVG(b) FROM s)",
+    "WHERE r.b > (SELECT AVG(b) FROM r) AND s.b > (SELECT SUM(b) / 9 FROM s)",
     "q18": "SELECT r.a, SUM(t.d) AS x FROM r, s, t WHERE r.b = s.b AND s.c = t.c "
     "AND 2 < (SELECT SUM(w.d) FROM t AS w WHERE w.c = t.c) GROUP BY r.a",
     "signs": "SELECT SUM(CASE WHEN r.a > 1 THEN s.c ELSE -s.c END) AS x FROM r, s WHERE r.b = s.b",
@@ -155,7 +155,7 @@ MERGED = {
     "(SELECT 1 FROM t WHERE t.c = s.c AND t.d < r.a) GROUP BY r.a",
 }
 MORE = {"sums": 2, "chain": 4, "triangle": 0, "psp": 2, "q18": 2, "signs": 3, "exists": 1}
-"""How many more maps the unmerged program has: a map with a count and k values that are read falls into k + 1.
+"""How many more maps the unmerged program has: a map whose count and k values are read falls into k + 1.
 A triangle reads its edges as they are."""
 
 
