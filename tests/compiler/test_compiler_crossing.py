@@ -1,4 +1,4 @@
-"""Which products change only where a threshold is crossed, and which relations are the first rows of a bag."""
+"""Which products change only where a threshold is crossed, which relations are the first rows of a bag."""
 
 from __future__ import annotations
 
