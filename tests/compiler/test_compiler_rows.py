@@ -35,13 +35,16 @@ def factors(text: str) -> tuple[Query, ...]:
             "R(a, b) * N(b?, d) * [b IS NOT NULL]",
         ),  # the one that may be NULL stays
         ("R(a, b) * [a = b]", "R(a, b) * [a = b]"),  # one atom holds both
-        ("R(a, b) * N(c, d) * [a + 1 = c]", "R(a, b) * N(c, d) * [a + 1 IS NOT NULL] * (c BIGINT := a + 1)"),
+        (
+            "R(a, b) * N(c, d) * [a + 1::BIGINT = c]",
+            "R(a, b) * N(c, d) * [a + 1::BIGINT IS NOT NULL] * (c BIGINT := a + 1::BIGINT)",
+        ),
         ("R(a, b) * N(c, d) * [a < c AND b = 2::BIGINT]", "R(a, b) * N(c, d) * [a < c] * [b = 2::BIGINT]"),
-        ("R(a, b) * [TRUE] * [a > 1]", "R(a, b) * [a > 1]"),
+        ("R(a, b) * [TRUE] * [a > 1::BIGINT]", "R(a, b) * [a > 1::BIGINT]"),
         ("R(a, b) * [FALSE]", None),
         ("R(a, b) * [NULL::BOOLEAN]", None),
-        ("R(a, b) * (c := a) * [c > 1]", "R(a, b) * [a > 1]"),
-        ("R(a, b) * [a > 1] * [a > 1]", "R(a, b) * [a > 1]"),
+        ("R(a, b) * (c := a) * [c > 1::BIGINT]", "R(a, b) * [a > 1::BIGINT]"),
+        ("R(a, b) * [a > 1::BIGINT] * [a > 1::BIGINT]", "R(a, b) * [a > 1::BIGINT]"),
         ("R(a, b) * R(a, b)", "R(a, b) * R(a, b)"),  # a square is not the relation
     ],
 )
@@ -62,12 +65,12 @@ def test_settle_renames_columns() -> None:
 @pytest.mark.parametrize(
     ("given", "ordered", "always"),
     [
-        ("[a > 1] * R(a, b)", "R(a, b) * [a > 1]", {}),
+        ("[a > 1::BIGINT] * R(a, b)", "R(a, b) * [a > 1::BIGINT]", {}),
         ("R(c, d) * R(b, c) * ΔR(a, b)", "ΔR(a, b) * R(b, c) * R(c, d)", {}),
         ("L(a, v) * R(a, b)", "R(a, b) * L(a, v)", {"L": 1}),  # looked up when its key is bound
         (
-            "[v > 1] * L(k, v) * (k := a + b) * R(a, b)",
-            "R(a, b) * (k := a + b) * L(k, v) * [v > 1]",
+            "[v > 1::BIGINT] * L(k, v) * (k := a + b) * R(a, b)",
+            "R(a, b) * (k := a + b) * L(k, v) * [v > 1::BIGINT]",
             {"L": 1},
         ),
     ],
