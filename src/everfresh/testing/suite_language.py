@@ -10,6 +10,7 @@ so.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from decimal import Decimal
 from random import Random
@@ -129,13 +130,14 @@ class LanguageSuite(SuiteBase):
 
     def test_explain_says_what_is_re_evaluated_and_why(self, db: Database) -> None:
         db.sql(TABLES)
-        db.sql(f"CREATE MATERIALIZED VIEW j AS {VIEWS['v_left_join']}")
+        db.sql("CREATE MATERIALIZED VIEW j AS SELECT a, (SELECT s.c FROM s WHERE s.b = r.b) AS c FROM r")
         db.sql("CREATE MATERIALIZED VIEW f AS SELECT a, COUNT(*) AS n FROM r GROUP BY a")
         db.sql(
             "CREATE MATERIALIZED VIEW g WITH (strategy = 're-evaluate') AS "
             "SELECT a, COUNT(*) AS n FROM r GROUP BY a"
         )
-        assert "re-evaluated: an outer join is not maintained incrementally" in db.view("j").explain()
+        explained = db.view("j").explain()
+        assert re.search("re-evaluated: a (scalar )?subquery.* is not maintained incrementally", explained)
         assert "incremental" in db.view("f").explain()
         assert "re-evaluated: as the strategy asks" in db.view("g").explain()
         statements: Any = json.loads(db.view("j").explain("json"))["triggers"]
