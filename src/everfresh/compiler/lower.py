@@ -20,7 +20,7 @@ from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check,
 from everfresh.compiler.aggregates import Components, Different, Extreme, NotFlat, aggregate
 from everfresh.compiler.closing import Link, close
 from everfresh.compiler.rows import Fresh, Term, arrange, not_null, settle
-from everfresh.expr import Const, Expr, Var, build, substitute
+from everfresh.expr import Const, Expr, Var, build, substitute, variables
 from everfresh.program import MapDef, Partitions, Side, View, component
 from everfresh.sql import plan as p
 from everfresh.sql.renaming import has_subquery
@@ -255,6 +255,7 @@ class Lowering:
             rows, exprs = resolved(self, rows, exprs, scope)
             if any(has_subquery(e) for e in _of_sides(components)):
                 raise NotFlat("a subquery in MIN, MAX or a DISTINCT aggregate")
+        rows = _with_outer(rows, [*exprs, *_of_sides(components)])
         rows, links, _ = close(self, rows, scope, gated=False)
         linked = [(link.name, link.column) for link in links]
         own = [(n, e) for (n, _), e in zip(node.keys, exprs, strict=False)]
@@ -403,6 +404,14 @@ def _of_sides(components: Components) -> list[Expr]:
         else:
             found += [*side.exprs, *([side.when] if side.when is not None else [])]
     return found
+
+
+def _with_outer(rows: Rows, exprs: Sequence[Expr]) -> Rows:
+    """Rows with columns for the outer variables that expressions over them mention: they are keys too."""
+    used = {v.name: v for e in exprs for v in variables(e)}
+    return tuple(
+        Term(t.factors, {**t.columns, **{n: v for n, v in used.items() if n not in t.columns}}) for t in rows
+    )
 
 
 def _where(rows: Rows, condition: Expr) -> Rows:
