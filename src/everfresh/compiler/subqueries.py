@@ -23,12 +23,12 @@ from everfresh.compiler.partitions import partitioned
 from everfresh.compiler.quantified import quantified
 from everfresh.compiler.rows import Term, not_null, settle
 from everfresh.expr import FOLD, Const, Expr, Var, build, substitute, variables
-from everfresh.program import Side, View, side_component
+from everfresh.program import Side, View, component, side_component
 from everfresh.rewrite import rewrite
 from everfresh.sql import plan as p
 from everfresh.sql.conditions import conjuncts
 from everfresh.sql.renaming import has_subquery
-from everfresh.types import BOOLEAN
+from everfresh.types import BIGINT, BOOLEAN
 
 if TYPE_CHECKING:
     from everfresh.compiler.lower import Lowering, Rows, Scope
@@ -159,7 +159,7 @@ def _empty(value: Expr) -> Expr:
 
 def _there(value: Expr) -> Expr:
     """An expression over components where there are some: the count is not 0."""
-    nothing = build.call("=", Var(component(0), BIGINT, False), _ZERO)
+    nothing = build.call("=", Var(component(0), BIGINT, False), Const(0, BIGINT))
 
     def visit(e: Expr) -> Expr:
         return _FALSE if e == nothing else e.map_children(visit)
