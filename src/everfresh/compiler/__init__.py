@@ -8,6 +8,7 @@ from everfresh.compiler.compile import CompiledView, compile_view
 from everfresh.compiler.explain import explain
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.passes import PASSES, simplify
+from everfresh.compiler.sharing import readers
 
 __all__ = [
     "PASSES",
@@ -19,5 +20,6 @@ __all__ = [
     "compile_view",
     "explain",
     "lower",
+    "readers",
     "simplify",
 ]

@@ -4,6 +4,7 @@ DOT)."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from everfresh.compiler.compile import CompiledView, Definition
@@ -13,18 +14,27 @@ from everfresh.sql.plan import Plan
 FORMATS = ("text", "json", "dot")
 
 
+Sharing = Mapping[str, Sequence[str]]
+"""Maps that several views have, each with these views, its owner first."""
+
+
 def explain(
-    compiled: CompiledView, text: str, format: str = "text", engine: dict[str, Any] | None = None
+    compiled: CompiledView,
+    text: str,
+    format: str = "text",
+    engine: dict[str, Any] | None = None,
+    sharing: Sharing | None = None,
 ) -> str:
-    """The maintenance program of a view; `engine` adds what the runtime knows (sizes, placement)."""
+    """The maintenance program of a view; `sharing` says which maps other views have too, `engine` adds what
+    the runtime knows (sizes, placement)."""
     if format not in FORMATS:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
-    return {"text": _text, "json": _json, "dot": _dot}[format](compiled, text, engine or {})
+    return {"text": _text, "json": _json, "dot": _dot}[format](compiled, text, engine or {}, sharing or {})
 
 
-def _text(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
+def _text(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
     view = compiled.view
     lines = [
         f"VIEW {view.name} ({', '.join(map(str, view.columns))})",
@@ -39,9 +49,15 @@ def _text(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
     if view.having is not None:
         lines.append(f"  where {view.having}")
     lines.append(f"  {rows_of(compiled)}")
+    if sharing:
+        lines += ["", "SHARED", *(f"  {name}: {_having(views)}" for name, views in sharing.items())]
     if engine:
         lines += ["", "ENGINE", *(f"  {name}: {value}" for name, value in engine.items())]
     return "\n".join(lines)
+
+
+def _having(views: Sequence[str]) -> str:
+    return f"kept by {views[0]}, read by {', '.join(views[1:])} too"
 
 
 def _shown(definition: Definition) -> str:
@@ -58,8 +74,9 @@ def rows_of(compiled: CompiledView) -> str:
     return "always exactly one row" if view.always else "one row per entry"
 
 
-def _json(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
+def _json(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
     view, program = compiled.view, compiled.program
+    own = {m.name for m in program.maps}
     return json.dumps(
         {
             "view": view.name,
@@ -72,9 +89,12 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
                     "keys": [v.name for v in m.keys],
                     "components": [k.name for k in m.kinds],
                     "definition": str(m.definition),
+                    "own": m.name in own,
+                    "views": list(sharing.get(m.name, (view.name,))),
                 }
-                for m in program.maps
+                for m in (*program.maps, *program.shared)
             ],
+            "static": list(program.static),
             "triggers": [
                 {
                     "base": t.base,
@@ -100,7 +120,7 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
     )
 
 
-def _dot(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
+def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
     view, program = compiled.view, compiled.program
     shown = _id(f"view {view.name}")
     lines = ["digraph view {", "  rankdir=LR;", f"  {shown} [shape=box, style=bold];"]
@@ -114,6 +134,11 @@ def _dot(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
             lines.append(f"  {_id(trigger.base)} -> {entry} [label={_id(reasons)}];")
         if m.name == view.map:
             lines.append(f"  {entry} -> {shown};")
+    for m in program.shared:
+        entry = _id(f"{m.name}[{', '.join(v.name for v in m.keys)}]")
+        owner = _id(f"kept by {sharing[m.name][0]}") if m.name in sharing else _id("shared")
+        lines.append(f"  {entry} [shape=box, style=dashed, xlabel={owner}];")
+    lines += [f"  {_id(name)} [style=dashed, xlabel=static];" for name in program.static]
     return "\n".join([*lines, "}"])
 
 

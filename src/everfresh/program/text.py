@@ -23,20 +23,26 @@ def parse_program(text: str, parse: Callable[[str, Mapping[str, tuple[Var, ...]]
     """The program that `to_text` printed; `parse` reads an expression, given the keys of the maps before
     it."""
     maps: list[MapDef[E]] = []
+    shared: list[MapDef[E]] = []
+    static: list[str] = []
     triggers: list[Trigger[E]] = []
     lines = iter(_LINE.findall(text))
 
     def expression() -> E:
-        return parse(next(lines).strip(), {m.name: m.keys for m in maps})
+        return parse(next(lines).strip(), {m.name: m.keys for m in (*maps, *shared)})
 
     for line in lines:
         stream = TokenStream(line)
-        if line.startswith("MAP "):
+        if line.startswith(("MAP ", "SHARED MAP ")):
+            into = shared if stream.accept("SHARED") else maps
             stream.expect("MAP")
             name, keys = stream.name(), _keys(stream)
             stream.expect("(")
             kinds = [Kind[kind] for kind in _listed(stream, stream.name, ")")]
-            maps.append(MapDef(name, keys, tuple(kinds), expression()))
+            into.append(MapDef(name, keys, tuple(kinds), expression()))
+        elif line.startswith("STATIC "):
+            stream.expect("STATIC")
+            static.append(stream.name())
         elif line.startswith("ON CHANGE "):
             stream.expect("ON", "CHANGE")
             triggers.append(Trigger(stream.name(), ()))
@@ -48,7 +54,7 @@ def parse_program(text: str, parse: Callable[[str, Mapping[str, tuple[Var, ...]]
             triggers.append(Trigger(last.base, (*last.statements, statement)))
         else:
             raise ValueError(f"not a line of a program: {line!r}")
-    return Program(tuple(maps), tuple(triggers))
+    return Program(tuple(maps), tuple(triggers), (), tuple(shared), tuple(static))
 
 
 def _listed(stream: TokenStream, item: Callable[[], E], end: str) -> list[E]:
