@@ -131,12 +131,12 @@ def test_constructors_flatten() -> None:
 # -- the spec ------------------------------------------------------------------------------------------
 
 LEGAL: list[tuple[str, list[Stage]]] = [
-    ("Sum_[x](R(x, y) * [x < y] * ⟨y⟩)", [QUERY, DELTA]),
-    ("Sum_[x](ΔR(x, y) * S(y, z))", [DELTA]),
+    ("Sum_[x](R(x, y) * [x < y] * ⟨y⟩)", [QUERY, DELTA, STATEMENT]),
+    ("Sum_[x](ΔR(x, y) * S(y, z))", [DELTA, STATEMENT]),
     ("ΔR(x, y)", [DELTA, STATEMENT]),
     ("ΔR(x, y) * M[y](0)", [STATEMENT]),
     ("M[y](0, 1) * ⟨y⟩", [STATEMENT]),
-    ("R(x, y) * (v BIGINT :=! Sum_[x](S(x, z) * ⟨z⟩))", [QUERY, DELTA]),
+    ("R(x, y) * (v BIGINT :=! Sum_[x](S(x, z) * ⟨z⟩))", [QUERY, DELTA, STATEMENT]),
     ("1", [QUERY, DELTA, STATEMENT]),
 ]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from everfresh.compiler import Catalog, Effect
 from everfresh.sql import parse_and_bind
 
@@ -12,7 +14,15 @@ def execute(catalog: Catalog, text: str) -> tuple[Catalog, Effect]:
 
 
 def catalog_of(*texts: str) -> Catalog:
-    catalog = Catalog()
+    return _executed(Catalog(), texts)
+
+
+def joined_catalog(*texts: str) -> Catalog:
+    """The catalog of an engine that runs joins and derived relations."""
+    return _executed(Catalog(joins=True), texts)
+
+
+def _executed(catalog: Catalog, texts: Iterable[str]) -> Catalog:
     for text in texts:
         catalog, _ = execute(catalog, text)
     return catalog

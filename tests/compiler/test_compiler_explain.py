@@ -6,10 +6,11 @@ import json
 import re
 
 import pytest
-from compiler_support import catalog_of, execute
+from compiler_support import catalog_of, execute, joined_catalog
 
 from everfresh.compiler import explain
 from everfresh.errors import Code, EverfreshError
+from everfresh.program import Partitions, View
 
 T = "CREATE TABLE t (id BIGINT PRIMARY KEY, g VARCHAR, x INTEGER, d DOUBLE, day DATE)"
 QUERIES = {
@@ -34,8 +35,11 @@ def test_json_has_every_field(name: str) -> None:
         "strategy",
         "columns",
         "maps",
+        "relations",
         "static",
         "triggers",
+        "map",
+        "sides",
         "outputs",
         "having",
         "rows",
@@ -51,7 +55,10 @@ def test_json_has_every_field(name: str) -> None:
     program = v.compiled.program
     assert [m["definition"] for m in found["maps"]] == [str(m.definition) for m in program.maps]
     assert [m["components"] for m in found["maps"]] == [[k.name for k in m.kinds] for m in program.maps]
-    assert [t["base"] for t in found["triggers"]] == ["t"]
+    assert [(t["base"], t["derived"]) for t in found["triggers"]] == (
+        [] if name == "none" else [("t", False)]
+    )
+    assert (found["relations"], found["map"], found["sides"]) == ([], name, [])
     statements = [s for t in found["triggers"] for s in t["statements"]]
     assert [s["expr"] for s in statements] == [str(s.expr) for t in program.triggers for s in t.statements]
     assert all(set(s) == {"target", "op", "expr", "strategy", "reason"} and s["reason"] for s in statements)
@@ -69,6 +76,7 @@ def test_dot_is_well_formed(name: str) -> None:
         rf"  (?:rankdir=LR|{quoted}(?: -> {quoted})?(?: \[\w+=(?:\w+|{quoted})(?:, \w+=\w+)*\])?);"
     )
     assert all(statement.fullmatch(line) for line in body), text
+    assert len(set(body)) == len(body)
     edges = [line for line in body if "->" in line]
     assert len(edges) == (1 if name == "none" else 2)  # table to map, map to view
 
@@ -131,24 +139,148 @@ def test_what_views_refuse(view_text: str, code: str, message: str) -> None:
     [
         ("SELECT g FROM t ORDER BY g LIMIT 3", "LIMIT"),
         ("SELECT g, count(*) AS n FROM t GROUP BY g ORDER BY n LIMIT 3", "LIMIT"),
-        ("SELECT DISTINCT count(*) AS n FROM t GROUP BY g", "DISTINCT over an aggregate"),
+        ("SELECT DISTINCT count(*) AS n FROM t GROUP BY g", "an aggregate or DISTINCT over another"),
         ("SELECT count(DISTINCT g) AS n FROM t", "COUNT(DISTINCT ...)"),
         ("SELECT max(x) AS n FROM t", "the aggregate MAX"),
         ("SELECT g FROM t WHERE x > (SELECT avg(x) FROM t)", "a subquery"),
+        ("SELECT g FROM t WHERE EXISTS (SELECT 1 FROM t AS u WHERE u.x > t.x)", "a subquery"),
+        ("SELECT g FROM t EXCEPT SELECT g FROM t WHERE x > 1", "EXCEPT"),
+        ("SELECT g, rank() OVER (ORDER BY x) AS r FROM t", "a window function"),
         ("SELECT g FROM t UNION SELECT g FROM w", "a view over the view w"),
         ("SELECT t.g FROM t LEFT JOIN t AS u ON t.g = u.g", "an outer join"),
         ("SELECT a.g FROM t AS a JOIN t AS b ON a.g = b.g", "a join"),
     ],
 )
-def test_what_is_re_evaluated_says_why(query: str, why: str) -> None:
-    catalog = catalog_of(
-        T, "CREATE MATERIALIZED VIEW w AS SELECT g FROM t", f"CREATE MATERIALIZED VIEW v AS {query}"
-    )
-    view = catalog.views["v"]
+def test_what_an_engine_without_joins_re_evaluates_says_why(query: str, why: str) -> None:
+    texts = (T, "CREATE MATERIALIZED VIEW w AS SELECT g FROM t", f"CREATE MATERIALIZED VIEW v AS {query}")
+    view = catalog_of(*texts).views["v"]
     assert view.compiled.reevaluated
     (statement,) = view.compiled.program.triggers[0].statements
     assert (statement.op, statement.strategy) == (":=", "re-evaluated")
     assert statement.reason == f"{why} is not maintained incrementally"
+    assert f":=   -- re-evaluated: {statement.reason}" in explain(view.compiled, view.text)
+    assert not joined_catalog(*texts).views["v"].compiled.reevaluated
+
+
+@pytest.mark.parametrize(
+    ("query", "why"),
+    [
+        (
+            "SELECT (SELECT u.g FROM t AS u WHERE u.x = t.x) AS s FROM t",
+            "a scalar subquery that may have several rows",
+        ),
+        ("SELECT stddev(d) AS s FROM t", "STDDEV_SAMP of a DOUBLE"),
+        (
+            "SELECT rank() OVER (ORDER BY (SELECT max(x) FROM t)) AS r FROM t",
+            "a subquery in a window or in ORDER BY",
+        ),
+    ],
+)
+def test_what_is_re_evaluated_everywhere_says_why(query: str, why: str) -> None:
+    view = joined_catalog(T, f"CREATE MATERIALIZED VIEW v AS {query}").views["v"]
+    assert view.compiled.reevaluated
+    assert f"re-evaluated: {why} is not maintained incrementally" in explain(view.compiled, view.text)
+    found = json.loads(explain(view.compiled, view.text, "json"))
+    (statement,) = found["triggers"][0]["statements"]
+    assert (statement["strategy"], statement["reason"]) == (
+        "re-evaluated",
+        f"{why} is not maintained incrementally",
+    )
+    assert '"t" -> "v[' in explain(view.compiled, view.text, "dot")
+
+
+# -- relations -----------------------------------------------------------------------------------------
+
+NESTED = {
+    "lift": "SELECT g, count(*) AS n FROM t WHERE 3 < (SELECT sum(x) FROM t u WHERE u.g = t.g) GROUP BY g",
+    "total": "SELECT count(*) AS n FROM t WHERE x > (SELECT avg(x) FROM t)",
+    "every": "SELECT id, (SELECT count(*) FROM t AS u WHERE u.x = t.x) AS n FROM t",
+    "top": "SELECT g, x FROM t ORDER BY x DESC LIMIT 2",
+    "ranks": "SELECT g, rank() OVER (PARTITION BY g ORDER BY x) AS r FROM t",
+    "sides": "SELECT g, min(x) AS lo, count(DISTINCT x) AS n FROM t GROUP BY g",
+    "twice": "SELECT g, x FROM t EXCEPT ALL SELECT g, x FROM t WHERE d > 1",
+}
+
+
+def nested(name: str):  # type: ignore[no-untyped-def]
+    return joined_catalog(T, f"CREATE MATERIALIZED VIEW {name} AS {NESTED[name]}").views[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        (
+            "lift",
+            [
+                "RELATION lift$0(u.g VARCHAR?)   -- incremental: at the keys that are touched",
+                '  FROM lift#0("#1" BIGINT, "#2" HUGEINT)',
+                '  WHERE 3::HUGEINT < CASE WHEN "#1" = 0::BIGINT THEN NULL::HUGEINT ELSE "#2" END',
+                "ON CHANGE lift$0",
+            ],
+        ),
+        ("total", ["-- incremental: always one row", "  EVERY KEY", "-- re-evaluated: reads all of "]),
+        ("every", ["   -- incremental: looked up only", "  EVERY KEY"]),
+        (
+            "top",
+            ["   -- partition recompute: as a whole", "  PARTITIONS OF top#0 BY []", "    Limit 2 OFFSET 0"],
+        ),
+        ("ranks", ["   -- partition recompute: where g is touched", "  PARTITIONS OF ranks#0 BY [g]"]),
+        (
+            "sides",
+            ["  #1.x, the minimum of sides#1 at the same keys", "  components #2.0, #2.1, ... of sides#3"],
+        ),
+        ("twice", ['  TIMES "#1" - "#2"', '  WHERE "#1" > "#2"']),
+    ],
+)
+def test_text_shows_relations(name: str, lines: list[str]) -> None:
+    v = nested(name)
+    text = explain(v.compiled, v.text)
+    assert [line for line in lines if line not in text] == [], text
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_json_shows_relations(name: str) -> None:
+    v = nested(name)
+    program, found = v.compiled.program, json.loads(explain(v.compiled, v.text, "json"))
+    assert [r["name"] for r in found["relations"]] == [r.name for r in program.relations]
+    for shown, relation in zip(found["relations"], program.relations, strict=True):
+        assert [c["name"] for c in shown["columns"]] == [c.name for c in relation.columns]
+        assert shown["map"] == relation.map
+        if isinstance(relation, View):
+            keys = bool(program.map(relation.map).keys)
+            assert (shown["strategy"], shown["looked up only"]) == ("incremental", relation.always and keys)
+            assert shown["having"] == (None if relation.having is None else str(relation.having))
+            assert [s["map"] for s in shown["sides"]] == [s.map for s in relation.sides]
+        else:
+            assert shown["strategy"] == "partition recompute"
+            assert shown["plan"] == str(relation.expr)
+            assert len(shown["partitions"]) == relation.prefix
+    derived = {r.name for r in program.relations}
+    assert {t["base"]: t["derived"] for t in found["triggers"]} == {
+        t.base: t.base in derived for t in program.triggers
+    }
+    assert [s["map"] for s in found["sides"]] == [s.map for s in v.compiled.view.sides]
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_dot_leads_from_the_tables_to_the_view(name: str) -> None:
+    v = nested(name)
+    text, program = explain(v.compiled, v.text, "dot"), v.compiled.program
+    quoted = r'"((?:[^"\\]|\\.)*)"'
+    edges = set(re.findall(rf"  {quoted} -> {quoted}", text))
+    entries = {m.name: f"{m.name}[{', '.join(k.name for k in m.keys)}]" for m in program.maps}
+    assert edges == {
+        *((t.base, entries[s.target]) for t in program.triggers for s in t.statements),
+        *((entries[m], r.name) for r in program.relations for m in r.maps),
+        *((entries[m], f"view {name}") for m in v.compiled.view.maps),
+    }
+    reached = {"t"}
+    while more := {end for start, end in edges if start in reached} - reached:
+        reached |= more
+    assert reached == {"t", f"view {name}", *entries.values(), *(r.name for r in program.relations)}
+    assert text.count('[label="partition recompute"]') == sum(
+        isinstance(r, Partitions) for r in program.relations
+    )
 
 
 def test_order_alone_is_no_reason() -> None:

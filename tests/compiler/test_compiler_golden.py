@@ -18,15 +18,15 @@ import pytest
 from compiler_support import catalog_of
 
 from everfresh.algebra import Gmr
-from everfresh.calculus import parse
 from everfresh.compiler import Catalog, CompiledView, ViewDef, explain
+from everfresh.compiler.listing import parse_listing
 from everfresh.delta.bags import difference, expand, net, subtract
 from everfresh.expr import Vector
 from everfresh.local.columnar import run
 from everfresh.local.mapstore import MapStore
 from everfresh.local.recompute import recompute
 from everfresh.local.strings import Interner
-from everfresh.program import Program, parse_program
+from everfresh.program import Program
 from everfresh.types import NAN
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -71,7 +71,7 @@ def parsed(name: str) -> Program[Any]:
     text = (GOLDEN / f"{name}.txt").read_text()
     start, end = text.index("\nMAP ") + 1, text.rindex("\n\nREAD")
     relations = {n: schema.columns for n, schema in CATALOG.tables.items()}
-    return parse_program(text[start:end], lambda t, maps: parse(t, relations, maps))
+    return parse_listing(text[start:end], relations)
 
 
 def shown(view: ViewDef) -> str:

@@ -5,26 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from random import Random
 from typing import Any
 
 import pyarrow as pa
 
-from everfresh.algebra import Gmr, Kind
+from everfresh.algebra import Kind
 from everfresh.calculus import Query, Sum, parse
 from everfresh.compiler import Catalog, CompiledView, Effect, ViewDef
 from everfresh.delta.bags import WEIGHT, difference, expand, net
 from everfresh.expr import Expr, Var, Vector
 from everfresh.expr import parse as parse_expr
 from everfresh.expr.build import MAKERS
-from everfresh.local.codec import Codec
-from everfresh.local.pool import Values, wide_to_python
-from everfresh.local.recompute import relation
 from everfresh.local.state import LocalState
-from everfresh.local.twins import program_state, relation_rows
 from everfresh.program import MapDef, Part, Partitions, Program, Side, Statement, Trigger, View
 from everfresh.sql import parse_and_bind
+from everfresh.testing.state_check import check, contents
 from everfresh.types import (
     BIGINT,
     DECIMAL,
@@ -34,7 +30,6 @@ from everfresh.types import (
     VARCHAR,
     Column,
     TableSchema,
-    canonical_float,
 )
 
 N, W, F = Kind.COUNT, Kind.WIDE, Kind.FLOAT
@@ -227,96 +222,6 @@ def split(batches: Iterator[Batch], size: int | None) -> Iterator[Batch]:
                 yield {table: ([r for r, new in part if new], [r for r, new in part if not new])}
 
 
-# -- comparison ----------------------------------------------------------------------------------------------
-
-
-def numbers(layout: Any, values: Values) -> list[list[Any]]:
-    parts: list[list[Any]] = [values.n.tolist()]
-    for kind, at in zip(layout.kinds, layout.offsets, strict=True):
-        if kind == Kind.FLOAT:
-            terms = values.floats[at : at + 3].T.tolist()
-            parts.append([float(sum(map(Fraction, term))) for term in terms])
-        elif kind == Kind.WIDE:
-            parts.append(wide_to_python(values.ints[at], values.ints[at + 1]))
-        else:
-            parts.append(values.ints[at].tolist())
-    return parts
-
-
-def rows_of(codec: Codec, words: Any) -> list[Any]:
-    vectors = list(codec.vectors(words).values())
-    lists = [
-        [canonical_float(x) if isinstance(x, float) else x for x in vector.to_pylist()] for vector in vectors
-    ]
-    return list(zip(*lists, strict=True)) if lists else [()] * words.shape[1]
-
-
-def contents(store: Any) -> dict[Any, tuple[Any, ...]]:
-    """Entries of a map with exact values."""
-    slots = store.pool.live()
-    parts = numbers(store.layout, store.pool.gather(slots))
-    keys = rows_of(store.codec, store.pool.keys_at(slots))
-    assert len(set(keys)) == len(keys)
-    return dict(zip(keys, zip(*parts, strict=True), strict=True))
-
-
-def gmr(rows: Any) -> Gmr:
-    keys = rows_of(rows.codec, rows.words)
-    return Gmr((key, (weight,)) for key, weight in zip(keys, rows.weights.tolist(), strict=True))
-
-
-def check(state: LocalState, note: str = "") -> None:
-    """Every map, every derived relation and every view equals its slow twin; chains equal their pools."""
-    known = {n: relation(t.schema, *t.rows()) for n, t in state.tables.items()}
-    for name, view in state.catalog.views.items():
-        program = view.compiled.program
-        maps, derived = program_state(program, known)
-        for m in program.maps:
-            actual = contents(state._store(m.name))
-            expected = dict(maps[m.name].items())
-            assert actual.keys() == expected.keys(), (note, m.name, actual, expected)
-            for key, weight in expected.items():
-                for kind, x, y in zip((Kind.COUNT, *m.kinds), weight, actual[key], strict=True):
-                    assert x == y if kind != Kind.FLOAT else abs(float(x) - y) < 1e-9, (note, m.name, key)
-        for item in program.relations:
-            if getattr(item, "always", False) and state._store(item.map).columns:
-                continue  # it has a row for every key there could be
-            reader, _ = state.wiring.reader(name, item.name)
-            assert gmr(reader.all()) == derived[item.name], (note, item.name)
-        known[name] = relation_rows(view.compiled.view, maps, {m.name: m for m in program.maps})
-        assert_like(gmr(state.maps[name].reader.all()), known[name], (note, name))
-    for store in [*state.stores().values(), *state.wiring.tables.values()]:
-        check_slices(store)
-
-
-def assert_like(actual: Gmr, expected: Gmr, note: Any) -> None:
-    """Equal, doubles nearly."""
-
-    def rounded(value: Gmr) -> Any:
-        return sorted(
-            (repr([round(x, 6) + 0.0 if isinstance(x, float) and x == x else x for x in key]), weight)
-            for key, weight in value.items()
-        )
-
-    assert rounded(actual) == rounded(expected), note
-
-
-def check_slices(store: Any) -> None:
-    live = store.slots()
-    for slice_ in store._slices.values():
-        words = store.codec.project(store.words(live), slice_.codec)
-        at, slots = slice_.probe(words)
-        keys = [column.tobytes() for column in words.T.copy()]
-        by_key: dict[bytes, set[int]] = {}
-        for key, slot in zip(keys, live.tolist(), strict=True):
-            by_key.setdefault(key, set()).add(slot)
-        found: dict[int, list[int]] = {}
-        for i, slot in zip(at.tolist(), slots.tolist(), strict=True):
-            found.setdefault(i, []).append(slot)
-        for i, key in enumerate(keys):
-            assert sorted(found[i]) == sorted(by_key[key]), slice_.names
-
-
 def view_rows(state: LocalState) -> dict[str, pa.Table]:
     return {name: store.rows() for name, store in state.maps.items()}
 
@@ -330,4 +235,16 @@ def check_changes(before: Mapping[str, pa.Table], changes: Mapping[str, pa.Table
         assert name not in changes or changes[name].column(WEIGHT).null_count == 0
 
 
-__all__ = ["NAN", "F", "Made", "N", "W", "add_table", "add_view", "apply", "check", "check_changes"]
+__all__ = [
+    "NAN",
+    "F",
+    "Made",
+    "N",
+    "W",
+    "add_table",
+    "add_view",
+    "apply",
+    "check",
+    "check_changes",
+    "contents",
+]

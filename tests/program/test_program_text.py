@@ -12,9 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everfresh.algebra import Kind
-from everfresh.expr import Var
-from everfresh.program import MapDef, Program, Statement, Trigger, component, component_index, parse_program
-from everfresh.types import BIGINT, DECIMAL, DOUBLE, VARCHAR
+from everfresh.expr import Const, Var, build
+from everfresh.program import (
+    MapDef,
+    Partitions,
+    Program,
+    Side,
+    Statement,
+    Trigger,
+    View,
+    component,
+    component_index,
+    parse_program,
+)
+from everfresh.types import BIGINT, DECIMAL, DOUBLE, HUGEINT, VARCHAR, Column
 
 NAMES = st.sampled_from(
     [
@@ -46,6 +57,40 @@ EXPRESSIONS = st.sampled_from(
 )
 
 
+PLANS = st.sampled_from(["Limit 3 OFFSET 0\n  Scan m (x)", "Sort 'two\n  lines'\n  Scan m (x)\n    deep"])
+COMPONENTS = [
+    Var("#0", BIGINT, False),
+    Var("#1", DECIMAL(38, 2), False),
+    Var("#1u", HUGEINT, False),
+    Var("#1.x", VARCHAR),
+    Var("#2.0", BIGINT, False),
+]
+
+
+@st.composite
+def relations(draw: Any, maps: list[MapDef[str]], name: str) -> View | Partitions[str]:
+    m = draw(st.sampled_from(maps))
+    if draw(st.booleans()):
+        columns = draw(KEYS.map(lambda keys: tuple(Column(v.name, v.type, v.nullable) for v in keys)))
+        return Partitions(name, m.name, columns, draw(PLANS), draw(st.integers(0, len(m.keys))))
+    other = draw(st.sampled_from(maps)).name
+    sides = draw(st.sampled_from([(), (Side(other, "min"),), (Side(other, "max"), Side(other))]))
+    known = [*m.keys, *COMPONENTS[: 3 + len(sides)]]
+    numbers = [v for v in known if v.type != VARCHAR]
+    scalar = st.sampled_from([*known, Const("it's\n", VARCHAR), Const(7, BIGINT)])
+    outputs = draw(st.lists(scalar, max_size=3))
+    columns = [
+        Column(draw(st.one_of(NAMES, st.just(e.name) if isinstance(e, Var) else NAMES)), e.type, e.nullable)
+        for e in outputs
+    ]
+    condition = st.sampled_from(numbers).map(lambda v: build.call(">", v, Const(1, BIGINT)))
+    return View(
+        name, m.name, tuple(columns), tuple(outputs), draw(st.booleans()),
+        draw(st.one_of(st.none(), condition)), draw(st.booleans()), sides,
+        draw(st.sampled_from([None, COMPONENTS[0]])),
+    )  # fmt: skip
+
+
 @st.composite
 def programs(draw: Any) -> Program[str]:
     maps = draw(
@@ -64,27 +109,36 @@ def programs(draw: Any) -> Program[str]:
     )
     statement = st.builds(
         Statement, st.sampled_from([m.name for m in maps]), st.sampled_from(["+=", ":="]), EXPRESSIONS,
-        st.sampled_from(["incremental", "recompute"]), st.sampled_from(["", "why: because", 'of "it\'s"']),
+        st.sampled_from(["incremental", "recompute"]),
+        st.sampled_from(["", "why: because", 'of "it\'s"', "it's\n'"]),
     )  # fmt: skip
     trigger = st.builds(Trigger, NAMES, st.lists(statement, max_size=3).map(tuple))
-    return Program(tuple(maps), tuple(draw(st.lists(trigger, max_size=3, unique_by=lambda t: t.base))))
+    triggers = draw(st.lists(trigger, max_size=3, unique_by=lambda t: t.base))
+    derived = [draw(relations(maps, f"r${i}")) for i in range(draw(st.integers(0, 3)))]
+    return Program(tuple(maps), tuple(triggers), tuple(derived))
 
 
 @settings(max_examples=max(60, settings().max_examples))
 @given(programs())
 def test_round_trip(program: Program[str]) -> None:
-    assert parse_program(program.to_text(), lambda text, _maps: text) == program
+    text = program.to_text()
+    again = parse_program(text, lambda text, _maps, _relations: text)
+    assert again == program
+    assert again.to_text() == text
 
 
-def test_an_expression_is_read_with_the_keys_of_the_maps_before_it() -> None:
+def test_an_expression_is_read_with_all_maps_and_relations() -> None:
     x = Var("x", BIGINT, False)
     program = Program(
         (MapDef("a", (x,), (), "A"), MapDef("b", (), (Kind.WIDE,), "B")),
         (Trigger("R", (Statement("a", "+=", "S"),)),),
+        (View("r", "b", (Column("c", BIGINT, False),), (x,)),),
     )
-    seen: list[tuple[str, dict[str, Any]]] = []
-    parse_program(program.to_text(), lambda text, maps: seen.append((text, dict(maps))))
-    assert seen == [("A", {}), ("B", {"a": (x,)}), ("S", {"a": (x,), "b": ()})]
+    seen: list[tuple[str, Any, Any]] = []
+    text = program.to_text().replace("c = x", "c = 1")  # x is a key of a, not of b
+    parse_program(text, lambda text, maps, relations: seen.append((text, maps, relations)))
+    known = {"a": (x,), "b": ()}, {"r": (Column("c", BIGINT, False),)}
+    assert seen == [("A", *known), ("B", *known), ("S", *known)]
 
 
 def test_golden() -> None:
@@ -111,10 +165,63 @@ def test_golden() -> None:
     )
 
 
-@pytest.mark.parametrize("line", ["MAPS x", "  v[] +=   -- lost", "anything"])
+def test_golden_relations() -> None:
+    g, n = Var("g", VARCHAR), Var("n", BIGINT, False)
+    count, total = Var("#0", BIGINT, False), Var("#1", HUGEINT, False)
+    large = build.call(">", total, Const(100, HUGEINT))
+    column, value = Column("g", VARCHAR), Column("v", HUGEINT, False)
+    program = Program(
+        (MapDef("m", (g,), (Kind.WIDE,), "D"), MapDef("s", (g, n), (), "E")),
+        (),
+        (
+            View("lift", "m", (column,), (g,), having=large),
+            View("every", "m", (column, value), (g, total), always=True),
+            View("times", "m", (Column("k", VARCHAR),), (g,), weight=count),
+            View(
+                "sides", "m", (Column("x", BIGINT),), (Var("#1.x", BIGINT),), True, sides=(Side("s", "min"),)
+            ),
+            Partitions("top", "s", (column,), "Limit 1\n  Scan", 1),
+        ),
+    )
+    assert (
+        program.to_text()
+        == """\
+MAP m[g VARCHAR?] (WIDE) =
+  D
+RELATION lift(g VARCHAR?)   -- incremental: at the keys that are touched
+  FROM m("#1" HUGEINT)
+  WHERE "#1" > 100::HUGEINT
+RELATION every(g VARCHAR?, v HUGEINT)   -- incremental: looked up only
+  FROM m("#1" HUGEINT)
+  v = "#1"
+  EVERY KEY
+RELATION times(k VARCHAR?)   -- incremental: at the keys that are touched
+  FROM m("#0" BIGINT)
+  k = g
+  TIMES "#0"
+MAP s[g VARCHAR?, n BIGINT] () =
+  E
+RELATION sides(x BIGINT?)   -- incremental: at the keys that are touched
+  FROM m(), MIN s("#1.x" BIGINT?)
+  x = "#1.x"
+  BAG
+RELATION top(g VARCHAR?)   -- partition recompute: where g is touched
+  PARTITIONS OF s BY [g]
+    Limit 1
+      Scan"""
+    )
+
+
+def test_a_relation_needs_its_map() -> None:
+    program: Program[str] = Program((), (), (View("r", "m", (), ()),))
+    with pytest.raises(ValueError, match="relation r is read off a map that is not in the program"):
+        program.to_text()
+
+
+@pytest.mark.parametrize("line", ["MAPS x", "  v[] +=   -- lost", "anything", "ON CHANGE t\n  v[] +="])
 def test_what_is_no_program_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match="not a line of a program"):
-        parse_program(line, lambda text, _maps: text)
+        parse_program(line, lambda text, _maps, _relations: text)
 
 
 def test_look_ups() -> None:

@@ -138,7 +138,7 @@ GOLDEN = [
         """
         Project i, d
           Filter i > 1
-            Scan t (b, ti, si, i, bi, h, r, d, dc, s, dt, ts, My Col, MixEd)
+            Scan t (b, ti, si, i, bi, h, r, d, dc, s, dt, ts, "My Col", MixEd)
         """,
     ),
     (
@@ -151,7 +151,7 @@ GOLDEN = [
     (
         "SELECT g % 2 AS parity, SUM(total), AVG(total) + 1 AS x FROM v GROUP BY parity HAVING COUNT(*) > 1",
         """
-        Project parity, sum(total) = sum_1, x = avg_1 + 1.0e0
+        Project parity, "sum(total)" = sum_1, x = avg_1 + 1.0e0
           Filter count_1 > 1::BIGINT
             Aggregate by [parity = g % 2]: sum_1 = sum(total), avg_1 = avg(total), count_1 = count(*)
               Scan v (g, total)

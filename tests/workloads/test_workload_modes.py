@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from workload_compare import DATA_SETS, FORCED, MODES, Comparison, queries_of, run, settled
+from workload_compare import DATA_SETS, MODES, Comparison, queries_of, run, settled
 from workload_streams import FULL, REDUCED, Stream
 
 from everfresh.datasets import orderbook
-from everfresh.workloads import WORKLOADS
 
 EMPTY = {"tpch_q17", "thesis_q17"}
 """Queries that give NULL on all of the data: no part of its brand and container has a line so small."""
@@ -31,10 +30,6 @@ def test_reduced(data_set: str, mode: str) -> None:
 @pytest.mark.parametrize("data_set", DATA_SETS)
 def test_full(data_set: str, mode: str) -> None:
     run(data_set, mode, FULL)
-
-
-def test_forced_views_are_of_the_corpus() -> None:
-    assert set(FORCED) <= {query.view for workload in WORKLOADS.values() for query in workload.queries}
 
 
 def test_ties_of_a_limit() -> None:

@@ -25,14 +25,6 @@ from everfresh.workloads.strategies import catalog_of
 
 SF = 0.01
 
-FORCED: dict[str, str] = {
-    "tpch_q05": "a batch joins customers and suppliers by nation before it comes to orders",
-    "thesis_q05": "as tpch_q05",
-    "tpch_q19": "an equality inside of OR is not found: lineitem and part are joined without it",
-    "thesis_q19": "as tpch_q19",
-}
-"""Views whose own program does not end on batches of this size, and why: they are re-evaluated here."""
-
 DATA_SETS: dict[str, tuple[str, ...]] = {
     "tpch": ("tpch", "thesis"),
     "tpcds": ("tpcds",),
@@ -68,13 +60,6 @@ def queries_of(data_set: str) -> tuple[Query, ...]:
 
 def ddl_of(data_set: str) -> Mapping[str, str]:
     return WORKLOADS[DATA_SETS[data_set][0]].tables
-
-
-def ddl_in_use(query: Query) -> str:
-    """The statement that makes the view here."""
-    if query.view not in FORCED:
-        return query.ddl
-    return query.ddl.replace(query.view, f"{query.view} WITH (strategy = 're-evaluate')", 1)
 
 
 def settled(query: str) -> str:
@@ -119,7 +104,7 @@ class Comparison:
     def create_views(self) -> None:
         for query in self.queries:
             start = time.process_time()
-            self.db.sql(ddl_in_use(query))
+            self.db.sql(query.ddl)
             self.seconds["create"] += time.process_time() - start
             self._compare(query.view, "when it was created")
 

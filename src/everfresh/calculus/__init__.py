@@ -7,7 +7,7 @@ of lift.
 from everfresh.calculus.binding import hidden, inputs, outputs, pattern
 from everfresh.calculus.delta import delta
 from everfresh.calculus.domain import domain
-from everfresh.calculus.evaluate import Database, evaluate
+from everfresh.calculus.evaluate import Database, Function, evaluate
 from everfresh.calculus.nodes import (
     ONE,
     ZERO,
@@ -43,6 +43,7 @@ __all__ = [
     "Cond",
     "Database",
     "Exists",
+    "Function",
     "Lift",
     "MapRef",
     "Neg",

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import singledispatch
 from typing import Any
 
-from everfresh.algebra import Gmr, Number, Weight, multiply, negate, one
+from everfresh.algebra import Gmr, Key, Number, Weight, multiply, negate, one
 from everfresh.calculus.binding import inputs, outputs
 from everfresh.calculus.nodes import (
     Bind,
@@ -36,14 +36,19 @@ Env = dict[str, Any]
 Rows = Iterator[tuple[Env, Weight]]
 
 
+Function = tuple[tuple[int, ...], Callable[[Key], Gmr]]
+"""The positions of the key in a row, and the rows at a key."""
+
+
 @dataclass
 class Database:
-    """What a query is evaluated over: tables and their changes (weights `(m,)`), and maps (weights `(n,
-    v1, ...)`)."""
+    """What a query is evaluated over: tables and their changes (weights `(m,)`), maps (weights `(n, v1,
+    ...)`), and relations with a row for every key, which can only be asked."""
 
     tables: Mapping[str, Gmr] = field(default_factory=dict)
     deltas: Mapping[str, Gmr] = field(default_factory=dict)
     maps: Mapping[str, Gmr] = field(default_factory=dict)
+    functions: Mapping[str, Function] = field(default_factory=dict)
 
 
 def evaluate(query: Query, db: Database, env: Env | None = None) -> Gmr:
@@ -82,7 +87,11 @@ def same(a: Any, b: Any) -> bool:
 @_rows.register
 def _(query: Rel, db: Database, env: Env, k: int) -> Rows:
     names = [v.name for v in query.vars]
-    table = (db.deltas if query.delta else db.tables).get(query.name, Gmr())
+    if query.name in db.functions and not query.delta:
+        positions, at = db.functions[query.name]
+        table = at(tuple(env[names[i]] for i in positions))
+    else:
+        table = (db.deltas if query.delta else db.tables).get(query.name, Gmr())
     for key, (m, *_) in table.items():
         row = _match(names, key, env)
         if row is not None:

@@ -7,7 +7,7 @@ from left to right. Variables, tuples and groups are compared by *identity*: NUL
 | text | node | weight of a tuple |
 |---|---|---|
 | `R(x, y)`, `ΔR(x, y)` | `Rel` | m in every component, m the multiplicity in the table or in its change |
-| `M[x](0, 2)` | `MapRef` | the named components of the map's entry, 0 being its count |
+| `M[x](0, 2)` | `MapRef` | the named components of the map's entry, 0 being its count, `_` zero |
 | `[x < y]` | `Cond` | 1 where the condition is TRUE, else 0 |
 | `⟨x, x * y⟩` | `Value` | count 1 and these values |
 | `(x := y + 1)` | `Bind` | 1 on the tuple that gives x this value |

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | query: a view's definition | yes | no | no |
 | delta: its change | yes | yes | no |
-| statement: what a trigger runs | no | yes | yes |
+| statement: what a trigger runs | derived ones, or those that are kept | yes | yes |
 
 Every stage also requires closed binding patterns (no input variables), value terms of one arity (at most one
 value under a lift), sums whose terms have the same outputs, and that a variable a `Sum` sums over is not

@@ -2,15 +2,16 @@
 
     Sum_[c](orders(k, c, p) * [p > 10] * (m := p * 2) * ⟨p, m⟩)
 
-Variables get their types from the relations and maps that bind them, so a parser is given those. Where a
-bound variable has another type than its expression, and for every lift, the type is written behind the
-variable's name (`?` marks it nullable). A product of one factor, which simplification removes, is written
-with a leading `1`, and a sum of one term with a leading `0`.
+Variables get their types from the relations and maps that bind them, so a parser is given those. A printer
+that is given them marks the variables of an atom that differ: `x?` may be NULL where the column is not (it is
+shared with one that may), `x!` may not. Where a bound variable has another type than its expression, and for
+every lift, the type is written behind the variable's name (`?` marks it nullable). A product of one factor,
+which simplification removes, is written with a leading `1`, and a sum of one term with a leading `0`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from everfresh.calculus.nodes import (
@@ -30,18 +31,37 @@ from everfresh.calculus.nodes import (
     Value,
 )
 from everfresh.expr.nodes import Expr, Var
-from everfresh.expr.text import parse_expr
+from everfresh.expr.text import declaration, parse_expr, parse_type_at
 from everfresh.expr.text import to_text as expr_text
 from everfresh.expr.tokens import TokenStream, quote_name
-from everfresh.types import DECIMAL, Column, SqlType, parse_type, quoted
+from everfresh.types import Column, SqlType, quoted
 
 _WORDS = frozenset({"SUM_", "EXISTS"})
 _SUM, _PRODUCT, _FACTOR = 0, 1, 2
 
 
-def to_text(query: Query) -> str:
-    """The query as text."""
-    return _text(query, _SUM)
+Marked = Callable[[str, Sequence[Var]], str]
+
+
+def to_text(
+    query: Query,
+    relations: Mapping[str, Sequence[Column]] | None = None,
+    maps: Mapping[str, Sequence[Var]] | None = None,
+) -> str:
+    """The query as text; over these relations and maps, where given, exactly."""
+    columns: dict[str, Sequence[Column | Var]] = {**(relations or {}), **(maps or {})}
+
+    def marked(name: str, vars_: Sequence[Var]) -> str:
+        known = columns.get(name)
+        if known is None:
+            return _names(vars_)
+        marks = [
+            "" if v.nullable == c.nullable else "?" if v.nullable else "!"
+            for v, c in zip(vars_, known, strict=True)
+        ]
+        return ", ".join(quote_name(v.name) + mark for v, mark in zip(vars_, marks, strict=True))
+
+    return _text(query, _SUM, marked)
 
 
 def _name(name: str) -> str:
@@ -52,41 +72,41 @@ def _names(vars_: Sequence[Var]) -> str:
     return ", ".join(quote_name(v.name) for v in vars_)
 
 
-def _typed(var: Var) -> str:
-    return f"{quote_name(var.name)} {var.type}{'?' if var.nullable else ''}"
+def _components(components: Sequence[int]) -> str:
+    return ", ".join("_" if c < 0 else str(c) for c in components)
 
 
-def _text(query: Query, place: int) -> str:
+def _text(query: Query, place: int, marked: Marked) -> str:
     match query:
         case Rel(name, vars_, delta):
-            return f"{'Δ' if delta else ''}{_name(name)}({_names(vars_)})"
+            return f"{'Δ' if delta else ''}{_name(name)}({marked(name, vars_)})"
         case MapRef(name, keys, components):
-            return f"{_name(name)}[{_names(keys)}]({', '.join(map(str, components))})"
+            return f"{_name(name)}[{marked(name, keys)}]({_components(components)})"
         case Cond(condition):
             return f"[{condition}]"
         case Value(items):
             return f"⟨{', '.join(map(expr_text, items))}⟩"
         case Bind(var, expr):
             same = var.type == expr.type and var.nullable == expr.nullable
-            return f"({quote_name(var.name) if same else _typed(var)} := {expr})"
+            return f"({quote_name(var.name) if same else declaration(var)} := {expr})"
         case Lift(var, body, closed):
-            return f"({_typed(var)} {':=!' if closed else ':=:'} {to_text(body)})"
+            return f"({declaration(var)} {':=!' if closed else ':=:'} {_text(body, _SUM, marked)})"
         case Exists(body):
-            return f"Exists({to_text(body)})"
+            return f"Exists({_text(body, _SUM, marked)})"
         case Sum(group, body):
-            return f"Sum_[{_names(group)}]({to_text(body)})"
+            return f"Sum_[{_names(group)}]({_text(body, _SUM, marked)})"
         case Neg(body):
-            return _wrap(f"-{_text(body, _FACTOR)}", place > _SUM)
+            return _wrap(f"-{_text(body, _FACTOR, marked)}", place > _SUM)
         case Prod(factors):
             if not factors:
                 return "1"
             shown = (ONE, *factors) if len(factors) < 2 or factors[0] == ONE else factors
-            return _wrap(" * ".join(_text(f, _FACTOR) for f in shown), place > _PRODUCT)
+            return _wrap(" * ".join(_text(f, _FACTOR, marked) for f in shown), place > _PRODUCT)
         case Plus(terms):
             if not terms:
                 return "0"
             shown = (ZERO, *terms) if len(terms) < 2 or terms[0] == ZERO else terms
-            return _wrap(" + ".join(_text(t, _PRODUCT) for t in shown), place > _SUM)
+            return _wrap(" + ".join(_text(t, _PRODUCT, marked) for t in shown), place > _SUM)
     raise TypeError(f"{type(query).__name__} has no text")
 
 
@@ -140,7 +160,7 @@ class _Parser:
             stream.expect("]")
             return Cond(condition)
         if stream.accept("⟨"):
-            return Value(tuple(self.listed(self.expr, "⟩")))
+            return Value(tuple(self.stream.listed(self.expr, "⟩")))
         if stream.at("Sum_", "["):
             return self.aggregate()
         if stream.peek().kind == "name" and stream.accept("Exists", "("):
@@ -154,16 +174,8 @@ class _Parser:
     def expr(self) -> Expr:
         return parse_expr(self.stream, self.known)
 
-    def listed(self, item: object, end: str) -> list[Expr]:
-        found: list[Expr] = []
-        while not self.stream.accept(end):
-            if found:
-                self.stream.expect(",")
-            found.append(item())  # type: ignore[operator]
-        return found
-
     def variables(self, end: str) -> list[str]:
-        return self.listed(self.stream.name, end)  # type: ignore[return-value]
+        return self.stream.listed(self.stream.name, end)
 
     def aggregate(self) -> Query:
         self.stream.expect("Sum_", "[")
@@ -180,24 +192,28 @@ class _Parser:
         if delta:
             name = name[1:] or self.stream.name()
         if self.stream.accept("("):
-            return Rel(name, self.bind(self.variables(")"), self.relation(name)), delta)
+            return Rel(name, self.bind(self.relations[name], ")"), delta)
         self.stream.expect("[")
-        keys = self.bind(self.variables("]"), self.maps[name])
+        keys = self.bind(self.maps[name], "]")
         self.stream.expect("(")
-        components = [self.stream.integer()]
-        while self.stream.accept(","):
-            components.append(self.stream.integer())
-        self.stream.expect(")")
-        return MapRef(name, keys, tuple(components))
+        return MapRef(name, keys, tuple(self.stream.listed(self.component, ")")))
 
-    def relation(self, name: str) -> list[Var]:
-        return [Var(c.name, c.type, c.nullable) for c in self.relations[name]]
+    def component(self) -> int:
+        return -1 if self.stream.accept("_") else self.stream.integer()
 
-    def bind(self, names: list[str], types: Sequence[Var]) -> tuple[Var, ...]:
-        vars_ = tuple(Var(n, t.type, t.nullable) for n, t in zip(names, types, strict=True))
+    def bind(self, types: Sequence[Column | Var], end: str) -> tuple[Var, ...]:
+        named = self.stream.listed(self.marked, end)
+        vars_ = tuple(
+            Var(n, c.type, c.nullable if mark is None else mark)
+            for (n, mark), c in zip(named, types, strict=True)
+        )
         for var in vars_:
             self.known.setdefault(var.name, var)
         return vars_
+
+    def marked(self) -> tuple[str, bool | None]:
+        name = self.stream.name()
+        return name, True if self.stream.accept("?") else False if self.stream.accept("!") else None
 
     def bracket(self) -> Query:
         """A binding, a lift, or a query in parentheses."""
@@ -218,17 +234,8 @@ class _Parser:
         return query
 
     def declared(self) -> tuple[SqlType, bool] | None:
-        stream = self.stream
-        name = stream.name()
-        if name == "DECIMAL":
-            stream.expect("(")
-            precision = stream.integer()
-            stream.expect(",")
-            type_ = DECIMAL(precision, stream.integer())
-            stream.expect(")")
-        else:
-            type_ = parse_type(name)
-        return type_, stream.accept("?")
+        type_ = parse_type_at(self.stream)
+        return type_, self.stream.accept("?")
 
     def assignment(self, name: str, declared: tuple[SqlType, bool] | None) -> Query:
         stream = self.stream

@@ -5,21 +5,28 @@ lower -> simplify (`passes`) -> delta -> simplify -> `Program`. Each stage is ch
 
 from everfresh.compiler.catalog import Catalog, Effect, ViewDef
 from everfresh.compiler.compile import CompiledView, compile_view
+from everfresh.compiler.crossing import Crossing, Ordered, crossing
 from everfresh.compiler.explain import explain
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.passes import PASSES, simplify
 from everfresh.compiler.sharing import readers
+from everfresh.compiler.tops import Top, top_of
 
 __all__ = [
     "PASSES",
     "Catalog",
     "CompiledView",
+    "Crossing",
     "Effect",
     "Lowered",
+    "Ordered",
+    "Top",
     "ViewDef",
     "compile_view",
+    "crossing",
     "explain",
     "lower",
     "readers",
     "simplify",
+    "top_of",
 ]

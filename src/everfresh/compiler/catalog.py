@@ -17,9 +17,11 @@ from everfresh.compiler.altering import altered, holds, reads
 from everfresh.compiler.compile import CompiledView, Setting, compile_view, scans
 from everfresh.compiler.entries import Record, entry_of, record_of
 from everfresh.compiler.estimate import Statistics, TableStats
+from everfresh.compiler.listing import parse_listing, shown_over
 from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, upkeep
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const
+from everfresh.program import Program
 from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, parse_and_bind
 from everfresh.types import Column, TableSchema
 
@@ -141,6 +143,12 @@ class Catalog:
             if found.issuperset(view.compiled.bases):
                 found.add(view.name)
         return frozenset(found)
+
+    @property
+    def schemas(self) -> dict[str, tuple[Column, ...]]:
+        """The columns of all tables and views."""
+        tables = {name: schema.columns for name, schema in self.tables.items()}
+        return tables | {name: view.columns for name, view in self.views.items()}
 
     @property
     def compiled(self) -> dict[str, CompiledView]:
@@ -276,11 +284,12 @@ class Catalog:
         )
         shared = tuple(m.name for m in compiled.program.shared)
         kept = upkeep(shared, [v.program for v in views.values()])
-        return compiled, Record("" if prefix == s.name else prefix, compiled.split, shared, kept)
+        text = kept.to_text(shown_over(kept, self.schemas))
+        return compiled, Record("" if prefix == s.name else prefix, compiled.split, shared, text)
 
     def _recompiled(self, s: CreateView, strategy: str, record: Record) -> CompiledView:
         """A view as it was decided before. Maps that it shared with a view that is gone are its own."""
-        kept = record.upkeep
+        kept: Program[Any] = parse_listing(record.upkeep, self.schemas)
         setting = Setting(
             record.prefix,
             self.static if self.joins else frozenset(),

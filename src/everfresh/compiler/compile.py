@@ -1,16 +1,18 @@
 """From a view's plan to its maintenance program.
 
-A flat query (selection, projection and aggregation over inner joins) is lowered to the calculus, simplified,
-and maintained *incrementally* by the program of the viewlet transform (`materialize`). Over one table its
-delta reads nothing but the change, and one map per view is all there is.
+A query is lowered to maps over the calculus and to relations read off them (`lower`), pruned, and maintained
+*incrementally* by the program of the viewlet transform (`materialize`). Over one table the delta of a flat
+query reads nothing but the change, and one map per view is all there is; that is all that an engine without
+joins runs.
 
-Any other query is *re-evaluated*: its map is the bag of its rows, and its one statement per base, `M :=
-plan`, runs once per batch that changes a base. The reason is kept, and `explain` prints it.
+A query that cannot be lowered (`NotFlat`) is *re-evaluated*: its map is the bag of its rows, and its one
+statement per base, `M := plan`, runs once per batch that changes a base. The reason is kept, and `explain`
+prints it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,9 +65,7 @@ class CompiledView:
     @property
     def bases(self) -> tuple[str, ...]:
         """The tables and views that the view reads."""
-        own = {r.name for r in self.program.relations}
-        changing = (trigger.base for trigger in self.program.triggers if trigger.base not in own)
-        return tuple(dict.fromkeys((*changing, *(scan.table for scan in scans(self.plan)))))
+        return tuple(dict.fromkeys(scan.table for scan in scans(self.plan)))
 
     @property
     def reevaluated(self) -> bool:
@@ -100,6 +100,12 @@ def compile_view(
             hint="strategies are: " + ", ".join(STRATEGIES),
         )
     _check_types(plan.columns)
+    if not scans(plan):
+        raise EverfreshError(
+            Code.UNSUPPORTED,
+            "a query without FROM is not supported in a materialized view",
+            hint="a view reads at least one table",
+        )
     plan = _settled(plan)
     if strategy == "re-evaluate":
         return _reevaluated(name, plan, strategy, "as the strategy asks", setting)
@@ -172,8 +178,37 @@ def _incremental(
     for m in program.maps:
         _check_types(Column(v.name, v.type) for v in m.keys)
     if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):
-        raise NotFlat("a join" if not program.relations else "a nested query")
+        raise NotFlat(_beyond_one_map(plan))
     return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split)
+
+
+def _beyond_one_map(plan: p.Plan) -> str:
+    """What in a plan needs more than one map, in words: the first of these that it has."""
+    for node in plan.walk():
+        match node:
+            case p.Window():
+                return "a window function"
+            case p.Limit():
+                return "LIMIT"
+            case p.SetOperation(op):
+                return op.upper()
+            case p.Subquery():
+                return "a subquery"
+            case p.Join(kind) if kind != "inner":
+                return "an outer join"
+            case p.AggregateCall("min" | "max" as fn):
+                return f"the aggregate {fn.upper()}"
+            case p.AggregateCall(fn, _, True):
+                return f"{fn.upper()}(DISTINCT ...)"
+    if any(isinstance(n, p.Distinct | p.Aggregate) for top in plan.walk() for n in _below(top)):
+        return "an aggregate or DISTINCT over another"
+    return "a join"
+
+
+def _below(node: object) -> Iterator[object]:
+    """What stands below an aggregate or DISTINCT."""
+    if isinstance(node, p.Distinct | p.Aggregate):
+        yield from node.input.walk()
 
 
 def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str, setting: Setting) -> CompiledView:
@@ -181,12 +216,6 @@ def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str, setting: S
     target: MapDef[Definition] = MapDef(held, plan.variables, (), plan)
     statement: Statement[Definition] = Statement(held, ":=", plan, "re-evaluated", reason)
     bases = tuple(dict.fromkeys(scan.table for scan in scans(plan)))
-    if not bases:
-        raise EverfreshError(
-            Code.UNSUPPORTED,
-            "a query without FROM is not supported in a materialized view",
-            hint="a view reads at least one table",
-        )
     triggers = tuple(Trigger(base, (statement,)) for base in bases if base not in setting.static)
     static = tuple(base for base in bases if base in setting.static)
     program: Program[Definition] = Program((target,), triggers, static=static)

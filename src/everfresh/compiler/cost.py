@@ -170,7 +170,7 @@ class Model:
         derived = {r.name for r in self.program.relations}
         rates = {t.base: self.table(t.base).rate for t in self.program.triggers if t.base not in derived}
         for relation in self.program.relations:
-            maps = relation.maps if isinstance(relation, View) else (relation.map,)
+            maps = relation.maps
             written = (
                 rates[t.base] * self.statement(s).out.rows
                 for t in self.program.triggers

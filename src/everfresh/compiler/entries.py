@@ -15,12 +15,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from everfresh.calculus import Query
-from everfresh.compiler.stored import from_json, to_json
-from everfresh.program import Program
 from everfresh.sql import CreateTable, Statement
-
-NOTHING: Program[Query] = Program((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +28,8 @@ class Record:
     """The components that it does not hold."""
     shared: tuple[str, ...] = ()
     """The maps of other views that its statements read."""
-    upkeep: Program[Query] = NOTHING
-    """The program that maintains these maps: whoever owned them may be gone."""
+    upkeep: str = ""
+    """The program that maintains these maps, as text: whoever owned them may be gone."""
 
 
 def entry_of(s: Statement, record: Record | None = None) -> str:
@@ -49,7 +44,7 @@ def entry_of(s: Statement, record: Record | None = None) -> str:
             "prefix": record.prefix,
             "split": sorted(record.split),
             "shared": record.shared,
-            "upkeep": to_json(record.upkeep) if record.upkeep != NOTHING else None,
+            "upkeep": record.upkeep,
         }
     decided = {name: value for name, value in decided.items() if value}
     head = " " + json.dumps(decided, separators=(",", ":")).replace("|", "\\u007c") if decided else ""
@@ -65,6 +60,6 @@ def record_of(entry: str) -> tuple[str, Record, str]:
         known.get("prefix", ""),
         frozenset(known.get("split", ())),
         tuple(known.get("shared", ())),
-        from_json(known["upkeep"]) if "upkeep" in known else NOTHING,
+        known.get("upkeep", ""),
     )
     return dialect, record, text

@@ -1,5 +1,9 @@
 """What a view does and why: as text in the notation of the thesis, as JSON, and as a drawing (Graphviz
-DOT)."""
+DOT).
+
+All three say the same: the maps that are kept, the relations read off them, what runs when a table or a
+relation changes, by which strategy and for what reason, and how the view's rows are read.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from everfresh.compiler.compile import CompiledView, Definition
+from everfresh.compiler.compile import CompiledView
+from everfresh.compiler.listing import listing, shower
 from everfresh.errors import Code, EverfreshError
-from everfresh.sql.plan import Plan
+from everfresh.program import Partitions, View
 
 FORMATS = ("text", "json", "dot")
 
@@ -34,75 +39,77 @@ def explain(
     return {"text": _text, "json": _json, "dot": _dot}[format](compiled, text, engine or {}, sharing or {})
 
 
+def rows_of(relation: View) -> str:
+    """How many rows an entry of the map stands for, in words."""
+    if relation.weight is not None:
+        return f"as many equal rows per entry as {relation.weight}"
+    if relation.bag:
+        return "as many equal rows per entry as its count #0"
+    return "always exactly one row" if relation.always else "one row per entry"
+
+
+# -- text --------------------------------------------------------------------------------------------
+
+
 def _text(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
     view = compiled.view
     lines = [
         f"VIEW {view.name} ({', '.join(map(str, view.columns))})",
         f"  {text}",
         "",
-        compiled.program.to_text(_shown),
+        listing(compiled),
         "",
+        "READ",
     ]
-    lines.append("READ")
-    for column, expr in zip(view.columns, view.outputs, strict=True):
-        lines.append(f"  {column.name} = {expr}")
+    lines += [f"  {column.name} = {expr}" for column, expr in zip(view.columns, view.outputs, strict=True)]
+    for j, side in enumerate(view.sides, 1):
+        what = f"components #{j}.0, #{j}.1, ..." if side.how == "at" else f"#{j}.x, the {side.how}imum"
+        lines.append(f"  {what} of {side.map} at the same keys")
     if view.having is not None:
         lines.append(f"  where {view.having}")
-    lines.append(f"  {rows_of(compiled)}")
+    lines.append(f"  {rows_of(view)}")
     if sharing:
-        lines += ["", "SHARED", *(f"  {name}: {_having(views)}" for name, views in sharing.items())]
+        kept = ((name, views[0], ", ".join(views[1:])) for name, views in sharing.items())
+        lines += ["", "SHARED", *(f"  {name}: kept by {one}, read by {more} too" for name, one, more in kept)]
     if engine:
         lines += ["", "ENGINE", *(f"  {name}: {value}" for name, value in engine.items())]
     return "\n".join(lines)
 
 
-def _having(views: Sequence[str]) -> str:
-    return f"kept by {views[0]}, read by {', '.join(views[1:])} too"
-
-
-def _shown(definition: Definition) -> str:
-    """An expression of the calculus as it is; a plan, which has several lines, indented below its first."""
-    text = str(definition)
-    return text.replace("\n", "\n    ") if isinstance(definition, Plan) else text
-
-
-def rows_of(compiled: CompiledView) -> str:
-    """How many rows an entry of the map stands for, in words."""
-    view = compiled.view
-    if view.bag:
-        return "as many equal rows per entry as its count #0"
-    return "always exactly one row" if view.always else "one row per entry"
+# -- JSON --------------------------------------------------------------------------------------------
 
 
 def _json(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
-    view, program = compiled.view, compiled.program
+    view, program, show = compiled.view, compiled.program, shower(compiled)
     own = {m.name for m in program.maps}
     return json.dumps(
         {
             "view": view.name,
             "sql": text,
             "strategy": compiled.strategy,
-            "columns": [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in view.columns],
+            "columns": _columns(view),
             "maps": [
                 {
                     "name": m.name,
                     "keys": [v.name for v in m.keys],
                     "components": [k.name for k in m.kinds],
-                    "definition": str(m.definition),
+                    "definition": show(m.definition),
                     "own": m.name in own,
                     "views": list(sharing.get(m.name, (view.name,))),
                 }
                 for m in (*program.maps, *program.shared)
             ],
             "static": list(program.static),
+            "relations": [_relation(r, compiled) for r in program.relations],
             "triggers": [
                 {
                     "base": t.base,
+                    "derived": any(t.base == r.name for r in program.relations),
                     "statements": [
                         {
                             "target": s.target,
                             "op": s.op,
-                            "expr": str(s.expr),
+                            "expr": show(s.expr),
                             "strategy": s.strategy,
                             "reason": s.reason,
                         }
@@ -111,37 +118,89 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sh
                 }
                 for t in program.triggers
             ],
-            "outputs": {c.name: str(e) for c, e in zip(view.columns, view.outputs, strict=True)},
-            "having": None if view.having is None else str(view.having),
-            "rows": rows_of(compiled),
+            **_reading(view),
             "engine": engine,
         },
         indent=2,
     )
 
 
+def _columns(relation: View | Partitions[Any]) -> list[dict[str, Any]]:
+    return [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in relation.columns]
+
+
+def _reading(view: View) -> dict[str, Any]:
+    return {
+        "map": view.map,
+        "sides": [{"map": side.map, "how": side.how} for side in view.sides],
+        "outputs": {c.name: str(e) for c, e in zip(view.columns, view.outputs, strict=True)},
+        "having": None if view.having is None else str(view.having),
+        "rows": rows_of(view),
+    }
+
+
+def _relation(relation: View | Partitions[Any], compiled: CompiledView) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": relation.name, "columns": _columns(relation)}
+    if isinstance(relation, View):
+        looked_up = relation.always and bool(compiled.program.map(relation.map).keys)
+        return {**found, "strategy": "incremental", **_reading(relation), "looked up only": looked_up}
+    keys = compiled.program.map(relation.map).keys[: relation.prefix]
+    return {
+        **found,
+        "strategy": "partition recompute",
+        "map": relation.map,
+        "partitions": [v.name for v in keys],
+        "plan": str(relation.expr),
+    }
+
+
+# -- DOT ---------------------------------------------------------------------------------------------
+
+
 def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
+    """Tables and relations feed maps, labelled by the strategies; maps feed relations, and the view."""
     view, program = compiled.view, compiled.program
-    shown = _id(f"view {view.name}")
-    lines = ["digraph view {", "  rankdir=LR;", f"  {shown} [shape=box, style=bold];"]
+    derived = {r.name: r for r in program.relations}
+    entries = {m.name: f"{m.name}[{', '.join(v.name for v in m.keys)}]" for m in program.maps}
+    shown = f"view {view.name}"
+    lines = ["digraph view {", "  rankdir=LR;", f"  {_id(shown)} [shape=box, style=bold];"]
+    for base in dict.fromkeys(t.base for t in program.triggers if t.base not in derived):
+        lines.append(f"  {_id(base)} [shape=ellipse];")
     for m in program.maps:
-        entry = _id(f"{m.name}[{', '.join(v.name for v in m.keys)}]")
-        lines.append(f"  {entry} [shape=box];")
-        for trigger in program.triggers:
-            reasons = ", ".join(s.strategy for s in trigger.statements if s.target == m.name)
-            if not reasons:
-                continue
-            lines.append(f"  {_id(trigger.base)} -> {entry} [label={_id(reasons)}];")
-        if m.name == view.map:
-            lines.append(f"  {entry} -> {shown};")
+        lines.append(f"  {_id(entries[m.name])} [shape=box];")
     for m in program.shared:
-        entry = _id(f"{m.name}[{', '.join(v.name for v in m.keys)}]")
-        owner = _id(f"kept by {sharing[m.name][0]}") if m.name in sharing else _id("shared")
-        lines.append(f"  {entry} [shape=box, style=dashed, xlabel={owner}];")
-    lines += [f"  {_id(name)} [style=dashed, xlabel=static];" for name in program.static]
+        owner = f"kept by {sharing[m.name][0]}" if m.name in sharing else "shared"
+        shared = f"{m.name}[{', '.join(v.name for v in m.keys)}]"
+        lines.append(f"  {_id(shared)} [shape=box, style=dotted, xlabel={_id(owner)}];")
+    lines += [f"  {_id(name)} [shape=ellipse, style=dotted, xlabel=static];" for name in program.static]
+    for r in program.relations:
+        columns = ", ".join(c.name for c in r.columns)
+        dashed = isinstance(r, Partitions)
+        label = _id(f"{r.name}({columns}){_condition(r)}")
+        lines.append(
+            f"  {_id(r.name)} [label={label}, style={'dashed' if dashed else 'rounded'}, shape=box];"
+        )
+    for trigger in program.triggers:
+        for target in dict.fromkeys(s.target for s in trigger.statements):
+            strategies = dict.fromkeys(s.strategy for s in trigger.statements if s.target == target)
+            lines.append(_edge(trigger.base, entries[target], ", ".join(strategies)))
+    for r in program.relations:
+        how = "partition recompute" if isinstance(r, Partitions) else ""
+        lines += [_edge(entries[name], r.name, how) for name in dict.fromkeys(r.maps)]
+    lines += [_edge(entries[name], shown) for name in dict.fromkeys(view.maps)]
     return "\n".join([*lines, "}"])
 
 
+def _condition(relation: View | Partitions[Any]) -> str:
+    if isinstance(relation, Partitions) or relation.having is None:
+        return ""
+    return f" where {relation.having}"
+
+
+def _edge(start: str, end: str, label: str = "") -> str:
+    return f"  {_id(start)} -> {_id(end)}{f' [label={_id(label)}]' if label else ''};"
+
+
 def _id(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -113,7 +113,7 @@ class Lowering:
         for (name, expr), exprs in zip(keys, wanted, strict=True):
             if not rows:  # nothing is nothing, whatever its keys
                 exprs = (expr,)
-                made.setdefault(exprs, Var(self.fresh.name(name), expr.type, expr.nullable))
+                made.setdefault(exprs, Var(name, expr.type, expr.nullable))
             if exprs not in made:
                 made[exprs] = self._key(terms, name, exprs, made, renamed)
             by_name[name] = made[exprs]
@@ -130,7 +130,8 @@ class Lowering:
         """Bind one key variable in all terms: a variable of the term itself where it can be."""
         if len(terms) == 1 and isinstance(exprs[0], Var) and exprs[0].name in terms[0].bound():
             return exprs[0]
-        var = Var(self.fresh.name(name.lstrip("@")), exprs[0].type, any(e.nullable for e in exprs))
+        inside = {v.name for v in made.values()}.union(*(t.bound() for t in terms))
+        var = Var(Fresh(inside).name(name.lstrip("@")), exprs[0].type, any(e.nullable for e in exprs))
         for i, expr in enumerate(exprs):
             taken = {v.name for k in made if isinstance(v := k[i], Var)}
             term = terms[i]
@@ -158,7 +159,9 @@ class Lowering:
         view = View(
             self._relation_name(),
             map_name,
-            tuple(Column(n.lstrip("@"), e.type, e.nullable) for n, e in columns),
+            tuple(
+                Column(n, e.type, e.nullable) for n, (_, e) in zip(_readable(columns), columns, strict=True)
+            ),
             tuple(e for _, e in columns),
             bag,
             having,
@@ -380,17 +383,16 @@ class Lowering:
         return (Term((atom,), dict(zip((v.name for v in plan.variables), atom.vars, strict=True))),)
 
 
+def _readable(columns: Sequence[tuple[str, Expr]]) -> list[str]:
+    """Names for columns: that of the key for one that the compiler has named itself (`@0`)."""
+    found = [e.name if n.startswith("@") and isinstance(e, Var) else n for n, e in columns]
+    return found if len(set(found)) == len(found) else [n.lstrip("@") for n, _ in columns]
+
+
 def _over(node: p.Plan, child: p.Plan) -> p.Plan:
-    match node:
-        case p.Window(_, items):
-            return p.Window(child, items)
-        case p.Sort(_, keys):
-            return p.Sort(child, keys)
-        case p.Project(_, items):
-            return p.Project(child, items)
-        case p.Limit(_, count, offset):
-            return p.Limit(child, count, offset)
-    raise TypeError(type(node).__name__)
+    """A node over another input, whose variables may be NULL in fewer cases."""
+    by: dict[str, Expr] = {v.name: v for v in child.variables}
+    return node.map_children(lambda c: child if isinstance(c, p.Plan) else substitute(c, by))
 
 
 def _of_sides(components: Components) -> list[Expr]:

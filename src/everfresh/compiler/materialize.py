@@ -50,6 +50,7 @@ from everfresh.calculus import (
     union,
 )
 from everfresh.compiler.canonical import Canonical, canonical
+from everfresh.compiler.crossing import Ordered, crossing
 from everfresh.compiler.graph import splits
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.passes import simplify
@@ -267,8 +268,7 @@ def _static(
 ) -> frozenset[str]:
     """All relations that never change: those given, and those derived from nothing else."""
     for r in derived:
-        maps = r.maps if isinstance(r, View) else (r.map,)
-        if all(given.issuperset(relations(roots[name].definition)) for name in maps):
+        if all(given.issuperset(relations(roots[name].definition)) for name in r.maps):
             given |= {r.name}
     return given
 
@@ -278,7 +278,7 @@ def _read_too_early(
 ) -> frozenset[str]:
     """Maps under a derived relation that a statement on an earlier one, or on a view, reads: they are still
     pending then."""
-    last = {name: i for i, r in enumerate(derived) for name in (r.maps if isinstance(r, View) else (r.map,))}
+    last = {name: i for i, r in enumerate(derived) for name in r.maps}
     found = set()
     earlier = [*((-1, name) for name in views), *((i, r.name) for i, r in enumerate(derived))]
     for i, relation in earlier:
@@ -314,23 +314,35 @@ def _statement(work: Transform, target: _Map, base: str) -> Statement[Query]:
             terms += _term(work, term, target, i)
     expr = check(union(*(_grouped(target.keys, t) for t in terms)), STATEMENT)
     keyless = {name for name, keys in work.keys.items() if not keys}
-    return Statement(target.name, "+=", expr, *_strategy(expr, base, keyless))
+    ordered = Ordered.among([r for r in work.derived.values() if isinstance(r, View)], keyless)
+    return Statement(target.name, "+=", expr, *_strategy(expr, base, ordered))
 
 
 def _grouped(keys: tuple[Var, ...], term: Query) -> Query:
     return Neg(Sum(keys, term.body)) if isinstance(term, Neg) else Sum(keys, term)
 
 
-def _strategy(expr: Query, base: str, keyless: set[str]) -> tuple[str, str]:
+def _strategy(expr: Query, base: str, ordered: Ordered) -> tuple[str, str]:
     """What a statement costs, and why: proportional to the change and what agrees with it, or more."""
     scanned: list[str] = []
     read: list[str] = []
+    between: list[str] = []
     for term in expr.terms if isinstance(expr, Plus) else (expr,):
         body = term.body if isinstance(term, Neg) else term
-        _scan(body, set(), scanned, read)
-    scanned = [name for name in dict.fromkeys(scanned) if name not in keyless]
+        bound: set[str] = set()
+        if isinstance(body, Sum):
+            factors = body.body.factors if isinstance(body.body, Prod) else (body.body,)
+            crossed = crossing(factors, {v.name for v in body.group}, ordered)
+            if crossed is not None:
+                between.append(crossed.atom.name)
+                bound = {v.name for v in atom_vars(crossed.atom)}
+        _scan(body, bound, scanned, read)
+    scanned = [name for name in dict.fromkeys(scanned) if name not in ordered.single]
     if scanned:
         return "re-evaluated", "reads all of " + ", ".join(scanned)
+    if between:
+        entries = ", ".join(dict.fromkeys(between))
+        return "incremental", f"reads the entries of {entries} between the old and the new {base}"
     if read:
         return "incremental", "joins the change with " + ", ".join(dict.fromkeys(read))
     return "incremental", f"reads only the change of {base}"
@@ -612,14 +624,19 @@ def _product(
 ) -> Query | None:
     """The t-th product: each value contributes its t-th monomial, the count only to the first.
 
-    `only` leaves all others out: 0 the values, i all but the i-th.
+    `only` leaves all others out: 0 the values, i all but the i-th. None if nothing contributes.
     """
     counted = t == 0 and only in (None, 0)
+    chosen = [
+        _monomial(value, monomials, t) if only in (None, j) else None
+        for j, (value, monomials) in enumerate(zip(values, polynomials, strict=True), 1)
+    ]
+    if not counted and not any(chosen):
+        return None
     components: list[list[int]] = [[0 if counted else -1] for _ in plans]
     holders: list[tuple[_Map | None, dict[str, Var]]] = [(plan.held, plan.by) for plan in plans]
     own: list[Expr] = []
-    for j, (value, monomials) in enumerate(zip(values, polynomials, strict=True), 1):
-        monomial = _monomial(value, monomials, t) if only in (None, j) else None
+    for value, monomial in zip(values, chosen, strict=True):
         if monomial is None:
             for found in components:
                 found.append(-1)

@@ -30,7 +30,7 @@ def _relations(lowered: Lowered) -> Lowered:
     relations = tuple(r for r in lowered.relations if r.name in used)
     needed = {*lowered.view.maps}
     for r in relations:
-        needed |= {r.map} if isinstance(r, Partitions) else set(r.maps)
+        needed |= set(r.maps)
     return replace(lowered, relations=relations, maps=tuple(m for m in lowered.maps if m.name in needed))
 
 

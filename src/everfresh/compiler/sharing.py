@@ -18,7 +18,7 @@ from typing import Any
 
 from everfresh.calculus import MapRef, Query, relations
 from everfresh.compiler.compile import CompiledView
-from everfresh.program import MapDef, Program, Statement, Trigger, View
+from everfresh.program import MapDef, Program, Statement, Trigger
 
 
 def offers(view: CompiledView) -> tuple[MapDef[Query], ...]:
@@ -26,7 +26,7 @@ def offers(view: CompiledView) -> tuple[MapDef[Query], ...]:
     program = view.program
     under = {*view.view.maps}
     for r in program.relations:
-        under |= set(r.maps) if isinstance(r, View) else {r.map}
+        under |= set(r.maps)
     derived = {r.name for r in program.relations}
     found = {
         m.name: m
@@ -42,7 +42,7 @@ def offers(view: CompiledView) -> tuple[MapDef[Query], ...]:
             del found[name]
 
 
-def upkeep(names: Collection[str], programs: Iterable[Program[Any]]) -> Program[Query]:
+def upkeep(names: Collection[str], programs: Iterable[Program[Any]]) -> Program[Any]:
     """The maps called `names` with the statements that maintain them, and so on for the maps these read."""
     programs = tuple(programs)
     wanted = set(names)
@@ -51,7 +51,7 @@ def upkeep(names: Collection[str], programs: Iterable[Program[Any]]) -> Program[
         read = {name for program in programs for name in _read_for(program, wanted)}
         grown = not read <= wanted
         wanted |= read
-    found: Program[Query] = Program((), ())
+    found: Program[Any] = Program((), ())
     for program in programs:
         found = joined(found, cut(program, wanted))
     return found

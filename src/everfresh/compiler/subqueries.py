@@ -136,6 +136,7 @@ def _lifted(lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows,
         lookup, answer = _total(lowering, found.map, found.links, found.keys, [value], found.sides)
         condition = _replaced(part, {query: answer[0]})
         return tuple(Term((*t.factors, *lookup(t), Cond(t.of(condition))), t.columns) for t in rows)
+    value = _there(value)
     links = [(link.name, found.keys[link.name]) for link in found.links]
     alone = not {v.name for v in variables(_replaced(part, {query: Const(None, query.type)}))}
     if alone:
@@ -160,6 +161,16 @@ def _empty(value: Expr) -> Expr:
         if v.name.startswith("#"):
             nothing[v.name] = Const(None, v.type) if v.name.endswith("x") else Const(0, v.type)
     return rewrite(substitute(value, nothing), FOLD)
+
+
+def _there(value: Expr) -> Expr:
+    """An expression over components where there are some: the count is not 0."""
+    nothing = build.call("=", Var(component(0), BIGINT, False), _ZERO)
+
+    def visit(e: Expr) -> Expr:
+        return _FALSE if e == nothing else e.map_children(visit)
+
+    return rewrite(visit(value), FOLD)
 
 
 # -- answers -----------------------------------------------------------------------------------------

@@ -242,6 +242,33 @@ def parse_expr(stream: TokenStream, types: Mapping[str, Var], makers: Makers = E
     return _Parser(stream, types, makers).expression(0)
 
 
+def parse_type_at(stream: TokenStream) -> SqlType:
+    """The type at the position of `stream`, which moves behind it."""
+    name = stream.name().upper()
+    if name != "DECIMAL" or not stream.accept("("):
+        return parse_type(name)
+    precision = stream.integer()
+    scale = stream.integer() if stream.accept(",") else 0
+    stream.expect(")")
+    return DECIMAL(precision, scale)
+
+
+def declaration(var: Var) -> str:
+    """A variable with its type, `?` behind it if it may be NULL; `parse_declaration` reads it.
+
+    >>> declaration(Var("p", DECIMAL(15, 2)))
+    'p DECIMAL(15,2)?'
+    """
+    return f"{quote_name(var.name)} {var.type}{'?' if var.nullable else ''}"
+
+
+def parse_declaration(stream: TokenStream) -> Var:
+    """The variable declared at the position of `stream`."""
+    name = stream.name()
+    type_ = parse_type_at(stream)
+    return Var(name, type_, stream.accept("?"))
+
+
 _SYMBOLS = {symbol: (op, binding) for op, (symbol, binding) in _INFIX.items() if " " not in symbol}
 
 
@@ -323,17 +350,8 @@ class _Parser:
 
     def typed(self, expr: Expr) -> Expr:
         while self.stream.accept("::"):
-            expr = self.makers.typed(expr, self.type())
+            expr = self.makers.typed(expr, parse_type_at(self.stream))
         return expr
-
-    def type(self) -> SqlType:
-        name = self.stream.name().upper()
-        if name != "DECIMAL" or not self.stream.accept("("):
-            return parse_type(name)
-        precision = self.stream.integer()
-        scale = self.stream.integer() if self.stream.accept(",") else 0
-        self.stream.expect(")")
-        return DECIMAL(precision, scale)
 
     def atom(self) -> Expr:
         stream = self.stream
@@ -407,7 +425,7 @@ class _Parser:
         stream.expect("CAST", "(")
         inner = self.expression(0)
         stream.expect("AS")
-        to = self.type()
+        to = parse_type_at(self.stream)
         stream.expect(")")
         return self.makers.cast(inner, to)
 

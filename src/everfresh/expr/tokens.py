@@ -7,10 +7,13 @@ Tokens are names, "quoted names", numbers, 'strings' and symbols; blanks separat
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from everfresh.errors import Code, EverfreshError
 
+T = TypeVar("T")
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
       | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
@@ -21,6 +24,29 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _PLAIN = re.compile(r"[^\W\d][\w$#@]*(?:\.[^\W\d][\w$#@]*)*")
+
+
+# A line ends at a newline that is in no string and in no quoted name.
+_LINE = re.compile(r"""(?:[^'"\n]|'[^']*'|"[^"]*")+""")
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text; a newline inside of a string or a quoted name ends none.
+
+    >>> lines_of("a\\n  'two\\nlines'")
+    ['a', "  'two\\nlines'"]
+    """
+    return _LINE.findall(text)
+
+
+def indented(text: str, by: str) -> str:
+    """A text with each of its lines moved to the right.
+
+    >>> print(indented("a\\nb", "- "))
+    - a
+    - b
+    """
+    return "\n".join(by + line for line in lines_of(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +136,15 @@ class TokenStream:
         if token.kind != "number" or not token.text.isdigit():
             raise self.error("an integer is expected")
         return sign * int(self.next().text)
+
+    def listed(self, item: Callable[[], T], end: str) -> list[T]:
+        """What `item` reads between commas, up to the symbol `end`, which is read too."""
+        found: list[T] = []
+        while not self.accept(end):
+            if found:
+                self.expect(",")
+            found.append(item())
+        return found
 
     def end(self) -> None:
         """Raise unless everything has been read."""

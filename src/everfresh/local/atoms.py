@@ -223,8 +223,11 @@ class Picked:
 
     def join(self, bound: Sequence[Cells | None], rows: int, want: Sequence[int]) -> Found:
         """As stored, with these components for weights."""
+        return self.read(*self.store.match(bound, rows), want)
+
+    def read(self, at: Ints, slots: Ints, want: Sequence[int]) -> Found:
+        """These entries for these rows."""
         store = self.store
-        at, slots = store.match(bound, rows)
         weight = tuple(store.number(c, slots) for c in self.components)
         return Found(at, {i: store.cells(store.columns[i], slots) for i in want}, weight, len(slots))
 

@@ -2,12 +2,15 @@
 
 Slices are built at the first read and then follow the pool. An entry whose count has come to zero inside a
 batch still stands in its slices until the batch is final; it is read with weight zero, which adds nothing.
+The same holds for what keeps the entries in order (`followers`): it is made when it is first asked for, is
+told of entries that come, go or change, also when a change is taken back, and goes when strings are
+renumbered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +20,7 @@ from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
 from everfresh.local.columnar import MapDelta, key_columns, to_words
 from everfresh.local.pool import Layout, Pool, Touched, Values
+from everfresh.local.ranking import Ranks
 from everfresh.local.strings import Interner
 from everfresh.program import MapDef
 
@@ -24,6 +28,22 @@ Ints = NDArray[np.int64]
 
 Before = Mapping[str, Touched]
 """Changes of maps, by name, that a reader does not see yet."""
+
+
+class Follower(Protocol):
+    """What is told of the slots of a map, with the words of their entries."""
+
+    def add(self, slots: Ints, words: Ints) -> None:
+        """Entries have come."""
+
+    def touch(self, slots: Ints, words: Ints) -> None:
+        """The values of entries have changed."""
+
+    def remove(self, slots: Ints, words: Ints) -> None:
+        """Entries go: the pool still has them."""
+
+
+F = TypeVar("F", bound=Follower)
 
 
 class EntryStore(Pooled):
@@ -34,6 +54,8 @@ class EntryStore(Pooled):
         self.target = target
         self.layout = Layout(target.kinds)
         super().__init__(codec, pool or Pool(codec.words, self.layout))
+        self._followers: dict[Hashable, Follower] = {}
+        self._ranks: Ranks | None = None
 
     # -- change ------------------------------------------------------------------------------------
 
@@ -52,6 +74,7 @@ class EntryStore(Pooled):
                 hint="the batch would make a sum too large for its type",
             ) from error
         self.enter(touched.slots[touched.created])
+        self._touch(touched.slots[~touched.created])
         return touched
 
     def commit(self, touched: Touched) -> None:
@@ -63,6 +86,7 @@ class EntryStore(Pooled):
         """Take a change back."""
         self.leave(touched.slots[touched.created])
         self.pool.rollback(touched)
+        self._touch(touched.slots[~touched.created])
 
     def settle(self) -> None:
         """Make everything added so far final."""
@@ -80,6 +104,57 @@ class EntryStore(Pooled):
         if change is not None:
             _put_back(values, slots, change)
         return settled(values)
+
+    # -- in order ----------------------------------------------------------------------------------
+
+    @property
+    def ranks(self) -> Ranks:
+        """The order of the strings that followers ask for."""
+        if self._ranks is None:
+            self._ranks = Ranks(self.codec.interner)
+        return self._ranks
+
+    def follower(self, key: Hashable, make: Callable[[], F]) -> F:
+        """What follows the entries under the name `key`: made, and told of all of them, if there is none."""
+        found = self._followers.get(key)
+        if found is None:
+            found = make()
+            slots = self.slots()
+            found.add(slots, self.words(slots))
+            self._followers[key] = found
+        return found  # type: ignore[return-value]
+
+    def is_followed(self, key: Hashable) -> bool:
+        """Whether something follows the entries under this name."""
+        return key in self._followers
+
+    def enter(self, slots: Ints) -> None:
+        """Some slots have come into use."""
+        super().enter(slots)
+        if self._followers and len(slots):
+            words = self.words(slots)
+            for follower in self._followers.values():
+                follower.add(slots, words)
+
+    def leave(self, slots: Ints) -> None:
+        """Some slots are no longer in use."""
+        super().leave(slots)
+        if self._followers and len(slots):
+            words = self.words(slots)
+            for follower in self._followers.values():
+                follower.remove(slots, words)
+
+    def _touch(self, slots: Ints) -> None:
+        if self._followers and len(slots):
+            words = self.words(slots)
+            for follower in self._followers.values():
+                follower.touch(slots, words)
+
+    def clear(self) -> None:
+        """Forget slices and followers."""
+        super().clear()
+        self._followers.clear()
+        self._ranks = None
 
     # -- upkeep ------------------------------------------------------------------------------------
 

@@ -1,12 +1,13 @@
 """The least or greatest value of a map's last key among the entries that agree on the others.
 
-`Extremes` is the question; `Scan` answers it by looking at every entry of the slice.
+`Extremes` is the question. `Scan` answers it by looking at every entry of the slice; `Ends` does so while
+slices are short, and from an index in the order of the values when they are not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,13 @@ from everfresh.local.adhoc.frame import take
 from everfresh.local.adhoc.keys import codes
 from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore
+from everfresh.local.followers import Extremes as Ordered
 from everfresh.local.slices import every_pair
 
 Ints = NDArray[np.int64]
 NOTHING: Before = {}
+_LONG: Final = 64
+"""Slices with more entries than this are kept in order."""
 
 
 class Extremes(Protocol):
@@ -45,7 +49,7 @@ class Scan:
         self._before: Before = before  # type: ignore[assignment]
         self._names = tuple(c.name for c in store.columns[:-1])
         self.codec = Codec(store.columns[:-1], store.codec.interner)
-        self.visited = 0
+        self.visited = self.longest = 0
 
     def at(self, words: Ints) -> Vector:
         """The extreme of the last key for each column of `words`, NULL where there is no entry."""
@@ -55,6 +59,8 @@ class Scan:
         else:
             at, slots = every_pair(rows, store.slots())
         self.visited += len(slots)
+        if len(slots) > self.longest:
+            self.longest = max(self.longest, int(np.bincount(at).max()))
         there = store.entries(slots, self._before).n != 0
         values = store.cells(store.columns[-1], slots).vector
         if values.valid is not None:
@@ -66,3 +72,47 @@ class Scan:
         chosen = np.full(rows, -1, np.int64)
         chosen[at[first]] = order[first]
         return take(values, chosen)
+
+
+class Ends:
+    """A scan until a slice is longer than `_LONG`, then the ends of an index that follows the map.
+
+    A map whose only key is the value has one slice: it is kept in order from the start. The index belongs to
+    the map, so that all who ask share it, and is made again when strings have been renumbered.
+    """
+
+    def __init__(self, store: EntryStore, how: str, before: Before = NOTHING) -> None:
+        self._scan = Scan(store, how, before)
+        self.codec = self._scan.codec
+        self._store, self._least, self._before = store, how == "min", before
+        self._value = store.columns[-1]
+        self._ordered = self._value.type.name != "INTERVAL"  # which have no words that order like them
+        self._long = _LONG if store.columns[:-1] else -1
+        self.visited = 0
+
+    def at(self, words: Ints) -> Vector:
+        """The extreme of the last key for each column of `words`, NULL where there is no entry."""
+        key = "ends", self._value.name
+        if not self._ordered or (self._long >= 0 and not self._store.is_followed(key)):
+            seen = self._scan.visited
+            found = self._scan.at(words)
+            self.visited += self._scan.visited - seen
+            if self._ordered and self._scan.longest > self._long:
+                self._store.follower(key, self._follower)
+            return found
+        ends = self._store.follower(key, self._follower)
+        seen = ends.visited
+        slots = (ends.first if self._least else ends.last)(words, self._counts)
+        self.visited += ends.visited - seen
+        there = np.flatnonzero(slots >= 0)
+        values = self._store.cells(self._value, slots[there]).vector
+        place = np.full(len(slots), -1, np.int64)
+        place[there] = np.arange(len(there))
+        return take(values, place)
+
+    def _counts(self, slots: Ints) -> Ints:
+        return self._store.entries(slots, self._before).n
+
+    def _follower(self) -> Ordered:
+        store = self._store
+        return Ordered(store.pool, store.codec, store.columns[:-1], self._value, store.ranks)

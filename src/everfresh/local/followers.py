@@ -27,6 +27,9 @@ from everfresh.types import Column, SqlType
 
 _BATCH = 64  # entries read at once in a walk; doubles
 
+Counts = Callable[[Ints], Ints]
+"""The counts of some slots."""
+
 
 class _Follower:
     """Slots of a pool in an ordered index whose last key word is the slot, so that keys differ."""
@@ -65,6 +68,9 @@ class _Follower:
             self._version = self._labels()
             self._index.build(np.concatenate([keys, slots[None]]), slots)
 
+    def _counts(self, slots: Ints) -> Ints:
+        return self._pool.gather(slots).n
+
     def _held(self) -> tuple[Ints, Ints]:
         slots = self._index.slots()
         return slots, self._pool.keys_at(slots)
@@ -74,6 +80,9 @@ class _Follower:
         slots, keys = self._keys(slots, words)
         self._index.insert(keys, slots)
 
+    def touch(self, slots: Ints, words: Ints) -> None:
+        """Notice that the values of some slots have changed: here they do not matter."""
+
     def remove(self, slots: Ints, words: Ints) -> None:
         """Take some slots out; those that are not there any more stay so."""
         self._index.remove(self._keys(slots, words)[1])
@@ -82,7 +91,8 @@ class _Follower:
 class Extremes(_Follower):
     """The least and the greatest `value` per group of a map with the columns `groups` and `value` in its key.
 
-    NULL is no value: it is neither. An entry counts while its count in the pool is not zero.
+    NULL is no value: it is neither. An entry counts while its count in the pool is not zero; a question may
+    bring counts of its own, those of a state whose entries are all still there.
     """
 
     def __init__(
@@ -92,6 +102,8 @@ class Extremes(_Follower):
         self._groups = Codec(groups, codec.interner)
         self._ordering = Ordering(codec, [SortKey(value.name)], ranks)
         super().__init__(pool, self._groups.words + self._ordering.words - value.nullable)
+        self.visited = 0
+        """How many entries have been looked at."""
 
     def _labels(self) -> int:
         return self._ordering.version
@@ -104,19 +116,19 @@ class Extremes(_Follower):
         order = self._ordering.encode(words)[int(self._value.nullable) :]  # no NULL: no null word
         return slots, np.concatenate([groups, order])
 
-    def first(self, groups: Ints) -> Ints:
+    def first(self, groups: Ints, counts: Counts | None = None) -> Ints:
         """The slots of the least values of groups (`group_words`); -1 where there is none."""
-        return self._end(groups, 1)
+        return self._end(groups, 1, counts or self._counts)
 
-    def last(self, groups: Ints) -> Ints:
+    def last(self, groups: Ints, counts: Counts | None = None) -> Ints:
         """The slots of the greatest values."""
-        return self._end(groups, -1)
+        return self._end(groups, -1, counts or self._counts)
 
     def group_words(self, vectors: Sequence[Vector], rows: int) -> Ints:
         """The words by which to ask for groups."""
         return self._groups.encode_vectors(vectors, rows)
 
-    def _end(self, groups: Ints, step: int) -> Ints:
+    def _end(self, groups: Ints, step: int, counts: Counts) -> Ints:
         self._refresh()
         starts, stops = self._index.span(groups)
         ranks = starts.copy() if step > 0 else stops - 1
@@ -124,7 +136,8 @@ class Extremes(_Follower):
         open_ = np.flatnonzero(starts < stops)
         while len(open_):  # more than once only where a count is zero
             slots = self._index.slots_at(ranks[open_])
-            counted = self._pool.gather(slots).n != 0
+            self.visited += len(slots)
+            counted = counts(slots) != 0
             out[open_[counted]] = slots[counted]
             open_ = open_[~counted]
             ranks[open_] += step
@@ -164,6 +177,8 @@ class TopRows(_Follower):
         self._ordering = Ordering(codec, [*keys, *rest], ranks)
         self._limit, self._offset = limit, offset
         self._rows: Rows | None = None
+        self.visited = 0
+        """How many entries have been walked over."""
         self._end: Ints | None = None  # the last key that the answer depends on; None: on all of them
         super().__init__(pool, self._ordering.words)
 
@@ -208,25 +223,32 @@ class TopRows(_Follower):
         """The rows now; the same object as long as nothing before their end was changed."""
         self._refresh()
         if self._rows is None:
-            self._rows = self._walk()
+            self._rows, self._end = self._walk(self._counts)
         return self._rows
 
-    def _walk(self) -> Rows:
+    def rows_by(self, counts: Counts) -> Rows:
+        """The rows of a state with these counts, whose entries are all still there."""
+        self._refresh()
+        return self._walk(counts)[0]
+
+    def _walk(self, count: Counts) -> tuple[Rows, Ints | None]:
+        """The rows, and the last key that they depend on (None: all of them)."""
         wanted = self._offset + self._limit
         slots, counts = np.empty(0, np.int64), np.empty(0, np.int64)
         covered, reached, take = 0, 0, _BATCH
         while covered < wanted and reached < len(self._index):
             found = self._index.between(np.array([reached]), np.array([reached + take]))[1]
-            n = np.maximum(self._pool.gather(found).n, 0)
+            n = np.maximum(count(found), 0)
             slots, counts = np.concatenate([slots, found]), np.concatenate([counts, n])
             covered, reached, take = covered + int(n.sum()), reached + len(found), 2 * take
+        self.visited += reached
         ends = np.cumsum(counts)
         shown = np.clip(ends, self._offset, wanted) - np.clip(ends - counts, self._offset, wanted)
-        self._end = None
+        end = None
         if covered >= wanted:
-            self._end = self._index.keys_at(np.searchsorted(ends, [wanted]))[:, 0]
+            end = self._index.keys_at(np.searchsorted(ends, [wanted]))[:, 0]
         some = shown > 0
-        return Rows(slots[some], shown[some])
+        return Rows(slots[some], shown[some]), end
 
 
 def _any_at_most(keys: Ints, bound: Ints) -> bool:
@@ -262,7 +284,8 @@ class Band(_Follower):
     """Entries by a value that is compared with a threshold: which ones flip when the threshold moves.
 
     `value(slots, words)` reads the values, of type `type_`, from the words or from the pool's components;
-    when those change, `add` moves the slots (the key that a slot had is stored). The condition is
+    when those change, `touch` moves the slots (the key that a slot had is stored). Values are read when
+    a question is asked, so that only a question may find that one cannot be computed. The condition is
     `value op threshold`, true for no row where either is NULL. With `groups`, each has its own threshold.
     """
 
@@ -281,6 +304,7 @@ class Band(_Follower):
         self._groups = Codec(groups, codec.interner)
         words = self._groups.words + (2 if type_.is_wide else 1)
         self._stored = np.zeros((words, 16), np.int64)
+        self._due: set[int] = set()
         super().__init__(pool, words)
 
     def _labels(self) -> int:
@@ -305,7 +329,18 @@ class Band(_Follower):
 
     def add(self, slots: Ints, words: Ints) -> None:
         """Enter some slots, or move those that are there to the values that they have now."""
-        some, keys = self._keys(slots, words)
+        self._due.update(slots.tolist())
+
+    def touch(self, slots: Ints, words: Ints) -> None:
+        """Move some slots to the values that they have now."""
+        self._due.update(slots.tolist())
+
+    def _settle(self) -> None:
+        """Enter or move what is due."""
+        if not self._due:
+            return
+        slots = np.array(sorted(self._due), np.int64)
+        some, keys = self._keys(slots, self._pool.keys_at(slots))
         self._take_out(slots)
         if len(some) and some.max() >= self._stored.shape[1]:
             grown = np.zeros((len(self._stored), 2 * int(some.max())), np.int64)
@@ -313,11 +348,12 @@ class Band(_Follower):
             self._stored = grown
         self._stored[:, some] = keys[:-1]
         self._index.insert(keys, some)
+        self._due.clear()
 
     def remove(self, slots: Ints, words: Ints) -> None:
         """Take some slots out, wherever they stand."""
-        self._refresh()
         self._take_out(slots)
+        self._due.difference_update(slots.tolist())
 
     def _take_out(self, slots: Ints) -> None:
         known = slots[slots < self._stored.shape[1]]
@@ -328,6 +364,7 @@ class Band(_Follower):
 
         `groups[words, m]` says whose thresholds they are; without it they are those of the whole map.
         """
+        self._settle()
         m = len(new)
         groups = np.zeros((self._groups.words, m), np.int64) if groups is None else groups
         if self._type.name == "VARCHAR":  # a new label may change the others: make all, then read them
@@ -335,6 +372,22 @@ class Band(_Follower):
                 encode(self._checked(vector), ranks=self._ranks)
         before, after = self._qualifying(old, groups), self._qualifying(new, groups)
         return Flips(self._pairs(after, before, groups, m), self._pairs(before, after, groups, m))
+
+    def crossed(self, thresholds: Vector, weights: Ints) -> tuple[Ints, Ints, Ints]:
+        """The sum of `weights[i]` over the thresholds i for which an entry's condition is true, where it is
+        not zero: the sums, and pairs of the number of a sum and a slot.
+
+        With -1 for the old threshold and 1 for the new one these are the entries that flip.
+        """
+        self._settle()
+        parts = self._qualifying(thresholds, np.zeros((0, len(thresholds)), np.int64))
+        edges = np.concatenate([edge for part in parts for edge in part])
+        marks, place = np.unique(edges, return_inverse=True)
+        steps = np.zeros(len(marks), np.int64)
+        np.add.at(steps, place, np.concatenate([weights, -weights] * len(parts)))
+        sums = np.cumsum(steps)[:-1]
+        some = np.flatnonzero(sums)
+        return sums[some], *self._index.between(marks[some], marks[some + 1])
 
     def _qualifying(self, threshold: Vector, groups: Ints) -> list[tuple[Ints, Ints]]:
         """The ranges of ranks where the condition is true."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Bind, Cond, MapRef, Query, Rel, Sum, Value, arity
+from everfresh.compiler import Crossing
 from everfresh.errors import EverfreshError
 from everfresh.expr import Var, evaluate_vector, satisfied
 from everfresh.local.atoms import Atom, Found, Picked, Pooled
@@ -47,6 +48,10 @@ class Scope(Protocol):
 
     def needs(self, atom: Rel) -> Sequence[int] | None:
         """The columns of a relation that must be bound before it can be read."""
+
+    def between(self, crossing: Crossing) -> tuple[Ints, Atom] | None:
+        """The entries that a change of a threshold passes, and what they are multiplied by, row by row of a
+        frame; None if that is not known without looking at all entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +127,19 @@ def _pruned(words: Ints, values: Values) -> PoolDelta:
 
 def _run(term: Term, k: int, scope: Scope) -> _Frame:
     sign = None if term.sign == 1 else np.full(1, term.sign, np.int64)
-    frame = _Frame({}, Weights(1, sign, None, [None] * k))
-    for step in term.steps:
+    frame, steps = _Frame({}, Weights(1, sign, None, [None] * k)), term.steps
+    atom: Rel | MapRef | None = None
+    narrowed: tuple[Ints, Atom] | None = None
+    if term.narrow is not None and (narrowed := scope.between(term.narrow.crossing)) is not None:
+        atom, steps = term.narrow.crossing.atom, term.narrow.steps
+        frame = _Frame({}, Weights(len(narrowed[0]), term.sign * narrowed[0], None, [None] * k))
+    for step in steps:
         if not frame.rows:
             break  # what is left would only bind columns of no rows
         try:
+            if step.factor is atom and narrowed is not None:
+                _add(frame, step, [v.name for v in atom_vars(atom)], narrowed[1], scope)
+                continue
             _STEPS[type(step.factor)](frame, step, k, scope)
         except EverfreshError as error:
             row, own = getattr(error, "row", None), isinstance(step.factor, Cond | Bind | Value)

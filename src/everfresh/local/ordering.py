@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value, inputs, outputs
+from everfresh.compiler import Crossing, Ordered, crossing
 from everfresh.expr import Call, Const, Expr, Var
 
 Needs = Callable[[Rel], Sequence[int] | None]
@@ -27,11 +28,21 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Narrow:
+    """The steps of a product that changes where a threshold is crossed, from its atom on: the change and the
+    comparison are left out, the atom gives the entries between thresholds."""
+
+    crossing: Crossing
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Term:
-    """A signed product in the order of its evaluation."""
+    """A signed product in the order of its evaluation, and how to evaluate it in a narrower way."""
 
     sign: int
     steps: tuple[Step, ...]
+    narrow: Narrow | None = None
 
 
 def atom_vars(factor: Query) -> tuple[Var, ...]:
@@ -63,14 +74,28 @@ def products(query: Query, sign: int = 1) -> Iterable[tuple[int, tuple[Query, ..
 
 
 def ordered(
-    query: Query, keys: Sequence[Var], needs: Needs, lead: Callable[[Sequence[Query]], int] | None = None
+    query: Query,
+    keys: Sequence[Var],
+    needs: Needs,
+    lead: Callable[[Sequence[Query]], int] | None = None,
+    kept: Ordered | None = None,
 ) -> tuple[Term, ...]:
     """The terms of a statement for a map with these keys; `lead` chooses the atom that a term starts from,
-    else it is the first change."""
+    else it is the first change. `kept` says which relations can be read between thresholds."""
     names = frozenset(v.name for v in keys)
-    return tuple(
-        Term(sign, _kept(_order(factors, needs, lead or _first), names)) for sign, factors in products(query)
-    )
+    terms = []
+    for sign, factors in products(query):
+        crossed = crossing(factors, names, kept) if kept is not None else None
+        narrow = None
+        if crossed is not None:
+            order = _order((crossed.atom, *crossed.rest), needs, _at_first)
+            narrow = Narrow(crossed, _kept(order, names))
+        terms.append(Term(sign, _kept(_order(factors, needs, lead or _first), names), narrow))
+    return tuple(terms)
+
+
+def _at_first(atoms: Sequence[Query]) -> int:
+    return 0
 
 
 def _first(atoms: Sequence[Query]) -> int:

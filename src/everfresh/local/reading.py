@@ -22,7 +22,7 @@ from everfresh.local.atoms import Found, Rows, netted
 from everfresh.local.cells import Cells, VectorsOf, assemble, column_cells, same
 from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore, settled
-from everfresh.local.extremes import NOTHING, Extremes, Scan
+from everfresh.local.extremes import NOTHING, Ends, Extremes
 from everfresh.local.pool import Values, float_total, wide_to_python
 from everfresh.local.strings import Interner
 from everfresh.program import Side, View, component_index
@@ -69,7 +69,7 @@ class _Aside:
         self.codec = Codec(own, store.codec.interner)
         self.prefix = f"#{number}."
         self.visited = 0
-        self.extremes: Extremes | None = None if side.how == "at" else Scan(store, side.how)
+        self.extremes: Extremes | None = None if side.how == "at" else Ends(store, side.how)
 
     def env(
         self, key: Callable[[int], Cells], rows: int, wanted: Mapping[str, SqlType], before: Before
@@ -101,7 +101,7 @@ class _Aside:
     def _extremes(self, before: Before) -> Extremes:
         assert self.extremes is not None
         hidden = self.store.target.name in before
-        return Scan(self.store, self.side.how, before) if hidden else self.extremes
+        return Ends(self.store, self.side.how, before) if hidden else self.extremes
 
 
 class ViewReader:
@@ -160,6 +160,14 @@ class ViewReader:
             at, weights = at[keep], weights[keep]
             columns = {i: cells.take(keep) for i, cells in columns.items()}
         return Found(at, {i: columns[i] for i in want}, (weights,), visited + self.scanned)
+
+    def read(self, at: Ints, slots: Ints, want: Sequence[int], before: Before) -> Found:
+        """The rows of these entries for these rows of a frame."""
+        values = self.store.entries(slots, before)
+        index, columns, weights = self._rows(
+            lambda place: self.store.cells(self.store.columns[place], slots), values, frozenset(want), before
+        )
+        return Found(at if index is None else at[index], columns, (weights,), len(slots))
 
     @property
     def scanned(self) -> int:
@@ -350,6 +358,11 @@ class Reading:
     def join(self, bound: Sequence[Cells | None], rows: int, want: Sequence[int]) -> Found:
         """As the reader finds it."""
         return self.reader.join(bound, rows, want, self.before)
+
+    def read(self, at: Ints, slots: Ints, want: Sequence[int]) -> Found:
+        """The rows of some entries of the relation's map."""
+        assert isinstance(self.reader, ViewReader)
+        return self.reader.read(at, slots, want, self.before)
 
 
 def component_vector(store: EntryStore, values: Values, index: int, type_: SqlType) -> Vector:

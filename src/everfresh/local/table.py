@@ -240,7 +240,7 @@ class Table:
             wrong = gone & ((slots < 0) | (stored != words).any(axis=0) | (weights < -1))
             if wrong.any():
                 self._wrong_delete(words, stored, slots, np.flatnonzero(wrong), weights, first, signed)
-        live = Pool(len(self._key), _NO_VALUES)
+        live = Pool(len(self._key), _NO_VALUES, capacity=max(len(weights), 16))
         touched = live.add(keys, _counts(np.where(come, weights, 0)))
         added = live.gather(live.find(keys)).n
         removed_slots = slots[gone]

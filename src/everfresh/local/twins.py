@@ -7,85 +7,79 @@ pool, so a map or relation of the engine that differs is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from everfresh.algebra import Gmr, Key, Weight
-from everfresh.calculus import Database, Query, evaluate, outputs, relations
-from everfresh.expr import Vector
+from everfresh.calculus import ZERO, Database, Function, Query, evaluate, outputs, relations
+from everfresh.expr import Var, Vector
 from everfresh.expr import evaluate as scalar
 from everfresh.local import adhoc
 from everfresh.local.recompute import components
 from everfresh.program import MapDef, Partitions, Program, Side, View
-from everfresh.types import Column, SqlType, canonical_float
+from everfresh.types import Column, canonical_float
 
 
 def program_state(program: Program[Any], tables: Mapping[str, Gmr]) -> tuple[dict[str, Gmr], dict[str, Gmr]]:
-    """All maps of a program and all its derived relations over `tables` (and the views that it reads).
-
-    A relation with a row for every key is given at all keys made of values that occur in tables or maps.
-    """
+    """All maps of a program and its derived relations over `tables` (and the views that it reads), but for
+    relations with a row for every key."""
     maps: dict[str, Gmr] = {}
     derived: dict[str, Gmr] = {}
+    functions: dict[str, Function] = {}
     defs = {m.name: m for m in program.maps}
     left: list[Any] = [*program.maps, *program.relations]
     while left:
-        chosen = next(item for item in left if _ready(item, maps, derived, program))
+        chosen = next(item for item in left if _ready(item, maps, {*derived, *functions}, program))
         left.remove(chosen)
         if isinstance(chosen, MapDef):
-            maps[chosen.name] = map_entries(chosen, {**tables, **derived})
+            maps[chosen.name] = map_entries(chosen, {**tables, **derived}, functions)
+        elif isinstance(chosen, View) and chosen.always and defs[chosen.map].keys:
+            functions[chosen.name] = _function(chosen, maps, defs)
         else:
-            derived[chosen.name] = relation_rows(
-                chosen, maps, defs, _values([*tables.values(), *maps.values()])
-            )
+            derived[chosen.name] = relation_rows(chosen, maps, defs)
     return maps, derived
 
 
-def _ready(item: Any, maps: Mapping[str, Gmr], derived: Mapping[str, Gmr], program: Program[Any]) -> bool:
+def _function(view: View, maps: Mapping[str, Gmr], defs: Mapping[str, MapDef[Any]]) -> Function:
+    shown = [e.name if isinstance(e, Var) else "" for e in view.outputs]
+    positions = tuple(shown.index(v.name) for v in defs[view.map].keys)
+    return positions, lambda key: relation_rows(view, maps, defs, [key])
+
+
+def _ready(item: Any, maps: Mapping[str, Gmr], derived: Collection[str], program: Program[Any]) -> bool:
     if isinstance(item, MapDef):
         names = {r.name for r in program.relations}
         return all(n in derived for n in relations(item.definition) if n in names)
     return all(m in maps for m in (item.maps if isinstance(item, View) else (item.map,)))
 
 
-def map_entries(target: MapDef[Query], tables: Mapping[str, Gmr]) -> Gmr:
+def map_entries(
+    target: MapDef[Query], tables: Mapping[str, Gmr], functions: Mapping[str, Function] | None = None
+) -> Gmr:
     """What a map holds: its definition, without the entries whose count is zero."""
+    if target.definition == ZERO:
+        return Gmr()
     order = [[v.name for v in outputs(target.definition)].index(v.name) for v in target.keys]
-    found = evaluate(target.definition, Database(tables=tables))
+    found = evaluate(target.definition, Database(tables=tables, functions=functions or {}))
     return Gmr((tuple(key[i] for i in order), weight) for key, weight in found.items() if weight[0] != 0)
-
-
-def _values(gmrs: Iterable[Gmr]) -> list[Any]:
-    return list(dict.fromkeys([None, *(value for gmr in gmrs for key, _ in gmr.items() for value in key)]))
-
-
-def _fits(value: Any, type_: SqlType) -> bool:
-    if value is None:
-        return True
-    if type_.name == "VARCHAR":
-        return isinstance(value, str)
-    if type_.is_float or type_.name == "BOOLEAN":
-        return isinstance(value, float if type_.is_float else bool)
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def relation_rows(
     relation: View | Partitions[Any],
     maps: Mapping[str, Gmr],
     defs: Mapping[str, MapDef[Any]],
-    values: Sequence[Any] = (),
+    at: Sequence[Key] | None = None,
 ) -> Gmr:
-    """The rows of a derived relation over its maps; `values` are those that keys are made of where there is
-    a row for every key."""
+    """The rows of a derived relation over its maps: all, or those at some keys if there is a row for
+    every key."""
     if isinstance(relation, Partitions):
         return _partition_rows(relation, maps[relation.map], defs[relation.map])
     target, entries = defs[relation.map], maps[relation.map]
     keys: list[Key] = [key for key, _ in entries.items()]
     if relation.always:
-        keys = list(product(*([v for v in values if _fits(v, key.type)] for key in target.keys)))
+        keys = [()] if at is None else list(at)
     out = Gmr()
     zero = (0,) * (len(target.kinds) + 1)
     for key in keys:

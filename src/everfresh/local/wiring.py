@@ -10,19 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from everfresh.calculus import MapRef, Query, Rel
-from everfresh.compiler import Catalog, ViewDef
+from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
 from everfresh.local.joined import PoolDelta, run_terms
 from everfresh.local.mapstore import MapStore
 from everfresh.local.ordering import Term, ordered
-from everfresh.local.partitions import PartitionReader
 from everfresh.local.reading import Reader, Reading, ViewReader
 from everfresh.local.strings import Interner
 from everfresh.local.table import Table
+from everfresh.local.thresholds import Between, between
+from everfresh.local.toprows import partition_reader
 from everfresh.program import Partitions
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,12 @@ class Names:
         reader, number = self.wiring.reader(self.view, factor.name)
         return Reading(reader, self.before if number >= self.at else NOTHING)
 
+    def between(self, crossing: Crossing) -> tuple[Ints, Between] | None:
+        """The entries that a change of a threshold passes, and what they are multiplied by."""
+        atom = self.atom(crossing.atom)
+        assert isinstance(atom, Picked | Reading)
+        return between(crossing, self.changes[crossing.change.name], atom)
+
     def needs(self, atom: Rel) -> Sequence[int] | None:
         """What must be bound before a relation is read."""
         if atom.delta or atom.name in self.wiring.tables:
@@ -111,7 +123,7 @@ class Wiring:
         for relation in compiled.program.relations:
             reader: Reader
             if isinstance(relation, Partitions):
-                reader = PartitionReader(relation, self.stores(relation.map))  # type: ignore[arg-type]
+                reader = partition_reader(relation, self.stores(relation.map))
                 maps: tuple[str, ...] = (relation.map,)
             else:
                 reader = ViewReader(relation, self.stores(relation.map), self.stores)
@@ -143,7 +155,7 @@ class Wiring:
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)
-        names = Names(self, view.name, {})
+        names, kept = Names(self, view.name, {}), Ordered.of(view.compiled.program)  # type: ignore[arg-type]
         found = []
         for index, statement in enumerate(trigger.statements if trigger is not None else ()):
             expr, store = statement.expr, self.stores(statement.target)
@@ -151,7 +163,7 @@ class Wiring:
                 raise TypeError(
                     f"{statement.target} {statement.op} is no statement of an incremental program"
                 )
-            terms = ordered(expr, store.target.keys, names.needs)
+            terms = ordered(expr, store.target.keys, names.needs, kept=kept)
             found.append(Prepared(view.name, base, index, store, terms))
         return found
 

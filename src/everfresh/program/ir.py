@@ -17,9 +17,9 @@ may read it and have triggers on it like a base. The order of work for a base R 
 So a statement on the change of relation i reads relations before i as they are after, later ones as they
 were before: no cross terms are needed.
 
-A program may read maps that another one keeps (`shared`): those are of level 2, over bases alone, so they
-change at the same point of this order whichever program's statements maintain them. A relation in `static`
-never changes: it has no trigger, and no map is kept for the sake of its changes.
+A program may read maps that another one keeps (`shared`): those are over bases alone, so they change at the
+same point of this order whichever program's statements maintain them. A relation in `static` never changes:
+it has no trigger, and no map is kept for the sake of its changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from typing import Generic, TypeVar
 
 from everfresh.algebra import Kind
 from everfresh.expr.nodes import Expr, Var
-from everfresh.expr.tokens import quote_name
 from everfresh.types import Column
 
 E = TypeVar("E")
@@ -74,6 +73,11 @@ class Partitions(Generic[E]):
     columns: tuple[Column, ...]
     expr: E
     prefix: int
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """The map that it is recomputed from."""
+        return (self.map,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,20 +124,9 @@ class Program(Generic[E]):
 
     def to_text(self, show: Callable[[E], str] = str) -> str:
         """The program in the notation of the thesis; `parse_program` reads it back."""
-        lines = []
-        words = [*(("MAP", m) for m in self.maps), *(("SHARED MAP", m) for m in self.shared)]
-        for word, m in words:
-            keys = ", ".join(f"{quote_name(v.name)} {v.type}{'?' if v.nullable else ''}" for v in m.keys)
-            kinds = ", ".join(k.name for k in m.kinds)
-            lines.append(f"{word} {quote_name(m.name)}[{keys}] ({kinds}) =\n  {show(m.definition)}")
-        lines += [f"STATIC {quote_name(name)}" for name in self.static]
-        for t in self.triggers:
-            lines.append(f"ON CHANGE {quote_name(t.base)}")
-            for s in t.statements:
-                keys = ", ".join(quote_name(v.name) for v in self.map(s.target).keys)
-                note = f"   -- {s.strategy}: {s.reason}" if s.reason else f"   -- {s.strategy}"
-                lines.append(f"  {quote_name(s.target)}[{keys}] {s.op}{note}\n    {show(s.expr)}")
-        return "\n".join(lines)
+        from everfresh.program.text import to_text
+
+        return to_text(self, show)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,5 +170,5 @@ def component_index(name: str) -> int:
 
 
 def side_component(side: int, index: int | str) -> str:
-    """The variable of a component of a side (its position from 1), or of its extreme (`"x"`)."""
+    """The name of the variable for a component of a side (its position from 1), or its extreme (`"x"`)."""
     return f"#{side}.{index}"

@@ -5,6 +5,8 @@ input and, inside of a subquery, of the plans around it; all conversions in them
 node yields are distinct. A name means one variable in the whole plan, subqueries included: a node that yields
 a name of its input again passes the value on (a set operation: the value of either side). Only the outermost
 names of a statement are the user's, so that the last `Project` may give a name of its input another meaning.
+
+A plan prints as an indented tree that `plan_text.parse_plan` reads back.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from everfresh.expr.nodes import Expr, Var, substitute
+from everfresh.expr.text import KEYWORDS
+from everfresh.expr.tokens import indented, quote_name
 from everfresh.rewrite import Node, node
 from everfresh.sql.row_calls import AggregateCall, WindowCall, sort_key
 from everfresh.types import BOOLEAN, Column, SqlType
@@ -63,11 +67,11 @@ class Plan(Node):
         return str(_labelled(expr, self.subqueries))
 
     def __str__(self) -> str:
-        below = [f"  {line}" for plan in self.inputs for line in str(plan).splitlines()]
         asked: list[str] = []
         for k, subquery in enumerate(self.subqueries, 1):
             asked.append(f"  {subquery.kind}_{k}:{subquery.question(self)}")
-            asked += [f"    {line}" for line in str(subquery.plan).splitlines()]
+            asked.append(indented(str(subquery.plan), "    "))
+        below = [indented(str(plan), "  ") for plan in self.inputs]
         return "\n".join([self.line(), *asked, *below])
 
 
@@ -119,8 +123,8 @@ class Scan(Plan):
 
     def line(self) -> str:
         """`Scan table AS alias (columns)`."""
-        alias = "" if self.alias == self.table else f" AS {self.alias}"
-        return f"Scan {self.table}{alias} ({', '.join(v.name for v in self.vars)})"
+        alias = "" if self.alias == self.table else f" AS {_name(self.alias)}"
+        return f"Scan {_name(self.table)}{alias} ({', '.join(_name(v.name) for v in self.vars)})"
 
 
 @node
@@ -279,8 +283,7 @@ class Subquery(Expr):
         return ""
 
     def __str__(self) -> str:
-        below = "".join(f"\n  {line}" for line in str(self.plan).splitlines())
-        return f"{self.kind}{self.question(self.plan)}{below}"
+        return f"{self.kind}{self.question(self.plan)}\n{indented(str(self.plan), '  ')}"
 
 
 @node
@@ -405,4 +408,9 @@ class Limit(Plan):
 
 def _items(plan: Plan, items: tuple[tuple[str, Expr], ...]) -> str:
     same = (isinstance(e, Var) and e.name == n for n, e in items)
-    return ", ".join(n if s else f"{n} = {plan.text(e)}" for s, (n, e) in zip(same, items, strict=True))
+    named = ((_name(n), plan.text(e)) for n, e in items)
+    return ", ".join(n if s else f"{n} = {e}" for s, (n, e) in zip(same, named, strict=True))
+
+
+def _name(name: str) -> str:
+    return quote_name(name, KEYWORDS)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -63,6 +63,8 @@ class Report:
     """Rows that views had when they were compared."""
     agreed: str = ""
     """The error that both sides ended with."""
+    reevaluated: Counter[str] = field(default_factory=Counter)
+    """Views that are not maintained incrementally, by the reason."""
 
     def add(self, other: Report) -> None:
         """Count another run in."""
@@ -70,6 +72,7 @@ class Report:
         self.refused += other.refused
         self.comparisons += other.comparisons
         self.rows += other.rows
+        self.reevaluated += other.reevaluated
 
 
 def run_history(
@@ -81,16 +84,18 @@ def run_history(
     by_key: bool = False,
     reopen: Callable[[], Database] | None = None,
     check_state: Callable[[Database], None] | None = None,
+    strategy: Callable[[str], str] | None = None,
 ) -> Report:
     """Feed the changes in batches of `batch_size` (0: all at once, None: as they were made) and compare
     after each.
 
     With `by_key`, rows of tables with a primary key are deleted by it and changed by `updates`. `reopen`, if
     given, closes the database and opens it again after every third batch. `check_state`, if given, is called
-    after every batch, and raises if what the database keeps beside its views is wrong. The tables are
-    dropped in the end.
+    after every batch, and raises if what the database keeps beside its views is wrong. `strategy`, if given,
+    says for each view how to maintain it; a view for which that way is not available is maintained as
+    everfresh chooses. The tables are dropped in the end.
     """
-    runner = _Runner(db, oracle, history, by_key, reopen, check_state)
+    runner = _Runner(db, oracle, history, by_key, reopen, check_state, strategy)
     try:
         runner.run(list(history.cut(batch_size)))
     except _Agreed as cause:
@@ -109,6 +114,7 @@ class _Runner:
         by_key: bool,
         reopen: Callable[[], Database] | None,
         check_state: Callable[[Database], None] | None,
+        strategy: Callable[[str], str] | None = None,
     ) -> None:
         self.db = db
         self.oracle = oracle
@@ -119,6 +125,7 @@ class _Runner:
         self.by_key = by_key
         self.reopen = reopen
         self.check_state = check_state
+        self.strategy = strategy
         self.report = Report()
         self.queries: dict[str, str] = {}
         self.rows: dict[str, pa.Table] = {}
@@ -152,11 +159,23 @@ class _Runner:
                 continue
             self.queries[name] = query
             try:
-                self.db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+                self.create_view(name, query)
             except EverfreshError as error:
                 self.both_refuse(error, f"creating {name}, {query},")
             self.report.views += 1
+            compiled = self.db.catalog.views[name].compiled
+            if compiled.reevaluated:
+                self.report.reevaluated[compiled.program.triggers[0].statements[0].reason] += 1
             self.rows[name] = self.check(name, "when it was created")
+
+    def create_view(self, name: str, query: str) -> None:
+        strategy = "auto" if self.strategy is None else self.strategy(name)
+        try:
+            self.db.sql(f"CREATE MATERIALIZED VIEW {name} WITH (strategy = '{strategy}') AS {query}")
+        except EverfreshError as error:
+            if strategy == "auto" or error.code != Code.UNSUPPORTED:
+                raise
+            self.db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
 
     def both_refuse(self, error: EverfreshError, what: str) -> None:
         """Raise `_Agreed` if DuckDB refuses a view for the same reason, else `Difference`."""

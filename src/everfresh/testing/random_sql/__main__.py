@@ -14,6 +14,7 @@ from everfresh.testing.random_sql.data import random_case
 from everfresh.testing.random_sql.drive import drive
 from everfresh.testing.random_sql.shrinking import written
 from everfresh.testing.random_sql.weights import never_used
+from everfresh.testing.state_check import check_state
 
 
 def main() -> int:
@@ -25,6 +26,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=None, help="for how long")
     parser.add_argument("--failures", type=int, default=1, help="stop after so many")
     parser.add_argument("--keep", type=Path, default=None, help="folder for the failures as files")
+    parser.add_argument("--state", action="store_true", help="compare every map after each batch")
+    parser.add_argument("--reasons", action="store_true", help="say why views are re-evaluated")
     given = parser.parse_args()
     many = given.count is not None or given.seconds is not None
     if not many:
@@ -37,10 +40,14 @@ def main() -> int:
         seconds=given.seconds if given.seconds is not None else float("inf"),
         stop_at=given.failures,
         keep=given.keep,
+        check_state=check_state if given.state else None,
     )
     for failure in result.failures:
         sys.stdout.write(failure + "\n")
     sys.stdout.write(result.summary() + "\n")
+    if given.reasons:
+        for reason, times in result.report.reevaluated.most_common():
+            sys.stdout.write(f"{times:6} {reason}\n")
     if many:
         sys.stdout.write(f"never used: {', '.join(never_used(result.used)) or 'nothing'}\n")
     return 1 if result.failures else 0

@@ -1,0 +1,49 @@
+"""Relations that are the first rows of a bag: ORDER BY with LIMIT, ordered by columns.
+
+A bag that is kept in order gives them without being read as a whole, whatever its size. All other relations
+of their kind (windows, OFFSET without LIMIT) are recomputed partition by partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from everfresh.expr import Var
+from everfresh.program import Partitions
+from everfresh.sql import plan as p
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """Rows `offset` to `offset + limit` of a map that is a bag."""
+
+    keys: tuple[tuple[str, bool, bool], ...]
+    """The order: a key of the map, ascending, NULLs first."""
+    columns: tuple[str, ...]
+    """The key of the map that each column of the relation is."""
+    limit: int
+    offset: int
+
+
+def top_of(relation: Partitions[Any]) -> Top | None:
+    """The relation as the first rows of its map; None if it is no such thing.
+
+    The order is total: it names every column, so that equal keys do not depend on history.
+    """
+    match relation.expr:
+        case p.Limit(p.Sort(p.Project(p.Scan(_, _, held), items), order), int(limit), offset):
+            pass
+        case _:
+            return None
+    if relation.prefix or any(v.type.name == "INTERVAL" for v in held):
+        return None
+    of = {name: e.name for name, e in items if isinstance(e, Var)}
+    keys: dict[str, tuple[str, bool, bool]] = {}
+    for expr, ascending, nulls_first in order:
+        if not isinstance(expr, Var) or expr.name not in of:
+            return None
+        keys.setdefault(of[expr.name], (of[expr.name], ascending, nulls_first))
+    if len(of) != len(items) or set(keys) != {v.name for v in held}:
+        return None
+    return Top(tuple(keys.values()), tuple(of[name] for name, _ in items), limit, offset)
