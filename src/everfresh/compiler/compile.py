@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from everfresh.calculus import Query
@@ -51,7 +52,7 @@ class Setting:
     """The components that are not held, if that is known already; otherwise they are chosen by cost."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CompiledView:
     """A view ready to run: its plan, its program, and how its rows are read."""
 
@@ -62,17 +63,17 @@ class CompiledView:
     split: frozenset[str] = frozenset()
     """The components that were chosen not to be held."""
 
-    @property
+    @cached_property
     def bases(self) -> tuple[str, ...]:
         """The tables and views that the view reads."""
         return tuple(dict.fromkeys(scan.table for scan in scans(self.plan)))
 
-    @property
+    @cached_property
     def reevaluated(self) -> bool:
         """Whether the view is computed anew after each batch that touches it."""
         return isinstance(self.map.definition, p.Plan)
 
-    @property
+    @cached_property
     def map(self) -> MapDef[Definition]:
         """The map that holds the view."""
         return self.program.map(self.view.map)

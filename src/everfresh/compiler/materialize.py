@@ -51,7 +51,7 @@ from everfresh.calculus import (
 )
 from everfresh.compiler.canonical import Canonical, canonical
 from everfresh.compiler.crossing import Ordered, crossing
-from everfresh.compiler.graph import splits
+from everfresh.compiler.graph import components, splits
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.passes import simplify
 from everfresh.compiler.passes.expand import expand
@@ -458,7 +458,7 @@ def _take_local(plan: _Part, rest: list[Query], bound: set[str]) -> None:
     while grown:
         grown = False
         for f in list(rest):
-            used = {v.name for v in inputs(f)}
+            used = _read_by(f)
             if isinstance(f, Bind | Cond) and used <= inside and used - bound:
                 plan.local.append(f)
                 rest.remove(f)
@@ -491,7 +491,7 @@ def _bindable(rest: Iterable[Query], bound: set[str]) -> set[str]:
         grown = False
         for f in rest:
             known = bound | found
-            if isinstance(f, Bind) and f.var.name not in known and {v.name for v in inputs(f)} <= known:
+            if isinstance(f, Bind) and f.var.name not in known and _read_by(f) <= known:
                 found.add(f.var.name)
                 grown = True
     return found
@@ -502,7 +502,7 @@ def _placed(
 ) -> tuple[list[list[Rel]], list[Rel]]:
     """The components, and the relations that are looked up last: those whose keys come from several sides."""
     always = work.always
-    parts = list(_components([a for a in still if a.name not in always], rest, bound))
+    parts = _components([a for a in still if a.name not in always], rest, bound)
     late = []
     for atom in (a for a in still if a.name in always):
         keys = _keys_of(work, atom)
@@ -519,35 +519,19 @@ def _placed(
 def _reachable(part: list[Rel], rest: list[Query], bound: set[str]) -> set[str]:
     """The variables of a component, those that bindings compute from them included."""
     inside = names(part)
-    return inside | _bindable([f for f in rest if variables_of(f) - bound], inside)
+    return inside | _bindable([f for f in rest if _read_by(f) - bound], inside)
 
 
-def variables_of(f: Query) -> set[str]:
+def _read_by(f: Query) -> set[str]:
     """What a factor reads."""
     return {v.name for v in inputs(f)}
 
 
-def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> Iterator[list[Rel]]:
-    """Atoms joined, directly or through others, by variables that are not bound already."""
-    edges = [names([a]) - bound for a in still]
-    for f in rest:
-        if isinstance(f, Bind) and not {v.name for v in inputs(f)} & bound and variables(f.expr):
-            edges.append((names([f]) | {v.name for v in inputs(f)}) - bound)
-    left = list(range(len(still)))
-    while left:
-        component, reached = [left.pop(0)], set()
-        reached |= edges[component[0]]
-        grown = True
-        while grown:
-            grown = False
-            for edge in edges:
-                if edge & reached and not edge <= reached:
-                    reached |= edge
-                    grown = True
-        joined = [i for i in left if edges[i] & reached]
-        component += joined
-        left = [i for i in left if i not in joined]
-        yield [still[i] for i in sorted(component)]
+def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> list[list[Rel]]:
+    """Atoms joined, directly or through others, by variables that are not bound already; a binding over
+    variables of theirs alone joins too."""
+    links = [f for f in rest if isinstance(f, Bind) and variables(f.expr) and not _read_by(f) & bound]
+    return components(still, bound, links)
 
 
 def _kept(work: Transform, parts: Iterable[list[Rel]], bound: set[str]) -> Iterator[list[Rel]]:
@@ -694,7 +678,7 @@ def _summed(factors: list[Query], needed: set[str]) -> list[Query]:
     """Parts of a product that share no variable with its change, summed by themselves before they meet it."""
     groups: list[tuple[set[str], list[Query]]] = []
     for f in factors:
-        used = names([f]) | {v.name for v in inputs(f)}
+        used = names([f]) | _read_by(f)
         members = [f]
         for g in [g for g in groups if g[0] & used]:
             used, members = used | g[0], [*g[1], *members]

@@ -18,10 +18,10 @@ from everfresh.sql import plan as p
 class Top:
     """Rows `offset` to `offset + limit` of a map that is a bag."""
 
-    keys: tuple[tuple[str, bool, bool], ...]
-    """The order: a key of the map, ascending, NULLs first."""
-    columns: tuple[str, ...]
-    """The key of the map that each column of the relation is."""
+    keys: tuple[tuple[int, bool, bool], ...]
+    """The order: the place of a key of the map, ascending, NULLs first."""
+    columns: tuple[int, ...]
+    """Which key of the map each column of the relation is."""
     limit: int
     offset: int
 
@@ -38,12 +38,13 @@ def top_of(relation: Partitions[Any]) -> Top | None:
             return None
     if relation.prefix or any(v.type.name == "INTERVAL" for v in held):
         return None
-    of = {name: e.name for name, e in items if isinstance(e, Var)}
-    keys: dict[str, tuple[str, bool, bool]] = {}
+    places = {v.name: i for i, v in enumerate(held)}
+    of = {name: places[e.name] for name, e in items if isinstance(e, Var)}
+    keys: dict[int, tuple[int, bool, bool]] = {}
     for expr, ascending, nulls_first in order:
         if not isinstance(expr, Var) or expr.name not in of:
             return None
         keys.setdefault(of[expr.name], (of[expr.name], ascending, nulls_first))
-    if len(of) != len(items) or set(keys) != {v.name for v in held}:
+    if len(of) != len(items) or len(keys) != len(held):
         return None
     return Top(tuple(keys.values()), tuple(of[name] for name, _ in items), limit, offset)

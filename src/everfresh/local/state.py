@@ -161,7 +161,7 @@ class LocalState:
                     words = store.words(touched[0].slots)
                     now = store.entries(touched[0].slots, {})
                     rows = RowSet(store.codec, *netted(words, now.n - touched[0].old.n))
-                    steps.view(view.name, rows)
+                    steps.view(view.name, rows, touched[0])
             if touched:
                 published = store.published(merged(touched))
             elif view.name in steps.changes:

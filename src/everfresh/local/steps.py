@@ -66,9 +66,15 @@ class Steps:
         self._distribute(made)
         self._units()
 
-    def view(self, name: str, change: RowSet) -> None:
-        """A re-evaluated view has changed, and all that is maintained from it."""
-        self._distribute(self._evaluate(self._wiring.statements(name), change.atom(), -1))
+    def view(self, name: str, change: RowSet, touched: Touched) -> None:
+        """A re-evaluated view has changed, and all that is maintained from it.
+
+        Its map holds its new rows already; statements on its change read it as it was before.
+        """
+        self._applied = {self._wiring.maps[name].target.name: touched}
+        made = self._evaluate(self._wiring.statements(name), change.atom(), -1)
+        self._applied = {}
+        self._distribute(made)
         self._units()
 
     def _units(self) -> None:

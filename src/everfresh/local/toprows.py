@@ -42,8 +42,7 @@ class TopReader:
     def __init__(self, relation: Partitions[Any], top: Top, store: EntryStore) -> None:
         self.relation, self.store, self._top = relation, store, top
         self.codec = Codec(relation.columns, store.codec.interner)
-        by_name = {c.name: c for c in store.columns}
-        self._columns = [by_name[name] for name in top.columns]
+        self._columns = [store.columns[place] for place in top.columns]
         self.scanned = 0
 
     def touched(self, changes: Mapping[str, Ints]) -> Ints:
@@ -75,5 +74,5 @@ class TopReader:
 
     def _follower(self) -> TopRows:
         store, top = self.store, self._top
-        keys = [SortKey(*key) for key in top.keys]
+        keys = [SortKey(store.columns[place].name, *how) for place, *how in top.keys]
         return TopRows(store.pool, store.codec, keys, top.limit, top.offset, store.ranks)
