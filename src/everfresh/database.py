@@ -388,6 +388,7 @@ class Database:
                 definition.text,
                 format,
                 known(definition.name) if known is not None else None,
+                engine.catalog.sharing(definition.name),
             )
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.compiler import Catalog
+from everfresh.compiler import Catalog, readers
 from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
@@ -341,7 +341,8 @@ class LocalEngine:
         )
 
     def statistics(self) -> dict[str, Any]:
-        """Sizes, for people."""
+        """Sizes, for people. A map that several views read is counted once."""
+        views = self.catalog.compiled
         return {
             "epoch": self._epoch,
             "tables": {n: {"rows": len(t), "bytes": t.pool.nbytes} for n, t in self._state.tables.items()},
@@ -349,7 +350,8 @@ class LocalEngine:
                 n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.maps.items()
             },
             "maps beside them": {
-                n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.beside.items()
+                n: {"entries": len(m.pool), "bytes": m.pool.nbytes, "views": readers(views, n)}
+                for n, m in self._state.beside.items()
             },
             "strings": {"distinct": len(self._state.interner), "bytes": self._state.interner.nbytes},
         }

@@ -65,9 +65,16 @@ class LocalState:
 
     def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
         """Make the state fit `catalog`, as a DDL statement asks."""
+        kept = {  # maps of a view that goes may be another's now
+            m.name
+            for view in catalog.views.values()
+            if view is not effect.create_view
+            for m in view.compiled.program.maps
+        }
         for name in effect.drop_views:
-            for m in self.maps[name].compiled.program.maps:
-                self.beside.pop(m.name, None)
+            for m in self.catalog.views[name].compiled.program.maps:
+                if m.name not in kept:
+                    self.beside.pop(m.name, None)
             del self.maps[name], self.created[name]
         for name in effect.drop_tables:
             del self.tables[name]
@@ -199,7 +206,7 @@ class LocalState:
         compiled = self.catalog.views[view].compiled
         program = compiled.program
         plain = len(compiled.bases) == 1 and compiled.bases[0] in self.tables and not compiled.reevaluated
-        if not plain or len(program.maps) > 1 or program.relations:
+        if not plain or len(program.maps) > 1 or program.relations or program.shared:
             # Nested loops over several tables would not end: the plan is run, which shares no map either.
             return adhoc.execute(
                 compiled.plan, lambda name: self.rows(name) if name in self.tables else self.recomputed(name)
