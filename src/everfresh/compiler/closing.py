@@ -185,7 +185,9 @@ def _coarse(lowering: Lowering, term: Term, free: tuple[Var, ...]) -> Term:
     gone: set[str] = set()
     for atom in [f for f in factors if isinstance(f, Rel) and f.name in always]:
         values = {v.name for v in atom.vars[always[atom.name] :]}
-        if not values & needed and not values & names(f for f in factors if f is not atom):
+        others = [f for f in factors if f is not atom]
+        read = names(others) | {v.name for f in others if isinstance(f, Bind) for v in inputs(f)}
+        if not values & (needed | read):
             factors.remove(atom)
             gone |= values
     factors = [f for f in factors if not (isinstance(f, Cond) and gone & {v.name for v in inputs(f)})]
