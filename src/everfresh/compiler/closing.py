@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from everfresh.calculus import Bind, Cond, Query, Rel, inputs
-from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.rows import Term, names, not_null, settle
 from everfresh.expr import Call, Const, Expr, Var, build, variables
 from everfresh.program import Side, component
@@ -168,8 +167,6 @@ def domain(lowering: Lowering, free: tuple[Var, ...], scope: Scope) -> str:
         inherited = domain(lowering, tuple(needed.values()), scope[:-1])
         atom = Rel(inherited, tuple(needed.values()))
         outer = tuple(Term((atom, *t.factors), {**t.columns, **needed}) for t in outer)
-    if not outer:
-        raise NotFlat("a subquery of a query without rows")
     name, by_name = lowering.define(outer, [(v.name, v) for v in free])
     relation = lowering.relate(name, [(v.name, by_name[v.name]) for v in free])
     return relation.name
@@ -185,7 +182,9 @@ def _coarse(lowering: Lowering, term: Term, free: tuple[Var, ...]) -> Term:
     gone: set[str] = set()
     for atom in [f for f in factors if isinstance(f, Rel) and f.name in always]:
         values = {v.name for v in atom.vars[always[atom.name] :]}
-        if not values & needed and not values & names(f for f in factors if f is not atom):
+        others = [f for f in factors if f is not atom]
+        read = names(others) | {v.name for f in others if isinstance(f, Bind) for v in inputs(f)}
+        if not values & (needed | read):
             factors.remove(atom)
             gone |= values
     factors = [f for f in factors if not (isinstance(f, Cond) and gone & {v.name for v in inputs(f)})]

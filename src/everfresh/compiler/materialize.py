@@ -436,9 +436,10 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
 
 
 def _readable(work: Transform, atom: Rel, bound: set[str], changed: set[str]) -> bool:
-    """Whether a derived relation is read off its map as it is: by keys that are bound, or as a whole."""
+    """Whether a derived relation is read off its map as it is: by keys that are bound, or as a whole; one
+    with a row for every key, alone, in no other way."""
     relation = work.derived.get(atom.name)
-    if not work.choices.project and relation is None:
+    if (not work.choices.project and relation is None) or atom.name in work.always:
         return True
     if not isinstance(relation, View) or atom.name in changed:
         return False

@@ -220,13 +220,24 @@ def _single(lowering: Lowering, plan: p.Plan, scope: Scope) -> tuple[Factors, Ex
 
 def _first(lowering: Lowering, plan: p.Plan, scope: Scope) -> Closed | None:
     """The rows of `ORDER BY ... LIMIT 1`: one, or none, for each correlated key."""
+    shown: dict[str, Expr] = {v.name: v for v in plan.variables}
+    while isinstance(plan, p.Project) and not any(has_subquery(e) for _, e in plan.items):
+        shown = {n: substitute(e, dict(plan.items)) for n, e in shown.items()}
+        plan = plan.input
     if not isinstance(plan, p.Limit) or plan.count is None or plan.count > 1:
+        return None
+    own = {v.name for v in plan.variables}
+    if any(v.name not in own for e in shown.values() for v in variables(e)):
         return None
     found = partitioned(lowering, plan, scope)
     atom, _ = lowering.atom(found.relation, found.links)
-    names = [*(link.name for link in found.links), *(v.name for v in plan.variables)]
-    links = tuple(Link(link.name, v, link.outer) for link, v in zip(found.links, atom.vars, strict=False))
-    return (Term((atom,), dict(zip(names, atom.vars, strict=True))),), links, found.gates
+    by: dict[str, Expr] = {}
+    for v, var in zip(plan.variables, atom.vars[len(found.links) :], strict=True):
+        by[v.name] = var
+    columns = {n: substitute(e, by) for n, e in shown.items()}
+    linked = zip(found.links, atom.vars, strict=False)
+    links = tuple(Link(link.name, var, link.outer) for link, var in linked)
+    return (Term((atom,), {**columns, **{link.name: link.column for link in links}}),), links, found.gates
 
 
 def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
