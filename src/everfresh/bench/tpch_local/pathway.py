@@ -1,0 +1,2 @@
+"""placeholder"""
+def cells(*a): return []
