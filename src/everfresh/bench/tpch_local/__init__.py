@@ -47,7 +47,9 @@ def run(settings: Settings) -> Report:
         bars.add_bars(report, plan, cells, {q.view for q in plan.queries if _flat(q)})
         if settings.json is not None:
             beside = settings.json.with_suffix(".cells.json")
-            beside.write_text(json.dumps([cell.to_json() for cell in cells], indent=1) + "\n", encoding="utf-8")
+            beside.write_text(
+                json.dumps([cell.to_json() for cell in cells], indent=1) + "\n", encoding="utf-8"
+            )
     if "refresh" in plan.sections:
         scenarios.refresh(report, settings, plan, _reads)
     if "micro" in plan.sections:
@@ -134,8 +136,8 @@ def _of_query(
 def _subjects(plan: Plan, query: Query, stream: str, events: Events) -> Mapping[str, Callable[[], Subject]]:
     """What keeps the query fresh, by name; in the churn stream only the default and DuckDB."""
     from everfresh.bench.tpch_local.cells import DuckDB, Everfresh
-    from everfresh.workloads.strategies import catalog_of
     from everfresh.workloads import WORKLOADS
+    from everfresh.workloads.strategies import catalog_of
 
     modes = [mode for mode in plan.modes if stream != "churn" or mode == "auto"]
     found: dict[str, Callable[[], Subject]] = {

@@ -84,7 +84,8 @@ def add_summary(report: Report, cells: Sequence[Cell]) -> None:
         by_size = _grouped(some, lambda cell: (cell.size,))
         for where, rate in (("inside", "inside"), ("db.apply", "rate")):
             means = {
-                f"{size:,}": geometric_mean(getattr(cell, rate) for cell in of) for (size,), of in by_size.items()
+                f"{size:,}": geometric_mean(getattr(cell, rate) for cell in of)
+                for (size,), of in by_size.items()
             }
             what = f"{workload}, geometric mean of {len({cell.query for cell in some})}"
             report.row(query=what, stream=stream, how=DEFAULT, where=where, **means)
@@ -106,7 +107,9 @@ def _workload(cell: Cell) -> str:
     return cell.query.partition("_")[0]
 
 
-def _grouped(cells: Iterable[Cell], key: Callable[[Cell], tuple[Any, ...]]) -> dict[tuple[Any, ...], list[Cell]]:
+def _grouped(
+    cells: Iterable[Cell], key: Callable[[Cell], tuple[Any, ...]]
+) -> dict[tuple[Any, ...], list[Cell]]:
     found: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in cells:
         found.setdefault(key(cell), []).append(cell)

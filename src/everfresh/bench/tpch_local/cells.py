@@ -1,7 +1,7 @@
 """One cell: a query maintained in one way over a stream in batches of one size.
 
-A cell that would take too long is measured in windows: the stream is cut into parts, each is measured from its
-start for its share of the time, and the rest of it runs untimed in large batches, so that small and large
+A cell that would take too long is measured in windows: the stream is cut into parts, each is measured from
+its start for its share of the time, and the rest runs untimed in large batches, so that small and large
 states are both in the figure. Batches are made, and taken from the generated data, outside the measured time.
 """
 
@@ -79,7 +79,7 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         """Everything, with both rates."""
-        names = [name for name in self.__dataclass_fields__]
+        names = list(self.__dataclass_fields__)
         return {**{name: getattr(self, name) for name in names}, "rate": self.rate, "inside": self.inside}
 
 

@@ -1,8 +1,8 @@
 """The streams that a cell runs: single changes of tables in an order, cut into batches of any size.
 
 - `in_turn`: every row comes, the tables in turn (thesis, 4.3.1), each in the order of its file.
-- `churn`: TPC-H rows come at random, none before what it refers to; once enough orders are there, each further
-  one makes one go, with its lineitems (4.4.2). Customers, parts and suppliers all come in the first fifth.
+- `churn`: TPC-H rows come at random, none before what it refers to; once enough orders are there, each
+  further one makes one go, with its lineitems (4.4.2). All else comes in the first fifth.
 - `book`: orders of both sides come in turn until the book is full, then each makes one of its side go.
 
 Invariant: a stream is a function of its data and seed, and any prefix of it is possible.
@@ -107,7 +107,9 @@ def churn(data: Mapping[str, pa.Table], live: int | None = None, seed: int = 1) 
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     lines_gone = order_of_line[np.repeat(starts[gone], count) + within]
     at = times["orders"][when]
-    pieces.append((np.repeat(at, count), np.full(len(lines_gone), 8), names.index("lineitem"), -1, lines_gone))
+    pieces.append(
+        (np.repeat(at, count), np.full(len(lines_gone), 8), names.index("lineitem"), -1, lines_gone)
+    )
     pieces.append((at, np.full(len(gone), 9), names.index("orders"), -1, gone))
     assert len(of_line) == lines
     time, rank, row = (np.concatenate([piece[i] for piece in pieces]) for i in (0, 1, 4))
@@ -150,6 +152,7 @@ def _times(data: Mapping[str, pa.Table], random: np.random.Generator) -> dict[st
     wanted = _pairs(data["lineitem"], "l_partkey", "l_suppkey")
     found = by_pair[np.minimum(np.searchsorted(pairs[by_pair], wanted), len(pairs) - 1)]
     np.maximum.at(times["orders"], of_line, times["partsupp"][found])
+    times["orders"] += 1e-9 * random.random(len(times["orders"]))  # those that waited for the same row differ
     return times
 
 

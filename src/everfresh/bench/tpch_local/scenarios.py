@@ -1,4 +1,4 @@
-"""Scenarios beside the streams: a small change of loaded tables, a join with a sum, and what durability costs."""
+"""Scenarios beside the streams: a small change of loaded tables, a join with a sum, what durability adds."""
 
 from __future__ import annotations
 
@@ -28,9 +28,7 @@ _SHARES = ({"lineitem": 0.8, "orders": 0.2}, {"partsupp": 1.0})
 # -- 1,000 rows over loaded tables -----------------------------------------------------------------
 
 
-def refresh(
-    report: Report, settings: Settings, plan: Plan, tables_of: Callable[[Query], list[str]]
-) -> None:
+def refresh(report: Report, settings: Settings, plan: Plan, tables_of: Callable[[Query], list[str]]) -> None:
     """1,000 rows against DuckDB running the query again, and how long it takes to make each view."""
     queries = [query for query in plan.queries if query.workload == "tpch"]
     if not queries:
@@ -76,7 +74,9 @@ def refresh(
     _refresh_bars(report, plan, ratios, slowest)
 
 
-def _changes(data: Mapping[str, pa.Table], held: Mapping[str, int], reads: list[str]) -> list[dict[str, pa.Table]]:
+def _changes(
+    data: Mapping[str, pa.Table], held: Mapping[str, int], reads: list[str]
+) -> list[dict[str, pa.Table]]:
     """Some batches of the rows that are held back, in the tables that a query reads."""
     shares = next(shares for shares in _SHARES if set(shares).intersection(reads))
     shares = {name: share for name, share in shares.items() if name in reads}
