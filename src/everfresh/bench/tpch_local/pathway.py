@@ -73,7 +73,7 @@ def _run(cell: Cell, events: Events, runs_it: Path, name: str, limit: float) -> 
     except subprocess.TimeoutExpired:
         return f"it took more than {limit:g} s for {count:,} tuples"
     except subprocess.CalledProcessError as error:
-        return (error.stderr.strip().splitlines() or ["no message"])[-1]
+        return str((error.stderr.strip().splitlines() or ["no message"])[-1])
     if whole <= 2 * start:
         return f"{count:,} tuples take no longer than its start"
     cell.seconds = whole - start
