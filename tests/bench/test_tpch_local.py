@@ -116,6 +116,7 @@ def test_a_cell_runs_its_whole_stream_and_all_ways_agree(data: dict[str, pa.Tabl
         assert 0 < cell.tuples <= len(stream)
         assert cell.batches == -(-cell.tuples // size) or cell.tuples < len(stream)
         assert sum(cell.phases.values()) <= cell.seconds
+        assert cell.cpu > 0
         assert cell.inside > cell.rate > 0
         assert cell.sizes["bytes"] > cell.sizes["maps"] > 0
         rows = theirs.con.sql(query.text).to_arrow_table()
@@ -173,7 +174,7 @@ def test_bars() -> None:
     def cell(query: str, how: str, inside: float, size: int = 10_000) -> Cell:
         spent = {"statements": 1.0 / inside, "resolve": 1.0 / inside}
         sizes = {"bytes": 10, "number of maps": 1}
-        return Cell(query, "inserts", how, size, 1, 1, 2.0 / inside, 1.0, 0.0, spent, sizes)
+        return Cell(query, "inserts", how, size, 1, 1, 2.0 / inside, 2.0 / inside, 1.0, 0.0, spent, sizes)
 
     plan = plan_of(Settings(sf=1.0))
     names = [query.view for query in WORKLOADS["tpch"].queries]

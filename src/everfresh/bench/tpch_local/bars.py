@@ -89,9 +89,16 @@ def add_summary(report: Report, cells: Sequence[Cell]) -> None:
             }
             what = f"{workload}, geometric mean of {len({cell.query for cell in some})}"
             report.row(query=what, stream=stream, how=DEFAULT, where=where, **means)
+        got = {f"{size:,}": _processor(of) for (size,), of in by_size.items()}
+        report.row(query=workload, stream=stream, how=DEFAULT, where="% processor time", **got)
         for phase in ("outside the engine", *some[0].phases):
             shares = {f"{size:,}": _share(phase, of) for (size,), of in by_size.items()}
             report.row(query=workload, stream=stream, how=DEFAULT, where=f"% {phase}", **shares)
+
+
+def _processor(cells: Sequence[Cell]) -> float:
+    """How much of the measured time this process had a processor, in percent: near 100 on a quiet machine."""
+    return 100 * sum(cell.cpu for cell in cells) / sum(cell.seconds for cell in cells)
 
 
 def _share(phase: str, cells: Sequence[Cell]) -> float:

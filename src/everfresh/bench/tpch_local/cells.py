@@ -59,6 +59,8 @@ class Cell:
     """How many were measured."""
     batches: int = 0
     seconds: float = 0.0
+    cpu: float = 0.0
+    """Of these, the seconds that this process had a processor: fewer where other work disturbs the run."""
     reached: float = 0.0
     """How much of the stream was run, measured or not."""
     longest: float = 0.0
@@ -94,7 +96,9 @@ def measure(cell: Cell, subject: Subject, events: Events, seconds: float, patien
         while at < end and (cell.seconds < share or not cell.batches):
             high = min(at + cell.size, total)
             prepared = subject.prepare(events.batch(at, high))
+            cpu = time.process_time()
             took = subject.apply(prepared)
+            cell.cpu += time.process_time() - cpu
             cell.seconds, cell.longest = cell.seconds + took, max(cell.longest, took)
             cell.tuples, cell.batches, at = cell.tuples + high - at, cell.batches + 1, high
             if time.perf_counter() - began > patience * seconds:
