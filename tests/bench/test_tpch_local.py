@@ -162,9 +162,8 @@ def test_a_quick_run(tmp_path: Path) -> None:
         ("tpch_q03", "churn", "DuckDB, one thread"),
     }
     assert all(cell["rate"] > 0 and cell["tuples"] > 0 for cell in cells)
-    measured = {(row["query"], row["stream"]) for row in report.rows if "ms" in row}
-    assert ("tpch_q03", "1,000 rows") in measured
-    assert ("join + sum", "one update") in measured
+    measured = {(row["query"], row.get("where")) for row in report.rows if "ms" in row}
+    assert {("tpch_q03", "make the view"), ("tpch_q03", "its call"), ("join + sum", "db.apply")} <= measured
     assert any("the default against the best strategy" in bar.what for bar in report.bars)
     thesis = [row for row in report.rows if row["stream"] == published.MARK and row["how"] == "DBToaster"]
     assert thesis[0]["100"] == 4401315

@@ -57,14 +57,13 @@ def refresh(report: Report, settings: Settings, plan: Plan, tables_of: Callable[
             slowest = max(slowest, (query.view, made), key=lambda item: item[1])
             applied, inside = _refreshes(ours, batches)
             ours.db.sql(f"DROP VIEW {query.view}")
+            stream = f"{_count(batches[0]):,} rows"
             took = {"make the view": made, "inside, with conversion": inside, "db.apply": applied}
             for where, one in took.items():
-                report.row(query=query.view, stream="1,000 rows", how="auto", where=where, ms=1e3 * one)
+                report.row(query=query.view, stream=stream, how="auto", where=where, ms=1e3 * one)
             if theirs is not None:
                 again = _recomputations(theirs, query.text, batches)
-                report.row(
-                    query=query.view, stream="1,000 rows", how="DuckDB", where="its call", ms=1e3 * again
-                )
+                report.row(query=query.view, stream=stream, how="DuckDB", where="its call", ms=1e3 * again)
                 for where, some in ratios.items():
                     some.append(again / took[where])
     finally:
@@ -77,7 +76,8 @@ def refresh(report: Report, settings: Settings, plan: Plan, tables_of: Callable[
 def _changes(
     data: Mapping[str, pa.Table], held: Mapping[str, int], reads: list[str]
 ) -> list[dict[str, pa.Table]]:
-    """Some batches of the rows that are held back, in the tables that a query reads."""
+    """Some batches of the rows that are held back, in the tables that a query reads: 1,000 in each, or fewer
+    where the tables are small."""
     shares = next(shares for shares in _SHARES if set(shares).intersection(reads))
     shares = {name: share for name, share in shares.items() if name in reads}
     whole = sum(shares.values())
