@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -25,14 +25,28 @@ INSIDE = ("statements", "maps", "relations", "publish", "commit")
 """The phases that are the work of a view on a batch that has been converted (`everfresh.local.phases`)."""
 
 
+class Took(NamedTuple):
+    """Seconds on the clock, and of the processor."""
+
+    seconds: float
+    cpu: float
+
+
+def clocked(fn: Callable[[], Any]) -> Took:
+    """The time of one call."""
+    cpu, started = time.process_time(), time.perf_counter()
+    fn()
+    return Took(time.perf_counter() - started, time.process_time() - cpu)
+
+
 class Subject(Protocol):
     """What keeps a query fresh."""
 
     def prepare(self, batch: Batches) -> Any:
         """A batch in the form that `apply` takes; not measured."""
 
-    def apply(self, prepared: Any) -> float:
-        """Apply a batch; returns the seconds that count."""
+    def apply(self, prepared: Any) -> Took:
+        """Apply a batch; returns the time that counts."""
 
     def skip(self, prepared: Any) -> None:
         """Apply a batch that is not measured."""
@@ -96,10 +110,9 @@ def measure(cell: Cell, subject: Subject, events: Events, seconds: float, patien
         while at < end and (cell.seconds < share or not cell.batches):
             high = min(at + cell.size, total)
             prepared = subject.prepare(events.batch(at, high))
-            cpu = time.process_time()
             took = subject.apply(prepared)
-            cell.cpu += time.process_time() - cpu
-            cell.seconds, cell.longest = cell.seconds + took, max(cell.longest, took)
+            cell.seconds, cell.cpu = cell.seconds + took.seconds, cell.cpu + took.cpu
+            cell.longest = max(cell.longest, took.seconds)
             cell.tuples, cell.batches, at = cell.tuples + high - at, cell.batches + 1, high
             if time.perf_counter() - began > patience * seconds:
                 break
@@ -150,11 +163,9 @@ class Everfresh:
             for name, part in batch.items()
         }
 
-    def apply(self, prepared: Any) -> float:
+    def apply(self, prepared: Any) -> Took:
         """The time of `db.apply`."""
-        started = time.perf_counter()
-        self.db.apply(prepared)
-        return time.perf_counter() - started
+        return clocked(lambda: self.db.apply(prepared))
 
     def skip(self, prepared: Any) -> None:
         """The same, untimed."""
@@ -217,16 +228,14 @@ class DuckDB:
         """As it is."""
         return batch
 
-    def apply(self, prepared: Any) -> float:
+    def apply(self, prepared: Any) -> Took:
         """The time of the query."""
         self.skip(prepared)
         return self.recompute(self._text)
 
-    def recompute(self, text: str) -> float:
+    def recompute(self, text: str) -> Took:
         """The time of a query, its result as an Arrow table."""
-        started = time.perf_counter()
-        self.con.sql(text).to_arrow_table()
-        return time.perf_counter() - started
+        return clocked(lambda: self.con.sql(text).to_arrow_table())
 
     def skip(self, prepared: Any) -> None:
         """Change the tables: insert, then delete by the key."""

@@ -35,7 +35,8 @@ LEAST_SIZE = 100
 
 def python() -> Path | None:
     """A Python that has Pathway: this one, or that of the checkout's environment."""
-    if importlib.util.find_spec("pathway") is not None:
+    found = importlib.util.find_spec("pathway")
+    if found is not None and found.origin is not None:  # a folder of that name has no origin
         return Path(sys.executable)
     return ENVIRONMENT if ENVIRONMENT.exists() else None
 

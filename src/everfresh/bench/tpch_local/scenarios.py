@@ -99,7 +99,7 @@ def _refreshes(ours: Everfresh, batches: list[dict[str, pa.Table]]) -> tuple[flo
     applied, inside = [], []
     for batch in [batches[0], *batches]:  # the first compiles, and makes the slices
         before = ours.phases()
-        applied.append(ours.apply(batch))
+        applied.append(ours.apply(batch).seconds)
         after = ours.phases()
         inside.append(sum(after[name] - before[name] for name in (*INSIDE, "resolve")))
         ours.skip({name: Delta(deletes=rows) for name, rows in batch.items()})
@@ -110,7 +110,7 @@ def _recomputations(theirs: DuckDB, text: str, batches: list[dict[str, pa.Table]
     times = []
     for batch in [batches[0], *batches]:
         theirs.skip({name: Batch(rows, rows.slice(0, 0)) for name, rows in batch.items()})
-        times.append(theirs.recompute(text))
+        times.append(theirs.recompute(text).seconds)
         theirs.skip({name: Batch(rows.slice(0, 0), rows) for name, rows in batch.items()})
     return median(times[1:])
 
