@@ -117,7 +117,7 @@ def test_a_cell_runs_its_whole_stream_and_all_ways_agree(data: dict[str, pa.Tabl
         assert cell.batches == -(-cell.tuples // size) or cell.tuples < len(stream)
         assert sum(cell.phases.values()) <= cell.seconds
         assert cell.cpu > 0
-        assert cell.inside > cell.rate > 0
+        assert cell.inside > cell.upkeep > cell.rate > 0
         assert cell.sizes["bytes"] > cell.sizes["maps"] > 0
         rows = theirs.con.sql(query.text).to_arrow_table()
         mine = ours.db.view(query.view).to_arrow()

@@ -185,13 +185,13 @@ def _single(report: Report, cells: Sequence[Cell], flat: set[str]) -> None:
 
 
 def _best(report: Report, cells: Sequence[Cell]) -> None:
-    """The default against the best strategy, by the time inside the engine."""
+    """The default against the best strategy, by all work after conversion."""
     worst, all_ = (0.0, ""), 0
     for (query, size), some in _grouped([c for c in cells if c.phases], lambda c: (c.query, c.size)).items():
         mine = [cell for cell in some if cell.how == DEFAULT]
         if mine and len(some) > 1:
-            best = max(some, key=lambda cell: cell.inside)
-            worst = max(worst, (best.inside / mine[0].inside, f"{query}, batch {size:,}: {best.how}"))
+            best = max(some, key=lambda cell: cell.upkeep)
+            worst = max(worst, (best.upkeep / mine[0].upkeep, f"{query}, batch {size:,}: {best.how}"))
             all_ += 1
     if all_:
         what = f"the default against the best strategy, worst of {all_} ({worst[1]})"

@@ -93,6 +93,13 @@ class Cell:
         spent = sum(self.phases.get(name, 0.0) for name in INSIDE)
         return self.tuples / spent if spent else self.rate
 
+    @property
+    def upkeep(self) -> float:
+        """Tuples per second of all work after conversion. Unlike `inside` it has the rows of base tables and
+        their slices, which is where first-order strategies keep what they read."""
+        spent = sum(self.phases.get(name, 0.0) for name in (*INSIDE, "tables"))
+        return self.tuples / spent if spent else self.rate
+
     def to_json(self) -> dict[str, Any]:
         """Everything, with both rates."""
         names = list(self.__dataclass_fields__)
