@@ -23,7 +23,10 @@ from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtrac
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
 from everfresh.local import adhoc
+from everfresh.local.atoms import Indexed
 from everfresh.local.mapstore import MapStore, weighted_schema
+from everfresh.local.phases import UNTIMED, Phases, Untimed
+from everfresh.local.pool import Pool
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net
 from everfresh.options import Options
@@ -49,6 +52,7 @@ class LocalEngine:
     def __init__(self, path: str | Path | None, options: Options, *, read_only: bool = False) -> None:
         self._options = options
         self._read_only = read_only
+        self._phases: Untimed = Phases() if options.timing else UNTIMED
         self._folder = (
             StateFolder.open(path, engine=self.name, workers=1, options=options, read_only=read_only)
             if path is not None
@@ -63,7 +67,7 @@ class LocalEngine:
                 raise
 
     def _reset(self) -> None:
-        self._state = LocalState()
+        self._state = LocalState(self._phases)
         self._keys: OrderedDict[str, int] = OrderedDict()
         self._history: deque[tuple[int, dict[str, pa.Table]]] = deque(maxlen=self._options.history)
         self._epoch = 0
@@ -112,6 +116,13 @@ class LocalEngine:
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
+        try:
+            return self._apply(batch)
+        finally:
+            self._phases.stop()
+
+    def _apply(self, batch: Batch) -> Applied:
+        self._phases.to("resolve")
         parts: dict[str, list[Any]] = {}
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
@@ -246,7 +257,7 @@ class LocalEngine:
         if snapshot is None:
             return
         ddl = [text for _, text in snapshot.meta["ddl"]]
-        self._state = LocalState.from_sections(ddl, snapshot.meta["created"], snapshot.sections)
+        self._state = LocalState.from_sections(ddl, snapshot.meta["created"], snapshot.sections, self._phases)
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
         self._digest = snapshot.meta["digest"]
         self._epoch = self._snapshot_epoch = snapshot.epoch
@@ -342,21 +353,27 @@ class LocalEngine:
 
     def statistics(self) -> dict[str, Any]:
         """Sizes, for people. A map that several views read is counted once."""
-        views = self.catalog.compiled
-        return {
+        state = self._state
+        views, sliced = self.catalog.compiled, state.wiring.tables
+        found = {
             "epoch": self._epoch,
-            "tables": {n: {"rows": len(t), "bytes": t.pool.nbytes} for n, t in self._state.tables.items()},
-            "views": {
-                n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.maps.items()
-            },
+            "tables": {n: {"rows": len(t), **_bytes(t.pool, sliced[n])} for n, t in state.tables.items()},
+            "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
             "maps beside them": {
-                n: {"entries": len(m.pool), "bytes": m.pool.nbytes, "views": readers(views, n)}
-                for n, m in self._state.beside.items()
+                n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
+                for n, m in state.beside.items()
             },
-            "strings": {"distinct": len(self._state.interner), "bytes": self._state.interner.nbytes},
+            "strings": {"distinct": len(state.interner), "bytes": state.interner.nbytes},
         }
+        if self._options.timing:
+            found["seconds"] = self._phases.seconds
+        return found
 
     def close(self) -> None:
         """Release the folder."""
         if self._folder is not None:
             self._folder.close()
+
+
+def _bytes(pool: Pool, indexed: Indexed) -> dict[str, int]:
+    return {"bytes": pool.nbytes, "slice_bytes": indexed.slice_bytes}
