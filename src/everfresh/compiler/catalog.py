@@ -133,7 +133,8 @@ class Catalog:
 
     def statistics(self, sizes: Mapping[str, int]) -> Statistics:
         """What is known for the cost model: primary keys, and how many rows tables have."""
-        return Statistics({n: _table_stats(schema, sizes.get(n)) for n, schema in self.tables.items()})
+        tables = {n: _table_stats(schema, sizes.get(n)) for n, schema in self.tables.items()}
+        return Statistics(tables, unknown=frozenset(n for n in tables if n not in sizes))
 
     @property
     def static(self) -> frozenset[str]:

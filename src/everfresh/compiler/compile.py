@@ -20,6 +20,7 @@ from typing import Any
 from everfresh.calculus import Query
 from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.estimate import Statistics
+from everfresh.compiler.guess import guessed
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import HIGHER_ORDER, Choices, composites, transform
 from everfresh.compiler.prune import pruned
@@ -151,7 +152,7 @@ def _chosen(
     if statistics is None:
         return build(choices.split), choices.split
     roots = {m.name for m in lowered.maps}
-    found = search(build, statistics, keys=lambda program: composites(program, roots))
+    found = search(build, guessed(statistics, lowered.maps), keys=lambda program: composites(program, roots))
     return found.program, found.decisions
 
 
