@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from everfresh.algebra import Kind
-from everfresh.calculus import Query, Sum, parse
+from everfresh.calculus import Query, Sum, parse, relations
 from everfresh.compiler import Catalog, CompiledView, Effect, ViewDef
 from everfresh.delta.bags import WEIGHT, difference, expand, net
 from everfresh.expr import Expr, Var, Vector
@@ -20,6 +20,7 @@ from everfresh.expr.build import MAKERS
 from everfresh.local.state import LocalState
 from everfresh.program import MapDef, Part, Partitions, Program, Side, Statement, Trigger, View
 from everfresh.sql import parse_and_bind
+from everfresh.sql import plan as p
 from everfresh.testing.state_check import check, contents
 from everfresh.types import (
     BIGINT,
@@ -115,7 +116,16 @@ class Made:
     def done(self, view: View) -> ViewDef:
         triggers = tuple(Trigger(base, tuple(of)) for base, of in self.triggers.items())
         program: Program[Any] = Program(tuple(self.maps), triggers, tuple(self.relations))
-        return ViewDef(self.name, "", CompiledView(None, program, view, "auto"))  # type: ignore[arg-type]
+        return ViewDef(self.name, "", CompiledView(self._plan(), program, view, "auto"))
+
+    def _plan(self) -> p.Plan:
+        """A plan that reads the same tables and views: all that is asked of it."""
+        derived = {r.name for r in self.relations}
+        bases = dict.fromkeys(n for m in self.maps for n in relations(m.definition) if n not in derived)
+        plan: p.Plan = p.Single()
+        for base in bases:
+            plan = p.Join("inner", plan, p.Scan(base, base, ()))
+        return plan
 
     def plain(self, map_: str, **rest: Any) -> ViewDef:
         """A view that shows the keys and components of a map as they are."""

@@ -199,6 +199,11 @@ class Machine(RuleBasedStateMachine):
             down = {s for s, v in values.items() if holds(v, op, old) and not holds(v, op, new)}
             assert sorted(flips.to_true[1].tolist()) == sorted(up)
             assert sorted(flips.to_false[1].tolist()) == sorted(down)
+            sums, at, slots = band.crossed(Vector.from_pylist([old, new, new], BIGINT), np.array([-2, 1, 1]))
+            assert dict(zip(slots.tolist(), sums[at].tolist(), strict=True)) == {
+                **dict.fromkeys(up, 2),
+                **dict.fromkeys(down, -2),
+            }
 
     @rule(pairs=st.lists(st.tuples(GROUPS, STRINGS, STRINGS), unique_by=lambda p: p[0], max_size=3))
     def thresholds_of_groups(self, pairs: list) -> None:

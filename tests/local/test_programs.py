@@ -399,7 +399,7 @@ def big(state: LocalState, size: int) -> None:
 
 
 WHOLE = ("not_in", "closed_sums")
-"""Programs that look at every entry by their nature: a sum over all rows, a condition that all depend on."""
+"""Programs that look at every entry by their nature: all rows depend on a sum, or on a count."""
 
 
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in WHOLE])

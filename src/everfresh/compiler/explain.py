@@ -13,6 +13,7 @@ from typing import Any
 
 from everfresh.compiler.compile import CompiledView
 from everfresh.compiler.listing import listing, shower
+from everfresh.compiler.tops import top_of
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import Partitions, View
 
@@ -147,11 +148,15 @@ def _relation(relation: View | Partitions[Any], compiled: CompiledView) -> dict[
     keys = compiled.program.map(relation.map).keys[: relation.prefix]
     return {
         **found,
-        "strategy": "partition recompute",
+        "strategy": _strategy(relation),
         "map": relation.map,
         "partitions": [v.name for v in keys],
         "plan": str(relation.expr),
     }
+
+
+def _strategy(relation: Partitions[Any]) -> str:
+    return "partition recompute" if top_of(relation) is None else "incremental"
 
 
 # -- DOT ---------------------------------------------------------------------------------------------
@@ -175,7 +180,7 @@ def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sha
     lines += [f"  {_id(name)} [shape=ellipse, style=dotted, xlabel=static];" for name in program.static]
     for r in program.relations:
         columns = ", ".join(c.name for c in r.columns)
-        dashed = isinstance(r, Partitions)
+        dashed = isinstance(r, Partitions) and top_of(r) is None
         label = _id(f"{r.name}({columns}){_condition(r)}")
         lines.append(
             f"  {_id(r.name)} [label={label}, style={'dashed' if dashed else 'rounded'}, shape=box];"
@@ -185,7 +190,7 @@ def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sha
             strategies = dict.fromkeys(s.strategy for s in trigger.statements if s.target == target)
             lines.append(_edge(trigger.base, entries[target], ", ".join(strategies)))
     for r in program.relations:
-        how = "partition recompute" if isinstance(r, Partitions) else ""
+        how = _strategy(r) if isinstance(r, Partitions) else ""
         lines += [_edge(entries[name], r.name, how) for name in dict.fromkeys(r.maps)]
     lines += [_edge(entries[name], shown) for name in dict.fromkeys(view.maps)]
     return "\n".join([*lines, "}"])

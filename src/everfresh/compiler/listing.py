@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from everfresh.calculus import parse, to_text
 from everfresh.compiler.compile import CompiledView, Definition, scans
+from everfresh.compiler.tops import first_rows
 from everfresh.expr import Var
 from everfresh.program import Program, parse_program
 from everfresh.sql.plan import Plan
@@ -22,7 +23,7 @@ _PLAN = re.compile(rf"(?:{'|'.join(OPERATORS)})(?:[ \n]|$)")  # a relation's nam
 
 def listing(compiled: CompiledView) -> str:
     """The program as text."""
-    return compiled.program.to_text(shower(compiled))
+    return compiled.program.to_text(shower(compiled), first_rows)
 
 
 def shower(compiled: CompiledView) -> Callable[[Definition], str]:

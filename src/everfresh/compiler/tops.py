@@ -48,3 +48,12 @@ def top_of(relation: Partitions[Any]) -> Top | None:
     if len(of) != len(items) or len(keys) != len(held):
         return None
     return Top(tuple(keys.values()), tuple(of[name] for name, _ in items), limit, offset)
+
+
+def first_rows(relation: Partitions[Any]) -> str | None:
+    """How such a relation changes, in words; None if it is no such thing."""
+    top = top_of(relation)
+    if top is None:
+        return None
+    behind = f" behind the first {top.offset}" if top.offset else ""
+    return f"incremental: the first {top.limit} rows{behind}, read in order"

@@ -25,8 +25,6 @@ from everfresh.local.pool import Pool
 from everfresh.local.ranking import Ordering, Ranks, SortKey, encode
 from everfresh.types import Column, SqlType
 
-_BATCH = 64  # entries read at once in a walk; doubles
-
 Counts = Callable[[Ints], Ints]
 """The counts of some slots."""
 
@@ -235,7 +233,7 @@ class TopRows(_Follower):
         """The rows, and the last key that they depend on (None: all of them)."""
         wanted = self._offset + self._limit
         slots, counts = np.empty(0, np.int64), np.empty(0, np.int64)
-        covered, reached, take = 0, 0, _BATCH
+        covered, reached, take = 0, 0, wanted  # enough, unless some have no count
         while covered < wanted and reached < len(self._index):
             found = self._index.between(np.array([reached]), np.array([reached + take]))[1]
             n = np.maximum(count(found), 0)

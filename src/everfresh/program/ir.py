@@ -122,11 +122,13 @@ class Program(Generic[E]):
         """The trigger of `base`, if the program reads it."""
         return next((t for t in self.triggers if t.base == base), None)
 
-    def to_text(self, show: Callable[[E], str] = str) -> str:
+    def to_text(
+        self, show: Callable[[E], str] = str, how: Callable[[Partitions[E]], str | None] | None = None
+    ) -> str:
         """The program in the notation of the thesis; `parse_program` reads it back."""
         from everfresh.program.text import to_text
 
-        return to_text(self, show)
+        return to_text(self, show, how)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,11 @@ _WORDS = frozenset({"FROM", "WHERE", "TIMES", "BAG", "EVERY", "PARTITIONS", "MIN
 # -- printing ----------------------------------------------------------------------------------------
 
 
-def to_text(program: Program[E], show: Callable[[E], str]) -> str:
-    """The program; `show` prints its expressions, in one or more lines."""
+def to_text(
+    program: Program[E], show: Callable[[E], str], how: Callable[[Partitions[E]], str | None] | None = None
+) -> str:
+    """The program; `show` prints its expressions, in one or more lines; `how` may know how a relation changes
+    that is recomputed otherwise."""
     lines = []
     left = list(program.relations)
     seen: set[str] = set()
@@ -53,7 +56,7 @@ def to_text(program: Program[E], show: Callable[[E], str]) -> str:
         lines += _map_text("MAP", m, show)
         seen.add(m.name)
         while left and seen.issuperset(left[0].maps):
-            lines.append(relation_text(left.pop(0), program, show))
+            lines.append(relation_text(left.pop(0), program, show, how))
     if left:
         raise ValueError(f"relation {left[0].name} is read off a map that is not in the program")
     for m in program.shared:
@@ -73,10 +76,16 @@ def _map_text(word: str, m: MapDef[E], show: Callable[[E], str]) -> list[str]:
     return [f"{word} {quote_name(m.name)}[{keys}] ({kinds}) =", indented(show(m.definition), "  ")]
 
 
-def relation_text(relation: View | Partitions[E], program: Program[E], show: Callable[[E], str]) -> str:
+def relation_text(
+    relation: View | Partitions[E],
+    program: Program[E],
+    show: Callable[[E], str],
+    how: Callable[[Partitions[E]], str | None] | None = None,
+) -> str:
     """One relation: its columns, and what it is read off and how."""
+    known = how(relation) if how is not None and isinstance(relation, Partitions) else None
     columns = ", ".join(declaration(Var(c.name, c.type, c.nullable)) for c in relation.columns)
-    head = f"RELATION {quote_name(relation.name)}({columns})   -- {_how(relation, program)}"
+    head = f"RELATION {quote_name(relation.name)}({columns})   -- {known or _how(relation, program)}"
     return "\n".join([head, *_definition(relation, program, show)])
 
 

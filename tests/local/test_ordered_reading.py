@@ -1,0 +1,181 @@
+"""Extremes, first rows and thresholds from ordered indexes: the same as their slow twins, and only what is
+needed.
+
+Catches: an index that is not told of a change, of a rollback or of renumbered strings; an extreme as it was
+before a change that the index has already; a threshold passed by entries of count zero; a value that cannot
+be computed; an index that is used and still looks at everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from program_support import apply, check, contents, nets
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.local import extremes, reading, toprows, wiring
+from everfresh.local.state import LocalState
+
+TABLES = [
+    "duckdb|CREATE TABLE t (g VARCHAR, s VARCHAR, x INTEGER, d DOUBLE)",
+    "duckdb|CREATE TABLE u (s VARCHAR, x BIGINT NOT NULL)",
+]
+QUERIES = {
+    "ends": "SELECT g, min(s) AS a, max(s) AS b, min(x) AS c, max(d) AS e FROM t GROUP BY g",
+    "ends_of_all": "SELECT min(s) AS a, max(x) AS b, min(d) AS c FROM t",
+    "the_last": "SELECT s, x FROM t WHERE s = (SELECT max(s) FROM t)",
+    "top": "SELECT s, x FROM t ORDER BY s DESC NULLS FIRST, x LIMIT 3 OFFSET 1",
+    "top_groups": "SELECT g, count(*) AS n, sum(x) AS a FROM t GROUP BY g ORDER BY a DESC, n LIMIT 2",
+    "top_of_top": "SELECT max(x) AS a FROM (SELECT x FROM t ORDER BY d, s DESC, x LIMIT 4) q",
+    "above": "SELECT g, sum(x) AS a FROM t GROUP BY g HAVING sum(x) > (SELECT 0.4 * sum(x) FROM t)",
+    "above_average": "SELECT count(*) AS n, sum(x) AS a FROM t WHERE x > (SELECT avg(x) FROM t)",
+    "not_above": "SELECT x, count(*) AS n FROM t WHERE s <= (SELECT max(s) FROM u) GROUP BY x",
+    "below_count": "SELECT t.g, u.x FROM t, u WHERE t.s = u.s AND t.x < (SELECT count(*) FROM u)",
+    "not_a_number": "SELECT count(*) AS n FROM t WHERE d >= (SELECT max(d) - 1 FROM t WHERE x > 1)",
+    "no_row": "SELECT x FROM t WHERE x >= (SELECT sum(x) AS a FROM u HAVING sum(x) > 3)",
+}
+DDL = [*TABLES, *(f"duckdb|CREATE MATERIALIZED VIEW {name} AS {query}" for name, query in QUERIES.items())]
+ORDERED = {"not_above", "above", "above_average", "below_count", "not_a_number", "no_row"}
+
+
+def made(ddl: list[str]) -> LocalState:
+    state = LocalState()
+    for entry in ddl:
+        state.execute(*state.catalog.replay(entry), 1)
+    return state
+
+
+@contextmanager
+def slow() -> Iterator[None]:
+    """The slow twins: scans, recomputed partitions, statements over all entries."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "Ends", extremes.Scan)
+        patch.setattr(toprows, "top_of", lambda relation: None)
+        patch.setattr(wiring, "between", lambda *_: None)
+        yield
+
+
+def row(random: Random, table: str) -> tuple[Any, ...]:
+    text = random.choice([None, "", *(f"{random.choice('abäz')}{random.randrange(40)}" for _ in range(3))])
+    if table == "u":
+        return text, random.randrange(-2, 5)
+    number = random.choice([None, random.randrange(-3, 9), random.randrange(-3, 9)])
+    double = random.choice([None, -0.0, 0.0, 1.5, float("nan"), float("inf"), random.random()])
+    return random.choice([None, "p", "q"]), text, number, double
+
+
+def batches(seed: int, count: int) -> Iterator[dict[str, tuple[list[Any], list[Any]]]]:
+    random = Random(seed)
+    live: dict[str, list[Any]] = {"t": [], "u": []}
+    for number in range(count):
+        batch = {}
+        for table in random.sample(["t", "u"], random.randrange(1, 3)):
+            often = 1 if number == count - 3 else 0.3
+            go = [r for r in live[table] if random.random() < often]
+            come = [row(random, table) for _ in range(random.randrange(9))]
+            come += random.sample(come, min(len(come), 2))
+            live[table] = [r for r in live[table] if not any(r is g for g in go)] + come
+            batch[table] = come, go
+        yield batch
+
+
+def maps(state: LocalState) -> dict[str, Any]:
+    return {name: contents(store) for name, store in state.stores().items()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("long", [0, 3])
+def test_fast_equals_slow(seed: int, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extremes, "_LONG", long)
+    fast = made(DDL)
+    with slow():
+        twin = made(DDL)
+    for number, batch in enumerate(batches(seed, 14)):
+        if number % 3 == 1:  # a batch that is taken back
+            with pytest.raises(RuntimeError), fast.changing(nets(fast, batch)):
+                raise RuntimeError
+        changed = apply(fast, batch)
+        with slow():
+            expected = apply(twin, batch)
+            assert {n: sorted(map(repr, t.to_pylist())) for n, t in changed.items()} == {
+                n: sorted(map(repr, t.to_pylist())) for n, t in expected.items()
+            }
+            assert maps(fast) == maps(twin)
+        if number % 5 == 4:
+            fast.compact_strings()
+        if number == 8:
+            fast = LocalState.from_sections(DDL, fast.created, fast.to_sections())
+    check(fast)
+
+
+def test_indexes_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extremes, "_LONG", 0)
+    state = made(DDL)
+    for batch in batches(1, 6):
+        apply(state, batch)
+    kinds = {key[0] for store in state.stores().values() for key in store._followers}
+    assert kinds == {"ends", "top", "band"}
+    crossed = {
+        view.name
+        for view in state.catalog.views.values()
+        for trigger in view.compiled.program.triggers
+        for statement in trigger.statements
+        if "between the old and the new" in statement.reason
+    }
+    assert crossed >= ORDERED
+
+
+def test_followers_go_with_renumbered_strings_and_come_again() -> None:
+    state = made(DDL)
+    apply(state, {"t": ([("p", f"s{i}", i, 0.5) for i in range(50)], [])})
+    assert any(store._followers for store in state.stores().values())
+    apply(state, {"t": ([], [("p", f"s{i}", i, 0.5) for i in range(1, 50)])})
+    before = len(state.interner)
+    state.compact_strings()
+    assert len(state.interner) < before
+    assert not any(store._followers for store in state.stores().values())
+    apply(state, {"t": ([("p", "a", 3, 0.5)], [])})
+    assert any(store._followers for store in state.stores().values())
+    check(state)
+
+
+def rows(count: int) -> list[tuple[Any, ...]]:
+    """Every value once in a group of its own, and all in one."""
+    own = [(f"g{i}", f"s{i:04}", i % 7 + 10, float(i)) for i in range(count)]
+    return [*own, *(("one", f"z{i:04}", i % 7 + 10, float(i)) for i in range(count))]
+
+
+VISITED = {name for name in QUERIES if name != "below_count"}
+
+
+@pytest.mark.parametrize("name", sorted(VISITED))
+def test_what_is_visited_does_not_grow(name: str) -> None:
+    """A batch into long slices; the least, the greatest and the first rows are among what goes."""
+    seen = []
+    for count in (100, 1000):
+        state = made([*TABLES, DDL[len(TABLES) + list(QUERIES).index(name)]])
+        apply(state, {"t": (rows(count), []), "u": ([("s0003", 4)], [])})
+        apply(state, {"t": ([("one", "zz", 99, 1e9)], [])})
+        apply(state, {"t": ([("one", "m", 11, 3.5)], [("one", "zz", 99, 1e9), rows(count)[0]])})
+        seen.append(dict(state.visited))
+    assert sum(seen[0].values()) > 0
+    assert all(seen[1][place] <= seen[0][place] for place in seen[0]), seen
+
+
+def test_a_value_that_cannot_be_computed_is_an_error_only_where_it_is_read() -> None:
+    """Where the index cannot be asked, the statement runs over all entries, and says what is wrong."""
+    query = "SELECT count(*) AS n FROM t WHERE x <> 0 AND CAST(s AS INTEGER) > (SELECT count(*) FROM u)"
+    state = made([*TABLES, f"duckdb|CREATE MATERIALIZED VIEW v AS {query}"])
+    apply(state, {"t": ([("p", "5", 1, None), ("p", "1", 1, None)], [])})
+    apply(state, {"u": ([("a", 1), ("b", 2)], [])})
+    assert state.maps["v"].rows().to_pylist()[0]["n"] == 1
+    with pytest.raises(EverfreshError) as caught:
+        apply(state, {"t": ([("p", "word", 1, None)], [])})
+    assert caught.value.code == Code.VALUE
+    apply(state, {"u": ([], [("a", 1), ("b", 2)])})
+    assert state.maps["v"].rows().to_pylist()[0]["n"] == 2
+    check(state)
