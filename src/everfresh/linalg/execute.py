@@ -163,9 +163,9 @@ class Execution:
 
     def _add(self, name: str, held: Held, left: Array, right: Array, fresh: bool) -> None:
         if fresh or min(held.shape) <= THIN:
-            base = held.array()
+            held.merge()
             self.marks.append((name, held.mark()))
-            held.replace(base + left @ right.T)
+            held.shift(left, right)
             return
         held.reserve(left.shape[1], self.plan.capacity.get(name, 0))
         self.marks.append((name, held.mark()))

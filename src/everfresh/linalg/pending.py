@@ -15,7 +15,7 @@ from everfresh.linalg.backend import Array, Backend
 class Held:
     """One stored matrix with its pending factors."""
 
-    __slots__ = ("_left", "_right", "backend", "base", "capacity", "updates", "width")
+    __slots__ = ("_left", "_right", "_spare", "backend", "base", "capacity", "updates", "width")
 
     def __init__(self, base: Array, backend: Backend) -> None:
         self.base = base
@@ -25,6 +25,7 @@ class Held:
         self.updates = 0
         self._left: Array | None = None
         self._right: Array | None = None
+        self._spare: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -77,6 +78,7 @@ class Held:
 
     def restore(self, mark: tuple[Array, int, int]) -> None:
         """The value of the moment of `mark`."""
+        self._spare = None
         self.base, self.width, self.updates = mark
 
     def add(self, left: Array, right: Array) -> None:
@@ -90,6 +92,15 @@ class Held:
         self._right[self.width : self.width + more] = right.T
         self.width += more
         self.updates += 1
+
+    def shift(self, left: Array, right: Array) -> None:
+        """Add `left right'` at once, in a second array: the first stays as it is until the next shift."""
+        spare = self._spare
+        if spare is None or spare.shape != self.base.shape or spare is self.base:
+            spare = self.backend.copy(self.base)
+        self.backend.product_into(spare, left, right)
+        spare += self.base
+        self.base, self._spare = spare, self.base
 
     def replace(self, base: Array) -> None:
         """A new value altogether."""
@@ -133,5 +144,5 @@ class Held:
     @property
     def bytes(self) -> int:
         """The memory that the matrix and the room for its factors take."""
-        arrays = [self.base, *(a for a in (self._left, self._right) if a is not None)]
+        arrays = [self.base, *(a for a in (self._left, self._right, self._spare) if a is not None)]
         return sum(int(a.nbytes) for a in arrays)
