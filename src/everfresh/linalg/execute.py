@@ -94,7 +94,7 @@ class Execution:
             if change.right_rows is not None:
                 self.some[v] = self.backend.index(change.right_rows, held.base)
         self.evaluator = Evaluator(self.env, self.backend, held.base, limit)
-        self.marks: list[tuple[str, Any]] = []
+        self.marks: list[tuple[Held, Any]] = []
 
     def compute(self) -> None:
         """Evaluate the factors; nothing stored changes."""
@@ -147,7 +147,7 @@ class Execution:
                 change = self.evaluator.value(expr)
                 signs.append(change.sum())
                 base = held.array()
-                self.marks.append((statement.target, held.mark()))
+                self.marks.append((held, held.mark()))
                 held.replace(base + change)
         for statement in self.plan.redo:
             fresh_eyes = Evaluator(self.env, self.backend, self.evaluator.like, self.evaluator.limit)
@@ -155,7 +155,7 @@ class Execution:
             signs.append(value.sum())
             if statement.target in self.state:
                 held = self.state[statement.target]
-                self.marks.append((statement.target, held.mark()))
+                self.marks.append((held, held.mark()))
                 held.replace(self.backend.copy(value))
             else:
                 self.env[statement.target] = value
@@ -164,17 +164,17 @@ class Execution:
     def _add(self, name: str, held: Held, left: Array, right: Array, fresh: bool) -> None:
         if fresh or min(held.shape) <= THIN:
             held.merge()
-            self.marks.append((name, held.mark()))
+            self.marks.append((held, held.mark()))
             held.shift(left, right)
             return
         held.reserve(left.shape[1], self.plan.capacity.get(name, 0))
-        self.marks.append((name, held.mark()))
+        self.marks.append((held, held.mark()))
         held.add(left, right)
 
     def restore(self) -> None:
         """Take everything back."""
-        for name, mark in reversed(self.marks):
-            self.state[name].restore(mark)
+        for held, mark in reversed(self.marks):
+            held.restore(mark)
         self.marks.clear()
 
 

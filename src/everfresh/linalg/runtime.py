@@ -18,7 +18,7 @@ array([[1., 6.],
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from everfresh.linalg.trees import names
 from everfresh.linalg.updates import EntryUpdate, Update  # noqa: F401 (the doctest)
 
 Given = Update | Iterable[Update]
+Marks = list[tuple[Held, Any]]
 
 
 class MatrixView:
@@ -64,6 +65,7 @@ class MatrixView:
         self.drift = 0.0
         self.reevaluations = 0
         self._plans: dict[tuple[tuple[str, int], ...], Plan] = {}
+        self._marks: Marks = []
         self.slots: dict[tuple[str, int], Slots] = {}
         env = check_inputs(self.compiled.source, inputs)
         first = next(iter(env.values()))
@@ -180,18 +182,35 @@ class MatrixView:
         An input's updates are one of `LowRank`, `RowUpdate`, `ColumnUpdate`, `EntryUpdate`, `AppendRows`,
         `DeleteRows`, or several in order, which are merged to their effective rank.
         """
-        given = {**(changes or {}), **named}
+        return self.attempt({**(changes or {}), **named})[0]
+
+    def attempt(self, given: Mapping[str, Given]) -> tuple[Applied, Callable[[], None]]:
+        """`update`, and what takes it back: to be called, if at all, before anything else is done."""
         self._check_names(given)
         resolved = resolve(self, given)
-        if resolved.rebuilt is not None:
-            return rebuild(self, resolved)
         if resolved.grow:
             grow(self, resolved.grow)
             resolved = resolve(self, given)
-        applied = self._apply(resolved) if resolved.changes else self.done({}, "nothing to do")
-        for dim, slots in resolved.slots.items():
-            self.slots[dim] = slots
-        return applied
+        before, how = (self.version, self.drift, self.reevaluations), self.compiled
+        state, slots = self.state, dict(self.slots)
+        self._marks = []
+        if resolved.rebuilt is not None:
+            applied = rebuild(self, resolved)
+        elif resolved.changes:
+            applied = self._apply(resolved)
+        else:
+            applied = self.done({}, "nothing to do")
+        self.slots.update(resolved.slots)
+
+        def undo() -> None:
+            for held, mark in reversed(self._marks):
+                held.restore(mark)
+            self.version, self.drift, self.reevaluations = before
+            self.state, self.slots = state, slots
+            if self.compiled is not how:
+                self.set_program(how)
+
+        return applied, undo
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
         for name in given:
@@ -213,6 +232,9 @@ class MatrixView:
             name: change for name, change in resolved.changes.items() if name in self.compiled.flat.changing
         }
         ranks = {name: change.rank for name, change in live.items()}
+        if not self.options.pending:
+            for held in self.state.values():
+                held.merge()
         if self.compiled.dearer(ranks):
             return self._reevaluated(resolved, "a change of this rank is dearer to propagate")
         execution = Execution(self._plan(ranks), self.state, live, self.options.condition_limit)
@@ -232,9 +254,7 @@ class MatrixView:
             execution.restore()
             return self._reevaluated(resolved, f"drift {drift:.1e} past the tolerance")
         self.drift = drift
-        if not self.options.pending:
-            for held in self.state.values():
-                held.merge()
+        self._marks = execution.marks
         return self.done(ranks, "incremental" if not execution.plan.redo else self.compiled.strategy)
 
     def _plan(self, ranks: Mapping[str, int]) -> Plan:
@@ -281,6 +301,7 @@ class MatrixView:
         for name, change in resolved.changes.items():
             self.backend.add_product(inputs[name], change.left, change.right)
         values = self.evaluate_all(self.compiled, inputs)
+        self._marks = [(held, held.mark()) for held in self.state.values()]
         for name, held in self.state.items():
             held.replace(values[name])
         self.drift = 0.0

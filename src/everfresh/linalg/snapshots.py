@@ -73,7 +73,7 @@ def restore(
     view.drift = 0.0
     view.state = {name: Held(view.backend.copy(matrices[name]), view.backend) for name in stored}
     view.set_program(replace(compiled, flat=flat, stored=stored, auto=chosen == "auto", _triggers={}))
-    view.slots = {}
+    view.slots, view._marks = {}, []
     for key, index in arrays.items():
         if key.startswith("#rows:"):
             _, name, axis = key.split(":")
