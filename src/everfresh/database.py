@@ -76,7 +76,9 @@ def connect(
     if engine == "spark":
         from everfresh.spark.engine import SparkEngine
 
-        return Database(SparkEngine(path, options, session=spark, read_only=read_only), read_only=read_only)
+        matrices = Matrices()
+        runtime = SparkEngine(path, options, session=spark, read_only=read_only, domains=(matrices,))
+        return Database(runtime, read_only=read_only, matrices=matrices)
     raise EverfreshError(Code.ARGUMENT, f"there is no engine '{engine}'", hint="engines are: spark, local")
 
 

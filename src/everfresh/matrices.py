@@ -35,17 +35,26 @@ class Matrices:
 
     name = DOMAIN
 
-    def __init__(self, make: Callable[[], MatrixStore] | None = None) -> None:
-        self._make = make
+    def __init__(self) -> None:
+        self._host: Any = None
         self._store: MatrixStore | None = None
+
+    def attach(self, host: Any) -> None:
+        """Keep matrices with the workers of Spark."""
+        self._host = host
 
     @property
     def store(self) -> MatrixStore:
         """The matrices and views."""
         if self._store is None:
-            from everfresh.linalg.store import MatrixStore
+            if self._host is None:
+                from everfresh.linalg.store import MatrixStore
 
-            self._store = MatrixStore() if self._make is None else self._make()
+                self._store = MatrixStore()
+            else:
+                from everfresh.linalg.spark.store import SparkMatrixStore
+
+                self._store = SparkMatrixStore(self._host)
         return self._store
 
     def takes(self, name: str, given: Any) -> bool:

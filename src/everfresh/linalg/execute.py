@@ -7,13 +7,13 @@ it had, so an update that fails at any point (a singular capacitance, an overflo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.backend import Array, Backend
-from everfresh.linalg.cost import THIN, Machine
+from everfresh.linalg.cost import Machine
 from everfresh.linalg.evaluate import Evaluator
 from everfresh.linalg.flatten import Flat
 from everfresh.linalg.nodes import Expr, MatMul, Matrix
@@ -78,9 +78,15 @@ class Execution:
     """One run of a plan."""
 
     def __init__(
-        self, plan: Plan, state: dict[str, Held], changes: Mapping[str, Change], limit: float
+        self,
+        plan: Plan,
+        state: dict[str, Held],
+        changes: Mapping[str, Change],
+        evaluate: Callable[[Expr, Mapping[str, Any]], Any],
+        limit: float,
     ) -> None:
         self.plan = plan
+        self.evaluate = evaluate
         self.state = state
         held = next(iter(state.values()))
         self.backend: Backend = held.backend
@@ -150,8 +156,7 @@ class Execution:
                 self.marks.append((held, held.mark()))
                 held.replace(base + change)
         for statement in self.plan.redo:
-            fresh_eyes = Evaluator(self.env, self.backend, self.evaluator.like, self.evaluator.limit)
-            value = fresh_eyes.value(statement.expr)  # what was computed before saw the state before
+            value = self.evaluate(statement.expr, self.env)  # what was computed before saw the state before
             signs.append(value.sum())
             if statement.target in self.state:
                 held = self.state[statement.target]
@@ -162,7 +167,7 @@ class Execution:
         return signs
 
     def _add(self, name: str, held: Held, left: Array, right: Array, fresh: bool) -> None:
-        if fresh or min(held.shape) <= THIN:
+        if fresh or held.thin:
             held.merge()
             self.marks.append((held, held.mark()))
             held.shift(left, right)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from everfresh.linalg.backend import Array, Backend
+from everfresh.linalg.cost import THIN
 
 
 class Held:
@@ -31,6 +32,11 @@ class Held:
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return int(self.base.shape[0]), int(self.base.shape[1])
+
+    @property
+    def thin(self) -> bool:
+        """Whether it is updated at once, without pending factors."""
+        return min(self.shape) <= THIN
 
     @property
     def width_limit(self) -> int:
@@ -72,11 +78,11 @@ class Held:
         if self.width == 0 and wanted > self.capacity:
             self.capacity, self._left, self._right = wanted, None, None
 
-    def mark(self) -> tuple[Array, int, int]:
+    def mark(self) -> Any:
         """What `restore` needs to take back each later `add` and `replace`, but no `reserve` or `merge`."""
         return self.base, self.width, self.updates
 
-    def restore(self, mark: tuple[Array, int, int]) -> None:
+    def restore(self, mark: Any) -> None:
         """The value of the moment of `mark`."""
         self._spare = None
         self.base, self.width, self.updates = mark

@@ -29,15 +29,16 @@ from everfresh.linalg.backend import Array, Backend, backend_of
 from everfresh.linalg.cost import Machine
 from everfresh.linalg.dims import Dimensions, Slots
 from everfresh.linalg.drift import Probe, sample
-from everfresh.linalg.evaluate import IllConditioned, check_inputs
+from everfresh.linalg.evaluate import Evaluator, IllConditioned, check_inputs
 from everfresh.linalg.execute import Execution, Plan, evaluate_flat, make_plan
 from everfresh.linalg.growing import grow, rebuild
+from everfresh.linalg.nodes import Expr
 from everfresh.linalg.pending import Held
 from everfresh.linalg.plan import MatrixProgram
 from everfresh.linalg.resolve import Resolved, resolve
 from everfresh.linalg.setup import Applied, Definition, ViewOptions, compiled_for
 from everfresh.linalg.trees import names
-from everfresh.linalg.updates import EntryUpdate, Update  # noqa: F401 (the doctest)
+from everfresh.linalg.updates import Change, EntryUpdate, Update  # noqa: F401 (the doctest)
 
 Given = Update | Iterable[Update]
 Marks = list[tuple[Held, Any]]
@@ -59,7 +60,7 @@ class MatrixView:
         options: ViewOptions | None = None,
     ) -> None:
         self.options = options or ViewOptions()
-        self.backend: Backend = backend_of(*inputs.values())
+        self.backend: Backend = self.make_backend(*inputs.values())
         self.compiled = compiled_for(program, inputs, strategy, model, ranks, static, machine)
         self.version = 0
         self.drift = 0.0
@@ -73,10 +74,36 @@ class MatrixView:
             {name: self.backend.copy(self.backend.asarray(array, first)) for name, array in env.items()}
         )
 
+    # What a view that keeps its matrices elsewhere does in another way
+
+    def make_backend(self, *arrays: Any) -> Backend:
+        """The backend of arrays that were given."""
+        return backend_of(*arrays)
+
+    def hold(self, value: Array) -> Held:
+        """A value as a stored matrix."""
+        return Held(value, self.backend)
+
+    def evaluate_one(self, expr: Expr, env: Mapping[str, Any]) -> Any:
+        """A flat expression over stored matrices as they are."""
+        like = next(iter(self.state.values())).base
+        return Evaluator(env, self.backend, like, self.options.condition_limit).value(expr)
+
+    def changed_inputs(self, changes: Mapping[str, Change]) -> dict[str, Array]:
+        """The inputs after changes, as arrays of their own."""
+        inputs = {name: self.backend.copy(self.state[name].array()) for name in self.inputs}
+        for name, change in changes.items():
+            self.backend.add_product(inputs[name], change.left, change.right)
+        return inputs
+
+    def places(self) -> int:
+        """What decides where drift is looked for."""
+        return self.version
+
     def _start(self, inputs: dict[str, Array]) -> None:
         """Evaluate everything from the inputs and take it as the state."""
         values = self.evaluate_all(self.compiled, inputs)
-        self.state = {name: Held(values[name], self.backend) for name in self.compiled.stored}
+        self.state = {name: self.hold(values[name]) for name in self.compiled.stored}
         self.set_program(self.compiled)
 
     def set_program(self, compiled: MatrixProgram) -> None:
@@ -237,7 +264,9 @@ class MatrixView:
                 held.merge()
         if self.compiled.dearer(ranks):
             return self._reevaluated(resolved, "a change of this rank is dearer to propagate")
-        execution = Execution(self._plan(ranks), self.state, live, self.options.condition_limit)
+        execution = Execution(
+            self._plan(ranks), self.state, live, self.evaluate_one, self.options.condition_limit
+        )
         try:
             execution.compute()
             signs = execution.apply()
@@ -271,7 +300,7 @@ class MatrixView:
     def _check(self, signs: list[Any], execution: Execution) -> float:
         """The drift after an update: the worst block; infinite if anything is not finite."""
         touched = {s.target for s in execution.plan.updates} if self.options.check else set()
-        rng = np.random.default_rng((self.options.seed, self.version))
+        rng = np.random.default_rng((self.options.seed, self.places()))
         pairs = [
             pair
             for name, expr in self.definitions.items()
@@ -297,10 +326,7 @@ class MatrixView:
 
     def _reevaluated(self, resolved: Resolved, reason: str) -> Applied:
         """Change the inputs and re-evaluate everything; if that fails nothing has changed."""
-        inputs = {name: self.backend.copy(self.state[name].array()) for name in self.inputs}
-        for name, change in resolved.changes.items():
-            self.backend.add_product(inputs[name], change.left, change.right)
-        values = self.evaluate_all(self.compiled, inputs)
+        values = self.evaluate_all(self.compiled, self.changed_inputs(resolved.changes))
         self._marks = [(held, held.mark()) for held in self.state.values()]
         for name, held in self.state.items():
             held.replace(values[name])
@@ -310,19 +336,18 @@ class MatrixView:
 
     def reevaluate(self) -> None:
         """Compute every stored matrix anew from the inputs."""
-        inputs = {name: self.state[name].array() for name in self.inputs}
-        values = self.evaluate_all(self.compiled, inputs)
+        values = self.evaluate_all(self.compiled, self.changed_inputs({}))
         for name, held in self.state.items():
-            if name not in inputs:
+            if name not in self.inputs:
                 held.replace(values[name])
         self.drift = 0.0
         self.reevaluations += 1
 
     # Snapshots
 
-    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Everything that `from_arrays` needs, as NumPy arrays by name."""
-        return snapshots.to_arrays(self)
+    def to_arrays(self, state: Mapping[str, Held] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+        """Everything that `from_arrays` needs, as NumPy arrays by name; of `state`, if not all is asked."""
+        return snapshots.to_arrays(self, self.state if state is None else state)
 
     @classmethod
     def from_arrays(

@@ -23,6 +23,9 @@ class Domain(Protocol):
 
     name: str
 
+    def attach(self, host: Any) -> None:
+        """Learn what an engine with workers offers to work with; called before anything else, if at all."""
+
     def changing(self, steps: Any) -> AbstractContextManager[Callable[[], Sections]]:
         """Make steps; final if the block succeeds, undone if it raises. Gives what tells the log."""
 
