@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg import kernels
+from everfresh.linalg import gpu, kernels
 
 Array = Any
 _MERGED = 1 << 20  # entries that are updated at a time
@@ -159,7 +159,9 @@ class TorchBackend:
         return (x.T @ (matrix if turned else matrix.T)).T
 
     def both(self, matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
-        """A large matrix times a few columns, and its transpose times others."""
+        """A large matrix times a few columns, and its transpose times others, in one pass where that pays."""
+        if gpu.pays(matrix, max(x.shape[1], y.shape[1])):
+            return gpu.both(matrix, x, y)
         return self.thin(matrix, x), self.thin(matrix, y, True)
 
     def add_product(self, target: Array, left: Array, right: Array) -> None:
