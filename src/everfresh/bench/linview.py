@@ -195,7 +195,7 @@ def _descent(report: Report, settings: Settings) -> None:
         "T := iterate(A, T0, B, 16);", inputs, ("T0", "B"), {"A": 1}, limit=1.5, only="reevaluate"
     )
     slow = [name for name in ways if name.startswith("reevaluate")]
-    timed = _stream(ways, _rank_one(n, 16), slow)
+    timed = _stream(ways, _rank_one(n, STREAM), slow)
     against = min(slow, key=timed.mean.__getitem__)
     _rows(report, "gradient descent, 16 steps", timed, against, "36.7 at n = 30,000 on Spark", n=n, p=n // 30)
     best = min(took for name, took in timed.mean.items() if name not in slow)

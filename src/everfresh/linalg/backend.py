@@ -51,13 +51,13 @@ class NumpyBackend:
         """A large matrix (or its transpose) times a few columns."""
         if turned:
             return (x.T @ matrix).T
-        if kernels.pays(matrix, 2 * x.shape[1]):
+        if kernels.pays(matrix, x.shape[1], False):
             return kernels.forth(matrix, x)
         return (x.T @ matrix.T).T
 
     def both(self, matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
         """A large matrix times a few columns and its transpose times others, in one pass where that pays."""
-        if kernels.pays(matrix, max(x.shape[1], y.shape[1])):
+        if kernels.pays(matrix, max(x.shape[1], y.shape[1]), True):
             return kernels.both(matrix, x, y)
         return self.thin(matrix, x), self.thin(matrix, y, True)
 

@@ -19,7 +19,7 @@ from everfresh.linalg.flatten import Flat
 from everfresh.linalg.nodes import Expr, MatMul, Matrix
 from everfresh.linalg.pending import Held
 from everfresh.linalg.plan import MatrixProgram
-from everfresh.linalg.schedule import Assign, Multiply, Step, schedule
+from everfresh.linalg.schedule import Assign, Columns, Multiply, Step, schedule
 from everfresh.linalg.trees import distinct, names
 from everfresh.linalg.updates import Change
 from everfresh.program.ir import Statement
@@ -107,6 +107,8 @@ class Execution:
         for step in self.plan.steps:
             if isinstance(step, Assign):
                 self.env[step.name] = self.evaluator.value(step.expr)
+            elif isinstance(step, Columns):
+                self.env[step.name] = self.env[step.product][:, step.start : step.start + step.width]
             else:
                 self._multiply(step)
 

@@ -2,8 +2,8 @@
 
 BLAS copies a large operand before it multiplies it by two or more columns, and reads it again for the
 transpose. Blocks of rows that lie in the cache are multiplied without the copy, and in both directions at
-once: half the time for two to eight columns. With many processors BLAS on the whole is faster, since it
-reads with all of them.
+once: two thirds of the time for two to four columns. With many processors BLAS on the whole is faster, since
+it reads with all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 SMALL = 900_000  # multiplications of a product that BLAS does without copying its operands
-FEW = 16  # columns up to which blocks pay
+FEW = 4  # columns up to which blocks pay for both directions
+FEW_FORTH = 2  # and for one
 FEW_CORES = 4
 
 
@@ -26,13 +27,13 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def pays(matrix: Array, width: int) -> bool:
-    """Whether blocks are faster than BLAS on the whole, for `width` columns at most in a direction."""
-    if width > FEW or not matrix.flags.c_contiguous or _cores() > FEW_CORES:
+def pays(matrix: Array, width: int, back: bool) -> bool:
+    """Whether blocks are faster than BLAS on the whole, for `width` columns, in both directions or forth."""
+    if width > (FEW if back else FEW_FORTH) or not matrix.flags.c_contiguous or _cores() > FEW_CORES:
         return False
     if width == 1:
         return matrix.size >= 12_000_000
-    return matrix.size >= (1 << 17 if width <= 4 else 1 << 21)
+    return matrix.size >= 1 << 17
 
 
 def _blocks(matrix: Array, width: int) -> Iterator[slice]:

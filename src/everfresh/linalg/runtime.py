@@ -18,7 +18,7 @@ array([[1., 6.],
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from everfresh.linalg.setup import Applied, Definition, ViewOptions, compiled_fo
 from everfresh.linalg.trees import names
 from everfresh.linalg.updates import Change, EntryUpdate, Update  # noqa: F401 (the doctest)
 
+CHECKED = 4  # views that are compared after an update
 Given = Update | Iterable[Update]
 Marks = list[tuple[Held, Any]]
 
@@ -99,6 +100,12 @@ class MatrixView:
     def places(self) -> int:
         """What decides where drift is looked for."""
         return self.version
+
+    def checked(self, touched: Collection[str]) -> list[tuple[str, Expr]]:
+        """The views of which a block is compared after an update: a few of those that changed, in turns."""
+        listed = [(name, expr) for name, expr in self.definitions.items() if name in touched]
+        start = self.version * CHECKED % len(listed) if listed else 0
+        return (listed[start:] + listed[:start])[:CHECKED]
 
     def _start(self, inputs: dict[str, Array]) -> None:
         """Evaluate everything from the inputs and take it as the state."""
@@ -300,12 +307,9 @@ class MatrixView:
     def _check(self, signs: list[Any], execution: Execution) -> float:
         """The drift after an update: the worst block; infinite if anything is not finite."""
         touched = {s.target for s in execution.plan.updates} if self.options.check else set()
+        checked = self.checked(touched)
         rng = np.random.default_rng((self.options.seed, self.places()))
-        pairs = [
-            pair
-            for name, expr in self.definitions.items()
-            if name in touched and (pair := sample(name, expr, self.state, rng)) is not None
-        ]
+        pairs = [pair for name, expr in checked if (pair := sample(name, expr, self.state, rng)) is not None]
         values = self.backend.floats([*signs, *(x for pair in pairs for x in pair)])
         if not np.isfinite(values[: len(signs)]).all():
             return float("inf")

@@ -7,7 +7,7 @@ there: it writes nothing. Invariant: whatever the last manifest names is there u
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +122,10 @@ class SparkView(MatrixView):
         """What decides where drift is looked for: the same places for some updates."""
         return self.version // _SAME_PLACES
 
+    def checked(self, touched: Collection[str]) -> list[tuple[str, Expr]]:
+        """All views that changed: what is compared is here already."""
+        return [(name, expr) for name, expr in self.definitions.items() if name in touched]
+
     def _check(self, signs: list[Any], execution: Any) -> float:
         """The drift after an update; what it has to read of the blocks is read in one job."""
         wanted: Wanted = {}
@@ -132,9 +136,8 @@ class SparkView(MatrixView):
             try:
                 touched = {s.target for s in execution.plan.updates}
                 rng = np.random.default_rng((self.options.seed, self.places()))
-                for name, expr in self.definitions.items():
-                    if name in touched:
-                        sample(name, expr, self.state, rng)
+                for name, expr in self.checked(touched):
+                    sample(name, expr, self.state, rng)
             finally:
                 for one in held:
                     one.wanted = None
