@@ -165,9 +165,10 @@ class Database(MatrixMethods):
 
     def view(self, name: str) -> View:
         """The view called `name`."""
+        catalog = self.catalog  # as of now: a reader catches up
         if name in self._matrices.views:
             return LinearView(self, name)
-        return View(self, self.catalog.expect_view(name).name)
+        return View(self, catalog.expect_view(name).name)
 
     def table(self, name: str) -> Table:
         """The base table called `name`."""

@@ -75,6 +75,11 @@ class Matrices:
         return {*self._store.matrices, *self._store.views} if self._store is not None else set()
 
     @property
+    def matrices(self) -> tuple[str, ...]:
+        """The names of the matrices."""
+        return tuple(self._store.matrices) if self._store is not None else ()
+
+    @property
     def views(self) -> tuple[str, ...]:
         """The names of the views."""
         return tuple(self._store.views) if self._store is not None else ()
@@ -270,6 +275,20 @@ class MatrixMethods:
             _free_name(engine, name)
             Symbol(name, 1, 1)  # refuses what cannot be a name
             return self._step(CreateMatrix(name, array, static, device_of(array)))
+
+    @property
+    def matrices(self) -> Mapping[str, Matrix]:
+        """All matrices by name."""
+        with self._lock:
+            self._open()
+            return {name: Matrix(self, name) for name in self._matrices.matrices}
+
+    @property
+    def matrix_views(self) -> Mapping[str, LinearView]:
+        """All matrix views by name."""
+        with self._lock:
+            self._open()
+            return {name: LinearView(self, name) for name in self._matrices.views}  # type: ignore[arg-type]
 
     def matrix(self, name: str) -> Matrix:
         """The matrix called `name`."""

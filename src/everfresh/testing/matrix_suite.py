@@ -151,6 +151,8 @@ class MatrixSuite:
         arrays = self.regression(db)
         view = db.view("ols")
         assert isinstance(view, ef.LinearView)
+        assert list(db.matrices) == ["X", "Y"]
+        assert list(db.matrix_views) == ["ols"]
         assert view.outputs == ("beta",)
         assert "inv(" in view.explain()
         assert "flops" in view.explain()
@@ -301,6 +303,8 @@ class MatrixSuite:
                 arrays["X"][0, 0] = 7.0
                 assert close(reader.matrix("X").to_numpy(), arrays["X"])
                 assert close(reader.view("ols").to_numpy(), ols(**_lower(arrays)))  # type: ignore[attr-defined]
+                self.view(db, "gram", "G := X' X;")
+                assert close(reader.view("gram").to_numpy(), arrays["X"].T @ arrays["X"])  # type: ignore[attr-defined]
                 with refused(Code.READ_ONLY):
                     reader.apply(X=la.EntryUpdate(0, 0, 1.0))
 
