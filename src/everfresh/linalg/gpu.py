@@ -9,7 +9,6 @@ doubles this takes 1.1 ms where the two products take 1.5 (and one alone 0.75: t
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 FEW = 8  # columns up to which the kernel pays
@@ -17,50 +16,11 @@ LARGE = 1 << 24  # entries of a matrix from which it does
 _ROWS, _COLUMNS, _SPLITS, _WARPS, _STAGES = 128, 32, 16, 2, 2  # found by trying, on an H200
 
 
-@cache
 def _kernel() -> Any:
     """The kernel; None without Triton."""
-    try:
-        import triton
-        import triton.language as tl
-    except ImportError:
-        return None
+    from everfresh.linalg.gpu_kernel import kernel
 
-    # Triton reads the source of the function and looks names up in its globals.
-    globals()["tl"] = tl
-
-    @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-    def both(  # type: ignore[no-untyped-def]
-        matrix,
-        x,
-        y,
-        forth,
-        back,
-        rows,
-        columns,
-        stretch,
-        WIDTH: tl.constexpr,
-        ROWS: tl.constexpr,
-        COLUMNS: tl.constexpr,
-    ):
-        strip, split = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-        i, c = strip * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH)
-        of_y = tl.load(y + c[None, :] * rows + i[:, None], mask=i[:, None] < rows, other=0.0)
-        total = tl.zeros((ROWS, WIDTH), dtype=of_y.dtype)
-        start = split * stretch
-        for at in range(start, tl.minimum(start + stretch, columns), COLUMNS):
-            j = at + tl.arange(0, COLUMNS)
-            inside = (i[:, None] < rows) & (j[None, :] < columns)
-            tile = tl.load(matrix + i[:, None] * columns + j[None, :], mask=inside, other=0.0)
-            of_x = tl.load(x + j[:, None] + c[None, :] * columns, mask=j[:, None] < columns, other=0.0)
-            total = tl.dot(tile, of_x, total, out_dtype=total.dtype)
-            part = tl.dot(tl.trans(tile), of_y, out_dtype=total.dtype)
-            place = back + (strip * WIDTH + c[None, :]) * columns + j[:, None]
-            tl.store(place, part, mask=j[:, None] < columns)
-        place = forth + (split * WIDTH + c[None, :]) * rows + i[:, None]
-        tl.store(place, total, mask=i[:, None] < rows)
-
-    return both
+    return kernel
 
 
 def pays(matrix: Any, width: int) -> bool:
