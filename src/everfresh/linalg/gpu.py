@@ -4,7 +4,8 @@ Each program takes some rows and a stretch of columns, tile by tile: a tile is m
 x and, while it is at hand, its transpose by the rows of y. Sums over programs are taken afterwards, so that
 results do not depend on the order in which programs run. Triton comes with PyTorch for CUDA; without it, and
 for other types, the two products are taken one after the other. On an H200 with 20,000 rows and columns of
-doubles this takes 1.1 ms where the two products take 1.5 (and one alone 0.75: the bandwidth).
+doubles this takes 0.9 to 1.1 ms for one to eight columns; the two products take 1.5, each at the bandwidth of
+the memory.
 """
 
 from __future__ import annotations
@@ -40,30 +41,23 @@ def both(matrix: Any, x: Any, y: Any) -> tuple[Any, Any]:
     rows, columns = matrix.shape
     strips = -(-rows // _ROWS)
     stretch = -(-columns // (_SPLITS * _COLUMNS)) * _COLUMNS
-    forth = matrix.new_empty((_SPLITS, FEW, rows))
-    back = matrix.new_empty((strips, FEW, columns))
+    forth = matrix.new_empty((_SPLITS, x.shape[1], rows))
+    back = matrix.new_empty((strips, y.shape[1], columns))
     _kernel()[(strips, _SPLITS)](
         matrix,
-        _wide(x),
-        _wide(y),
+        x.T.contiguous(),
+        y.T.contiguous(),
         forth,
         back,
         rows,
         columns,
         stretch,
+        x.shape[1],
+        y.shape[1],
         WIDTH=FEW,
         ROWS=_ROWS,
         COLUMNS=_COLUMNS,
         num_warps=_WARPS,
         num_stages=_STAGES,
     )
-    return forth[:, : x.shape[1]].sum(0).T, back[:, : y.shape[1]].sum(0).T
-
-
-def _wide(x: Any) -> Any:
-    """Columns as rows, with zeros up to the width that the kernel takes."""
-    if x.shape[1] == FEW:
-        return x.T.contiguous()
-    wide = x.new_zeros((FEW, x.shape[0]))
-    wide[: x.shape[1]] = x.T
-    return wide
+    return forth.sum(0).T, back.sum(0).T

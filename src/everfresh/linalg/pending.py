@@ -71,9 +71,13 @@ class Held:
         return result
 
     def reserve(self, more: int, capacity: int = 0) -> None:
-        """Make room for `more` columns out of at least `capacity`; the value stays the same."""
+        """Make room for `more` columns, `capacity` pending ones at most; the value stays the same.
+
+        Room that wide changes once needed is no reason to keep many thin ones.
+        """
         wanted = max(more, capacity)
-        if self.width + more > self.capacity:
+        limit = wanted if capacity else self.capacity
+        if self.width + more > min(self.capacity, limit):
             self.merge()
         if self.width == 0 and wanted > self.capacity:
             self.capacity, self._left, self._right = wanted, None, None
