@@ -225,6 +225,8 @@ def _alternatives(
     compiled = la.compile(source, ranks=dict(ranks), strategy=only, machine=machine or CPU)
     ways = sorted(compiled.alternatives, key=lambda a: a.cost.seconds)
     views: dict[str, MatrixView] = {}
+    if not ways:  # there is one way only
+        views[f"{compiled.strategy}, {compiled.model}"] = la.MatrixView(compiled, inputs)
     seen = set()
     for way in ways:
         if way.cost.seconds > limit * ways[0].cost.seconds:

@@ -150,7 +150,8 @@ class Execution:
             if isinstance(expr, MatMul):
                 left, right = self.evaluator.value(expr.left), self.evaluator.value(expr.right).T
                 signs += [left.sum(), right.sum()]
-                self._add(statement.target, held, left, right, statement.target in fresh)
+                rows = self.some.get(expr.left.name) if isinstance(expr.left, Matrix) else None
+                self._add(statement.target, held, left, right, statement.target in fresh, rows)
             else:
                 change = self.evaluator.value(expr)
                 signs.append(change.sum())
@@ -168,9 +169,13 @@ class Execution:
                 self.env[statement.target] = value
         return signs
 
-    def _add(self, name: str, held: Held, left: Array, right: Array, fresh: bool) -> None:
+    def _add(self, name: str, held: Held, left: Array, right: Array, fresh: bool, rows: Any) -> None:
         if fresh or held.thin:
             held.merge()
+            if rows is not None and held.row_by_row:
+                self.marks.append((held, held.mark_rows(rows)))
+                held.add_rows(rows, left[rows], right)
+                return
             self.marks.append((held, held.mark()))
             held.shift(left, right)
             return

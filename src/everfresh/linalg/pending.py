@@ -89,7 +89,23 @@ class Held:
     def restore(self, mark: Any) -> None:
         """The value of the moment of `mark`."""
         self._spare = None
-        self.base, self.width, self.updates = mark
+        self.base, self.width, self.updates, *changed = mark
+        if changed:
+            rows, before = changed
+            self.base[rows] = before
+
+    @property
+    def row_by_row(self) -> bool:
+        """Whether some rows can be changed where they are."""
+        return True
+
+    def mark_rows(self, rows: Any) -> Any:
+        """`mark` before `add_rows`, which changes the array itself; everything pending has been merged."""
+        return self.base, self.width, self.updates, rows, self.backend.copy(self.base[rows])
+
+    def add_rows(self, rows: Any, left: Array, right: Array) -> None:
+        """Add `left right'` to some rows."""
+        self.base[rows] += left @ right.T
 
     def add(self, left: Array, right: Array) -> None:
         """Add `left right'`, pending; `reserve` has made room."""

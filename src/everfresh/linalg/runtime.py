@@ -28,7 +28,7 @@ from everfresh.linalg import snapshots
 from everfresh.linalg.backend import Array, Backend, backend_of
 from everfresh.linalg.cost import Machine
 from everfresh.linalg.dims import Dimensions, Slots
-from everfresh.linalg.drift import Probe, sample
+from everfresh.linalg.drift import Probe, inner, sample
 from everfresh.linalg.evaluate import Evaluator, IllConditioned, check_inputs
 from everfresh.linalg.execute import Execution, Plan, evaluate_flat, make_plan
 from everfresh.linalg.growing import grow, rebuild
@@ -41,6 +41,7 @@ from everfresh.linalg.trees import names
 from everfresh.linalg.updates import Change, EntryUpdate, Update  # noqa: F401 (the doctest)
 
 CHECKED = 4  # views that are compared after an update
+SHORT = 4096  # terms of the sums that every check may compute
 Given = Update | Iterable[Update]
 Marks = list[tuple[Held, Any]]
 
@@ -67,6 +68,7 @@ class MatrixView:
         self.drift = 0.0
         self.reevaluations = 0
         self._plans: dict[tuple[tuple[str, int], ...], Plan] = {}
+        self._dear: dict[tuple[tuple[str, int], ...], bool] = {}
         self._marks: Marks = []
         self.slots: dict[tuple[str, int], Slots] = {}
         env = check_inputs(self.compiled.source, inputs)
@@ -102,8 +104,15 @@ class MatrixView:
         return self.version
 
     def checked(self, touched: Collection[str]) -> list[tuple[str, Expr]]:
-        """The views of which a block is compared after an update: a few of those that changed, in turns."""
-        listed = [(name, expr) for name, expr in self.definitions.items() if name in touched]
+        """The views of which a block is compared after an update: a few of those that changed, in turns.
+
+        One that sums over many rows has its turn less often, so that a check costs no more than an update.
+        """
+        listed = [
+            (name, expr)
+            for name, expr in self.definitions.items()
+            if name in touched and self.version % (1 + inner(expr) // SHORT) == 0
+        ]
         start = self.version * CHECKED % len(listed) if listed else 0
         return (listed[start:] + listed[:start])[:CHECKED]
 
@@ -116,7 +125,7 @@ class MatrixView:
     def set_program(self, compiled: MatrixProgram) -> None:
         """Take a program; the state already is that of its stored matrices."""
         self.compiled = compiled
-        self._plans = {}
+        self._plans, self._dear = {}, {}
         self.dimensions = Dimensions(compiled.flat)
         self.definitions = {
             name: expr
@@ -269,7 +278,7 @@ class MatrixView:
         if not self.options.pending:
             for held in self.state.values():
                 held.merge()
-        if self.compiled.dearer(ranks):
+        if self._dearer(ranks):
             return self._reevaluated(resolved, "a change of this rank is dearer to propagate")
         execution = Execution(
             self._plan(ranks), self.state, live, self.evaluate_one, self.options.condition_limit
@@ -298,6 +307,13 @@ class MatrixView:
         if key not in self._plans:
             self._plans[key] = make_plan(self.compiled, ranks)
         return self._plans[key]
+
+    def _dearer(self, ranks: Mapping[str, int]) -> bool:
+        """Whether changes of these ranks are dearer to propagate than everything is to evaluate anew."""
+        key = tuple(sorted(ranks.items()))
+        if key not in self._dear:
+            self._dear[key] = self.compiled.dearer(ranks)
+        return self._dear[key]
 
     def done(self, ranks: Mapping[str, int], how: str, reason: str = "") -> Applied:
         """Make a new version of what has been changed."""

@@ -61,6 +61,11 @@ class SparkHeld(Held):
         """Changes always wait: what is with the workers is never written at once."""
         return False
 
+    @property
+    def row_by_row(self) -> bool:
+        """Rows are with the workers."""
+        return False
+
     def sum(self) -> float:
         """What tells whether all entries were finite when the blocks were computed."""
         return self.blocks.total
