@@ -43,7 +43,7 @@ def spark(report: Report, settings: Settings) -> None:
                 ms=1e3 * mean,
                 ratio=against / mean,
                 n=n,
-                thesis="36.7 at best, 100 workers" if how != "re-evaluation" else "",
+                thesis="14.4 at n = 30,000, 100 workers" if how != "re-evaluation" else "",
             )
         if n == 4000:
             what = f"Spark, A^16, n = {n}, against re-evaluation on Spark"
