@@ -54,6 +54,10 @@ fi
 if [ $# -eq 0 ]; then
     "$python" -m pip install $quiet --disable-pip-version-check --upgrade 'pip>=25.1'    # the first with --group
     "$python" -m pip install $quiet --editable . --group dev
+    # Only the build for processors: the other one brings gigabytes of CUDA packages.
+    if ! "$python" -m pip install $quiet --disable-pip-version-check "torch==2.13.0+cpu" 2>/dev/null; then
+        echo "the package index has no CPU build of PyTorch 2.13.0: tests of it will be skipped"
+    fi
 else
     "$python" -m pip install $quiet --disable-pip-version-check --requirement "$source"
 fi

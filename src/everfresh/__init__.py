@@ -28,7 +28,9 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 
 if TYPE_CHECKING:
+    from everfresh import linalg
     from everfresh.database import Database, connect
+    from everfresh.matrices import LinearView
     from everfresh.relations import Result, Table, View
 
 __all__ = [
@@ -36,18 +38,21 @@ __all__ = [
     "Database",
     "Delta",
     "EverfreshError",
+    "LinearView",
     "Options",
     "Result",
     "Table",
     "View",
     "__version__",
     "connect",
+    "linalg",
 ]
 
 # Loaded when first asked for, so that `import everfresh` stays light.
 _LAZY = {
     "connect": "database",
     "Database": "database",
+    "LinearView": "matrices",
     "Result": "relations",
     "Table": "relations",
     "View": "relations",
@@ -55,6 +60,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "linalg":
+        return import_module("everfresh.linalg")
     if name in _LAZY:
         return getattr(import_module(f"everfresh.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'everfresh' has no attribute '{name}'")

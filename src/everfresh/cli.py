@@ -239,8 +239,18 @@ def _explain(db: Database, views: Sequence[str], form: str) -> None:
 @click.option(
     "--sf", type=click.FloatRange(min=0, min_open=True), help="Scale factor of the data, where there is one."
 )
+@click.option(
+    "--set", "given", multiple=True, metavar="NAME=VALUE", help="An option of the benchmark; may be repeated."
+)
 @click.argument("name", required=False)
-def bench(listing: bool, quick: bool, json_file: Path | None, sf: float | None, name: str | None) -> None:
+def bench(
+    listing: bool,
+    quick: bool,
+    json_file: Path | None,
+    sf: float | None,
+    given: tuple[str, ...],
+    name: str | None,
+) -> None:
     """Run the benchmark NAME: what it measures, and whether that is enough."""
     from everfresh import bench as benchmarks
     from everfresh.console import Display
@@ -259,7 +269,11 @@ def bench(listing: bool, quick: bool, json_file: Path | None, sf: float | None, 
         json_file.parent.mkdir(parents=True, exist_ok=True)
     notes = Display(stderr=True)
     settings = benchmarks.Settings(
-        quick=quick, sf=sf, json=json_file, note=lambda text: notes.line(text, style="dim")
+        quick=quick,
+        sf=sf,
+        json=json_file,
+        options=benchmarks.options(benchmark, given),
+        note=lambda text: notes.line(text, style="dim"),
     )
     report = benchmark.run(settings)
     print_report(display, report)

@@ -21,6 +21,7 @@ from everfresh.compiler import Catalog, explain
 from everfresh.delta import Delta, SparkRows, read_rows
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate
+from everfresh.matrices import LinearView, Matrices, MatrixMethods
 from everfresh.options import Options
 from everfresh.program import Batch, Engine, OnConflict, Part, Progress
 from everfresh.relations import Result, Table, View
@@ -69,19 +70,24 @@ def connect(
             )
         from everfresh.local.engine import LocalEngine
 
-        return Database(LocalEngine(path, options, read_only=read_only), read_only=read_only)
+        matrices = Matrices()
+        local = LocalEngine(path, options, read_only=read_only, domains=(matrices,))
+        return Database(local, read_only=read_only, matrices=matrices)
     if engine == "spark":
         from everfresh.spark.engine import SparkEngine
 
-        return Database(SparkEngine(path, options, session=spark, read_only=read_only), read_only=read_only)
+        matrices = Matrices()
+        runtime = SparkEngine(path, options, session=spark, read_only=read_only, domains=(matrices,))
+        return Database(runtime, read_only=read_only, matrices=matrices)
     raise EverfreshError(Code.ARGUMENT, f"there is no engine '{engine}'", hint="engines are: spark, local")
 
 
-class Database:
+class Database(MatrixMethods):
     """Tables, views over them, and the one way to change both. Made by `everfresh.connect`."""
 
-    def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
+    def __init__(self, engine: Engine, *, read_only: bool = False, matrices: Matrices | None = None) -> None:
         self._engine = engine
+        self._matrices = matrices or Matrices()
         self._read_only = read_only
         self._lock = threading.RLock()
         self._closed = False
@@ -159,7 +165,10 @@ class Database:
 
     def view(self, name: str) -> View:
         """The view called `name`."""
-        return View(self, self.catalog.expect_view(name).name)
+        catalog = self.catalog  # as of now: a reader catches up
+        if name in self._matrices.views:
+            return LinearView(self, name)
+        return View(self, catalog.expect_view(name).name)
 
     def table(self, name: str) -> Table:
         """The base table called `name`."""
@@ -181,7 +190,8 @@ class Database:
     ) -> int:
         """Apply one atomic batch; returns the epoch it committed.
 
-        Each table gets rows to insert, or an `everfresh.Delta` with inserts, deletes and updates. The batch
+        Each table gets rows to insert, or an `everfresh.Delta` with inserts, deletes and updates; each matrix
+        an update such as `everfresh.linalg.LowRank(U, V)`, or a list of them. The batch
         is applied whole or, with an `EverfreshError`, not at all. A `key` that was committed before returns
         its epoch and changes nothing, so a batch can be sent again.
         """
@@ -204,9 +214,11 @@ class Database:
             parts = [
                 part
                 for name, rows in given.items()
+                if not self._matrices.takes(name, rows)
                 for part in self._parts(engine.catalog.expect_table(name), rows)
             ]
-            return self._commit(Batch(tuple(parts), key))
+            updates = {name: change for name, change in given.items() if self._matrices.takes(name, change)}
+            return self._commit(self._with_matrices(Batch(tuple(parts), key), updates))
 
     def _parts(self, schema: TableSchema, rows: Any) -> Iterator[Part]:
         for op, data in Delta.of(rows).parts():
@@ -299,6 +311,7 @@ class Database:
 
     def _ddl(self, statement: s.Statement) -> int:
         engine = self._writable()
+        self._matrices.check_statement(statement)
         epoch = engine.execute(statement, self._progress)
         for view in [name for name in self._listeners if name not in engine.catalog.views]:
             del self._listeners[view]
@@ -388,6 +401,7 @@ class Database:
                 definition.text,
                 format,
                 known(definition.name) if known is not None else None,
+                engine.catalog.sharing(definition.name),
             )
 
 

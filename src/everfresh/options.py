@@ -42,6 +42,10 @@ class Options:
     """Spark: files given as a batch up to this many bytes are read by every task, which keeps its part;
     larger ones are scanned by Spark and exchanged."""
 
+    timing: bool = False
+    """Local: whether `statistics()` has the seconds that batches spent in each phase. See
+    `everfresh.local.phases`."""
+
     fault: str | None = None
     """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See
     `everfresh.state.faults`."""

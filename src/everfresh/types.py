@@ -165,11 +165,24 @@ def as_decimal(type_: SqlType) -> SqlType:
 
 
 def common_type(a: SqlType, b: SqlType) -> SqlType | None:
-    """The type that CASE, COALESCE, IN and comparisons bring `a` and `b` to; None if they do not mix.
+    """The type that CASE, COALESCE and UNION bring `a` and `b` to; None if they do not mix.
+
+    Two DECIMALs that have no common type with all their digits lose some behind the point, as in DuckDB.
 
     >>> print(common_type(INTEGER, DECIMAL(2, 1)), common_type(DATE, TIMESTAMP), common_type(DATE, BIGINT))
     DECIMAL(11,1) TIMESTAMP None
+    >>> print(common_type(DECIMAL(38, 1), DECIMAL(9, 2)), comparison_type(DECIMAL(38, 1), DECIMAL(9, 2)))
+    DECIMAL(38,1) DECIMAL(38,2)
     """
+    found = comparison_type(a, b)
+    if a.name == b.name == "DECIMAL" and found is not None:
+        whole = max(a.precision - a.scale, b.precision - b.scale)
+        return DECIMAL(found.precision, min(found.scale, MAX_DIGITS - whole))
+    return found
+
+
+def comparison_type(a: SqlType, b: SqlType) -> SqlType | None:
+    """The type in which `a` and `b` are compared; None if they are not."""
     if a == b or b == NULL:
         return a
     if a == NULL:

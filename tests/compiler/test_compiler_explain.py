@@ -36,6 +36,7 @@ def test_json_has_every_field(name: str) -> None:
         "columns",
         "maps",
         "relations",
+        "static",
         "triggers",
         "map",
         "sides",

@@ -43,6 +43,12 @@ COUNT_BUG = {
     "as a key": f"SELECT {N} AS n, count(*) AS m FROM r GROUP BY n",
     "after GROUP BY": f"SELECT b, count(*) AS m FROM r GROUP BY b HAVING 0 = {N}",
     "uncorrelated": "SELECT a, (SELECT count(*) FROM s) AS n FROM r",
+    "an outer column in the argument": "SELECT a, (SELECT sum(c + r.a) FROM s WHERE s.b = r.b) AS n FROM r",
+    "in the argument alone": "SELECT a, (SELECT sum(c * r.a) FROM s) AS n FROM r",
+    "in MIN": "SELECT a, (SELECT min(c - r.a) FROM s WHERE s.b = r.b) AS n FROM r",
+    "in DISTINCT": "SELECT a, (SELECT count(DISTINCT c * r.a) FROM s WHERE s.b = r.b) AS n FROM r",
+    "in FILTER": "SELECT a, (SELECT count(*) FILTER (WHERE c > r.a) FROM s WHERE s.b = r.b) AS n FROM r",
+    "in WHERE": "SELECT a FROM r WHERE a < (SELECT sum(c + r.a) FROM s WHERE s.b = r.b)",
     "min is NULL": "SELECT a, (SELECT min(c) FROM s WHERE s.b = r.b) AS n FROM r",
     "bool_and is NULL": "SELECT a, (SELECT bool_and(c > 0) FROM s WHERE s.b = r.b) AS n FROM r",
 }

@@ -21,7 +21,14 @@ SETTINGS = settings(
 )
 
 
-def run(source: la.Source, batches: list[dict[str, Any]], seed: int, convert: Any, **how: Any) -> None:
+def run(
+    source: la.Source,
+    batches: list[dict[str, Any]],
+    seed: int,
+    convert: Any,
+    make: Any = la.MatrixView,
+    **how: Any,
+) -> None:
     arrays = matrices(source, seed)
     start = reference(source, arrays)
     bounds = {name: start[name].error for name in source.outputs}
@@ -37,7 +44,7 @@ def run(source: la.Source, batches: list[dict[str, Any]], seed: int, convert: An
             sizes[name] = max(sizes[name], now[name].size)
         histories.append(now)
     assume(all(np.isfinite(b) and b < 1e-8 * max(1.0, sizes[name]) for name, b in bounds.items()))
-    view = la.MatrixView(source, {k: convert(v) for k, v in matrices(source, seed).items()}, **how)
+    view = make(source, {k: convert(v) for k, v in matrices(source, seed).items()}, **how)
     for batch, now in zip(batches, histories, strict=True):
         view.update(batch)
         for name in source.outputs:

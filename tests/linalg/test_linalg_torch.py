@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import everfresh as ef
 import everfresh.linalg as la
 from everfresh.errors import EverfreshError
+from everfresh.linalg import gpu
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the PyTorch backend is not tested")
 
@@ -93,3 +95,37 @@ def test_single_precision_is_kept():
     view.update(A=la.EntryUpdate(0, 1, 0.5))
     assert view.read().dtype == torch.float32
     assert view.tolerance == 1e-4
+
+
+def test_tensors_in_a_database(tmp_path):
+    r = np.random.default_rng(3)
+    a = r.standard_normal((5, 5))
+    with ef.connect(tmp_path / "db", engine="local") as db:
+        db.create_matrix("A", torch.from_numpy(a))
+        db.create_matrix_view("square", "B := A A;")
+        db.apply(A=[la.RowUpdate(1, torch.zeros(5)), la.LowRank(torch.ones(5), np.ones(5))])
+        a[1] = 0.0
+        a += 1.0
+        assert torch.is_tensor(db.view("square").read())
+        assert np.allclose(db.view("square").to_numpy(), a @ a)
+    with ef.connect(tmp_path / "db", engine="local", options=ef.Options(snapshot_epochs=1)) as db:
+        assert torch.is_tensor(db.matrix("A").read())
+        db.apply(A=la.EntryUpdate(0, 0, 2.0))
+        a[0, 0] = 2.0
+    with ef.connect(tmp_path / "db", engine="local") as db:
+        assert torch.is_tensor(db.view("square").read())
+        assert np.allclose(db.view("square").to_numpy(), a @ a)
+
+
+def test_one_pass_on_a_gpu():
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU here: its kernel is not tested")
+    generator = torch.Generator("cuda").manual_seed(0)
+    for rows, columns, width in ((4500, 6001, 3), (513, 77, 8), (100, 100, 1)):
+        m, x, y = (
+            torch.randn(*shape, generator=generator, device="cuda", dtype=torch.float64)
+            for shape in ((rows, columns), (columns, width), (rows, width))
+        )
+        forth, back = gpu.both(m, x, y)
+        assert torch.allclose(forth, m @ x, rtol=1e-10, atol=1e-10)
+        assert torch.allclose(back, m.T @ y, rtol=1e-10, atol=1e-10)

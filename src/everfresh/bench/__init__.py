@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -28,6 +28,7 @@ __all__ = [
     "load",
     "median",
     "names",
+    "options",
     "repeat",
 ]
 
@@ -49,12 +50,15 @@ class Settings:
     json: Path | None = None
     """Where the report will be written, for benchmarks that keep more beside it."""
 
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What else was asked for: names that the benchmark has in `OPTIONS`."""
+
     note: Callable[[str], None] = _silent
     """Takes a line about what is being measured now."""
 
 
 class Benchmark(Protocol):
-    """What a module of this package offers."""
+    """What a module of this package offers; and `OPTIONS`, names with their meaning, if it takes some."""
 
     NAME: str
     DESCRIPTION: str
@@ -88,6 +92,23 @@ def load(name: str) -> Benchmark:
             Code.NOT_FOUND, f"there is no benchmark '{name}'", hint="benchmarks are: " + ", ".join(modules)
         )
     return cast(Benchmark, importlib.import_module(f"{__name__}.{modules[name]}"))
+
+
+def options(benchmark: Benchmark, given: Iterable[str]) -> dict[str, str]:
+    """Options of a benchmark from `name=value`; a name that it does not have is refused."""
+    known: Mapping[str, str] = getattr(benchmark, "OPTIONS", {})
+    found = {}
+    for item in given:
+        name, sign, value = item.partition("=")
+        if name not in known or not sign:
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"'{item}' is no option of {benchmark.NAME}",
+                place="--set",
+                hint="; ".join(f"{name}={meaning}" for name, meaning in known.items()) or "it has none",
+            )
+        found[name] = value
+    return found
 
 
 def all_() -> list[Benchmark]:

@@ -9,6 +9,7 @@ from everfresh.compiler.crossing import Crossing, Ordered, crossing
 from everfresh.compiler.explain import explain
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.passes import PASSES, simplify
+from everfresh.compiler.sharing import readers
 from everfresh.compiler.tops import Top, top_of
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "crossing",
     "explain",
     "lower",
+    "readers",
     "simplify",
     "top_of",
 ]

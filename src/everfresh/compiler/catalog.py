@@ -2,21 +2,27 @@
 
 A catalog is immutable: executing a statement gives a new one and an `Effect` that tells an engine which
 state to make, drop or rebuild. A database is reopened by executing the texts in `ddl` in order; texts about
-objects that are gone are left out.
+objects that are gone are left out. What was decided when a view was compiled is kept with its text
+(`entries`), so that it gets the same maps for ever, also those it shares with a view that is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from everfresh.compiler.compile import CompiledView, compile_view, scans
+from everfresh.calculus import Query
+from everfresh.compiler.altering import altered, holds, reads
+from everfresh.compiler.compile import CompiledView, Setting, compile_view, scans
+from everfresh.compiler.entries import Record, entry_of, record_of
 from everfresh.compiler.estimate import Statistics, TableStats
+from everfresh.compiler.listing import parse_listing, shown_over
+from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, upkeep
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Const, Var
-from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement, parse_and_bind
-from everfresh.sql import plan as p
+from everfresh.expr import Const
+from everfresh.program import Program
+from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, parse_and_bind
 from everfresh.types import Column, TableSchema
 
 _REPEATS, _REPEATS_IN_KEY = 10.0, 4.0
@@ -29,8 +35,6 @@ class ViewDef:
     name: str
     text: str
     compiled: CompiledView
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """How many rows the tables had when the view was compiled, if they had any."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -63,7 +67,7 @@ class Catalog:
     views: Mapping[str, ViewDef] = field(default_factory=dict)
     ddl: tuple[tuple[str, str], ...] = ()
     joins: bool = False
-    """Whether the engine maintains joins incrementally."""
+    """Whether the engine maintains joins incrementally, and shares maps between views."""
 
     # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
@@ -128,22 +132,52 @@ class Catalog:
         return tuple(found)
 
     def statistics(self, sizes: Mapping[str, int]) -> Statistics:
-        """What is known for the cost model: primary keys, and how many rows tables had when a view was
-        created. Both are kept with the view, so that it is compiled to the same maps for ever."""
-        return Statistics({n: _table_stats(schema, sizes.get(n)) for n, schema in self.tables.items()})
+        """What is known for the cost model: primary keys, and how many rows tables have."""
+        tables = {n: _table_stats(schema, sizes.get(n)) for n, schema in self.tables.items()}
+        return Statistics(tables, unknown=frozenset(n for n in tables if n not in sizes))
+
+    @property
+    def static(self) -> frozenset[str]:
+        """Static tables, and the views that read nothing else: they do not change while they are read."""
+        found = {name for name, schema in self.tables.items() if schema.static}
+        for view in self.views.values():
+            if found.issuperset(view.compiled.bases):
+                found.add(view.name)
+        return frozenset(found)
+
+    @property
+    def schemas(self) -> dict[str, tuple[Column, ...]]:
+        """The columns of all tables and views."""
+        tables = {name: schema.columns for name, schema in self.tables.items()}
+        return tables | {name: view.columns for name, view in self.views.items()}
+
+    @property
+    def compiled(self) -> dict[str, CompiledView]:
+        """The programs of all views."""
+        return {name: view.compiled for name, view in self.views.items()}
+
+    def sharing(self, view: str) -> dict[str, tuple[str, ...]]:
+        """The maps of a view's program that others have too, and the views that have them, the owner
+        first."""
+        program, views = self.views[view].compiled.program, self.compiled
+        found = {m.name: readers(views, m.name) for m in (*program.maps, *program.shared)}
+        return {name: having for name, having in found.items() if len(having) > 1}
 
     # -- statements --------------------------------------------------------------------------------
 
-    def execute(self, statement: Any, sizes: Mapping[str, int] | None = None) -> tuple[Catalog, Effect]:
+    def execute(
+        self, statement: Any, sizes: Mapping[str, int] | None = None, record: Record | None = None
+    ) -> tuple[Catalog, Effect]:
         """The catalog after a DDL statement, and what an engine has to do for it.
 
-        `sizes` are the rows of the tables, by which a new view's strategy is chosen.
+        `sizes` are the rows of the tables, by which a new view's strategy is chosen, unless `record` says
+        what was chosen before.
         """
         match statement:
             case CreateTable():
                 return self._create_table(statement)
             case CreateView():
-                return self._create_view(statement, sizes or {})
+                return self._create_view(statement, sizes or {}, record)
             case Drop():
                 return self._drop(statement)
             case AddColumn():
@@ -154,10 +188,9 @@ class Catalog:
 
     def replay(self, entry: str) -> tuple[Catalog, Effect]:
         """`execute` for one statement as commit records keep it."""
-        head, text = entry.split("|", 1)
-        dialect, *known = head.split(" ")
+        dialect, record, text = record_of(entry)
         (statement,) = parse_and_bind(text, self, dialect)
-        return self.execute(statement, dict(zip(known[::2], map(int, known[1::2]), strict=True)))
+        return self.execute(statement, None, record)
 
     def _taken(self, name: str, kind: str, *, replace: bool, skip: bool) -> str | None:
         """The existing object called `name`, if the statement may replace or skip it; raises otherwise."""
@@ -185,23 +218,25 @@ class Catalog:
             )
         found = self._taken(s.schema.name, "table", replace=s.or_replace, skip=s.if_not_exists)
         if found is not None and not s.or_replace:
-            return self, Effect(_entry(s))
+            return self, Effect(entry_of(s))
         drop: tuple[str, ...] = ()
         base = self
         if found is not None:
             self._no_dependents(found)
             drop, base = (found,), self._without(found)
         new = replace(
-            base, tables={**base.tables, s.schema.name: s.schema}, ddl=(*base.ddl, (s.schema.name, _entry(s)))
+            base,
+            tables={**base.tables, s.schema.name: s.schema},
+            ddl=(*base.ddl, (s.schema.name, entry_of(s))),
         )
-        return new, Effect(_entry(s), drop_tables=drop, create_table=s.schema)
+        return new, Effect(entry_of(s), drop_tables=drop, create_table=s.schema)
 
-    def _create_view(self, s: CreateView, sizes: Mapping[str, int]) -> tuple[Catalog, Effect]:
+    def _create_view(
+        self, s: CreateView, sizes: Mapping[str, int], record: Record | None
+    ) -> tuple[Catalog, Effect]:
         found = self._taken(s.name, "view", replace=s.or_replace, skip=s.if_not_exists)
         if found is not None and not s.or_replace:
-            return self, Effect(_entry(s))
-        read = {scan.table for scan in scans(s.plan)}
-        sizes = {name: rows for name, rows in sizes.items() if name in read and rows and " " not in name}
+            return self, Effect(entry_of(s))
         options = dict(s.options)
         strategy = str(options.pop("strategy", "auto"))
         if options:
@@ -218,18 +253,59 @@ class Catalog:
                     f"the view '{found}' cannot read itself",
                     hint="create it under another name, or write its query in full",
                 )
-        known = self.statistics(sizes)
-        compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, known)
-        view = ViewDef(s.name, s.text, compiled, sizes)
-        entry = _entry(s, sizes)
         base = self._without(found) if found is not None else self
+        if record is None:
+            compiled, record = base._compiled(s, strategy, {n: rows for n, rows in sizes.items() if rows})
+        else:
+            compiled = base._recompiled(s, strategy, record)
+        view = ViewDef(s.name, s.text, compiled)
+        entry = entry_of(s, record)
         new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, entry)))
         return new, Effect(entry, drop_views=(found,) if found is not None else (), create_view=view)
+
+    def _compiled(
+        self, s: CreateView, strategy: str, sizes: Mapping[str, int]
+    ) -> tuple[CompiledView, Record]:
+        """A new view, and what was decided for it."""
+        views = self.compiled
+        known = {m.name for v in views.values() for m in v.program.maps}
+        prefix, number = s.name, 1
+        while prefix in known or any(name.startswith(f"{prefix}#") for name in known):
+            number += 1
+            prefix = f"{s.name}~{number}"
+        offered = tuple(m for v in views.values() for m in offers(v)) if self.joins else ()
+        compiled = compile_view(
+            s.name,
+            s.plan,
+            strategy,
+            self.views,
+            self.joins,
+            self.statistics(sizes),
+            Setting(prefix, self.static if self.joins else frozenset(), offered),
+        )
+        shared = tuple(m.name for m in compiled.program.shared)
+        kept = upkeep(shared, [v.program for v in views.values()])
+        text = kept.to_text(shown_over(kept, self.schemas))
+        return compiled, Record("" if prefix == s.name else prefix, compiled.split, shared, text)
+
+    def _recompiled(self, s: CreateView, strategy: str, record: Record) -> CompiledView:
+        """A view as it was decided before. Maps that it shared with a view that is gone are its own."""
+        kept: Program[Any] = parse_listing(record.upkeep, self.schemas)
+        setting = Setting(
+            record.prefix,
+            self.static if self.joins else frozenset(),
+            tuple(kept.map(name) for name in record.shared),
+            record.split,
+        )
+        compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, None, setting)
+        there = {m.name for v in self.compiled.values() for m in v.program.maps}
+        gone = cut(kept, {m.name for m in kept.maps} - there)
+        return replace(compiled, program=joined(compiled.program, gone)) if gone.maps else compiled
 
     def _drop(self, s: Drop) -> tuple[Catalog, Effect]:
         found = self.resolve(s.name)
         if found is None and s.if_exists:
-            return self, Effect(_entry(s))
+            return self, Effect(entry_of(s))
         kind, name = (
             ("view", self.expect_view(s.name).name)
             if s.kind == "view"
@@ -242,8 +318,8 @@ class Catalog:
         for gone in (*dependents, name):
             new = new._without(gone)
         if kind == "view":
-            return new, Effect(_entry(s), drop_views=(*dependents, name))
-        return new, Effect(_entry(s), drop_tables=(name,), drop_views=dependents)
+            return new, Effect(entry_of(s), drop_views=(*dependents, name))
+        return new, Effect(entry_of(s), drop_tables=(name,), drop_views=dependents)
 
     def _no_dependents(self, name: str) -> None:
         dependents = [v.name for v in self.views_on(name)]
@@ -256,10 +332,15 @@ class Catalog:
             )
 
     def _without(self, name: str) -> Catalog:
+        """Without a table or view that no other view reads; maps that others share are handed on."""
+        views = dict(self.views)
+        if name in views:
+            left = handed_on(self.compiled, name)
+            views = {n: replace(views[n], compiled=compiled) for n, compiled in left.items()}
         return replace(
             self,
             tables={n: t for n, t in self.tables.items() if n != name},
-            views={n: v for n, v in self.views.items() if n != name},
+            views=views,
             ddl=tuple((n, text) for n, text in self.ddl if n != name),
         )
 
@@ -267,7 +348,7 @@ class Catalog:
         old = self.expect_table(s.table)
         if any(c.name.lower() == s.column.name.lower() for c in old.columns):
             if s.if_not_exists:
-                return self, Effect(_entry(s))
+                return self, Effect(entry_of(s))
             raise EverfreshError(Code.EXISTS, f"table '{old.name}' already has a column '{s.column.name}'")
         if not s.column.nullable and (s.default is None or s.default.value is None):
             raise EverfreshError(
@@ -276,13 +357,13 @@ class Catalog:
                 hint="give a DEFAULT, or leave NOT NULL out",
             )
         new = replace(old, columns=(*old.columns, s.column))
-        return self._altered(_entry(s), old, new, s.default)
+        return self._altered(entry_of(s), old, new, s.default)
 
     def _drop_column(self, s: DropColumn) -> tuple[Catalog, Effect]:
         old = self.expect_table(s.table)
         name = next((c.name for c in old.columns if c.name.lower() == s.column.lower()), None)
         if name is None and s.if_exists:
-            return self, Effect(_entry(s))
+            return self, Effect(entry_of(s))
         if name is None:
             old.column(s.column)  # raises, listing the columns
             raise AssertionError("unreachable")
@@ -295,34 +376,35 @@ class Catalog:
                 Code.UNSUPPORTED, f"'{name}' is the only column of '{old.name}'", hint="drop the table"
             )
         position = old.names.index(name)
-        readers = [v.name for v in self.views_on(old.name) if _reads(v.compiled.plan, old.name, position)]
-        if readers:
+        on = self.views_on(old.name)
+        direct = [v.name for v in on if reads(v.compiled.plan, old.name, position)]
+        if direct:
             raise EverfreshError(
                 Code.DEPENDENCY,
-                f"column '{name}' of '{old.name}' is read by {', '.join(readers)}",
+                f"column '{name}' of '{old.name}' is read by {', '.join(direct)}",
                 hint="drop these views first",
             )
+        for view, m in ((v, m) for v in on for m in v.compiled.program.maps):
+            if isinstance(m.definition, Query) and holds(m.definition, old.name, position):
+                raise EverfreshError(
+                    Code.DEPENDENCY,
+                    f"column '{name}' of '{old.name}' is in a map that '{view.name}' shared with a view"
+                    " that is gone",
+                    hint=f"drop '{view.name}' and create it again",
+                )
         new = replace(old, columns=tuple(c for c in old.columns if c.name != name))
-        return self._altered(_entry(s), old, new, None)
+        return self._altered(entry_of(s), old, new, None)
 
     def _altered(
         self, text: str, old: TableSchema, new: TableSchema, default: Const | None
     ) -> tuple[Catalog, Effect]:
         """Views over the table keep their columns: only the relation atoms in their programs change."""
-        views = dict(self.views)
-        for view in self.views_on(old.name):
-            plan = _rescan(view.compiled.plan, old, new)
-            views[view.name] = replace(
-                view,
-                compiled=compile_view(
-                    view.name,
-                    plan,
-                    view.compiled.strategy,
-                    self.views,
-                    self.joins,
-                    self.statistics(view.sizes),
-                ),
-            )
+        views = {
+            name: replace(view, compiled=altered(view.compiled, old, new))
+            if old.name in view.compiled.bases
+            else view
+            for name, view in self.views.items()
+        }
         tables = {**self.tables, new.name: new}
         catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
         return catalog, Effect(text, alter_table=(old, new, default))
@@ -335,54 +417,3 @@ def _table_stats(schema: TableSchema, size: int | None) -> TableStats:
     distinct = tuple(rows / repeats.get(name, _REPEATS) for name in schema.names)
     keys = (frozenset(schema.names.index(name) for name in schema.key),) if schema.key else ()
     return TableStats(rows, distinct, keys, rate=1.0 if size is None else rows)
-
-
-def _entry(s: Statement, sizes: Mapping[str, int] | None = None) -> str:
-    """A statement as it is kept: `dialect|text`; a table by its schema, replacing what it replaced; a view
-    with the sizes it was compiled for, `dialect table rows ...|text`."""
-    if isinstance(s, CreateTable):
-        return "duckdb|" + s.schema.ddl.replace(
-            "CREATE ", "CREATE OR REPLACE " if s.or_replace else "CREATE ", 1
-        )
-    known = "".join(f" {name} {rows}" for name, rows in (sizes or {}).items())
-    return f"{s.dialect}{known}|{s.text}"
-
-
-def _rescan(plan: p.Plan, old: TableSchema, new: TableSchema) -> p.Plan:
-    """A plan whose scans of a table follow a change of its columns; the other variables stay as they are."""
-    taken = {n.name for n in plan.walk() if isinstance(n, Var)}
-
-    def scan(node: p.Scan) -> p.Scan:
-        known = dict(zip(old.names, node.vars, strict=True))
-        vars_ = []
-        for column in new.columns:
-            var = known.get(column.name)
-            if var is None:
-                name, i = column.name, 1
-                while name in taken:
-                    name, i = f"{column.name}_{i}", i + 1
-                taken.add(name)
-                var = Var(name, column.type, column.nullable)
-            vars_.append(var)
-        return replace(node, vars=tuple(vars_))
-
-    def visit(node: Any) -> Any:
-        if isinstance(node, p.Scan):
-            return scan(node) if node.table == old.name else node
-        return node.map_children(visit)
-
-    return visit(plan)  # type: ignore[no-any-return]
-
-
-def _reads(plan: p.Plan, table: str, position: int) -> bool:
-    """Whether something in a plan reads the column at `position` of a table."""
-    wanted = {s.vars[position].name for s in plan.walk() if isinstance(s, p.Scan) and s.table == table}
-    return any(v.name in wanted for v in _outside_scans(plan))
-
-
-def _outside_scans(node: Any) -> Iterator[Var]:
-    if isinstance(node, Var):
-        yield node
-    elif not isinstance(node, p.Scan):
-        for child in node.children:
-            yield from _outside_scans(child)

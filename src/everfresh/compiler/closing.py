@@ -8,13 +8,15 @@ outer values that is looked up, or a relation that is joined.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from everfresh.calculus import Bind, Cond, Query, Rel, inputs
-from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.rows import Term, names, not_null, settle
-from everfresh.expr import Call, Expr, Var, build, variables
+from everfresh.expr import Call, Const, Expr, Var, build, variables
+from everfresh.program import Side, component
+from everfresh.types import BIGINT
 
 if TYPE_CHECKING:
     from everfresh.compiler.lower import Lowering, Rows, Scope
@@ -33,6 +35,10 @@ class Link:
         return Bind(var, self.outer if term is None else term.of(self.outer))
 
 
+Factors = Callable[[Term], tuple[Query, ...]]
+"""What a term looks up."""
+SOME = build.call(">", Var(component(0), BIGINT, False), Const(0, BIGINT))
+"""Whether a map has an entry."""
 Closed = tuple["Rows", tuple[Link, ...], tuple[Expr, ...]]
 
 
@@ -161,8 +167,6 @@ def domain(lowering: Lowering, free: tuple[Var, ...], scope: Scope) -> str:
         inherited = domain(lowering, tuple(needed.values()), scope[:-1])
         atom = Rel(inherited, tuple(needed.values()))
         outer = tuple(Term((atom, *t.factors), {**t.columns, **needed}) for t in outer)
-    if not outer:
-        raise NotFlat("a subquery of a query without rows")
     name, by_name = lowering.define(outer, [(v.name, v) for v in free])
     relation = lowering.relate(name, [(v.name, by_name[v.name]) for v in free])
     return relation.name
@@ -178,7 +182,9 @@ def _coarse(lowering: Lowering, term: Term, free: tuple[Var, ...]) -> Term:
     gone: set[str] = set()
     for atom in [f for f in factors if isinstance(f, Rel) and f.name in always]:
         values = {v.name for v in atom.vars[always[atom.name] :]}
-        if not values & needed and not values & names(f for f in factors if f is not atom):
+        others = [f for f in factors if f is not atom]
+        read = names(others) | {v.name for f in others if isinstance(f, Bind) for v in inputs(f)}
+        if not values & (needed | read):
             factors.remove(atom)
             gone |= values
     factors = [f for f in factors if not (isinstance(f, Cond) and gone & {v.name for v in inputs(f)})]
@@ -189,3 +195,33 @@ def _coarse(lowering: Lowering, term: Term, free: tuple[Var, ...]) -> Term:
     )
     factors = [f for f in factors if not (isinstance(f, Bind) and f.var.name not in used)]
     return Term(tuple(factors), columns)
+
+
+# -- looking up --------------------------------------------------------------------------------------
+
+
+def tied(links: Sequence[Link], vars_: Sequence[Var], term: Term) -> tuple[Query, ...]:
+    """How the first variables of a relation are tied to a term."""
+    return tuple(link.factor(var, term) for link, var in zip(links, vars_, strict=False))
+
+
+def total(
+    lowering: Lowering,
+    map_name: str,
+    links: Sequence[Link],
+    keys: dict[str, Var],
+    values: Sequence[Expr],
+    sides: tuple[Side, ...] = (),
+) -> tuple[Factors, list[Expr]]:
+    """A relation with a row for every key: how a term looks it up, and the variables of its values."""
+    columns: list[tuple[str, Expr]] = [(link.name, keys[link.name]) for link in links]
+    columns += [(f"v{i}", e) for i, e in enumerate(values)]
+    held = lowering.map(map_name).keys
+    assert [v.name for v in held] == [keys[link.name].name for link in links], "a link without its own key"
+    view = lowering.relate(map_name, columns, always=True, sides=sides)
+    atom, _ = lowering.atom(view, links)
+
+    def factors(term: Term) -> tuple[Query, ...]:
+        return (*tied(links, atom.vars, term), atom)
+
+    return factors, list(atom.vars[len(links) :])

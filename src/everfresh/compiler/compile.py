@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from everfresh.calculus import Query
 from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.estimate import Statistics
+from everfresh.compiler.guess import guessed
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import HIGHER_ORDER, Choices, composites, transform
 from everfresh.compiler.prune import pruned
@@ -38,6 +40,20 @@ Definition = Query | p.Plan
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """What a view is compiled among."""
+
+    prefix: str = ""
+    """What the names of its maps begin with, if not the view's name."""
+    static: frozenset[str] = frozenset()
+    """Tables and views that never change."""
+    offered: tuple[MapDef[Query], ...] = ()
+    """Maps that other views keep and this one may read."""
+    split: frozenset[str] | None = None
+    """The components that are not held, if that is known already; otherwise they are chosen by cost."""
+
+
+@dataclass(frozen=True)
 class CompiledView:
     """A view ready to run: its plan, its program, and how its rows are read."""
 
@@ -45,18 +61,20 @@ class CompiledView:
     program: Program[Definition]
     view: View
     strategy: str
+    split: frozenset[str] = frozenset()
+    """The components that were chosen not to be held."""
 
-    @property
+    @cached_property
     def bases(self) -> tuple[str, ...]:
         """The tables and views that the view reads."""
         return tuple(dict.fromkeys(scan.table for scan in scans(self.plan)))
 
-    @property
+    @cached_property
     def reevaluated(self) -> bool:
         """Whether the view is computed anew after each batch that touches it."""
         return isinstance(self.map.definition, p.Plan)
 
-    @property
+    @cached_property
     def map(self) -> MapDef[Definition]:
         """The map that holds the view."""
         return self.program.map(self.view.map)
@@ -69,11 +87,13 @@ def compile_view(
     views: Iterable[str] = (),
     joins: bool = False,
     statistics: Statistics | None = None,
+    setting: Setting = Setting(),  # noqa: B008
 ) -> CompiledView:
     """The maintenance program of the view `name` defined by `plan`.
 
     `views` are the names that stand for views; `joins` says whether the engine runs statements that read
-    other maps. With `statistics`, the strategy `auto` chooses by cost which joins to hold (section 3.6).
+    other maps. With `statistics`, the strategy `auto` chooses by cost which joins to hold (section 3.6);
+    maps that are offered in `setting` cost nothing.
     """
     if strategy not in STRATEGIES:
         raise EverfreshError(
@@ -90,12 +110,12 @@ def compile_view(
         )
     plan = _settled(plan)
     if strategy == "re-evaluate":
-        return _reevaluated(name, plan, strategy, "as the strategy asks")
+        return _reevaluated(name, plan, strategy, "as the strategy asks", setting)
     over = [scan.table for scan in scans(plan) if scan.table in set(views)]
     try:
         if over and not joins:
             raise NotFlat(f"a view over the view {over[0]}")
-        return _incremental(name, plan, strategy, joins, frozenset(views), statistics)
+        return _incremental(name, plan, strategy, joins, frozenset(views), statistics, setting)
     except NotFlat as why:
         if strategy != "auto":
             raise EverfreshError(
@@ -103,7 +123,7 @@ def compile_view(
                 f"strategy '{strategy}' is not available for {why}",
                 hint="leave the strategy out",
             ) from None
-        return _reevaluated(name, plan, strategy, f"{why} is not maintained incrementally")
+        return _reevaluated(name, plan, strategy, f"{why} is not maintained incrementally", setting)
 
 
 def scans(plan: p.Plan) -> list[p.Scan]:
@@ -121,29 +141,47 @@ def _check_types(columns: Iterable[Column]) -> None:
             )
 
 
-def _chosen(name: str, lowered: Lowered, choices: Choices, statistics: Statistics | None) -> Program[Query]:
+def _chosen(
+    prefix: str, lowered: Lowered, choices: Choices, statistics: Statistics | None
+) -> tuple[Program[Query], frozenset[str]]:
     """The program of the choices; with statistics, of the cheapest decisions about its components."""
 
     def build(split: frozenset[str]) -> Program[Query]:
-        return transform(name, lowered.maps, lowered.relations, replace(choices, split=split))
+        return transform(prefix, lowered.maps, lowered.relations, replace(choices, split=split))
 
     if statistics is None:
-        return build(frozenset())
+        return build(choices.split), choices.split
     roots = {m.name for m in lowered.maps}
-    return search(build, statistics, keys=lambda program: composites(program, roots)).program
+    found = search(build, guessed(statistics, lowered.maps), keys=lambda program: composites(program, roots))
+    return found.program, found.decisions
 
 
 def _incremental(
-    name: str, plan: p.Plan, strategy: str, joins: bool, views: frozenset[str], statistics: Statistics | None
+    name: str,
+    plan: p.Plan,
+    strategy: str,
+    joins: bool,
+    views: frozenset[str],
+    statistics: Statistics | None,
+    setting: Setting,
 ) -> CompiledView:
-    lowered = pruned(lower(name, plan))
-    choices = replace(_CHOICES.get(strategy, HIGHER_ORDER), views=views)
-    program: Program[Any] = _chosen(name, lowered, choices, statistics if strategy == "auto" else None)
+    prefix = setting.prefix or name
+    lowered = pruned(lower(prefix, plan))
+    choices = replace(
+        _CHOICES.get(strategy, HIGHER_ORDER),
+        views=views,
+        static=setting.static,
+        offered=setting.offered,
+        split=setting.split or frozenset(),
+    )
+    free = strategy == "auto" and setting.split is None
+    chosen, split = _chosen(prefix, lowered, choices, statistics if free else None)
+    program: Program[Any] = chosen
     for m in program.maps:
         _check_types(Column(v.name, v.type) for v in m.keys)
     if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):
         raise NotFlat(_beyond_one_map(plan))
-    return CompiledView(plan, program, lowered.view, strategy)
+    return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split)
 
 
 def _beyond_one_map(plan: p.Plan) -> str:
@@ -175,14 +213,16 @@ def _below(node: object) -> Iterator[object]:
         yield from node.input.walk()
 
 
-def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str) -> CompiledView:
-    target: MapDef[Definition] = MapDef(name, plan.variables, (), plan)
-    statement: Statement[Definition] = Statement(name, ":=", plan, "re-evaluated", reason)
+def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str, setting: Setting) -> CompiledView:
+    held = setting.prefix or name
+    target: MapDef[Definition] = MapDef(held, plan.variables, (), plan)
+    statement: Statement[Definition] = Statement(held, ":=", plan, "re-evaluated", reason)
     bases = tuple(dict.fromkeys(scan.table for scan in scans(plan)))
-    triggers = tuple(Trigger(base, (statement,)) for base in bases)
-    return CompiledView(
-        plan, Program((target,), triggers), View(name, name, plan.columns, plan.variables, bag=True), strategy
-    )
+    triggers = tuple(Trigger(base, (statement,)) for base in bases if base not in setting.static)
+    static = tuple(base for base in bases if base in setting.static)
+    program: Program[Definition] = Program((target,), triggers, static=static)
+    view = View(name, held, plan.columns, plan.variables, bag=True)
+    return CompiledView(plan, program, view, strategy)
 
 
 def _settled(plan: p.Plan) -> p.Plan:

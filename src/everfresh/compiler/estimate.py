@@ -42,6 +42,8 @@ class Statistics:
     tables: Mapping[str, TableStats] = field(default_factory=dict)
     reads: float | None = None
     memory: float = 1e-6
+    unknown: frozenset[str] = frozenset()
+    """Tables whose sizes are not known."""
 
     def table(self, name: str) -> TableStats:
         """The relation called `name`."""

@@ -8,6 +8,7 @@ relation changes, by which strategy and for what reason, and how the view's rows
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from everfresh.compiler.compile import CompiledView
@@ -19,15 +20,24 @@ from everfresh.program import Partitions, View
 FORMATS = ("text", "json", "dot")
 
 
+Sharing = Mapping[str, Sequence[str]]
+"""Maps that several views have, each with these views, its owner first."""
+
+
 def explain(
-    compiled: CompiledView, text: str, format: str = "text", engine: dict[str, Any] | None = None
+    compiled: CompiledView,
+    text: str,
+    format: str = "text",
+    engine: dict[str, Any] | None = None,
+    sharing: Sharing | None = None,
 ) -> str:
-    """The maintenance program of a view; `engine` adds what the runtime knows (sizes, placement)."""
+    """The maintenance program of a view; `sharing` says which maps other views have too, `engine` adds what
+    the runtime knows (sizes, placement)."""
     if format not in FORMATS:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
-    return {"text": _text, "json": _json, "dot": _dot}[format](compiled, text, engine or {})
+    return {"text": _text, "json": _json, "dot": _dot}[format](compiled, text, engine or {}, sharing or {})
 
 
 def rows_of(relation: View) -> str:
@@ -42,7 +52,7 @@ def rows_of(relation: View) -> str:
 # -- text --------------------------------------------------------------------------------------------
 
 
-def _text(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
+def _text(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
     view = compiled.view
     lines = [
         f"VIEW {view.name} ({', '.join(map(str, view.columns))})",
@@ -59,6 +69,9 @@ def _text(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
     if view.having is not None:
         lines.append(f"  where {view.having}")
     lines.append(f"  {rows_of(view)}")
+    if sharing:
+        kept = ((name, views[0], ", ".join(views[1:])) for name, views in sharing.items())
+        lines += ["", "SHARED", *(f"  {name}: kept by {one}, read by {more} too" for name, one, more in kept)]
     if engine:
         lines += ["", "ENGINE", *(f"  {name}: {value}" for name, value in engine.items())]
     return "\n".join(lines)
@@ -67,8 +80,9 @@ def _text(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
 # -- JSON --------------------------------------------------------------------------------------------
 
 
-def _json(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
+def _json(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
     view, program, show = compiled.view, compiled.program, shower(compiled)
+    own = {m.name for m in program.maps}
     return json.dumps(
         {
             "view": view.name,
@@ -81,9 +95,12 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
                     "keys": [v.name for v in m.keys],
                     "components": [k.name for k in m.kinds],
                     "definition": show(m.definition),
+                    "own": m.name in own,
+                    "views": list(sharing.get(m.name, (view.name,))),
                 }
-                for m in program.maps
+                for m in (*program.maps, *program.shared)
             ],
+            "static": list(program.static),
             "relations": [_relation(r, compiled) for r in program.relations],
             "triggers": [
                 {
@@ -145,7 +162,7 @@ def _strategy(relation: Partitions[Any]) -> str:
 # -- DOT ---------------------------------------------------------------------------------------------
 
 
-def _dot(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
+def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
     """Tables and relations feed maps, labelled by the strategies; maps feed relations, and the view."""
     view, program = compiled.view, compiled.program
     derived = {r.name: r for r in program.relations}
@@ -156,6 +173,11 @@ def _dot(compiled: CompiledView, text: str, engine: dict[str, Any]) -> str:
         lines.append(f"  {_id(base)} [shape=ellipse];")
     for m in program.maps:
         lines.append(f"  {_id(entries[m.name])} [shape=box];")
+    for m in program.shared:
+        owner = f"kept by {sharing[m.name][0]}" if m.name in sharing else "shared"
+        shared = f"{m.name}[{', '.join(v.name for v in m.keys)}]"
+        lines.append(f"  {_id(shared)} [shape=box, style=dotted, xlabel={_id(owner)}];")
+    lines += [f"  {_id(name)} [shape=ellipse, style=dotted, xlabel=static];" for name in program.static]
     for r in program.relations:
         columns = ", ".join(c.name for c in r.columns)
         dashed = isinstance(r, Partitions) and top_of(r) is None

@@ -28,13 +28,17 @@ def listing(compiled: CompiledView) -> str:
 
 def shower(compiled: CompiledView) -> Callable[[Definition], str]:
     """What prints an expression of the program: it knows the columns of the tables that the view reads."""
-    program = compiled.program
-    relations: dict[str, Sequence[Column]] = {
+    schemas: dict[str, Sequence[Column]] = {
         scan.table: tuple(Column(v.name, v.type, v.nullable) for v in scan.vars)
         for scan in scans(compiled.plan)
     }
-    relations.update({r.name: r.columns for r in program.relations})
-    maps = {m.name: m.keys for m in program.maps}
+    return shown_over(compiled.program, schemas)
+
+
+def shown_over(program: Program[Definition], schemas: Schemas) -> Callable[[Definition], str]:
+    """What prints an expression of a program over tables with these columns."""
+    relations = {**schemas, **{r.name: r.columns for r in program.relations}}
+    maps = {m.name: m.keys for m in (*program.maps, *program.shared)}
     return lambda expr: str(expr) if isinstance(expr, Plan) else to_text(expr, relations, maps)
 
 

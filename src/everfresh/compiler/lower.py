@@ -11,7 +11,7 @@ A border inside of a correlated subquery is closed (`closing`): its map has the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +19,9 @@ from everfresh.algebra import Kind
 from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check, product, rename, union
 from everfresh.compiler.aggregates import Components, Different, Extreme, NotFlat, aggregate
 from everfresh.compiler.closing import Link, close
+from everfresh.compiler.partitions import partitioned
 from everfresh.compiler.rows import Fresh, Term, arrange, not_null, settle
-from everfresh.expr import Const, Expr, Var, build, substitute
+from everfresh.expr import Const, Expr, Var, build, substitute, variables
 from everfresh.program import MapDef, Partitions, Side, View, component
 from everfresh.sql import plan as p
 from everfresh.sql.renaming import has_subquery
@@ -30,6 +31,8 @@ _MOST_TERMS = 8
 Relation = View | Partitions[Any]
 Scope = tuple[tuple[Term, ...], ...]
 Rows = tuple[Term, ...]
+_Wanted = tuple[tuple[Expr, ...], str]
+"""What a key is in each term, and its name if it stands apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +86,12 @@ class Lowering:
         values: Sequence[Sequence[Expr]] | None = None,
         kinds: tuple[Kind, ...] = (),
         name: str | None = None,
+        apart: Collection[str] = (),
     ) -> tuple[str, dict[str, Var]]:
         """A map over `rows`, keyed by expressions over their columns, with `values` per term; its name, and
-        the key variable of each name."""
-        terms, by_name, group, renamed = self._keyed(rows, keys)
+        the key variable of each name. Equal expressions are one key, but those in `apart` one of their
+        own."""
+        terms, by_name, group, renamed = self._keyed(rows, keys, apart)
         products = []
         for i, term in enumerate(terms):
             factors: list[Query] = arrange(term.factors, self.always)
@@ -103,20 +108,21 @@ class Lowering:
         return new.name, by_name
 
     def _keyed(
-        self, rows: Rows, keys: Sequence[tuple[str, Expr]]
+        self, rows: Rows, keys: Sequence[tuple[str, Expr]], apart: Collection[str]
     ) -> tuple[list[Term], dict[str, Var], tuple[Var, ...], list[dict[str, Expr]]]:
         terms = list(rows)
         renamed: list[dict[str, Expr]] = [{} for _ in terms]
         wanted = [tuple(t.of(e) for t in terms) for _, e in keys]
-        made: dict[tuple[Expr, ...], Var] = {}
+        made: dict[_Wanted, Var] = {}
         by_name: dict[str, Var] = {}
         for (name, expr), exprs in zip(keys, wanted, strict=True):
+            own = name if name in apart else ""
             if not rows:  # nothing is nothing, whatever its keys
                 exprs = (expr,)
-                made.setdefault(exprs, Var(name, expr.type, expr.nullable))
-            if exprs not in made:
-                made[exprs] = self._key(terms, name, exprs, made, renamed)
-            by_name[name] = made[exprs]
+                made.setdefault((exprs, own), Var(name, expr.type, expr.nullable))
+            if (exprs, own) not in made:
+                made[exprs, own] = self._key(terms, name, exprs, made, renamed)
+            by_name[name] = made[exprs, own]
         return terms, by_name, tuple(made.values()), renamed
 
     def _key(
@@ -124,16 +130,18 @@ class Lowering:
         terms: list[Term],
         name: str,
         exprs: tuple[Expr, ...],
-        made: dict[tuple[Expr, ...], Var],
+        made: dict[_Wanted, Var],
         renamed: list[dict[str, Expr]],
     ) -> Var:
         """Bind one key variable in all terms: a variable of the term itself where it can be."""
-        if len(terms) == 1 and isinstance(exprs[0], Var) and exprs[0].name in terms[0].bound():
-            return exprs[0]
+        first = exprs[0]
+        held = isinstance(first, Var) and first.name in terms[0].bound() and first not in made.values()
+        if len(terms) == 1 and isinstance(first, Var) and held:
+            return first
         inside = {v.name for v in made.values()}.union(*(t.bound() for t in terms))
-        var = Var(Fresh(inside).name(name.lstrip("@")), exprs[0].type, any(e.nullable for e in exprs))
+        var = Var(Fresh(inside).name(name.lstrip("@")), first.type, any(e.nullable for e in exprs))
         for i, expr in enumerate(exprs):
-            taken = {v.name for k in made if isinstance(v := k[i], Var)}
+            taken = {v.name for k, _ in made if isinstance(v := k[i], Var)}
             term = terms[i]
             if isinstance(expr, Var) and expr.name in term.bound() and expr.name not in taken:
                 renamed[i][expr.name] = var
@@ -157,7 +165,7 @@ class Lowering:
     ) -> View:
         """A relation read off a map."""
         view = View(
-            self._relation_name(),
+            self.relation_name(),
             map_name,
             tuple(
                 Column(n, e.type, e.nullable) for n, (_, e) in zip(_readable(columns), columns, strict=True)
@@ -172,7 +180,8 @@ class Lowering:
         self.relations.append(view)
         return view
 
-    def _relation_name(self) -> str:
+    def relation_name(self) -> str:
+        """The name of the next relation."""
         return f"{self.view}${len(self.relations)}"
 
     def atom(self, relation: Relation, links: Sequence[Link] = ()) -> tuple[Rel, tuple[Query, ...]]:
@@ -255,13 +264,17 @@ class Lowering:
             rows, exprs = resolved(self, rows, exprs, scope)
             if any(has_subquery(e) for e in _of_sides(components)):
                 raise NotFlat("a subquery in MIN, MAX or a DISTINCT aggregate")
+        rows = _with_outer(rows, [*exprs, *_of_sides(components)])
         rows, links, _ = close(self, rows, scope, gated=False)
         linked = [(link.name, link.column) for link in links]
         own = [(n, e) for (n, _), e in zip(node.keys, exprs, strict=False)]
         items = exprs[len(node.keys) :]
-        map_name, by_name = self.define(rows, [*linked, *own], [items] * len(rows), components.kinds, name)
+        apart = () if node.grouped else [link.name for link in links]
+        map_name, by_name = self.define(
+            rows, [*linked, *own], [items] * len(rows), components.kinds, name, apart
+        )
         sides = tuple(
-            self._side(i, side, components, rows, [*linked, *own])
+            self._side(i, side, components, rows, [*linked, *own], apart)
             for i, side in enumerate(components.sides, 1)
         )
         return Reading(map_name, links, by_name, values, sides)
@@ -273,19 +286,18 @@ class Lowering:
         components: Components,
         rows: Rows,
         keys: list[tuple[str, Expr]],
+        apart: Collection[str],
     ) -> Side:
         if isinstance(side, Extreme):
             there = _where(rows, not_null(side.expr))
-            name, by_name = self.define(there, [*keys, ("@x", side.expr)])
-            if len(self.map(name).keys) != len({by_name[n].name for n, _ in keys}) + 1:
-                raise NotFlat("MIN or MAX of a grouped column")
+            name, _ = self.define(there, [*keys, ("@x", side.expr)], apart=[*apart, "@x"])
             return Side(name, side.how)
         values, inner = components.beside[index]
         there = rows if side.when is None else _where(rows, side.when)
         if len(side.exprs) == 1:
             there = _where(there, not_null(side.exprs[0]))
         members = [(f"@x{i}", e) for i, e in enumerate(side.exprs)]
-        name, by_name = self.define(there, [*keys, *members])
+        name, by_name = self.define(there, [*keys, *members], apart=apart)
         held = self.map(name).keys
         atom, _ = self.atom(self.relate(name, [(v.name, v) for v in held]))
         own = {v.name: var for v, var in zip(held, atom.vars, strict=True)}
@@ -354,45 +366,17 @@ class Lowering:
 
     def _partitions(self, plan: p.Window | p.Limit, scope: Scope) -> Rows:
         """A plan that is recomputed over whole partitions of its input."""
-        chain: list[p.Plan] = [plan]
-        while not isinstance(chain[-1], p.Window | p.Sort):
-            if not isinstance(chain[-1], p.Limit | p.Project):
-                raise NotFlat("LIMIT without ORDER BY")
-            chain.append(chain[-1].input)
-        if any(has_subquery(e) for n in chain for e in n.children if isinstance(e, Expr)):
-            raise NotFlat("a subquery in a window or in ORDER BY")
-        bottom = chain[-1]
-        assert isinstance(bottom, p.Window | p.Sort)
-        rows, links, gates = close(self, self.rows(bottom.input, scope), scope)
-        if links or gates:
-            raise NotFlat("a window or LIMIT in a correlated subquery")
-        by: list[Expr] = []
-        if isinstance(bottom, p.Window):
-            shared = [set(call.partition) for _, call in bottom.items]
-            by = [e for e in bottom.items[0][1].partition if all(e in s for s in shared)]
-        own = [(v.name, v) for v in bottom.input.variables]
-        name, by_name = self.define(rows, [*((f"@p{i}", e) for i, e in enumerate(by)), *own])
-        prefix = len({by_name[f"@p{i}"].name for i in range(len(by))})
-        scan = p.Scan(name, name, self.map(name).keys)
-        new: p.Plan = p.Project(scan, tuple((n, by_name[n]) for n, _ in own))
-        for n in reversed(chain):
-            new = _over(n, new)
-        relation = Partitions(self._relation_name(), name, plan.columns, new, prefix)
-        self.relations.append(relation)
-        atom, _ = self.atom(relation)
-        return (Term((atom,), dict(zip((v.name for v in plan.variables), atom.vars, strict=True))),)
+        found = partitioned(self, plan, scope)
+        atom, linked = self.atom(found.relation, found.links)
+        own = atom.vars[len(found.links) :]
+        columns = dict(zip((v.name for v in plan.variables), own, strict=True))
+        return (Term((*linked, atom, *(Cond(g) for g in found.gates)), columns),)
 
 
 def _readable(columns: Sequence[tuple[str, Expr]]) -> list[str]:
     """Names for columns: that of the key for one that the compiler has named itself (`@0`)."""
     found = [e.name if n.startswith("@") and isinstance(e, Var) else n for n, e in columns]
     return found if len(set(found)) == len(found) else [n.lstrip("@") for n, _ in columns]
-
-
-def _over(node: p.Plan, child: p.Plan) -> p.Plan:
-    """A node over another input, whose variables may be NULL in fewer cases."""
-    by: dict[str, Expr] = {v.name: v for v in child.variables}
-    return node.map_children(lambda c: child if isinstance(c, p.Plan) else substitute(c, by))
 
 
 def _of_sides(components: Components) -> list[Expr]:
@@ -403,6 +387,14 @@ def _of_sides(components: Components) -> list[Expr]:
         else:
             found += [*side.exprs, *([side.when] if side.when is not None else [])]
     return found
+
+
+def _with_outer(rows: Rows, exprs: Sequence[Expr]) -> Rows:
+    """Rows with columns for the outer variables that expressions over them mention: they are keys too."""
+    used = {v.name: v for e in exprs for v in variables(e)}
+    return tuple(
+        Term(t.factors, {**t.columns, **{n: v for n, v in used.items() if n not in t.columns}}) for t in rows
+    )
 
 
 def _where(rows: Rows, condition: Expr) -> Rows:

@@ -8,7 +8,8 @@ product falls apart with it (`polynomial`): each component map holds the factors
 to it, as components of its own.
 
 Equal maps are one (section 3.1.1): maps with the same keys and the same product share their count and their
-components.
+components. So are maps that another view keeps already and offers: they are taken as they are, if they have
+all components that are read.
 
 Invariant: a statement reads changes, maps and derived relations, never a base; the degree of a component's
 definition is lower than that of the map whose statement reads it.
@@ -18,7 +19,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from hashlib import blake2b
 
 from everfresh.algebra import Kind
 from everfresh.calculus import (
@@ -48,7 +51,7 @@ from everfresh.calculus import (
 )
 from everfresh.compiler.canonical import Canonical, canonical
 from everfresh.compiler.crossing import Ordered, crossing
-from everfresh.compiler.graph import splits
+from everfresh.compiler.graph import components, splits
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.passes import simplify
 from everfresh.compiler.passes.expand import expand
@@ -108,11 +111,13 @@ class Choices:
     project: bool = True
     """Whether atoms are projected into maps of their own; if not, tables are read as they are."""
     split: frozenset[str] = frozenset()
-    """Components, by their canonical form, that are kept as single atoms."""
+    """Components, by what `composites` knows them by, that are kept as single atoms."""
     static: frozenset[str] = frozenset()
     """Relations that never change."""
     views: frozenset[str] = frozenset()
     """Relations that are views themselves: they change after the tables that they read."""
+    offered: tuple[MapDef[Query], ...] = ()
+    """Maps over bases alone that other views keep, the first of equals preferred."""
 
 
 HIGHER_ORDER = Choices()
@@ -120,7 +125,7 @@ HIGHER_ORDER = Choices()
 
 @dataclass
 class Transform:
-    """The maps of one view while they are found."""
+    """The maps of one view while they are found; `view` is what their names begin with."""
 
     view: str
     derived: dict[str, Relation]
@@ -130,6 +135,9 @@ class Transform:
     unshared: frozenset[str] = frozenset()
     maps: dict[str, _Map] = field(default_factory=dict)
     shared: dict[Key, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    offered: dict[str, MapDef[Query]] = field(default_factory=dict)
+    taken: dict[str, _Map] = field(default_factory=dict)
+    """The offered maps that are read."""
 
     @property
     def always(self) -> dict[str, int]:
@@ -139,17 +147,23 @@ class Transform:
 
     def add(self, m: MapDef[Query]) -> None:
         """A map that the view needs."""
-        bodies, values = [], []
-        for term in products(m.definition):
-            factors = term.factors if isinstance(term, Prod) else (term,)
-            bodies.append(product(*(f for f in factors if not isinstance(f, Value))))
-            values.append(next((f.items for f in factors if isinstance(f, Value)), ()))
-        rows = [tuple(v[i] for v in values) for i in range(len(m.kinds))]
-        self.maps[m.name] = _Map(m.name, m.keys, tuple(bodies), list(m.kinds), rows)
-        if len(bodies) == 1 and m.name not in self.unshared:
-            form = _formed(bodies[0])
-            alone = None if self.choices.merge or len(rows) != 1 else rows[0][0]
+        new = self.maps[m.name] = _parted(m)
+        if len(new.products) == 1 and m.name not in self.unshared:
+            form = _formed(new.products[0])
+            alone = None if self.choices.merge or len(new.values) != 1 else new.values[0][0]
             self.shared.setdefault(_key(form, m.keys, alone), (m.name, _inverse(form)))
+
+    def offer(self, m: MapDef[Query]) -> None:
+        """A map that another view keeps."""
+        if self.choices.merge and m.name not in self.unshared:
+            key, theirs = _known(m)
+            if self.shared.setdefault(key, (m.name, theirs))[0] == m.name:
+                self.offered[m.name] = m
+
+    @property
+    def outgrown(self) -> frozenset[str]:
+        """Offered maps that lack a component."""
+        return frozenset(n for n, m in self.taken.items() if len(m.kinds) > len(self.offered[n].kinds))
 
     def part(
         self, body: Query, keys: tuple[Var, ...], value: Expr | None = None
@@ -165,8 +179,29 @@ class Transform:
             self.maps[name] = _Map(name, keys, (body,), [], [])
             self.shared[key] = name, _inverse(form)
         name, theirs = self.shared[key]
-        held = {v.name: v for n in self.maps[name].products[0].walk() if isinstance(n, Var) for v in (n,)}
-        return self.maps[name], {ours: held[theirs[c]] for ours, c in form.names.items()}
+        if name in self.offered and name not in self.taken:
+            self.taken[name] = _parted(self.offered[name])
+        found = self.taken[name] if name in self.offered else self.maps[name]
+        held = {v.name: v for v in found.products[0].walk() if isinstance(v, Var)}
+        return found, {ours: held[theirs[c]] for ours, c in form.names.items()}
+
+
+def _parted(m: MapDef[Query]) -> _Map:
+    """A map, its products and values apart."""
+    bodies, values = [], []
+    for term in products(m.definition):
+        factors = term.factors if isinstance(term, Prod) else (term,)
+        bodies.append(product(*(f for f in factors if not isinstance(f, Value))))
+        values.append(next((f.items for f in factors if isinstance(f, Value)), ()))
+    rows = [tuple(v[i] for v in values) for i in range(len(m.kinds))]
+    return _Map(m.name, m.keys, tuple(bodies), list(m.kinds), rows)
+
+
+@lru_cache(maxsize=4096)  # offers are the same for all programs of a search
+def _known(m: MapDef[Query]) -> tuple[Key, dict[str, str]]:
+    """What an offered map is found by, and how its variables are called in its canonical form."""
+    form = _formed(_parted(m).products[0])
+    return _key(form, m.keys, None), _inverse(form)
 
 
 def _formed(body: Query) -> Canonical:
@@ -193,7 +228,8 @@ def transform(
     derived: Sequence[Relation] = (),
     choices: Choices = HIGHER_ORDER,
 ) -> Program[Query]:
-    """The program that maintains `roots` and all maps they need, with a trigger per relation."""
+    """The program that maintains `roots` and all maps they need, with a trigger per relation; names of
+    maps begin with `view`."""
     by_name = {r.name: r for r in derived}
     by_map = {m.name: m for m in roots}
     keys = {}
@@ -202,23 +238,39 @@ def transform(
             held = [v.name for v in by_map[r.map].keys]
             if [e.name for e in r.outputs[: len(held)] if isinstance(e, Var)] == held:
                 keys[r.name] = len(held)
+    choices = replace(choices, static=_static(choices.static, by_map, derived))
     unshared: frozenset[str] = frozenset()
     while True:
         work = Transform(view, by_name, keys, choices, unshared)
         for m in roots:
             work.add(m)
+        for m in choices.offered:
+            work.offer(m)
         statements = _statements(work)
-        early = _read_too_early(statements, derived, choices.views)
-        if not early - unshared:
+        wrong = work.outgrown | _read_too_early(statements, derived, choices.views)
+        if not wrong - unshared:
             break
-        unshared |= early
+        unshared |= wrong
     order = {name: i for i, name in enumerate(by_name)}
     bases = sorted(statements, key=lambda name: order.get(name, -1))
     triggers = tuple(Trigger(base, tuple(statements[base])) for base in bases)
     maps = tuple(
         MapDef(m.name, m.keys, tuple(m.kinds), check(m.definition(), QUERY)) for m in work.maps.values()
     )
-    return Program(maps, triggers, tuple(derived))
+    shared = tuple(work.offered[name] for name in work.taken)
+    read = dict.fromkeys(name for m in maps for name in relations(m.definition))
+    static = tuple(name for name in read if name in choices.static and name not in by_name)
+    return Program(maps, triggers, tuple(derived), shared, static)
+
+
+def _static(
+    given: frozenset[str], roots: dict[str, MapDef[Query]], derived: Sequence[Relation]
+) -> frozenset[str]:
+    """All relations that never change: those given, and those derived from nothing else."""
+    for r in derived:
+        if all(given.issuperset(relations(roots[name].definition)) for name in r.maps):
+            given |= {r.name}
+    return given
 
 
 def _read_too_early(
@@ -384,9 +436,10 @@ def _term(work: Transform, term: Query, target: _Map, index: int) -> list[Query]
 
 
 def _readable(work: Transform, atom: Rel, bound: set[str], changed: set[str]) -> bool:
-    """Whether a derived relation is read off its map as it is: by keys that are bound, or as a whole."""
+    """Whether a derived relation is read off its map as it is: by keys that are bound, or as a whole; one
+    with a row for every key, alone, in no other way."""
     relation = work.derived.get(atom.name)
-    if not work.choices.project and relation is None:
+    if (not work.choices.project and relation is None) or atom.name in work.always:
         return True
     if not isinstance(relation, View) or atom.name in changed:
         return False
@@ -406,7 +459,7 @@ def _take_local(plan: _Part, rest: list[Query], bound: set[str]) -> None:
     while grown:
         grown = False
         for f in list(rest):
-            used = {v.name for v in inputs(f)}
+            used = _read_by(f)
             if isinstance(f, Bind | Cond) and used <= inside and used - bound:
                 plan.local.append(f)
                 rest.remove(f)
@@ -439,7 +492,7 @@ def _bindable(rest: Iterable[Query], bound: set[str]) -> set[str]:
         grown = False
         for f in rest:
             known = bound | found
-            if isinstance(f, Bind) and f.var.name not in known and {v.name for v in inputs(f)} <= known:
+            if isinstance(f, Bind) and f.var.name not in known and _read_by(f) <= known:
                 found.add(f.var.name)
                 grown = True
     return found
@@ -450,7 +503,7 @@ def _placed(
 ) -> tuple[list[list[Rel]], list[Rel]]:
     """The components, and the relations that are looked up last: those whose keys come from several sides."""
     always = work.always
-    parts = list(_components([a for a in still if a.name not in always], rest, bound))
+    parts = _components([a for a in still if a.name not in always], rest, bound)
     late = []
     for atom in (a for a in still if a.name in always):
         keys = _keys_of(work, atom)
@@ -467,35 +520,19 @@ def _placed(
 def _reachable(part: list[Rel], rest: list[Query], bound: set[str]) -> set[str]:
     """The variables of a component, those that bindings compute from them included."""
     inside = names(part)
-    return inside | _bindable([f for f in rest if variables_of(f) - bound], inside)
+    return inside | _bindable([f for f in rest if _read_by(f) - bound], inside)
 
 
-def variables_of(f: Query) -> set[str]:
+def _read_by(f: Query) -> set[str]:
     """What a factor reads."""
     return {v.name for v in inputs(f)}
 
 
-def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> Iterator[list[Rel]]:
-    """Atoms joined, directly or through others, by variables that are not bound already."""
-    edges = [names([a]) - bound for a in still]
-    for f in rest:
-        if isinstance(f, Bind) and not {v.name for v in inputs(f)} & bound and variables(f.expr):
-            edges.append((names([f]) | {v.name for v in inputs(f)}) - bound)
-    left = list(range(len(still)))
-    while left:
-        component, reached = [left.pop(0)], set()
-        reached |= edges[component[0]]
-        grown = True
-        while grown:
-            grown = False
-            for edge in edges:
-                if edge & reached and not edge <= reached:
-                    reached |= edge
-                    grown = True
-        joined = [i for i in left if edges[i] & reached]
-        component += joined
-        left = [i for i in left if i not in joined]
-        yield [still[i] for i in sorted(component)]
+def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> list[list[Rel]]:
+    """Atoms joined, directly or through others, by variables that are not bound already; a binding over
+    variables of theirs alone joins too."""
+    links = [f for f in rest if isinstance(f, Bind) and variables(f.expr) and not _read_by(f) & bound]
+    return components(still, bound, links)
 
 
 def _kept(work: Transform, parts: Iterable[list[Rel]], bound: set[str]) -> Iterator[list[Rel]]:
@@ -512,8 +549,9 @@ def _kept(work: Transform, parts: Iterable[list[Rel]], bound: set[str]) -> Itera
 
 
 def _form(part: Sequence[Rel]) -> str:
-    """What a component is known by when it is chosen or not."""
-    return canonical(Sum((), product(*part))).key
+    """What a component is known by when it is chosen or not: short, as the choice is kept with a view."""
+    key = canonical(Sum((), product(*part))).key
+    return blake2b(key.encode(), digest_size=8).hexdigest()
 
 
 def composites(program: Program[Query], roots: Collection[str]) -> dict[str, str]:
@@ -641,7 +679,7 @@ def _summed(factors: list[Query], needed: set[str]) -> list[Query]:
     """Parts of a product that share no variable with its change, summed by themselves before they meet it."""
     groups: list[tuple[set[str], list[Query]]] = []
     for f in factors:
-        used = names([f]) | {v.name for v in inputs(f)}
+        used = names([f]) | _read_by(f)
         members = [f]
         for g in [g for g in groups if g[0] & used]:
             used, members = used | g[0], [*g[1], *members]

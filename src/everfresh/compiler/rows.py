@@ -185,7 +185,7 @@ def arrange(factors: Iterable[Query], always: Mapping[str, int]) -> list[Query]:
     `always` says of each relation that can only be looked up how many of its first variables are its keys.
     """
     left = list(factors)
-    bound: set[str] = set()
+    bound: dict[str, int] = {}  # how many joins it took to bind a variable
     done: list[Query] = []
     while left:
         best = min(range(len(left)), key=lambda i: (_rank(left[i], bound, always), i))
@@ -193,29 +193,40 @@ def arrange(factors: Iterable[Query], always: Mapping[str, int]) -> list[Query]:
             raise ValueError(f"variables of {left[best]} are not bound")
         factor = left.pop(best)
         done.append(factor)
-        bound |= names([factor])
+        found = names([factor])
+        depth = _depth(factor, bound) + isinstance(factor, Rel | MapRef)
+        bound.update({name: depth for name in found if name not in bound})
     return done
+
+
+def _depth(factor: Query, bound: Mapping[str, int]) -> int:
+    """How far from the change the nearest variable is by which a factor is reached."""
+    used = names([factor]) | {v.name for v in inputs(factor)}
+    return min((bound[name] for name in used if name in bound), default=0)
 
 
 _NEVER = 9
 
 
-def _rank(factor: Query, bound: set[str], always: Mapping[str, int]) -> tuple[int, float]:
-    """How early a factor should come, given what is bound: less is earlier."""
+def _rank(factor: Query, bound: Mapping[str, int], always: Mapping[str, int]) -> tuple[int, int, int]:
+    """How early a factor should come, given what is bound: less is earlier.
+
+    Of the atoms that are joined, one that the change itself leads to comes first: what lies further away has
+    as many entries as all the rows on the way have.
+    """
     if isinstance(factor, Rel | MapRef):
         vars_ = [v.name for v in atom_vars(factor)]
         if isinstance(factor, Rel) and factor.delta:
-            return 0, 0
+            return 0, 0, 0
         needed = set(vars_[: always.get(factor.name, 0)])
-        if not needed <= bound:
-            return _NEVER, 0
-        unbound = len(set(vars_) - bound)
+        if not needed <= set(bound):
+            return _NEVER, 0, 0
+        unbound = len(set(vars_) - set(bound))
         if not unbound or factor.name in always:
-            return 2, unbound
-        return (3, unbound) if set(vars_) & bound else (5, unbound)
-    missing = {v.name for v in inputs(factor)} - bound
-    if missing:
-        return _NEVER, 0
+            return 2, 0, unbound
+        return (3, _depth(factor, bound), unbound) if set(vars_) & set(bound) else (5, 0, unbound)
+    if {v.name for v in inputs(factor)} - set(bound):
+        return _NEVER, 0, 0
     if isinstance(factor, Cond | Bind):
-        return 1, 0
-    return 4, 0  # values and sums of their own
+        return 1, 0, 0
+    return 4, 0, 0  # values and sums of their own

@@ -2,9 +2,10 @@
 
 A *decision* is the set of components that are not materialized as a whole: their atoms are maps of their own,
 and a reader joins them. `build` derives the program of a decision. The search starts with everything
-materialized. Maps whose maintenance costs more than they save their readers are dropped, the worst first, if
-the program that is derived anew is cheaper: all of them at once, then half of them, down to one at a time. A
-program with too many maps is thinned out whatever that costs.
+materialized, or with nothing if that is clearly cheaper. Maps whose maintenance costs more than they save
+their readers are dropped, the worst first, if the program that is derived anew is cheaper: all of them at
+once, then half of them, down to one at a time. A program with too many maps is thinned out whatever that
+costs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ BUILDS, WORK = 12, 160
 the machine is."""
 SECONDS = 10.0
 """How long a search may take."""
+_CLEARLY = 0.9  # estimates that are closer than this do not speak against holding joins
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,9 @@ def search(
     end = clock() + seconds
     found = keys or composites
     best = _priced(build, frozenset(), statistics)
+    apart = _apart(build, best, found, statistics)
+    if apart.cost < _CLEARLY * best.cost:
+        best = apart
     tried: set[str] = set()
     many = len(best.program.maps)
     builds = min(builds, max(3, WORK // many))
@@ -80,6 +85,20 @@ def search(
             break
         best = _priced(build, everything, statistics)
     return best
+
+
+def _apart(
+    build: Callable[[Decisions], Program[Query]],
+    full: Found,
+    found: Callable[[Program[Query]], dict[str, str]],
+    statistics: Statistics,
+) -> Found:
+    """The program that holds no join but those it must: the other end of the search."""
+    program, decisions = full.program, full.decisions
+    while not decisions >= (keys := frozenset(found(program))):
+        decisions |= keys
+        program = build(decisions)
+    return Found(program, decisions, Model(program, statistics).total)
 
 
 def composites(program: Program[Query]) -> dict[str, str]:

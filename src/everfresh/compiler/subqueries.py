@@ -13,13 +13,14 @@ else the relation has a row for every key (a closed lift).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from everfresh.algebra import Kind
 from everfresh.calculus import Cond, Query, Rel
 from everfresh.compiler.aggregates import NotFlat
-from everfresh.compiler.closing import Link, close
+from everfresh.compiler.closing import SOME, Closed, Factors, Link, close, tied, total
+from everfresh.compiler.partitions import partitioned
+from everfresh.compiler.quantified import quantified
 from everfresh.compiler.rows import Term, not_null, settle
 from everfresh.expr import FOLD, Const, Expr, Var, build, substitute, variables
 from everfresh.program import Side, View, component, side_component
@@ -32,10 +33,7 @@ from everfresh.types import BIGINT, BOOLEAN
 if TYPE_CHECKING:
     from everfresh.compiler.lower import Lowering, Rows, Scope
 
-Factors = Callable[[Term], tuple[Query, ...]]
-_ZERO = Const(0, BIGINT)
-_SOME = build.call(">", Var(component(0), BIGINT, False), _ZERO)
-_TRUE, _FALSE, _UNKNOWN = (Const(v, BOOLEAN) for v in (True, False, None))
+_FALSE = Const(False, BOOLEAN)
 
 
 def filtered(lowering: Lowering, rows: Rows, condition: Expr, scope: Scope) -> Rows:
@@ -114,13 +112,9 @@ def _joined(
     view = lowering.relate(name, [(link.name, by_name[link.name]) for link in links])
     atom, _ = lowering.atom(view, links)
     return tuple(
-        Term((*t.factors, *_tied(links, atom.vars, t), atom, *(Cond(t.of(g)) for g in gates)), t.columns)
+        Term((*t.factors, *tied(links, atom.vars, t), atom, *(Cond(t.of(g)) for g in gates)), t.columns)
         for t in rows
     )
-
-
-def _tied(links: Sequence[Link], vars_: Sequence[Var], term: Term) -> tuple[Query, ...]:
-    return tuple(link.factor(var, term) for link, var in zip(links, vars_, strict=False))
 
 
 def _lifted(lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows, scope: Scope) -> Rows | None:
@@ -133,7 +127,7 @@ def _lifted(lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows,
     value = substitute(value, dict(found.values))
     over_nothing = rewrite(_replaced(part, {query: _empty(value)}), FOLD)
     if not found.links or not isinstance(over_nothing, Const) or over_nothing.value is True:
-        lookup, answer = _total(lowering, found.map, found.links, found.keys, [value], found.sides)
+        lookup, answer = total(lowering, found.map, found.links, found.keys, [value], found.sides)
         condition = _replaced(part, {query: answer[0]})
         return tuple(Term((*t.factors, *lookup(t), Cond(t.of(condition))), t.columns) for t in rows)
     value = _there(value)
@@ -147,7 +141,7 @@ def _lifted(lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows,
     atom, _ = lowering.atom(view, found.links)
     kept = []
     for t in rows:
-        factors: tuple[Query, ...] = (*t.factors, *_tied(found.links, atom.vars, t), atom)
+        factors: tuple[Query, ...] = (*t.factors, *tied(found.links, atom.vars, t), atom)
         if not alone:
             factors = (*factors, Cond(t.of(_replaced(part, {query: atom.vars[-1]}))))
         kept.append(Term(factors, t.columns))
@@ -165,7 +159,7 @@ def _empty(value: Expr) -> Expr:
 
 def _there(value: Expr) -> Expr:
     """An expression over components where there are some: the count is not 0."""
-    nothing = build.call("=", Var(component(0), BIGINT, False), _ZERO)
+    nothing = build.call("=", Var(component(0), BIGINT, False), Const(0, BIGINT))
 
     def visit(e: Expr) -> Expr:
         return _FALSE if e == nothing else e.map_children(visit)
@@ -186,63 +180,64 @@ def _ask(lowering: Lowering, query: p.Subquery, rows: Rows, scope: Scope) -> tup
                 return _single(lowering, plan, inside)
             found = lowering.reading(peeled[0], inside)
             value = substitute(peeled[1], dict(found.values))
-            factors, answer = _total(lowering, found.map, found.links, found.keys, [value], found.sides)
+            factors, answer = total(lowering, found.map, found.links, found.keys, [value], found.sides)
             return factors, answer[0]
         case p.ExistsSubquery(plan):
             return _exists(lowering, lowering.rows(_bare(plan), inside), rows, scope)
         case p.QuantifiedSubquery():
-            return _quantified(lowering, query, rows, scope)
+            return quantified(lowering, query, rows, scope)
     raise NotFlat(f"the subquery {query.kind}")
-
-
-def _total(
-    lowering: Lowering,
-    map_name: str,
-    links: Sequence[Link],
-    keys: dict[str, Var],
-    values: Sequence[Expr],
-    sides: tuple[Side, ...] = (),
-) -> tuple[Factors, list[Expr]]:
-    """A relation with a row for every key: how a term looks it up, and the variables of its values."""
-    columns: list[tuple[str, Expr]] = [(link.name, keys[link.name]) for link in links]
-    columns += [(f"v{i}", e) for i, e in enumerate(values)]
-    held = lowering.map(map_name).keys
-    if [v.name for v in held] != [e.name for _, e in columns[: len(links)] if isinstance(e, Var)]:
-        raise NotFlat("correlated columns that are equal to each other")
-    view = lowering.relate(map_name, columns, always=True, sides=sides)
-    atom, _ = lowering.atom(view, links)
-
-    def factors(term: Term) -> tuple[Query, ...]:
-        return (*_tied(links, atom.vars, term), atom)
-
-    return factors, list(atom.vars[len(links) :])
 
 
 def _exists(lowering: Lowering, inner: Rows, rows: Rows, scope: Scope) -> tuple[Factors, Expr]:
     inner, links, gates = close(lowering, inner, (*scope, rows))
     if not inner:
         return (lambda term: ()), _FALSE
-    name, by_name = lowering.define(inner, [(link.name, link.column) for link in links])
-    factors, (found,) = _total(lowering, name, links, by_name, [_SOME])
+    linked = [(link.name, link.column) for link in links]
+    name, by_name = lowering.define(inner, linked, apart=[n for n, _ in linked])
+    factors, (found,) = total(lowering, name, links, by_name, [SOME])
     return factors, build.conjunction([*(build.is_true(g) for g in gates), found])
 
 
 def _single(lowering: Lowering, plan: p.Plan, scope: Scope) -> tuple[Factors, Expr]:
     """The value of a subquery that provably has at most one row."""
     variable = plan.variables[0]
-    rows = lowering.rows(_bare(plan), scope)
-    inner, links, gates = close(lowering, rows, scope)
-    if gates or not _at_most_one(lowering, inner, links):
+    first = _first(lowering, plan, scope)
+    inner, links, gates = first or close(lowering, lowering.rows(_bare(plan), scope), scope)
+    if first is None and not _at_most_one(lowering, inner, links):
         raise NotFlat("a scalar subquery that may have several rows")
     linked = [(link.name, link.column) for link in links]
-    name, by_name = lowering.define(inner, linked)
+    apart = [n for n, _ in linked]
+    name, by_name = lowering.define(inner, linked, apart=apart)
     there = tuple(Term((*t.factors, Cond(not_null(t.of(variable)))), t.columns) for t in inner)
-    beside, _ = lowering.define(there, [*linked, ("@x", variable)])
-    if len(lowering.map(beside).keys) != len(linked) + 1:
-        raise NotFlat("a scalar subquery over its own key")
+    beside, _ = lowering.define(there, [*linked, ("@x", variable)], apart=[*apart, "@x"])
     value = Var(side_component(1, "x"), variable.type, True)
-    factors, answer = _total(lowering, name, links, by_name, [value], (Side(beside, "min"),))
-    return factors, answer[0]
+    factors, (answer,) = total(lowering, name, links, by_name, [value], (Side(beside, "min"),))
+    if gates:
+        answer = build.case([(build.conjunction(gates), answer)], Const(None, answer.type))
+    return factors, answer
+
+
+def _first(lowering: Lowering, plan: p.Plan, scope: Scope) -> Closed | None:
+    """The rows of `ORDER BY ... LIMIT 1`: one, or none, for each correlated key."""
+    shown: dict[str, Expr] = {v.name: v for v in plan.variables}
+    while isinstance(plan, p.Project) and not any(has_subquery(e) for _, e in plan.items):
+        shown = {n: substitute(e, dict(plan.items)) for n, e in shown.items()}
+        plan = plan.input
+    if not isinstance(plan, p.Limit) or plan.count is None or plan.count > 1:
+        return None
+    own = {v.name for v in plan.variables}
+    if any(v.name not in own for e in shown.values() for v in variables(e)):
+        return None
+    found = partitioned(lowering, plan, scope)
+    atom, _ = lowering.atom(found.relation, found.links)
+    by: dict[str, Expr] = {}
+    for v, var in zip(plan.variables, atom.vars[len(found.links) :], strict=True):
+        by[v.name] = var
+    columns = {n: substitute(e, by) for n, e in shown.items()}
+    linked = zip(found.links, atom.vars, strict=False)
+    links = tuple(Link(link.name, var, link.outer) for link, var in linked)
+    return (Term((atom,), {**columns, **{link.name: link.column for link in links}}),), links, found.gates
 
 
 def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
@@ -262,116 +257,6 @@ def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
     }
     linked = {e.name for link in links if isinstance(e := term.of(link.column), Var)}
     return all(exposed.get(k) in linked for k in held)
-
-
-# -- ANY and ALL -------------------------------------------------------------------------------------
-
-_EXTREME = {
-    ("<", False): "max",
-    ("<=", False): "max",
-    (">", False): "min",
-    (">=", False): "min",
-    ("<", True): "min",
-    ("<=", True): "min",
-    (">", True): "max",
-    (">=", True): "max",
-}
-
-
-def _quantified(
-    lowering: Lowering, query: p.QuantifiedSubquery, rows: Rows, scope: Scope
-) -> tuple[Factors, Expr]:
-    if any(has_subquery(a) for a in query.args):
-        raise NotFlat("a subquery on the left of IN")
-    inner = lowering.rows(_bare(query.plan), (*scope, rows))
-    inner, links, gates = close(lowering, inner, (*scope, rows))
-    if gates:
-        raise NotFlat("a condition on the outer query alone, under IN")
-    members = query.plan.variables
-    if not inner:
-        return (lambda term: ()), _TRUE if query.all else _FALSE
-    if query.op in ("=", "<>") and (query.op == "<>") == query.all:
-        return _membership(lowering, query, inner, links, members)
-    if len(members) != 1:
-        raise NotFlat(f"row values with {query.op} {'ALL' if query.all else 'ANY'}")
-    return _ordered(lowering, query, inner, links, members[0])
-
-
-def _counts(
-    lowering: Lowering, inner: Rows, links: Sequence[Link], members: Sequence[Var], hows: Sequence[str] = ()
-) -> tuple[Factors, list[Expr]]:
-    """Per key: whether there are members, whether one of them is NULL, and extremes."""
-    linked = [(link.name, link.column) for link in links]
-    nullable = any(t.of(members[0]).nullable for t in inner)
-    null = build.call("truth", build.call("is_null", members[0]))
-    name, by_name = lowering.define(
-        inner, linked, [[null]] * len(inner) if nullable else None, (Kind.COUNT,) if nullable else ()
-    )
-    sides = []
-    nulls = build.call(">", Var(component(1), BIGINT, False), _ZERO) if nullable else _FALSE
-    values: list[Expr] = [_SOME, nulls]
-    if hows:
-        there = tuple(Term((*t.factors, Cond(not_null(t.of(members[0])))), t.columns) for t in inner)
-        beside, _ = lowering.define(there, [*linked, ("@x", members[0])])
-        if len(lowering.map(beside).keys) != len(linked) + 1:
-            raise NotFlat("a quantified comparison with a correlated column")
-    for how in hows:
-        sides.append(Side(beside, how))
-        values.append(Var(side_component(len(sides), "x"), members[0].type, True))
-    return _total(lowering, name, links, by_name, values, tuple(sides))
-
-
-def _membership(
-    lowering: Lowering,
-    query: p.QuantifiedSubquery,
-    inner: Rows,
-    links: tuple[Link, ...],
-    members: Sequence[Var],
-) -> tuple[Factors, Expr]:
-    certain = not any(a.nullable for a in query.args) and not any(
-        t.of(v).nullable for v in members for t in inner
-    )
-    if len(members) > 1 and not certain:
-        raise NotFlat("row values that may be NULL under IN")
-    there = inner
-    for v in members:
-        there = tuple(
-            Term((*t.factors, Cond(not_null(t.of(v)))), t.columns) if t.of(v).nullable else t for t in there
-        )
-    tied = (
-        *links,
-        *(Link(f"@m{i}", v, a) for i, (a, v) in enumerate(zip(query.args, members, strict=True))),
-    )
-    name, by_name = lowering.define(there, [(link.name, link.column) for link in tied])
-    equal, (found,) = _total(lowering, name, tied, by_name, [_SOME])
-    if certain:
-        return equal, build.call("not", found) if query.all else found
-    counts, (some, nulls) = _counts(lowering, inner, links, members)
-    unknown = build.disjunction([build.call("is_null", query.args[0]), nulls])
-    value = build.case([(build.call("not", some), _FALSE), (found, _TRUE), (unknown, _UNKNOWN)], _FALSE)
-    return (
-        lambda term: (*equal(term), *counts(term)),
-        build.call("not", value) if query.all else value,
-    )
-
-
-def _ordered(
-    lowering: Lowering, query: p.QuantifiedSubquery, inner: Rows, links: tuple[Link, ...], member: Var
-) -> tuple[Factors, Expr]:
-    (x,) = query.args
-    hows = ["min", "max"] if query.op in ("=", "<>") else [_EXTREME[query.op, query.all]]
-    factors, (some, nulls, *extremes) = _counts(lowering, inner, links, [member], hows)
-    # The comparison with the extremes decides: that all hold, or that one does.
-    tests = [build.call(query.op, x, e) for e in extremes]
-    decided = (
-        build.disjunction([build.call("not", t) for t in tests]) if query.all else build.disjunction(tests)
-    )
-    over_nothing, verdict = (_TRUE, _FALSE) if query.all else (_FALSE, _TRUE)
-    unknown = build.disjunction([build.call("is_null", x), nulls])
-    value = build.case(
-        [(build.call("not", some), over_nothing), (decided, verdict), (unknown, _UNKNOWN)], over_nothing
-    )
-    return factors, value
 
 
 # -- shapes ------------------------------------------------------------------------------------------

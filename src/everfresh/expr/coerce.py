@@ -29,6 +29,7 @@ from everfresh.types import (
     VARCHAR,
     SqlType,
     common_type,
+    comparison_type,
 )
 
 _WIDENING = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "REAL", "DOUBLE"]
@@ -79,11 +80,15 @@ def fits(value: Any, type_: SqlType) -> bool:
 
 
 def common(exprs: Sequence[Expr]) -> SqlType | None:
-    """The type that CASE, COALESCE and IN bring these to; None if they do not mix, NULL if all are NULL."""
+    """The type that CASE and COALESCE bring these to; None if they do not mix, NULL if all are NULL."""
+    return _mixed(exprs, common_type)
+
+
+def _mixed(exprs: Sequence[Expr], two: Callable[[SqlType, SqlType], SqlType | None]) -> SqlType | None:
     found: SqlType = NULL
     for expr in exprs:
         if not is_literal(expr):
-            mixed = _mix(found, expr.type)
+            mixed = _mix(found, expr.type, two)
             if mixed is None:
                 return None
             found = mixed
@@ -91,7 +96,7 @@ def common(exprs: Sequence[Expr]) -> SqlType | None:
         if is_integer_literal(expr):
             assert isinstance(expr, Const)
             if not (found.is_integer and fits(expr.value, found)):
-                mixed = _mix(found, expr.of)
+                mixed = _mix(found, expr.of, two)
                 if mixed is None:
                     return None
                 found = mixed
@@ -100,21 +105,21 @@ def common(exprs: Sequence[Expr]) -> SqlType | None:
     return found
 
 
-def _mix(a: SqlType, b: SqlType) -> SqlType | None:
+def _mix(a: SqlType, b: SqlType, two: Callable[[SqlType, SqlType], SqlType | None]) -> SqlType | None:
     if a == BOOLEAN and b.is_integer:
         return b
     if b == BOOLEAN and a.is_integer:
         return a
-    return common_type(a, b)
+    return two(a, b)
 
 
 def comparable(exprs: Sequence[Expr], equality: bool) -> SqlType | None:
     """The type in which these are compared; under equality VARCHAR and BOOLEAN columns are cast."""
-    found = common(exprs)
+    found = _mixed(exprs, comparison_type)
     for bending in (VARCHAR, BOOLEAN):
         if found is None and equality:
             exprs = [expr for expr in exprs if expr.type != bending]
-            found = common(exprs)
+            found = _mixed(exprs, comparison_type)
     return INTEGER if found == NULL else found
 
 

@@ -80,6 +80,9 @@ class Function:
     `scalar` never sees it. `lazy` functions (and, or, coalesce) are evaluated by the evaluators themselves,
     since later arguments must only be evaluated where they decide.
 
+    `texts(*rest)`, for a function of strings whose other arguments are constant, gives the function of a list
+    of first arguments, or None.
+
     `vector(signature, *arrays)` is the fast twin of a strict function on arrays without NULLs;
     `columns(signature, *vectors)` that of a function that looks at NULLs or at dictionaries. Both may give
     None: then the scalar one runs.
@@ -93,6 +96,7 @@ class Function:
     vector: Callable[..., Any] | None = None
     columns: Callable[..., Any] | None = None
     null: Callable[[tuple[Expr, ...]], bool] = _any_nullable
+    texts: Callable[..., Callable[[list[str]], list[Any]] | None] | None = None
 
     def result(self, types: Sequence[SqlType]) -> SqlType:
         """The type of a call whose arguments have exactly these types; raises Code.TYPE if none fits."""

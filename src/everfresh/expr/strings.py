@@ -136,6 +136,15 @@ def _like(_: Signature, text: str, pattern: str, escape: str = "") -> bool:
     return bool(matcher(pattern, escape)(text))
 
 
+def _like_texts(pattern: str, escape: str = "") -> Callable[[list[str]], list[Any]] | None:
+    """LIKE of many strings at once, where Arrow means the same: no escape, and no backslash, which is one."""
+    if escape or "\\" in pattern:
+        return None
+    from pyarrow import array, compute, string
+
+    return lambda texts: compute.match_like(array(texts, string()), pattern).to_pylist()
+
+
 def _ilike(_: Signature, text: str, pattern: str, escape: str = "") -> bool:
     return bool(matcher(lower(pattern), lower(escape))(lower(text)))
 
@@ -156,7 +165,7 @@ _COUNT = takes(((VARCHAR, BIGINT), VARCHAR))
 _PAD = takes(((VARCHAR, INTEGER, VARCHAR), VARCHAR))
 
 ROWS = (
-    Function("like", _LIKE, _like),
+    Function("like", _LIKE, _like, texts=_like_texts),
     Function("ilike", _LIKE, _ilike),
     Function("||", every(VARCHAR, VARCHAR, 2, 2), lambda types, a, b: a + b),
     Function("concat", every(VARCHAR, VARCHAR), _concat, strict=False, null=never_null),

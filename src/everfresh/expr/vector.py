@@ -192,7 +192,8 @@ def _call(op: str, types: Signature, args: Sequence[Vector], rows: int) -> Vecto
     varying = [i for i, arg in enumerate(args) if not arg.is_constant]
     if len(varying) == 1 and types.args[varying[0]].name == "VARCHAR":
         one = _in_place(function, types, args, varying[0])
-        return _per_distinct(one, args[varying[0]], types.result, valid)
+        whole = function.texts(*(arg[0] for arg in args[1:])) if function.texts and varying == [0] else None
+        return _per_distinct(one, args[varying[0]], types.result, valid, whole)
     return _by_row(op, types, args, rows)
 
 
@@ -231,15 +232,23 @@ def _by_row(op: str, types: Signature, args: Sequence[Vector], rows: int) -> Vec
     return Vector.from_pylist(out, types.result)
 
 
-def _per_distinct(fn: Callable[[Any], Any], vector: Vector, result: SqlType, valid: Array | None) -> Vector:
-    """`fn` of each distinct value that occurs, spread over the rows."""
+def _per_distinct(
+    fn: Callable[[Any], Any],
+    vector: Vector,
+    result: SqlType,
+    valid: Array | None,
+    whole: Callable[[list[str]], list[Any]] | None = None,
+) -> Vector:
+    """`fn` of each distinct value that occurs, spread over the rows; by `whole` for all of them at once, if
+    there is one."""
     assert vector.dictionary is not None
     codes = vector.values if valid is None else vector.values[valid]
     if len(vector.dictionary) <= 4 * len(codes):  # counting is faster than sorting
         used = np.flatnonzero(np.bincount(codes, minlength=len(vector.dictionary)))
     else:
         used = np.unique(codes)
-    made = Vector.from_pylist([fn(value) for value in vector.dictionary[used].tolist()], result)
+    texts = vector.dictionary[used].tolist()
+    made = Vector.from_pylist([fn(text) for text in texts] if whole is None else whole(texts), result)
     if not len(used):
         return Vector.from_pylist([None] * len(vector), result)
     where = np.zeros(len(vector.dictionary), dtype=np.int64)

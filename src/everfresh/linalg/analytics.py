@@ -20,10 +20,11 @@ import numpy as np
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.backend import Array, backend_of
-from everfresh.linalg.nodes import Eye, Inverse, Iterate, Matrix, Power, PowerSum, Scale, Shape
+from everfresh.linalg.nodes import Eye, Inverse, Iterate, Matrix, Power, PowerSum, Scale, Shape, Zeros
 from everfresh.linalg.runtime import MatrixView
 from everfresh.linalg.setup import ViewOptions
 from everfresh.linalg.source import Source
+from everfresh.linalg.trees import substitute
 from everfresh.linalg.updates import (
     AppendRows,
     ColumnUpdate,
@@ -41,6 +42,7 @@ class _Analytic:
     """A view and how it is made."""
 
     view: MatrixView
+    parameters: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -54,6 +56,14 @@ class _Analytic:
         self.model = model
         self.rank = rank
         self.options = options
+
+    def bind(self, shapes: Mapping[str, Shape], /) -> Source:
+        """The program over matrices of these shapes, for a view of a database."""
+        raise EverfreshError(
+            Code.UNSUPPORTED,
+            f"{type(self).__name__} computes its inputs from what it is given, and is no view of a database",
+            hint="write its program, or use fit",
+        )
 
     def _make(self, source: Source, inputs: Mapping[str, Any]) -> None:
         self.view = MatrixView(
@@ -73,6 +83,8 @@ class _Analytic:
 class _Regression(_Analytic):
     """What regressions share: rows of X with responses Y, an optional intercept, coefficients as a view."""
 
+    parameters = ("X", "Y")
+
     def __init__(self, *, fit_intercept: bool = False, **how: Any) -> None:
         super().__init__(**how)
         self.fit_intercept = fit_intercept
@@ -80,6 +92,20 @@ class _Regression(_Analytic):
 
     def _source(self, X: Shape, Y: Shape) -> Source:
         raise NotImplementedError
+
+    def bind(self, shapes: Mapping[str, Shape], /) -> Source:
+        """The program over matrices X and Y of a database."""
+        if missing := [name for name in self.parameters if name not in shapes]:
+            raise EverfreshError(
+                Code.NOT_FOUND, f"there is no matrix '{missing[0]}'", hint="a regression is over X and Y"
+            )
+        if self.fit_intercept:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                "a regression over matrices of a database has no intercept of its own",
+                hint="add a column of ones to X",
+            )
+        return self._source(shapes["X"], shapes["Y"])
 
     def fit(self, X: Any, y: Any) -> Self:
         """Take the data; one or several responses per row."""
@@ -182,6 +208,12 @@ class GradientDescent(_Regression):
         zeros = backend.zeros(*source.shape("T0"), like)
         super()._make(source, {**inputs, "T0": zeros})
 
+    def bind(self, shapes: Mapping[str, Shape], /) -> Source:
+        """The program over matrices X and Y of a database: the start is a constant of it."""
+        source = super().bind(shapes)
+        zeros = substitute(source.statements[0][1], {"T0": Zeros(*source.shape("T0"))})
+        return Source(source.inputs[:2], (("beta", zeros),), ("beta",))
+
 
 class PageRank(_Analytic):
     """The ranks of the nodes of a graph after `steps` steps of the power method.
@@ -238,14 +270,20 @@ class PageRank(_Analytic):
 class MatrixPower(_Analytic):
     """A to the k."""
 
+    parameters = ("A",)
+
     def __init__(self, k: int, **how: Any) -> None:
         super().__init__(**how)
         self.k = k
 
+    def bind(self, shapes: Mapping[str, Shape], /) -> Source:
+        """The program over a matrix A."""
+        a = Matrix("A", *shapes["A"])
+        return Source((a,), (("P", Power(a, self.k)),), ("P",))
+
     def fit(self, A: Any) -> Self:
         """Take the matrix."""
-        a = Matrix("A", *A.shape)
-        self._make(Source((a,), (("P", Power(a, self.k)),), ("P",)), {"A": A})
+        self._make(self.bind({"A": tuple(A.shape)}), {"A": A})
         return self
 
     def update(self, change: Update | Iterable[Update]) -> None:

@@ -8,34 +8,16 @@ two to sixteen columns.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.linalg import gpu, kernels
 
 Array = Any
 _MERGED = 1 << 20  # entries that are updated at a time
-_LARGE = 1 << 17  # entries of a matrix that does not lie in the cache
-_SMALL = 900_000  # multiplications of a product that BLAS does without copying its operands first
-_FEW = 16  # columns up to which products are taken block by block
-_FEW_CORES = 4
-
-
-def _row_blocks(matrix: Array, width: int) -> Iterator[slice]:
-    """Rows that are read once from memory and lie in the cache while they are multiplied."""
-    height = max(8, min(128, _SMALL // (matrix.shape[1] * width)))
-    for start in range(0, matrix.shape[0], height):
-        yield slice(start, min(matrix.shape[0], start + height))
-
-
-@cache
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class NumpyBackend:
@@ -69,34 +51,15 @@ class NumpyBackend:
         """A large matrix (or its transpose) times a few columns."""
         if turned:
             return (x.T @ matrix).T
-        if not self._blocked(matrix, 2, x.shape[1], _FEW // 2):
-            return (x.T @ matrix.T).T
-        result = np.empty((x.shape[1], matrix.shape[0]), matrix.dtype)
-        for rows in _row_blocks(matrix, x.shape[1]):
-            result[:, rows] = x.T @ matrix[rows].T
-        return result.T
+        if kernels.pays(matrix, x.shape[1], False):
+            return kernels.forth(matrix, x)
+        return (x.T @ matrix.T).T
 
     def both(self, matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
         """A large matrix times a few columns and its transpose times others, in one pass where that pays."""
-        width = max(x.shape[1], y.shape[1])
-        if not self._blocked(matrix, 1, width, _FEW):
-            return self.thin(matrix, x), self.thin(matrix, y, True)
-        forth = np.empty((x.shape[1], matrix.shape[0]), matrix.dtype)
-        back = np.zeros((y.shape[1], matrix.shape[1]), matrix.dtype)
-        for rows in _row_blocks(matrix, width):
-            block = matrix[rows]
-            forth[:, rows] = x.T @ block.T
-            back += y[rows].T @ block
-        return forth.T, back.T
-
-    def _blocked(self, matrix: Array, low: int, width: int, high: int) -> bool:
-        """Whether to multiply block by block: with many cores BLAS reads a matrix faster as a whole."""
-        return (
-            low <= width <= high
-            and matrix.size >= _LARGE
-            and matrix.flags.c_contiguous
-            and _cores() <= _FEW_CORES
-        )
+        if kernels.pays(matrix, max(x.shape[1], y.shape[1]), True):
+            return kernels.both(matrix, x, y)
+        return self.thin(matrix, x), self.thin(matrix, y, True)
 
     def add_product(self, target: Array, left: Array, right: Array) -> None:
         """`target += left right'` in place, block by block."""
@@ -104,6 +67,10 @@ class NumpyBackend:
         turned = right.T
         for start in range(0, target.shape[0], rows):
             target[start : start + rows] += left[start : start + rows] @ turned
+
+    def product_into(self, target: Array, left: Array, right: Array) -> None:
+        """`target` becomes `left right'`."""
+        np.matmul(left, right.T, out=target)
 
     def columns(self, x: Array) -> Array:
         """The array with contiguous columns."""
@@ -192,12 +159,18 @@ class TorchBackend:
         return (x.T @ (matrix if turned else matrix.T)).T
 
     def both(self, matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
-        """A large matrix times a few columns, and its transpose times others."""
+        """A large matrix times a few columns, and its transpose times others, in one pass where that pays."""
+        if gpu.pays(matrix, max(x.shape[1], y.shape[1])):
+            return gpu.both(matrix, x, y)
         return self.thin(matrix, x), self.thin(matrix, y, True)
 
     def add_product(self, target: Array, left: Array, right: Array) -> None:
         """`target += left right'` in place."""
         target.addmm_(left, right.T)
+
+    def product_into(self, target: Array, left: Array, right: Array) -> None:
+        """`target` becomes `left right'`."""
+        self.torch.mm(left, right.T, out=target)
 
     def columns(self, x: Array) -> Array:
         """The tensor with contiguous columns."""

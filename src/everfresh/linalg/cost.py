@@ -40,7 +40,7 @@ class Machine:
     cache: float = 24e6
     in_cache: float = 2.0
     overhead: float = 10e-6
-    one_pass: int = 16
+    one_pass: int = 4
     """Columns up to which a matrix is read once to be multiplied in both directions; 0 if it never is."""
 
     def seconds(self, flops: float, moved: float, *, packed: bool = False, inverse: bool = False) -> float:
@@ -59,7 +59,7 @@ CUDA = Machine(
     cache=40e6,
     in_cache=1.5,
     overhead=8e-6,
-    one_pass=0,
+    one_pass=8,
 )
 
 Monomial = tuple[tuple[str, int], ...]  # ((letter, exponent), ...)
@@ -239,7 +239,7 @@ class CostModel:
         for step in schedule(block, matrices):
             if isinstance(step, Assign):
                 total.plus(self.expressions([step.expr]))
-            else:
+            elif isinstance(step, Multiply):
                 shape = matrices[step.matrix].shape
                 total.plus(self.multiply(step, shape, waiting.get(step.matrix, 0)))
         return total

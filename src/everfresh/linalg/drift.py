@@ -29,6 +29,7 @@ from everfresh.linalg.nodes import (
     Zeros,
 )
 from everfresh.linalg.pending import Held
+from everfresh.linalg.trees import distinct
 
 BLOCK = 8
 State = Mapping[str, Held]
@@ -51,6 +52,11 @@ def sample(name: str, definition: Expr, state: State, rng: np.random.Generator) 
         value, size = _block(definition, rows, columns, state)
     gap = value - wanted
     return (gap * gap).sum(), size + (wanted * wanted).sum()
+
+
+def inner(definition: Expr) -> int:
+    """The terms of the sums that a block of a flat definition is computed by."""
+    return max((n.left.columns for n in distinct(definition) if isinstance(n, MatMul)), default=0)
 
 
 def _some(size: int, rng: np.random.Generator) -> slice:

@@ -7,19 +7,19 @@ it had, so an update that fails at any point (a singular capacitance, an overflo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.backend import Array, Backend
-from everfresh.linalg.cost import THIN, Machine
+from everfresh.linalg.cost import Machine
 from everfresh.linalg.evaluate import Evaluator
 from everfresh.linalg.flatten import Flat
 from everfresh.linalg.nodes import Expr, MatMul, Matrix
 from everfresh.linalg.pending import Held
 from everfresh.linalg.plan import MatrixProgram
-from everfresh.linalg.schedule import Assign, Multiply, Step, schedule
+from everfresh.linalg.schedule import Assign, Columns, Multiply, Step, schedule
 from everfresh.linalg.trees import distinct, names
 from everfresh.linalg.updates import Change
 from everfresh.program.ir import Statement
@@ -78,9 +78,15 @@ class Execution:
     """One run of a plan."""
 
     def __init__(
-        self, plan: Plan, state: dict[str, Held], changes: Mapping[str, Change], limit: float
+        self,
+        plan: Plan,
+        state: dict[str, Held],
+        changes: Mapping[str, Change],
+        evaluate: Callable[[Expr, Mapping[str, Any]], Any],
+        limit: float,
     ) -> None:
         self.plan = plan
+        self.evaluate = evaluate
         self.state = state
         held = next(iter(state.values()))
         self.backend: Backend = held.backend
@@ -94,13 +100,15 @@ class Execution:
             if change.right_rows is not None:
                 self.some[v] = self.backend.index(change.right_rows, held.base)
         self.evaluator = Evaluator(self.env, self.backend, held.base, limit)
-        self.marks: list[tuple[str, Any]] = []
+        self.marks: list[tuple[Held, Any]] = []
 
     def compute(self) -> None:
         """Evaluate the factors; nothing stored changes."""
         for step in self.plan.steps:
             if isinstance(step, Assign):
                 self.env[step.name] = self.evaluator.value(step.expr)
+            elif isinstance(step, Columns):
+                self.env[step.name] = self.env[step.product][:, step.start : step.start + step.width]
             else:
                 self._multiply(step)
 
@@ -142,39 +150,43 @@ class Execution:
             if isinstance(expr, MatMul):
                 left, right = self.evaluator.value(expr.left), self.evaluator.value(expr.right).T
                 signs += [left.sum(), right.sum()]
-                self._add(statement.target, held, left, right, statement.target in fresh)
+                rows = self.some.get(expr.left.name) if isinstance(expr.left, Matrix) else None
+                self._add(statement.target, held, left, right, statement.target in fresh, rows)
             else:
                 change = self.evaluator.value(expr)
                 signs.append(change.sum())
                 base = held.array()
-                self.marks.append((statement.target, held.mark()))
+                self.marks.append((held, held.mark()))
                 held.replace(base + change)
         for statement in self.plan.redo:
-            fresh_eyes = Evaluator(self.env, self.backend, self.evaluator.like, self.evaluator.limit)
-            value = fresh_eyes.value(statement.expr)  # what was computed before saw the state before
+            value = self.evaluate(statement.expr, self.env)  # what was computed before saw the state before
             signs.append(value.sum())
             if statement.target in self.state:
                 held = self.state[statement.target]
-                self.marks.append((statement.target, held.mark()))
+                self.marks.append((held, held.mark()))
                 held.replace(self.backend.copy(value))
             else:
                 self.env[statement.target] = value
         return signs
 
-    def _add(self, name: str, held: Held, left: Array, right: Array, fresh: bool) -> None:
-        if fresh or min(held.shape) <= THIN:
-            base = held.array()
-            self.marks.append((name, held.mark()))
-            held.replace(base + left @ right.T)
+    def _add(self, name: str, held: Held, left: Array, right: Array, fresh: bool, rows: Any) -> None:
+        if fresh or held.thin:
+            held.merge()
+            if rows is not None and held.row_by_row:
+                self.marks.append((held, held.mark_rows(rows)))
+                held.add_rows(rows, left[rows], right)
+                return
+            self.marks.append((held, held.mark()))
+            held.shift(left, right)
             return
         held.reserve(left.shape[1], self.plan.capacity.get(name, 0))
-        self.marks.append((name, held.mark()))
+        self.marks.append((held, held.mark()))
         held.add(left, right)
 
     def restore(self) -> None:
         """Take everything back."""
-        for name, mark in reversed(self.marks):
-            self.state[name].restore(mark)
+        for held, mark in reversed(self.marks):
+            held.restore(mark)
         self.marks.clear()
 
 

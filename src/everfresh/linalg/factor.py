@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from everfresh.linalg.absorb import absorb
 from everfresh.linalg.delta import delta  # noqa: F401 (the doctest)
 from everfresh.linalg.nodes import Add, Expr, Inverse, MatMul, Matrix, Scale, Stack, Transpose, Zeros
 from everfresh.linalg.simplify import add, hstack, simplify
@@ -53,12 +54,14 @@ class NotFactored(Exception):
 
 
 Known = Mapping[str, Factored]  # change (dA) -> its factors
+Parts = Mapping[str, tuple[Expr, ...]]  # a factor -> the blocks that it was put together from
 Inverses = Mapping[Expr, Expr]  # inv(E) -> the stored matrix that holds it
 
 
-def factor(change: Expr, known: Known, inverses: Inverses) -> Factored:
+def factor(change: Expr, known: Known, inverses: Inverses, parts: Parts | None = None) -> Factored:
     """The factored form of a delta; `NotFactored` if a change that it reads is dense."""
-    return extract(_factor(change, _Context(known, inverses)))
+    pairs = _factor(change, _Context(known, inverses))
+    return extract(absorb(pairs, parts) if parts and len(pairs) > 1 else pairs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ import numpy as np
 
 from everfresh.linalg.dims import Dim, Slots, grown, resize
 from everfresh.linalg.flatten import as_flat
-from everfresh.linalg.pending import Held
 from everfresh.linalg.plan import compile
 from everfresh.linalg.setup import Applied
 
@@ -43,7 +42,7 @@ def grow(view: MatrixView, dims: Mapping[Dim, int]) -> None:
             continue
         array = view.backend.copy(view.backend.zeros(rows, columns, held.base))
         array[: held.shape[0], : held.shape[1]] = held.array()
-        state[name] = Held(array, view.backend)
+        state[name] = view.hold(array)
     new = {n: shapes[n] for n in view.inputs}
     flat = as_flat(
         resize(view.compiled.flat.source, new)
@@ -66,7 +65,7 @@ def rebuild(view: MatrixView, resolved: Resolved) -> Applied:
     compiled = compile(source, strategy=old.strategy, model=model, ranks=dict(old.ranks), machine=old.machine)
     compiled = replace(compiled, alternatives=old.alternatives, auto=old.auto)
     values = view.evaluate_all(compiled, inputs)
-    view.state = {name: Held(values[name], view.backend) for name in compiled.stored}
+    view.state = {name: view.hold(values[name]) for name in compiled.stored}
     view.slots = {}
     view.set_program(compiled)
     view.drift = 0.0

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from everfresh.linalg.backend import Array, Backend
+from everfresh.linalg.cost import THIN
 
 
 class Held:
     """One stored matrix with its pending factors."""
 
-    __slots__ = ("_left", "_right", "backend", "base", "capacity", "updates", "width")
+    __slots__ = ("_left", "_right", "_spare", "backend", "base", "capacity", "updates", "width")
 
     def __init__(self, base: Array, backend: Backend) -> None:
         self.base = base
@@ -25,11 +26,17 @@ class Held:
         self.updates = 0
         self._left: Array | None = None
         self._right: Array | None = None
+        self._spare: Array | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         return int(self.base.shape[0]), int(self.base.shape[1])
+
+    @property
+    def thin(self) -> bool:
+        """Whether it is updated at once, without pending factors."""
+        return min(self.shape) <= THIN
 
     @property
     def width_limit(self) -> int:
@@ -64,20 +71,41 @@ class Held:
         return result
 
     def reserve(self, more: int, capacity: int = 0) -> None:
-        """Make room for `more` columns out of at least `capacity`; the value stays the same."""
+        """Make room for `more` columns, `capacity` pending ones at most; the value stays the same.
+
+        Room that wide changes once needed is no reason to keep many thin ones.
+        """
         wanted = max(more, capacity)
-        if self.width + more > self.capacity:
+        limit = wanted if capacity else self.capacity
+        if self.width + more > min(self.capacity, limit):
             self.merge()
         if self.width == 0 and wanted > self.capacity:
             self.capacity, self._left, self._right = wanted, None, None
 
-    def mark(self) -> tuple[Array, int, int]:
+    def mark(self) -> Any:
         """What `restore` needs to take back each later `add` and `replace`, but no `reserve` or `merge`."""
         return self.base, self.width, self.updates
 
-    def restore(self, mark: tuple[Array, int, int]) -> None:
+    def restore(self, mark: Any) -> None:
         """The value of the moment of `mark`."""
-        self.base, self.width, self.updates = mark
+        self._spare = None
+        self.base, self.width, self.updates, *changed = mark
+        if changed:
+            rows, before = changed
+            self.base[rows] = before
+
+    @property
+    def row_by_row(self) -> bool:
+        """Whether some rows can be changed where they are."""
+        return True
+
+    def mark_rows(self, rows: Any) -> Any:
+        """`mark` before `add_rows`, which changes the array itself; everything pending has been merged."""
+        return self.base, self.width, self.updates, rows, self.backend.copy(self.base[rows])
+
+    def add_rows(self, rows: Any, left: Array, right: Array) -> None:
+        """Add `left right'` to some rows."""
+        self.base[rows] += left @ right.T
 
     def add(self, left: Array, right: Array) -> None:
         """Add `left right'`, pending; `reserve` has made room."""
@@ -90,6 +118,15 @@ class Held:
         self._right[self.width : self.width + more] = right.T
         self.width += more
         self.updates += 1
+
+    def shift(self, left: Array, right: Array) -> None:
+        """Add `left right'` at once, in a second array: the first stays as it is until the next shift."""
+        spare = self._spare
+        if spare is None or spare.shape != self.base.shape or spare is self.base:
+            spare = self.backend.copy(self.base)
+        self.backend.product_into(spare, left, right)
+        spare += self.base
+        self.base, self._spare = spare, self.base
 
     def replace(self, base: Array) -> None:
         """A new value altogether."""
@@ -133,5 +170,5 @@ class Held:
     @property
     def bytes(self) -> int:
         """The memory that the matrix and the room for its factors take."""
-        arrays = [self.base, *(a for a in (self._left, self._right) if a is not None)]
+        arrays = [self.base, *(a for a in (self._left, self._right, self._spare) if a is not None)]
         return sum(int(a.nbytes) for a in arrays)

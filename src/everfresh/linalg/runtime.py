@@ -18,7 +18,7 @@ array([[1., 6.],
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -28,18 +28,22 @@ from everfresh.linalg import snapshots
 from everfresh.linalg.backend import Array, Backend, backend_of
 from everfresh.linalg.cost import Machine
 from everfresh.linalg.dims import Dimensions, Slots
-from everfresh.linalg.drift import Probe, sample
-from everfresh.linalg.evaluate import IllConditioned, check_inputs
+from everfresh.linalg.drift import Probe, inner, sample
+from everfresh.linalg.evaluate import Evaluator, IllConditioned, check_inputs
 from everfresh.linalg.execute import Execution, Plan, evaluate_flat, make_plan
 from everfresh.linalg.growing import grow, rebuild
+from everfresh.linalg.nodes import Expr
 from everfresh.linalg.pending import Held
 from everfresh.linalg.plan import MatrixProgram
 from everfresh.linalg.resolve import Resolved, resolve
 from everfresh.linalg.setup import Applied, Definition, ViewOptions, compiled_for
 from everfresh.linalg.trees import names
-from everfresh.linalg.updates import EntryUpdate, Update  # noqa: F401 (the doctest)
+from everfresh.linalg.updates import Change, EntryUpdate, Update  # noqa: F401 (the doctest)
 
+CHECKED = 4  # views that are compared after an update
+SHORT = 4096  # terms of the sums that every check may compute
 Given = Update | Iterable[Update]
+Marks = list[tuple[Held, Any]]
 
 
 class MatrixView:
@@ -58,12 +62,14 @@ class MatrixView:
         options: ViewOptions | None = None,
     ) -> None:
         self.options = options or ViewOptions()
-        self.backend: Backend = backend_of(*inputs.values())
+        self.backend: Backend = self.make_backend(*inputs.values())
         self.compiled = compiled_for(program, inputs, strategy, model, ranks, static, machine)
         self.version = 0
         self.drift = 0.0
         self.reevaluations = 0
         self._plans: dict[tuple[tuple[str, int], ...], Plan] = {}
+        self._dear: dict[tuple[tuple[str, int], ...], bool] = {}
+        self._marks: Marks = []
         self.slots: dict[tuple[str, int], Slots] = {}
         env = check_inputs(self.compiled.source, inputs)
         first = next(iter(env.values()))
@@ -71,16 +77,55 @@ class MatrixView:
             {name: self.backend.copy(self.backend.asarray(array, first)) for name, array in env.items()}
         )
 
+    # What a view that keeps its matrices elsewhere does in another way
+
+    def make_backend(self, *arrays: Any) -> Backend:
+        """The backend of arrays that were given."""
+        return backend_of(*arrays)
+
+    def hold(self, value: Array) -> Held:
+        """A value as a stored matrix."""
+        return Held(value, self.backend)
+
+    def evaluate_one(self, expr: Expr, env: Mapping[str, Any]) -> Any:
+        """A flat expression over stored matrices as they are."""
+        like = next(iter(self.state.values())).base
+        return Evaluator(env, self.backend, like, self.options.condition_limit).value(expr)
+
+    def changed_inputs(self, changes: Mapping[str, Change]) -> dict[str, Array]:
+        """The inputs after changes, as arrays of their own."""
+        inputs = {name: self.backend.copy(self.state[name].array()) for name in self.inputs}
+        for name, change in changes.items():
+            self.backend.add_product(inputs[name], change.left, change.right)
+        return inputs
+
+    def places(self) -> int:
+        """What decides where drift is looked for."""
+        return self.version
+
+    def checked(self, touched: Collection[str]) -> list[tuple[str, Expr]]:
+        """The views of which a block is compared after an update: a few of those that changed, in turns.
+
+        One that sums over many rows has its turn less often, so that a check costs no more than an update.
+        """
+        listed = [
+            (name, expr)
+            for name, expr in self.definitions.items()
+            if name in touched and self.version % (1 + inner(expr) // SHORT) == 0
+        ]
+        start = self.version * CHECKED % len(listed) if listed else 0
+        return (listed[start:] + listed[:start])[:CHECKED]
+
     def _start(self, inputs: dict[str, Array]) -> None:
         """Evaluate everything from the inputs and take it as the state."""
         values = self.evaluate_all(self.compiled, inputs)
-        self.state = {name: Held(values[name], self.backend) for name in self.compiled.stored}
+        self.state = {name: self.hold(values[name]) for name in self.compiled.stored}
         self.set_program(self.compiled)
 
     def set_program(self, compiled: MatrixProgram) -> None:
         """Take a program; the state already is that of its stored matrices."""
         self.compiled = compiled
-        self._plans = {}
+        self._plans, self._dear = {}, {}
         self.dimensions = Dimensions(compiled.flat)
         self.definitions = {
             name: expr
@@ -180,18 +225,35 @@ class MatrixView:
         An input's updates are one of `LowRank`, `RowUpdate`, `ColumnUpdate`, `EntryUpdate`, `AppendRows`,
         `DeleteRows`, or several in order, which are merged to their effective rank.
         """
-        given = {**(changes or {}), **named}
+        return self.attempt({**(changes or {}), **named})[0]
+
+    def attempt(self, given: Mapping[str, Given]) -> tuple[Applied, Callable[[], None]]:
+        """`update`, and what takes it back: to be called, if at all, before anything else is done."""
         self._check_names(given)
         resolved = resolve(self, given)
-        if resolved.rebuilt is not None:
-            return rebuild(self, resolved)
         if resolved.grow:
             grow(self, resolved.grow)
             resolved = resolve(self, given)
-        applied = self._apply(resolved) if resolved.changes else self.done({}, "nothing to do")
-        for dim, slots in resolved.slots.items():
-            self.slots[dim] = slots
-        return applied
+        before, how = (self.version, self.drift, self.reevaluations), self.compiled
+        state, slots = self.state, dict(self.slots)
+        self._marks = []
+        if resolved.rebuilt is not None:
+            applied = rebuild(self, resolved)
+        elif resolved.changes:
+            applied = self._apply(resolved)
+        else:
+            applied = self.done({}, "nothing to do")
+        self.slots.update(resolved.slots)
+
+        def undo() -> None:
+            for held, mark in reversed(self._marks):
+                held.restore(mark)
+            self.version, self.drift, self.reevaluations = before
+            self.state, self.slots = state, slots
+            if self.compiled is not how:
+                self.set_program(how)
+
+        return applied, undo
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
         for name in given:
@@ -213,9 +275,14 @@ class MatrixView:
             name: change for name, change in resolved.changes.items() if name in self.compiled.flat.changing
         }
         ranks = {name: change.rank for name, change in live.items()}
-        if self.compiled.dearer(ranks):
+        if not self.options.pending:
+            for held in self.state.values():
+                held.merge()
+        if self._dearer(ranks):
             return self._reevaluated(resolved, "a change of this rank is dearer to propagate")
-        execution = Execution(self._plan(ranks), self.state, live, self.options.condition_limit)
+        execution = Execution(
+            self._plan(ranks), self.state, live, self.evaluate_one, self.options.condition_limit
+        )
         try:
             execution.compute()
             signs = execution.apply()
@@ -232,9 +299,7 @@ class MatrixView:
             execution.restore()
             return self._reevaluated(resolved, f"drift {drift:.1e} past the tolerance")
         self.drift = drift
-        if not self.options.pending:
-            for held in self.state.values():
-                held.merge()
+        self._marks = execution.marks
         return self.done(ranks, "incremental" if not execution.plan.redo else self.compiled.strategy)
 
     def _plan(self, ranks: Mapping[str, int]) -> Plan:
@@ -242,6 +307,13 @@ class MatrixView:
         if key not in self._plans:
             self._plans[key] = make_plan(self.compiled, ranks)
         return self._plans[key]
+
+    def _dearer(self, ranks: Mapping[str, int]) -> bool:
+        """Whether changes of these ranks are dearer to propagate than everything is to evaluate anew."""
+        key = tuple(sorted(ranks.items()))
+        if key not in self._dear:
+            self._dear[key] = self.compiled.dearer(ranks)
+        return self._dear[key]
 
     def done(self, ranks: Mapping[str, int], how: str, reason: str = "") -> Applied:
         """Make a new version of what has been changed."""
@@ -251,12 +323,9 @@ class MatrixView:
     def _check(self, signs: list[Any], execution: Execution) -> float:
         """The drift after an update: the worst block; infinite if anything is not finite."""
         touched = {s.target for s in execution.plan.updates} if self.options.check else set()
-        rng = np.random.default_rng((self.options.seed, self.version))
-        pairs = [
-            pair
-            for name, expr in self.definitions.items()
-            if name in touched and (pair := sample(name, expr, self.state, rng)) is not None
-        ]
+        checked = self.checked(touched)
+        rng = np.random.default_rng((self.options.seed, self.places()))
+        pairs = [pair for name, expr in checked if (pair := sample(name, expr, self.state, rng)) is not None]
         values = self.backend.floats([*signs, *(x for pair in pairs for x in pair)])
         if not np.isfinite(values[: len(signs)]).all():
             return float("inf")
@@ -277,10 +346,8 @@ class MatrixView:
 
     def _reevaluated(self, resolved: Resolved, reason: str) -> Applied:
         """Change the inputs and re-evaluate everything; if that fails nothing has changed."""
-        inputs = {name: self.backend.copy(self.state[name].array()) for name in self.inputs}
-        for name, change in resolved.changes.items():
-            self.backend.add_product(inputs[name], change.left, change.right)
-        values = self.evaluate_all(self.compiled, inputs)
+        values = self.evaluate_all(self.compiled, self.changed_inputs(resolved.changes))
+        self._marks = [(held, held.mark()) for held in self.state.values()]
         for name, held in self.state.items():
             held.replace(values[name])
         self.drift = 0.0
@@ -289,19 +356,18 @@ class MatrixView:
 
     def reevaluate(self) -> None:
         """Compute every stored matrix anew from the inputs."""
-        inputs = {name: self.state[name].array() for name in self.inputs}
-        values = self.evaluate_all(self.compiled, inputs)
+        values = self.evaluate_all(self.compiled, self.changed_inputs({}))
         for name, held in self.state.items():
-            if name not in inputs:
+            if name not in self.inputs:
                 held.replace(values[name])
         self.drift = 0.0
         self.reevaluations += 1
 
     # Snapshots
 
-    def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
-        """Everything that `from_arrays` needs, as NumPy arrays by name."""
-        return snapshots.to_arrays(self)
+    def to_arrays(self, state: Mapping[str, Held] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+        """Everything that `from_arrays` needs, as NumPy arrays by name; of `state`, if not all is asked."""
+        return snapshots.to_arrays(self, self.state if state is None else state)
 
     @classmethod
     def from_arrays(

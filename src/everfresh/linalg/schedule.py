@@ -2,7 +2,8 @@
 
 Reading the stored matrices is what an update costs. `schedule` takes every product of a stored matrix with
 something thin out of the trigger's expressions, and runs those with the same matrix in one `Multiply` as
-soon as all their operands are there. Invariant: the steps compute the same values as the block, in an order
+soon as all their operands are there; a product with columns of an operand that is multiplied anyway is
+columns of that product. Invariant: the steps compute the same values as the block, in an order
 in which everything is there before it is read.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from everfresh.linalg.blocks import Block
-from everfresh.linalg.nodes import Expr, MatMul, Matrix, Transpose
+from everfresh.linalg.nodes import Expr, MatMul, Matrix, Stack, Transpose
 from everfresh.linalg.trees import names
 
 
@@ -32,15 +33,31 @@ class Multiply:
     products: tuple[tuple[str, Expr, bool], ...]
 
 
-Step = Assign | Multiply
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """`name` is so many columns of a product, from column `start` on."""
+
+    name: str
+    product: str
+    start: int
+    width: int
+
+
+Step = Assign | Multiply | Columns
 
 
 def schedule(block: Block, stored: Collection[str], symmetric: Collection[str] = ()) -> list[Step]:
     """The steps of a block."""
     assigns, products = _hoist(block, set(stored), set(symmetric))
-    waiting = {name for name, _ in assigns} | set(products)
+    columns = _shared(assigns, products)
+    products = {name: p for name, p in products.items() if name not in columns}
+    waiting = {name for name, _ in assigns} | set(products) | set(columns)
     steps: list[Step] = []
-    while assigns or products:
+    while assigns or products or columns:
+        known = [c for c in columns.values() if c.product not in waiting]
+        for one in known:
+            steps.append(columns.pop(one.name))
+            waiting.discard(one.name)
         ready = [(n, e) for n, e in assigns if not names(e) & waiting]
         if ready:
             for name, expr in ready:
@@ -59,6 +76,32 @@ def schedule(block: Block, stored: Collection[str], symmetric: Collection[str] =
 
 
 Products = dict[str, tuple[str, Expr, bool]]
+
+
+def _shared(block: Block, products: Products) -> dict[str, Columns]:
+    """The products with some columns of the operand of another one, which must not need them."""
+    needs: dict[str, frozenset[str]] = {}
+    known = dict(block) | {name: operand for name, (_, operand, _) in products.items()}
+
+    def needed(name: str) -> frozenset[str]:
+        if name not in needs:
+            direct = names(known[name]) if name in known else frozenset[str]()
+            needs[name] = direct.union(*(needed(read) for read in direct))
+        return needs[name]
+
+    parts = {name: expr.parts for name, expr in block if isinstance(expr, Stack) and expr.axis}
+    found: dict[str, Columns] = {}
+    for host, (matrix, operand, turned) in products.items():
+        if not isinstance(operand, Matrix):
+            continue
+        start = 0
+        for part in parts.get(operand.name, ()):
+            key = (matrix, part, turned)
+            for name, other in products.items():
+                if other == key and name != host and host not in found and name not in needed(host):
+                    found.setdefault(name, Columns(name, host, start, part.columns))
+            start += part.columns
+    return found
 
 
 def _next_matrix(products: Products, waiting: set[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,9 +14,18 @@ from everfresh.linalg.dims import resize
 from everfresh.linalg.evaluate import CONDITION_LIMIT
 from everfresh.linalg.plan import MatrixProgram, compile
 from everfresh.linalg.source import Source, parse
-from everfresh.linalg.trace import TracedProgram
 
-Definition = Source | TracedProgram | MatrixProgram | str
+
+class Bindable(Protocol):
+    """A program whose shapes are open: a traced function, or an analytic that is ready to use."""
+
+    parameters: tuple[str, ...]
+
+    def bind(self, shapes: Mapping[str, tuple[int, int]], /) -> Source:
+        """The program for inputs of these shapes."""
+
+
+Definition = Source | MatrixProgram | Bindable | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,10 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class ViewOptions:
-    """How a view is kept: `tolerance` is for drift (None: by the floating type), the limit for inverses."""
+    """How a view is kept: `tolerance` is for drift (None: by the floating type), the limit for inverses.
+
+    On Spark, matrices with both sides of `distribute` or more are kept in blocks by the workers.
+    """
 
     tolerance: float | None = None
     condition_limit: float = CONDITION_LIMIT
@@ -40,6 +52,7 @@ class ViewOptions:
     check: bool = True
     probe_every: int = 32
     seed: int = 0
+    distribute: int = 256
 
 
 def compiled_for(
@@ -58,14 +71,22 @@ def compiled_for(
     for name, shape in shapes.items():
         if len(shape) != 2:
             raise EverfreshError(Code.ARGUMENT, f"{name} has {len(shape)} dimensions, a matrix has two")
-    if isinstance(program, str):
-        source = parse(program, shapes, static=static)
-    elif isinstance(program, TracedProgram):
-        source = program.bind({n: shapes[n] for n in program.parameters if n in shapes})
-    else:
-        source = resize(program, {m.name: shapes[m.name] for m in program.inputs if m.name in shapes})
+    source = bound_source(program, shapes, static)
     source = replace(source, static=source.static | frozenset(static))
     return compile(source, strategy=strategy, model=model, ranks=ranks, machine=machine or _machine(inputs))
+
+
+def bound_source(
+    program: Definition, shapes: Mapping[str, tuple[int, int]], static: Iterable[str] = ()
+) -> Source:
+    """A program of any kind for inputs of these shapes."""
+    if isinstance(program, MatrixProgram):
+        return program.source
+    if isinstance(program, str):
+        return parse(program, shapes, static=static)
+    if isinstance(program, Source):
+        return resize(program, {m.name: shapes[m.name] for m in program.inputs if m.name in shapes})
+    return program.bind({n: shapes[n] for n in program.parameters if n in shapes})
 
 
 def _machine(inputs: Mapping[str, Any]) -> Machine:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg.backend import Array, backend_of
+from everfresh.linalg.backend import Array
 from everfresh.linalg.cost import Machine
 from everfresh.linalg.dims import Slots
 from everfresh.linalg.flatten import as_flat
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
-def to_arrays(view: MatrixView) -> dict[str, np.ndarray[Any, Any]]:
-    """Everything that `restore` needs; pending factors are merged."""
-    found = {name: np.array(view.backend.to_numpy(held.array())) for name, held in view.state.items()}
+def to_arrays(view: MatrixView, state: Mapping[str, Held]) -> dict[str, np.ndarray[Any, Any]]:
+    """Everything that `restore` needs, with the matrices of `state`; pending factors are merged."""
+    found = {name: np.array(view.backend.to_numpy(held.array())) for name, held in state.items()}
     for (name, axis), slots in view.slots.items():
         found[f"#rows:{name}:{axis}"] = np.array(slots.index)
     found["#version"] = np.array([view.version, view.reevaluations])
@@ -58,7 +58,7 @@ def restore(
     if missing := sorted({"#version", "#inputs", "#flat", "#how"} - arrays.keys()):
         raise EverfreshError(Code.DAMAGED, f"the snapshot of a matrix view lacks '{missing[0]}'")
     view.options = options or ViewOptions()
-    view.backend = backend_of(*([] if like is None else [like]))
+    view.backend = view.make_backend(*([] if like is None else [like]))
     matrices = {n: view.backend.asarray(a, like) for n, a in arrays.items() if not n.startswith("#")}
     strategy, model, chosen = (str(x) for x in arrays["#how"])
     inputs = {str(n): matrices[str(n)] for n in arrays["#inputs"]}
@@ -71,9 +71,9 @@ def restore(
         raise EverfreshError(Code.DAMAGED, f"the snapshot of a matrix view lacks '{missing[0]}'")
     view.version, view.reevaluations = (int(x) for x in arrays["#version"])
     view.drift = 0.0
-    view.state = {name: Held(view.backend.copy(matrices[name]), view.backend) for name in stored}
+    view.state = {name: view.hold(view.backend.copy(matrices[name])) for name in stored}
     view.set_program(replace(compiled, flat=flat, stored=stored, auto=chosen == "auto", _triggers={}))
-    view.slots = {}
+    view.slots, view._marks = {}, []
     for key, index in arrays.items():
         if key.startswith("#rows:"):
             _, name, axis = key.split(":")

@@ -12,11 +12,11 @@ from everfresh.linalg.nodes import Expr, Matrix
 
 def names(expr: Expr) -> frozenset[str]:
     """The names of all matrices in an expression; each node remembers its own."""
-    found: frozenset[str] | None = expr.__dict__.get("_names")
+    found: frozenset[str] | None = expr.__dict__.get("_read_names")
     if found is None:
         below = (names(child) for child in expr.children)  # type: ignore[arg-type]
         found = frozenset({expr.name}) if isinstance(expr, Matrix) else frozenset().union(*below)
-        object.__setattr__(expr, "_names", found)
+        object.__setattr__(expr, "_read_names", found)
     return found
 
 

@@ -18,7 +18,7 @@ from everfresh.linalg.blocks import Block, optimize
 from everfresh.linalg.delta import delta
 from everfresh.linalg.factor import Factored, NotFactored, factor
 from everfresh.linalg.flatten import Flat, ordered
-from everfresh.linalg.nodes import Expr, Inverse, MatMul, Matrix, Transpose
+from everfresh.linalg.nodes import Expr, Inverse, MatMul, Matrix, Stack, Transpose
 from everfresh.linalg.simplify import simplify
 from everfresh.linalg.spec import check_trigger
 from everfresh.linalg.trees import names, substitute
@@ -40,6 +40,8 @@ class _Derivation:
     dense: dict[str, Matrix] = field(default_factory=dict)
     redo: list[str] = field(default_factory=list)
     notes: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, tuple[Expr, ...]] = field(default_factory=dict)
+    same: dict[Expr, Matrix] = field(default_factory=dict)
 
     def fresh(self, name: str, shape: tuple[int, int]) -> Matrix:
         """A new matrix of the trigger."""
@@ -53,9 +55,12 @@ class _Derivation:
         value = simplify(expr, self.flat.symmetric)
         if isinstance(value, Matrix) and value.name not in self.flat.matrices:
             return value
-        matrix = self.fresh(name, value.shape)
-        self.block.append((matrix.name, value))
-        return matrix
+        if value not in self.same:
+            matrix = self.fresh(name, value.shape)
+            self.block.append((matrix.name, value))
+            self.parts[matrix.name] = value.parts if isinstance(value, Stack) and value.axis else (value,)
+            self.same[value] = matrix
+        return self.same[value]
 
     @property
     def changed(self) -> set[str]:
@@ -80,7 +85,7 @@ def _derive(d: _Derivation, name: str, expr: Expr) -> None:
     known = {symbols[x].name: Factored((d.factored[x],)) for x in symbols if x in d.factored}
     stored = Matrix(name, *expr.shape)
     try:
-        found = factor(change, known, {expr: stored} if isinstance(expr, Inverse) else {})
+        found = factor(change, known, {expr: stored} if isinstance(expr, Inverse) else {}, d.parts)
     except NotFactored:
         _derive_dense(d, name, change, symbols)
         return

@@ -70,6 +70,11 @@ class Indexed:
         """The one slot for each column of `words`, -1 for none; None if these columns are no key."""
         return None
 
+    @property
+    def slice_bytes(self) -> int:
+        """Bytes of the slices."""
+        return sum(slice_.nbytes for slice_ in self._slices.values())
+
     def clear(self) -> None:
         """Forget the slices."""
         self._slices.clear()

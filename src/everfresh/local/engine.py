@@ -11,23 +11,28 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from everfresh.compiler import Catalog
+from everfresh.compiler import Catalog, readers
 from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
 from everfresh.local import adhoc
+from everfresh.local.atoms import Indexed
 from everfresh.local.mapstore import MapStore, weighted_schema
+from everfresh.local.phases import UNTIMED, Phases, Untimed
+from everfresh.local.pool import Pool
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Progress, check_epoch
+from everfresh.program.domain import Domain, Sections, sections_of
 from everfresh.sql import plan as p
 from everfresh.state import (
     Commit,
@@ -46,9 +51,18 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self, path: str | Path | None, options: Options, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path | None,
+        options: Options,
+        *,
+        read_only: bool = False,
+        domains: Sequence[Domain] = (),
+    ) -> None:
         self._options = options
+        self._domains = tuple(domains)
         self._read_only = read_only
+        self._phases: Untimed = Phases() if options.timing else UNTIMED
         self._folder = (
             StateFolder.open(path, engine=self.name, workers=1, options=options, read_only=read_only)
             if path is not None
@@ -63,7 +77,9 @@ class LocalEngine:
                 raise
 
     def _reset(self) -> None:
-        self._state = LocalState()
+        self._state = LocalState(self._phases)
+        for domain in self._domains:
+            domain.load({})
         self._keys: OrderedDict[str, int] = OrderedDict()
         self._history: deque[tuple[int, dict[str, pa.Table]]] = deque(maxlen=self._options.history)
         self._epoch = 0
@@ -112,14 +128,28 @@ class LocalEngine:
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
+        try:
+            return self._apply(batch)
+        finally:
+            self._phases.stop()
+
+    def _apply(self, batch: Batch) -> Applied:
+        self._phases.to("resolve")
         parts: dict[str, list[Any]] = {}
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
         nets = {name: self._state.tables[name].resolve(of_table) for name, of_table in parts.items()}
         nets = {name: change for name, change in nets.items() if len(change)}
-        with self._state.changing(nets) as changes:
+        with ExitStack() as stack:
+            others = [
+                stack.enter_context(domain.changing(batch.steps[domain.name]))
+                for domain in self._domains
+                if domain.name in batch.steps
+            ]
+            changes = stack.enter_context(self._state.changing(nets))
             deltas = self._log(nets) if self._folder is not None else {}
-            self._commit(keys=(batch.key,) if batch.key is not None else (), deltas=deltas, changes=changes)
+            keys = (batch.key,) if batch.key is not None else ()
+            self._commit(keys=keys, deltas=deltas, changes=changes, others=others)
         self._maybe_snapshot()
         return Applied(self._epoch, rows=sum(int(np.abs(change.weights).sum()) for change in nets.values()))
 
@@ -139,10 +169,15 @@ class LocalEngine:
         keys: tuple[str, ...] = (),
         deltas: Mapping[str, pa.Table] | None = None,
         changes: Mapping[str, pa.Table],
+        others: Sequence[Callable[[], Sections]] = (),
     ) -> None:
         epoch = self._epoch + 1
         if self._folder is not None:
-            sections = {f"delta/{name}": pack_table(table) for name, table in (deltas or {}).items()}
+            sections: dict[str, Any] = {
+                f"delta/{name}": pack_table(table) for name, table in (deltas or {}).items()
+            }
+            for told in others:
+                sections.update(told())
             sections.update({f"changes/{name}": pack_table(table) for name, table in changes.items()})
             record = Commit(epoch, self._digest, keys=keys, ddl=ddl, sections=sections)
             data = record.encode()
@@ -205,6 +240,9 @@ class LocalEngine:
                 table = self._state.tables[name.removeprefix("delta/")]
                 words = table.codec.encode(rows.drop_columns([WEIGHT]))
                 nets[table.schema.name] = Net(words, rows.column(WEIGHT).to_numpy())
+        for domain in self._domains:
+            if own := sections_of(domain, commit.sections):
+                domain.replay(own)
         with self._state.changing(nets) as changes:
             pass
         self._digest = commit.digest
@@ -226,7 +264,9 @@ class LocalEngine:
     def snapshot(self) -> None:
         """Write everything up to the current epoch to one file, and forget the log before it."""
         assert self._folder is not None
-        sections = self._state.to_sections()
+        sections: dict[str, Any] = self._state.to_sections()
+        for domain in self._domains:
+            sections.update(domain.to_sections())
         meta = {
             "ddl": [list(item) for item in self._state.catalog.ddl],
             "keys": list(self._keys.items()),
@@ -235,7 +275,7 @@ class LocalEngine:
         }
         self._folder.snapshots.write(self._epoch, sections, meta)
         self._snapshot_epoch, self._log_bytes = self._epoch, 0
-        self._snapshot_bytes = sum(len(section) for section in sections.values())
+        self._snapshot_bytes = sum(memoryview(section).nbytes for section in sections.values())
         self._folder.commits.rotate()
         self._folder.commits.trim(min(self._epoch + 1, self._epoch - self._options.history + 1))
         self._folder.snapshots.drop(self._epoch)
@@ -246,7 +286,9 @@ class LocalEngine:
         if snapshot is None:
             return
         ddl = [text for _, text in snapshot.meta["ddl"]]
-        self._state = LocalState.from_sections(ddl, snapshot.meta["created"], snapshot.sections)
+        self._state = LocalState.from_sections(ddl, snapshot.meta["created"], snapshot.sections, self._phases)
+        for domain in self._domains:
+            domain.load(sections_of(domain, snapshot.sections))
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
         self._digest = snapshot.meta["digest"]
         self._epoch = self._snapshot_epoch = snapshot.epoch
@@ -341,20 +383,28 @@ class LocalEngine:
         )
 
     def statistics(self) -> dict[str, Any]:
-        """Sizes, for people."""
-        return {
+        """Sizes, for people. A map that several views read is counted once."""
+        state = self._state
+        views, sliced = self.catalog.compiled, state.wiring.tables
+        found = {
             "epoch": self._epoch,
-            "tables": {n: {"rows": len(t), "bytes": t.pool.nbytes} for n, t in self._state.tables.items()},
-            "views": {
-                n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.maps.items()
-            },
+            "tables": {n: {"rows": len(t), **_bytes(t.pool, sliced[n])} for n, t in state.tables.items()},
+            "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
             "maps beside them": {
-                n: {"entries": len(m.pool), "bytes": m.pool.nbytes} for n, m in self._state.beside.items()
+                n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
+                for n, m in state.beside.items()
             },
-            "strings": {"distinct": len(self._state.interner), "bytes": self._state.interner.nbytes},
+            "strings": {"distinct": len(state.interner), "bytes": state.interner.nbytes},
         }
+        if self._options.timing:
+            found["seconds"] = self._phases.seconds
+        return found
 
     def close(self) -> None:
         """Release the folder."""
         if self._folder is not None:
             self._folder.close()
+
+
+def _bytes(pool: Pool, indexed: Indexed) -> dict[str, int]:
+    return {"bytes": pool.nbytes, "slice_bytes": indexed.slice_bytes}

@@ -32,6 +32,12 @@ class Slice:
         self._heads = np.empty(0, np.int32)
         self._nexts, self._prevs, self._groups = (np.full(0, -1, np.int32) for _ in range(3))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, unused capacity included."""
+        chained = (self._heads, self._nexts, self._prevs, self._groups)
+        return self._keys.nbytes + sum(array.nbytes for array in chained)
+
     def add(self, slots: Ints, words: Ints) -> None:
         """Enter some slots, which are not in it, with the words of their entries."""
         if not len(slots):

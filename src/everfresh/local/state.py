@@ -22,6 +22,7 @@ from everfresh.local.atoms import netted
 from everfresh.local.entries import EntryStore, merged
 from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
+from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Pool
 from everfresh.local.reading import RowSet, added
 from everfresh.local.recompute import recompute, relation
@@ -39,7 +40,7 @@ from everfresh.types import TableSchema
 class LocalState:
     """Tables, views and the maps beside them."""
 
-    def __init__(self) -> None:
+    def __init__(self, phases: Untimed = UNTIMED) -> None:
         self.catalog = Catalog(joins=True)
         self.interner = Interner()
         self.tables: dict[str, Table] = {}
@@ -48,6 +49,7 @@ class LocalState:
         self.created: dict[str, int] = {}
         self.visited: Visited = {}
         """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
+        self.phases = phases
         self._wiring: Wiring | None = None
 
     # -- DDL ---------------------------------------------------------------------------------------
@@ -65,9 +67,16 @@ class LocalState:
 
     def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
         """Make the state fit `catalog`, as a DDL statement asks."""
+        kept = {  # maps of a view that goes may be another's now
+            m.name
+            for view in catalog.views.values()
+            if view is not effect.create_view
+            for m in view.compiled.program.maps
+        }
         for name in effect.drop_views:
-            for m in self.maps[name].compiled.program.maps:
-                self.beside.pop(m.name, None)
+            for m in self.catalog.views[name].compiled.program.maps:
+                if m.name not in kept:
+                    self.beside.pop(m.name, None)
             del self.maps[name], self.created[name]
         for name in effect.drop_tables:
             del self.tables[name]
@@ -126,14 +135,16 @@ class LocalState:
     def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
         self.visited.clear()
-        steps = Steps(self.wiring, self.visited)
+        steps = Steps(self.wiring, self.visited, self.phases)
         with ExitStack() as stack:
             try:
                 # One relation after the other: a trigger reads what those before it have left, so that
                 # cross terms between relations are not needed.
                 for name, change in nets.items():
                     steps.table(name, change)
+                self.phases.to("publish")
                 changes = self._published(nets, steps)
+                self.phases.to("commit")
                 stack.enter_context(uninterrupted())
                 yield changes
             except BaseException:
@@ -148,13 +159,15 @@ class LocalState:
             store = self.maps[view.name]
             touched = steps.touched.get(store.target.name, [])
             if view.compiled.reevaluated and {*nets, *changes}.intersection(view.compiled.bases):
+                self.phases.to("relations")
                 touched = [store.replace(self._evaluate(store))]
                 steps.did(store, touched[0])
                 if self.wiring.statements(view.name):
                     words = store.words(touched[0].slots)
                     now = store.entries(touched[0].slots, {})
                     rows = RowSet(store.codec, *netted(words, now.n - touched[0].old.n))
-                    steps.view(view.name, rows)
+                    steps.view(view.name, rows, touched[0])
+            self.phases.to("publish")
             if touched:
                 published = store.published(merged(touched))
             elif view.name in steps.changes:
@@ -199,7 +212,7 @@ class LocalState:
         compiled = self.catalog.views[view].compiled
         program = compiled.program
         plain = len(compiled.bases) == 1 and compiled.bases[0] in self.tables and not compiled.reevaluated
-        if not plain or len(program.maps) > 1 or program.relations:
+        if not plain or len(program.maps) > 1 or program.relations or program.shared:
             # Nested loops over several tables would not end: the plan is run, which shares no map either.
             return adhoc.execute(
                 compiled.plan, lambda name: self.rows(name) if name in self.tables else self.recomputed(name)
@@ -220,9 +233,11 @@ class LocalState:
         return sections
 
     @staticmethod
-    def from_sections(ddl: list[str], created: Mapping[str, int], sections: Mapping[str, Any]) -> LocalState:
+    def from_sections(
+        ddl: list[str], created: Mapping[str, int], sections: Mapping[str, Any], phases: Untimed = UNTIMED
+    ) -> LocalState:
         """The inverse of `to_sections`, with the catalog that `ddl` makes."""
-        state = LocalState()
+        state = LocalState(phases)
         for entry in ddl:
             state.catalog, _ = state.catalog.replay(entry)
         state.interner = Interner.from_arrays(unpack_arrays(sections["strings"]))

@@ -17,6 +17,7 @@ from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Rows
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
+from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Touched
 from everfresh.local.reading import RowSet
 from everfresh.local.table import Net
@@ -29,8 +30,8 @@ Visited = dict[tuple[str, str, int], int]
 class Steps:
     """What one batch does to tables and maps."""
 
-    def __init__(self, wiring: Wiring, visited: Visited) -> None:
-        self._wiring, self._visited = wiring, visited
+    def __init__(self, wiring: Wiring, visited: Visited, phases: Untimed = UNTIMED) -> None:
+        self._wiring, self._visited, self._phases = wiring, visited, phases
         self.touched: dict[str, list[Touched]] = {}
         """The changes of maps that no unit is read off."""
         self.changes: dict[str, list[RowSet]] = {}
@@ -62,13 +63,20 @@ class Steps:
         table = self._wiring.tables[name]
         change = Rows(table.codec, net.words, net.weights)
         made = self._evaluate(self._wiring.statements(name), change, -1)
+        self._phases.to("tables")
         self.did(table, table.apply(net))
         self._distribute(made)
         self._units()
 
-    def view(self, name: str, change: RowSet) -> None:
-        """A re-evaluated view has changed, and all that is maintained from it."""
-        self._distribute(self._evaluate(self._wiring.statements(name), change.atom(), -1))
+    def view(self, name: str, change: RowSet, touched: Touched) -> None:
+        """A re-evaluated view has changed, and all that is maintained from it.
+
+        Its map holds its new rows already; statements on its change read it as it was before.
+        """
+        self._applied = {self._wiring.maps[name].target.name: touched}
+        made = self._evaluate(self._wiring.statements(name), change.atom(), -1)
+        self._applied = {}
+        self._distribute(made)
         self._units()
 
     def _units(self) -> None:
@@ -79,6 +87,7 @@ class Steps:
         self._applied = {}
 
     def _unit(self, unit: Unit) -> None:
+        self._phases.to("relations")
         stores = {name: self._wiring.stores(name) for name in unit.maps}
         pending = {n: joined_deltas(self._pending.pop(n)) for n in unit.maps if n in self._pending}
         words = {n: stores[n].words(self._applied[n].slots) for n in unit.maps if n in self._applied}
@@ -87,10 +96,12 @@ class Steps:
         try:
             keys = unit.reader.touched(words)
             before = unit.reader.at(keys, self._applied)
+            self._phases.to("maps")
             for name, delta in pending.items():
                 touched = stores[name].add_words(delta.words, delta.values)
                 self._applied[name] = touched
                 self.did(stores[name], touched)
+            self._phases.to("relations")
             after = unit.reader.at(keys)
         except EverfreshError as error:
             raise error.at(f"view '{unit.view}'") from error
@@ -104,6 +115,7 @@ class Steps:
         self._distribute(self._evaluate(statements, change.atom(), unit.number))
 
     def _distribute(self, made: list[tuple[EntryStore, PoolDelta]]) -> None:
+        self._phases.to("maps")
         for store, delta in made:
             name = store.target.name
             if name in self._wiring.under:
@@ -119,6 +131,7 @@ class Steps:
     def _evaluate(
         self, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
+        self._phases.to("statements")
         result = []
         for statement in statements:
             names = Names(self._wiring, statement.view, {statement.base: change}, at, self._applied)

@@ -7,7 +7,7 @@ and `select` answer from committed epochs only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -61,10 +61,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One atomic batch over any number of tables; `key`, if given, is applied at most once."""
+    """One atomic batch over any number of tables; `key`, if given, is applied at most once.
+
+    `steps` are what it does to the objects of domains (`everfresh.program.domain`), by the domain's name.
+    """
 
     parts: tuple[Part, ...]
     key: str | None = None
+    steps: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,10 @@ may read it and have triggers on it like a base. The order of work for a base R 
 
 So a statement on the change of relation i reads relations before i as they are after, later ones as they
 were before: no cross terms are needed.
+
+A program may read maps that another one keeps (`shared`): those are over bases alone, so they change at the
+same point of this order whichever program's statements maintain them. A relation in `static` never changes:
+it has no trigger, and no map is kept for the sake of its changes.
 """
 
 from __future__ import annotations
@@ -98,15 +102,21 @@ class Trigger(Generic[E]):
 @dataclass(frozen=True, slots=True)
 class Program(Generic[E]):
     """Maps, relations derived from them in the order of their dependence, and a trigger per base or
-    derived relation that maps depend on."""
+    derived relation that maps depend on.
+
+    `shared` are maps that statements here read and another program maintains; `static` are the relations
+    without a trigger that definitions read.
+    """
 
     maps: tuple[MapDef[E], ...]
     triggers: tuple[Trigger[E], ...]
     relations: tuple[View | Partitions[E], ...] = ()
+    shared: tuple[MapDef[E], ...] = ()
+    static: tuple[str, ...] = ()
 
     def map(self, name: str) -> MapDef[E]:
-        """The map called `name`."""
-        return next(m for m in self.maps if m.name == name)
+        """The map called `name`, shared or not."""
+        return next(m for m in (*self.maps, *self.shared) if m.name == name)
 
     def trigger(self, base: str) -> Trigger[E] | None:
         """The trigger of `base`, if the program reads it."""

@@ -14,7 +14,7 @@ components that are read and their types (sides behind the first, `MIN` and `MAX
 read by an extreme); `column = expression`, left out where the column is the key of its name; `WHERE`; and how
 often a row comes: once per entry, or `TIMES` an expression, `BAG` (as often as the count says), `EVERY KEY`
 (also where the map holds nothing). One that is recomputed has `PARTITIONS OF map BY [keys]` and its
-expression.
+expression. A `SHARED MAP` is another program's, `STATIC` names a relation that never changes.
 
 What an expression looks like is not this module's business: a printer and a parser of them are given.
 """
@@ -53,14 +53,15 @@ def to_text(
     left = list(program.relations)
     seen: set[str] = set()
     for m in program.maps:
-        keys, kinds = ", ".join(map(declaration, m.keys)), ", ".join(k.name for k in m.kinds)
-        lines.append(f"MAP {quote_name(m.name)}[{keys}] ({kinds}) =")
-        lines.append(indented(show(m.definition), "  "))
+        lines += _map_text("MAP", m, show)
         seen.add(m.name)
         while left and seen.issuperset(left[0].maps):
             lines.append(relation_text(left.pop(0), program, show, how))
     if left:
         raise ValueError(f"relation {left[0].name} is read off a map that is not in the program")
+    for m in program.shared:
+        lines += _map_text("SHARED MAP", m, show)
+    lines += [f"STATIC {quote_name(name)}" for name in program.static]
     for t in program.triggers:
         lines.append(f"ON CHANGE {quote_name(t.base)}")
         for s in t.statements:
@@ -68,6 +69,11 @@ def to_text(
             lines.append(f"  {quote_name(s.target)}[{keys}] {s.op}   -- {_note(s)}")
             lines.append(indented(show(s.expr), "    "))
     return "\n".join(lines)
+
+
+def _map_text(word: str, m: MapDef[E], show: Callable[[E], str]) -> list[str]:
+    keys, kinds = ", ".join(map(declaration, m.keys)), ", ".join(k.name for k in m.kinds)
+    return [f"{word} {quote_name(m.name)}[{keys}] ({kinds}) =", indented(show(m.definition), "  ")]
 
 
 def relation_text(
@@ -140,7 +146,9 @@ class ParseExpression(Protocol[E_co]):
 
 def parse_program(text: str, parse: ParseExpression[E]) -> Program[E]:
     """The program that `to_text` printed."""
-    blocks = list(_blocks(lines_of(text), 0))
+    given = list(_blocks(lines_of(text), 0))
+    blocks = [block for block in given if not block[0].startswith("STATIC ")]
+    static = [_static(line) for line, _ in given if line.startswith("STATIC ")]
     heads = [_head(line) for line, _ in blocks]
     maps = {h.name: h.keys for h in heads if isinstance(h, MapDef)}
     relations = {h.name: h.columns for h in heads if isinstance(h, View)}
@@ -148,15 +156,17 @@ def parse_program(text: str, parse: ParseExpression[E]) -> Program[E]:
     def expression(lines: Sequence[str]) -> E:
         return parse("\n".join(lines), maps, relations)
 
-    program: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
-    for (_, body), head in zip(blocks, heads, strict=True):
+    program: tuple[list[Any], list[Any], list[Any], list[Any]] = ([], [], [], [])
+    for (line, body), head in zip(blocks, heads, strict=True):
         if isinstance(head, MapDef):
-            program[0].append(MapDef(head.name, head.keys, head.kinds, expression(body)))
+            own = program[3 if line.startswith("SHARED ") else 0]
+            own.append(MapDef(head.name, head.keys, head.kinds, expression(body)))
         elif isinstance(head, Trigger):
             program[1].append(Trigger(head.base, tuple(_statements(body, expression))))
         else:
             program[2].append(_relation(head, body, maps, expression))
-    return Program(*map(tuple, program))
+    maps_, triggers, relations_, shared = map(tuple, program)
+    return Program(maps_, triggers, relations_, shared, tuple(static))
 
 
 def _blocks(lines: Sequence[str], depth: int) -> Iterator[tuple[str, list[str]]]:
@@ -171,9 +181,16 @@ def _blocks(lines: Sequence[str], depth: int) -> Iterator[tuple[str, list[str]]]
     yield from found
 
 
+def _static(line: str) -> str:
+    stream = TokenStream(line)
+    stream.expect("STATIC")
+    return stream.name()
+
+
 def _head(line: str) -> MapDef[None] | Trigger[Any] | View:
     stream = TokenStream(line)
-    if line.startswith("MAP "):
+    if line.startswith(("MAP ", "SHARED MAP ")):
+        stream.accept("SHARED")
         stream.expect("MAP")
         name = stream.name()
         stream.expect("[")

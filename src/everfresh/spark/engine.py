@@ -13,7 +13,8 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from everfresh.expr.build import cast
 from everfresh.local.mapstore import weighted_schema
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress, check_epoch
+from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
 from everfresh.spark.blocks import change_block, read_block, split
 from everfresh.spark.failures import translated
@@ -62,6 +64,16 @@ class FileRows:
     column_names: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a domain on Spark works with."""
+
+    session: SparkSession
+    folder: StateFolder
+    options: Options
+    read_only: bool
+
+
 class SparkEngine:
     """Tables and views on a Spark cluster. See `everfresh.program.Engine`."""
 
@@ -74,8 +86,10 @@ class SparkEngine:
         *,
         session: SparkSession | None = None,
         read_only: bool = False,
+        domains: Sequence[Domain] = (),
     ) -> None:
         self._options = options
+        self._domains = tuple(domains)
         self._read_only = read_only
         self._temporary = tempfile.mkdtemp(prefix="everfresh-") if path is None else None
         try:
@@ -90,7 +104,9 @@ class SparkEngine:
                 self._user = session if session is not None else sessions.acquire()
                 self._given = session is not None
                 self._spark = sessions.own(self._user)
-                self._ledger = Ledger(self._folder, options)
+                for domain in self._domains:
+                    domain.attach(Host(self._spark, self._folder, options, read_only))
+                self._ledger = Ledger(self._folder, options, self._domains)
                 if not read_only:
                     self._folder.remove_garbage(self._ledger.referenced(), self._ledger.epoch, new_term=True)
             except BaseException:
@@ -217,6 +233,15 @@ class SparkEngine:
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
+        with ExitStack() as stack:
+            others = [
+                stack.enter_context(domain.changing(batch.steps[domain.name]))
+                for domain in self._domains
+                if domain.name in batch.steps
+            ]
+            return self._apply(batch, others)
+
+    def _apply(self, batch: Batch, others: Sequence[Callable[[], Sections]]) -> Applied:
         ledger = self._ledger
         world = ledger.world(ledger.epoch + 1)
         specs: list[PartSpec] = []
@@ -232,6 +257,10 @@ class SparkEngine:
                 pieces.update(self._pieces(index, part))
             specs.append(spec)
         draft = Draft(ledger)
+        for told in others:
+            draft.sections.update(told())
+        if others and not batch.parts:
+            return Applied(self._commit(draft, keys=(batch.key,) if batch.key is not None else ()))
         affected = ledger.catalog.affected_by(part.table for part in batch.parts)
         job = self._job("batch", draft, world, parts=tuple(specs), pieces=pieces)
         incremental = any(not view.compiled.reevaluated for view in affected)

@@ -15,6 +15,7 @@ from typing import Any
 from everfresh.compiler import Catalog, Effect
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
+from everfresh.program.domain import Domain, sections_of
 from everfresh.spark.jobs import Base, Link, World
 from everfresh.state import Commit, StateFolder, crash, read_commit
 
@@ -26,9 +27,10 @@ _FIELDS = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes")
 class Ledger:
     """The committed state of a database on Spark, by name."""
 
-    def __init__(self, folder: StateFolder, options: Options) -> None:
+    def __init__(self, folder: StateFolder, options: Options, domains: Sequence[Domain] = ()) -> None:
         self.folder = folder
         self.options = options
+        self.domains = tuple(domains)
         self._reset()
         self.refresh()
 
@@ -46,6 +48,8 @@ class Ledger:
         self.snapshot_epoch = 0
         self.log_bytes = 0
         manifest = self.folder.snapshots.latest()
+        for domain in self.domains:
+            domain.load(sections_of(domain, manifest.sections) if manifest is not None else {})
         if manifest is None:
             return
         meta = manifest.meta
@@ -65,6 +69,9 @@ class Ledger:
         while self.epoch < last:
             commit = read_commit(self.folder.commits, self.epoch + 1)
             if commit is not None and commit.parent == self.digest:
+                for domain in self.domains:
+                    if own := sections_of(domain, commit.sections):
+                        domain.replay(own)
                 self._advance(commit)
                 continue
             if restarted:
@@ -83,6 +90,9 @@ class Ledger:
         for part in commit.meta.get("parts", ()):
             self.bases[part["unit"]] = after(self.bases[part["unit"]], commit.epoch, part)
             self.log_bytes += part.get("bytes", 0)
+        for domain in self.domains:
+            own = sections_of(domain, commit.sections)
+            self.log_bytes += sum(memoryview(section).nbytes for section in own.values())
         self.epoch, self.digest = commit.epoch, commit.digest
         for key in commit.keys:
             self.keys[key] = commit.epoch
@@ -169,7 +179,10 @@ class Ledger:
             "bases": [base.to_json() for base in bases.values()],
         }
         crash("before-manifest", self.options.fault, scratch=self.folder.inbox)
-        self.folder.snapshots.write(self.epoch, {}, meta)
+        sections: dict[str, Any] = {}
+        for domain in self.domains:
+            sections.update(domain.to_sections())
+        self.folder.snapshots.write(self.epoch, sections, meta)
         self.bases, self.snapshot_epoch, self.log_bytes = bases, self.epoch, 0
         self.folder.snapshots.drop(self.epoch)
         self.folder.commits.trim(oldest + 1)
@@ -192,7 +205,7 @@ class Draft:
         self.epoch = ledger.epoch + 1
         self.bases = dict(ledger.bases)
         self.parts: list[dict[str, Any]] = []
-        self.sections: dict[str, bytes] = {}
+        self.sections: dict[str, Any] = {}
 
     def add(self, controls: Iterable[tuple[dict[str, Any], Any]]) -> None:
         """Take up what the tasks of a job reported; small segments go into the record."""

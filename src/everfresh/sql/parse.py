@@ -138,7 +138,17 @@ def _parse(source: Source, rules: Any) -> Parsed:
     trees = parser.parse(tokens, source.text)
     if len(trees) != 1 or trees[0] is None:
         raise source.error(Code.SYNTAX, "this is not a statement")
-    return Parsed(source, trees[0], static=static, options=options)
+    return Parsed(source, _all_of_queries(trees[0]), static=static, options=options)
+
+
+def _all_of_queries(tree: Any) -> Any:
+    """sqlglot reads `x > ALL ((query) UNION (query))` as a call of a function ALL, while it knows ANY."""
+    for node in list(tree.find_all(exp.Anonymous)):
+        of = node.expressions
+        if node.name.upper() == "ALL" and len(of) == 1 and isinstance(of[0], exp.Query):
+            query = of[0] if isinstance(of[0], exp.Subquery) else exp.Subquery(this=of[0])
+            node.replace(exp.All(this=query))
+    return tree
 
 
 def _check_commas(source: Source) -> None:

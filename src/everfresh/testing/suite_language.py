@@ -10,6 +10,7 @@ so.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from decimal import Decimal
 from random import Random
@@ -135,7 +136,8 @@ class LanguageSuite(SuiteBase):
             "CREATE MATERIALIZED VIEW g WITH (strategy = 're-evaluate') AS "
             "SELECT a, COUNT(*) AS n FROM r GROUP BY a"
         )
-        assert "re-evaluated: a scalar subquery that may have several rows" in db.view("j").explain()
+        explained = db.view("j").explain()
+        assert re.search("re-evaluated: a (scalar )?subquery.* is not maintained incrementally", explained)
         assert "incremental" in db.view("f").explain()
         assert "re-evaluated: as the strategy asks" in db.view("g").explain()
         statements: Any = json.loads(db.view("j").explain("json"))["triggers"]

@@ -61,8 +61,8 @@ def random_case(seed: int, views: int = 5, used: Counter[str] | None = None) -> 
         query, columns = Queries(rng, used, tables, readable).view()
         trees.append((f"v{number}", query))
         readable[f"v{number}"] = columns
-    batches = tuple(_batches(rng, State(sources), used))
-    history = History(seed, tuple(s.schema for s in sources), (), batches)
+    made = tuple(batches(rng, State(sources), used))
+    history = History(seed, tuple(s.schema for s in sources), (), made)
     return Case(history, ()).with_views(tuple(trees))
 
 
@@ -82,7 +82,8 @@ def _source(rng: Random, name: str) -> Source:
     return Source(TableSchema(name, tuple(columns), key), tuple(domains))
 
 
-def _batches(rng: Random, state: State, used: Counter[str]) -> Iterator[tuple[Change, ...]]:
+def batches(rng: Random, state: State, used: Counter[str]) -> Iterator[tuple[Change, ...]]:
+    """The batches of one history: rows to begin with, then changes of all kinds."""
     choices = Choices(rng, used, 0)
     names = list(state.sources)
     yield tuple(_inserts(rng, state, [n for n in names for _ in range(rng.randint(2, 6))]))

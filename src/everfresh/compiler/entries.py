@@ -1,0 +1,65 @@
+"""DDL statements as a database keeps them: `dialect|text`, for a view `dialect {decisions}|text`.
+
+Which maps a view has depends on the sizes of the tables and on the other views at the time when it was
+created. What came of that is kept with its text, as JSON, so that the statement has the same result whenever
+it is executed again: compiling it needs no search, and no view that is gone.
+
+>>> dialect, record, text = record_of('spark {"split": ["1f"]}|SELECT 1')
+>>> dialect, record.split, text
+('spark', frozenset({'1f'}), 'SELECT 1')
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from everfresh.sql import CreateTable, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What was decided when a view was compiled."""
+
+    prefix: str = ""
+    """What the names of its maps begin with, if not the view's name."""
+    split: frozenset[str] = frozenset()
+    """The components that it does not hold."""
+    shared: tuple[str, ...] = ()
+    """The maps of other views that its statements read."""
+    upkeep: str = ""
+    """The program that maintains these maps, as text: whoever owned them may be gone."""
+
+
+def entry_of(s: Statement, record: Record | None = None) -> str:
+    """A statement as it is kept; a table by its schema, replacing what it replaced."""
+    if isinstance(s, CreateTable):
+        return "duckdb|" + s.schema.ddl.replace(
+            "CREATE ", "CREATE OR REPLACE " if s.or_replace else "CREATE ", 1
+        )
+    decided: dict[str, Any] = {}
+    if record is not None:
+        decided = {
+            "prefix": record.prefix,
+            "split": sorted(record.split),
+            "shared": record.shared,
+            "upkeep": record.upkeep,
+        }
+    decided = {name: value for name, value in decided.items() if value}
+    head = " " + json.dumps(decided, separators=(",", ":")).replace("|", "\\u007c") if decided else ""
+    return f"{s.dialect}{head}|{s.text}"
+
+
+def record_of(entry: str) -> tuple[str, Record, str]:
+    """The dialect, the decisions and the text of an entry."""
+    head, text = entry.split("|", 1)
+    dialect, _, decided = head.partition(" ")
+    known = json.loads(decided) if decided else {}
+    record = Record(
+        known.get("prefix", ""),
+        frozenset(known.get("split", ())),
+        tuple(known.get("shared", ())),
+        known.get("upkeep", ""),
+    )
+    return dialect, record, text

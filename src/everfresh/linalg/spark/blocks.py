@@ -1,0 +1,120 @@
+"""A large matrix as files: its rows in as many pieces as there are workers, and the factors merged since.
+
+Invariant: a file that is named by some `Blocks` never changes; merging gives other `Blocks` with one more
+file in the chain.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everfresh.state import open_sealed, pack_arrays, seal, unpack_arrays
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The value of a matrix: files of rows in the folder `id`, and the files of `chain`, added to them."""
+
+    id: str
+    rows: int
+    columns: int
+    workers: int
+    dtype: str
+    chain: tuple[str, ...] = ()
+    total: float = 0.0
+    """The sum of all entries when the files of rows were written: infinite or NaN if one of them is."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, self.columns
+
+    def sum(self) -> float:
+        """What tells whether all entries are finite."""
+        return self.total
+
+    def rows_of(self, worker: int) -> slice:
+        """The rows that a worker keeps."""
+        return cut(self.rows, worker, self.workers)
+
+    def columns_of(self, worker: int) -> slice:
+        """The columns that a worker keeps."""
+        return cut(self.columns, worker, self.workers)
+
+    def files(self) -> set[str]:
+        """The files that the value needs, below the folder of matrices."""
+        return {f"{self.id}/{rows_file(w)}" for w in range(self.workers)} | set(self.chain)
+
+
+def cut(size: int, worker: int, workers: int) -> slice:
+    """A worker's share of so many rows.
+
+    >>> [cut(10, worker, 3) for worker in range(3)]
+    [slice(0, 3, None), slice(3, 6, None), slice(6, 10, None)]
+    """
+    return slice(size * worker // workers, size * (worker + 1) // workers)
+
+
+def rows_file(worker: int) -> str:
+    """The name of a worker's rows."""
+    return f"rows-{worker:04d}.npy"
+
+
+def fresh_id() -> str:
+    """The name of new blocks."""
+    return uuid.uuid4().hex
+
+
+def write_rows(root: Path, blocks_id: str, worker: int, rows: Array) -> None:
+    """Write a worker's rows; another attempt writes the same."""
+    folder = root / blocks_id
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{worker}-{uuid.uuid4().hex}.tmp"
+    with temporary.open("wb") as file:
+        np.save(file, np.ascontiguousarray(rows))
+    os.replace(temporary, folder / rows_file(worker))
+
+
+def read_rows(root: Path, blocks: Blocks, worker: int) -> Array:
+    """A worker's rows as they were written, mapped."""
+    path = root / blocks.id / rows_file(worker)
+    part = blocks.rows_of(worker)
+    if part.start == part.stop or blocks.columns == 0:  # nothing that could be mapped
+        return np.zeros((part.stop - part.start, blocks.columns), blocks.dtype)
+    found: Array = np.load(path, mmap_mode="r")
+    return found
+
+
+def write_factors(root: Path, blocks: Blocks, left: Array, right: Array) -> Blocks:
+    """The value after `left right'` was added to it."""
+    folder = root / blocks.id
+    folder.mkdir(parents=True, exist_ok=True)
+    name = f"{blocks.id}/{len(blocks.chain):06d}-{uuid.uuid4().hex}.add"
+    data = seal("factors", {}, {"factors": pack_arrays({"left": left.T, "right": right.T})})
+    (root / name).write_bytes(data)
+    return replace(blocks, chain=(*blocks.chain, name))
+
+
+def read_factors(root: Path, name: str) -> tuple[Array, Array]:
+    """The factors of a link of a chain."""
+    sealed = open_sealed((root / name).read_bytes(), "factors", str(root / name))
+    arrays = unpack_arrays(sealed.sections["factors"])
+    return arrays["left"].T, arrays["right"].T
+
+
+def assemble(root: Path, blocks: Blocks) -> Array:
+    """The whole matrix from its files."""
+    parts = [read_rows(root, blocks, worker) for worker in range(blocks.workers)]
+    whole = np.concatenate(parts, axis=0)
+    for name in blocks.chain:
+        left, right = read_factors(root, name)
+        whole += left @ right.T
+    return whole

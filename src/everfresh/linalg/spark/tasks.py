@@ -1,0 +1,191 @@
+"""What runs in tasks: a worker's rows and columns of matrices, products with them, and rows of a statement.
+
+A process keeps the blocks it has served; files are the truth, and a task brings what it finds to the chain
+that was asked for. Invariant: what a task returns depends on the files and on what was asked only.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from everfresh.errors import EverfreshError
+from everfresh.linalg.backend import NumpyBackend
+from everfresh.linalg.nodes import Add, Expr, Eye, MatMul, Matrix, Scale, Transpose, Zeros
+from everfresh.linalg.spark.blocks import (
+    Array,
+    Blocks,
+    assemble,
+    cut,
+    read_factors,
+    read_rows,
+    write_rows,
+)
+from everfresh.spark.jobs import CONTROL, ERROR, PROPERTY, pack_error
+from everfresh.state import open_sealed, pack_arrays, unpack_arrays
+
+_CACHE_BYTES = 4 << 30
+_BACKEND = NumpyBackend()
+_SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())])
+
+
+@dataclass(slots=True)
+class Part:
+    """A worker's rows and columns of one matrix, with so much of its chain added."""
+
+    rows: Array
+    columns: Array | None
+    chain: tuple[str, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        return self.rows.nbytes + (self.columns.nbytes if self.columns is not None else 0)
+
+
+_CACHE: OrderedDict[tuple[str, str, int], Part] = OrderedDict()
+
+
+@dataclass(slots=True)
+class Worker:
+    """One task's view of the matrices."""
+
+    root: Path
+    number: int
+    whole: dict[Blocks, Array] = field(default_factory=dict)
+
+    def part(self, blocks: Blocks, columns: bool = False) -> Part:
+        """This worker's part of a matrix, at the value asked for."""
+        key = (str(self.root), blocks.id, self.number)
+        part = _CACHE.get(key)
+        if part is None or blocks.chain[: len(part.chain)] != part.chain:
+            part = Part(np.array(read_rows(self.root, blocks, self.number)), None)
+        if columns and part.columns is None:
+            some = blocks.columns_of(self.number)
+            pieces = [read_rows(self.root, blocks, w)[:, some] for w in range(blocks.workers)]
+            part.columns = np.concatenate(pieces, axis=0)
+            for name in part.chain:
+                left, right = read_factors(self.root, name)
+                _BACKEND.add_product(part.columns, left, right[some])
+        for name in blocks.chain[len(part.chain) :]:
+            left, right = read_factors(self.root, name)
+            _BACKEND.add_product(part.rows, left[blocks.rows_of(self.number)], right)
+            if part.columns is not None:
+                _BACKEND.add_product(part.columns, left, right[blocks.columns_of(self.number)])
+            part.chain = (*part.chain, name)
+        _CACHE[key] = part
+        _CACHE.move_to_end(key)
+        _evict(key)
+        return part
+
+    def columns(self, blocks: Blocks) -> Array:
+        """This worker's columns of a matrix."""
+        found = self.part(blocks, True).columns
+        assert found is not None
+        return found
+
+    def all_of(self, blocks: Blocks) -> Array:
+        """A whole matrix, for the time of this task."""
+        if blocks not in self.whole:
+            self.whole[blocks] = assemble(self.root, blocks)
+        return self.whole[blocks]
+
+    # -- what can be asked -------------------------------------------------------------------------
+
+    def do(self, op: tuple[Any, ...], given: dict[str, Array]) -> Any:
+        """One operation: an array."""
+        match op:
+            case ("times", blocks, x, turned):
+                return _BACKEND.thin(
+                    self.columns(blocks) if turned else self.part(blocks).rows, given[x], turned
+                )
+            case ("times_some", blocks, x, index, False):
+                return self.part(blocks).rows[:, given[index]] @ given[x]
+            case ("times_some", blocks, x, index, True):
+                return self.columns(blocks)[given[index]].T @ given[x]
+            case ("rows", blocks):
+                return self.part(blocks).rows
+            case ("take", blocks, index):
+                at, own = given[index], blocks.rows_of(self.number)
+                mine = at[(at >= own.start) & (at < own.stop)] - own.start
+                return self.part(blocks).rows[mine]
+            case ("peek", blocks, rows, columns):
+                own = blocks.rows_of(self.number)
+                some = slice(max(rows.start, own.start), min(rows.stop, own.stop))
+                low = max(0, some.start - own.start)
+                return self.part(blocks).rows[low : max(low, some.stop - own.start), columns]
+            case ("evaluate", blocks_id, expr, env):
+                rows = cut(expr.rows, self.number, env[""])
+                value = np.asarray(self.value(expr, rows, env, given))
+                write_rows(self.root, blocks_id, self.number, value)
+                return np.array([[value.sum()]])
+        raise TypeError(f"workers do not do {op[0]}")
+
+    def value(self, expr: Expr, rows: slice, env: dict[str, Any], given: dict[str, Array]) -> Array:
+        """Some rows of a flat expression."""
+        match expr:
+            case Matrix(name):
+                held = env[name]
+                return self.part(held).rows if isinstance(held, Blocks) else given[held][rows]
+            case Transpose(Matrix(name)):
+                held = env[name]
+                return self.columns(held).T if isinstance(held, Blocks) else given[held].T[rows]
+            case MatMul(left, right):
+                return self.value(left, rows, env, given) @ self.operand(right, env, given)
+            case Scale(factor, body):
+                return factor * self.value(body, rows, env, given)
+            case Add(terms):
+                values = [self.value(term, rows, env, given) for term in terms]
+                return sum(values[1:], start=values[0])
+            case Eye(size):
+                return np.eye(size)[rows]
+            case Zeros(_, width):
+                return np.zeros((rows.stop - rows.start, width))
+        raise TypeError(f"workers do not evaluate {type(expr).__name__}")
+
+    def operand(self, expr: Expr, env: dict[str, Any], given: dict[str, Array]) -> Array:
+        """All of an atom."""
+        if isinstance(expr, Transpose):
+            return self.operand(expr.body, env, given).T
+        assert isinstance(expr, Matrix)
+        held = env[expr.name]
+        return self.all_of(held) if isinstance(held, Blocks) else given[held]
+
+
+def _evict(keep: tuple[str, str, int]) -> None:
+    total = sum(part.nbytes for part in _CACHE.values())
+    for key in list(_CACHE):
+        if total <= _CACHE_BYTES:
+            return
+        if key != keep:
+            total -= _CACHE.pop(key).nbytes
+
+
+def matrix_block(root: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Do what the job's file in the inbox asks, and answer with one array for each operation."""
+    for _ in batches:  # a task that leaves input behind is not used again
+        pass
+    context = TaskContext.get()
+    path = Path(root) / "inbox" / context.getLocalProperty(PROPERTY)
+    number = int(context.partitionId())
+    kind = CONTROL
+    try:
+        sealed = open_sealed(path.read_bytes(), "matrix-job", str(path))
+        given = unpack_arrays(sealed.sections["arrays"])
+        worker = Worker(Path(root) / "matrices", number)
+        ops = pickle.loads(sealed.sections["ops"])
+        payload = pack_arrays({str(i): worker.do(op, given) for i, op in enumerate(ops)})
+    except EverfreshError as error:
+        kind, payload = ERROR, pack_error(error.to_dict())
+    yield pa.RecordBatch.from_arrays(
+        [pa.array([number], pa.int32()), pa.array([kind], pa.int32()), pa.array([payload], pa.binary())],
+        schema=_SCHEMA,
+    )
