@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from random import Random
 from typing import Any
 
@@ -20,6 +21,7 @@ from everfresh.expr.build import MAKERS
 from everfresh.local.state import LocalState
 from everfresh.program import MapDef, Part, Partitions, Program, Side, Statement, Trigger, View
 from everfresh.sql import parse_and_bind
+from everfresh.sql import plan as p
 from everfresh.testing.state_check import check, contents
 from everfresh.types import (
     BIGINT,
@@ -115,7 +117,10 @@ class Made:
     def done(self, view: View) -> ViewDef:
         triggers = tuple(Trigger(base, tuple(of)) for base, of in self.triggers.items())
         program: Program[Any] = Program(tuple(self.maps), triggers, tuple(self.relations))
-        return ViewDef(self.name, "", CompiledView(None, program, view, "auto"))  # type: ignore[arg-type]
+        derived = {r.name for r in self.relations}
+        read = [p.Scan(base, base, ()) for base in self.triggers if base not in derived]
+        plan = reduce(lambda left, right: p.Join("inner", left, right), read[1:], read[0])
+        return ViewDef(self.name, "", CompiledView(plan, program, view, "auto"))
 
     def plain(self, map_: str, **rest: Any) -> ViewDef:
         """A view that shows the keys and components of a map as they are."""
