@@ -245,7 +245,7 @@ class Database(MatrixMethods):
             raise EverfreshError(
                 Code.DEPENDENCY,
                 f"static table '{name}' is read by {', '.join(v.name for v in readers)} and cannot change",
-                hint="drop these views first, or create the table without STATIC",
+                hint="drop these views, change it and create them again, or create the table without STATIC",
             )
 
     # -- listeners ---------------------------------------------------------------------------------
