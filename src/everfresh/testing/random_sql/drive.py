@@ -18,7 +18,7 @@ from everfresh.testing.random_sql.shrinking import shrunk, written
 from everfresh.testing.replay import Difference, Report, run_history
 
 Problem = Difference | EverfreshError
-_STRATEGIES = ("auto", "higher-order", "first-order", "first-order-projected")
+_STRATEGIES = ("auto", "auto", "higher-order", "first-order", "first-order-projected", "re-evaluate")
 CheckState = Callable[[Database], None]
 
 
@@ -28,14 +28,19 @@ def strategy(seed: int, view: str) -> str:
 
 
 class Judge:
-    """One DuckDB connection, and a fresh database for each history."""
+    """One DuckDB connection, and a fresh database for each history; views are maintained as `strategy` says,
+    or each in a way of its own."""
 
     def __init__(
-        self, open_database: Callable[[], Database] | None = None, check_state: CheckState | None = None
+        self,
+        open_database: Callable[[], Database] | None = None,
+        check_state: CheckState | None = None,
+        strategy: str | None = None,
     ) -> None:
         self.oracle = DuckOracle()
         self.open = open_database or (lambda: connect(engine="local"))
         self.check_state = check_state
+        self.strategy = strategy
 
     def run(self, history: History) -> Report:
         """Run a history as it was made; raises `Difference`, whatever went wrong."""
@@ -47,7 +52,7 @@ class Judge:
                     history,
                     None,
                     check_state=self.check_state,
-                    strategy=lambda view: strategy(history.seed, view),
+                    strategy=lambda view: self.strategy or strategy(history.seed, view),
                 )
         except EverfreshError as error:
             raise Difference(f"an error that DuckDB does not have: {error}") from error
