@@ -166,7 +166,8 @@ def _incremental(
     setting: Setting,
 ) -> CompiledView:
     prefix = setting.prefix or name
-    lowered = pruned(lower(prefix, plan))
+    keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
+    lowered = pruned(lower(prefix, plan, keys))
     choices = replace(
         _CHOICES.get(strategy, HIGHER_ORDER),
         views=views,

@@ -11,7 +11,7 @@ A border inside of a correlated subquery is closed (`closing`): its map has the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,8 @@ _MOST_TERMS = 8
 Relation = View | Partitions[Any]
 Scope = tuple[tuple[Term, ...], ...]
 Rows = tuple[Term, ...]
+Keys = Mapping[str, tuple[frozenset[int], ...]]
+"""Of each table the sets of columns, by position, of which no two rows agree."""
 _Wanted = tuple[tuple[Expr, ...], str]
 """What a key is in each term, and its name if it stands apart."""
 
@@ -61,6 +63,7 @@ class Lowering:
 
     view: str
     fresh: Fresh
+    keys: Keys = field(default_factory=dict)
     maps: list[MapDef[Query]] = field(default_factory=list)
     relations: list[Relation] = field(default_factory=list)
 
@@ -243,9 +246,7 @@ class Lowering:
         if plan.kind == "inner":
             return pairs if condition is None else filtered(self, pairs, condition, scope)
         condition = Const(True, BOOLEAN) if condition is None else condition
-        if has_subquery(condition):
-            raise NotFlat("a subquery in the condition of an outer join")
-        found = [Term((*t.factors, Cond(t.of(condition))), t.columns) for t in pairs]
+        found = list(filtered(self, pairs, condition, scope))
         if plan.kind in ("left", "full"):
             found += _padded(unmatched(self, left, right, condition, scope), plan.right)
         if plan.kind in ("right", "full"):
@@ -256,14 +257,17 @@ class Lowering:
         """The map of an aggregate, and those beside it."""
         from everfresh.compiler.subqueries import resolved
 
-        components = Components()
-        values = {n: aggregate(call, components, sure=node.grouped) for n, call in node.aggregates}
-        exprs = [e for _, e in node.keys] + [e for _, e in components.items]
         rows = self.rows(node.input, scope)
-        if any(has_subquery(e) for e in [*exprs, *_of_sides(components)]):
-            rows, exprs = resolved(self, rows, exprs, scope)
-            if any(has_subquery(e) for e in _of_sides(components)):
-                raise NotFlat("a subquery in MIN, MAX or a DISTINCT aggregate")
+        calls = []
+        for n, call in node.aggregates:
+            parts = (*call.args, *([call.filter] if call.filter is not None else []))
+            rows, asked = resolved(self, rows, parts, scope)
+            args, when = tuple(asked[: len(call.args)]), asked[len(call.args) :]
+            calls.append((n, p.AggregateCall(call.fn, args, call.distinct, when[0] if when else None)))
+        rows, keys = resolved(self, rows, [e for _, e in node.keys], scope)
+        components = Components()
+        values = {n: aggregate(call, components, sure=node.grouped) for n, call in calls}
+        exprs = keys + [e for _, e in components.items]
         rows = _with_outer(rows, [*exprs, *_of_sides(components)])
         rows, links, _ = close(self, rows, scope, gated=False)
         linked = [(link.name, link.column) for link in links]
@@ -409,10 +413,10 @@ def _padded(rows: Rows, side: p.Plan) -> list[Term]:
 # -- the whole view ----------------------------------------------------------------------------------
 
 
-def lower(name: str, plan: p.Plan) -> Lowered:
+def lower(name: str, plan: p.Plan, keys: Keys | None = None) -> Lowered:
     """A view's plan in the calculus; raises `NotFlat` if it cannot be maintained incrementally."""
     fresh = Fresh({n.name for n in plan.walk() if isinstance(n, Var)})
-    lowering = Lowering(name, fresh)
+    lowering = Lowering(name, fresh, keys or {})
     view = _aggregate_view(lowering, name, plan) or _rows_view(lowering, name, plan)
     return Lowered(tuple(lowering.maps), tuple(lowering.relations), view)
 

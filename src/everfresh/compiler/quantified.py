@@ -20,7 +20,6 @@ from everfresh.compiler.rows import Term, not_null
 from everfresh.expr import Const, Expr, Var, build
 from everfresh.program import Side, component, side_component
 from everfresh.sql import plan as p
-from everfresh.sql.renaming import has_subquery
 from everfresh.types import BIGINT, BOOLEAN
 
 if TYPE_CHECKING:
@@ -45,8 +44,6 @@ def quantified(
     lowering: Lowering, query: p.QuantifiedSubquery, rows: Rows, scope: Scope
 ) -> tuple[Factors, Expr]:
     """What a row looks up for a comparison with ANY or ALL, and its value over that."""
-    if any(has_subquery(a) for a in query.args):
-        raise NotFlat("a subquery on the left of IN")
     plan = query.plan.input if isinstance(query.plan, p.Sort) else query.plan
     inner, links, gates = close(lowering, lowering.rows(plan, (*scope, rows)), (*scope, rows))
     over_nothing = _TRUE if query.all else _FALSE

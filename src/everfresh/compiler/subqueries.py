@@ -55,7 +55,11 @@ def resolved(lowering: Lowering, rows: Rows, exprs: Sequence[Expr], scope: Scope
     for expr in exprs:
         for query in _outermost(expr):
             if query not in answers:
-                factors, answer = _ask(lowering, query, rows, scope)
+                asked = query
+                if isinstance(query, p.QuantifiedSubquery):
+                    rows, args = resolved(lowering, rows, query.args, scope)
+                    asked = p.QuantifiedSubquery(tuple(args), query.op, query.all, query.plan)
+                factors, answer = _ask(lowering, asked, rows, scope)
                 rows = tuple(Term((*t.factors, *factors(t)), t.columns) for t in rows)
                 answers[query] = answer
         out.append(_replaced(expr, answers))
@@ -64,7 +68,7 @@ def resolved(lowering: Lowering, rows: Rows, exprs: Sequence[Expr], scope: Scope
 
 def unmatched(lowering: Lowering, rows: Rows, other: Rows, condition: Expr, scope: Scope) -> Rows:
     """The rows that have no partner in `other`."""
-    pairs = [Term((*t.factors, Cond(t.of(condition))), t.columns) for t in other]
+    pairs = filtered(lowering, other, condition, (*scope, rows))
     partners = tuple(t for t in (settle(t, lowering.fresh) for t in pairs) if t is not None)
     if not partners:
         return rows
@@ -241,22 +245,31 @@ def _first(lowering: Lowering, plan: p.Plan, scope: Scope) -> Closed | None:
 
 
 def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
-    """Whether rows that agree on the links are one: one grouped relation, all whose keys are linked."""
+    """Whether rows that agree on the links are one: from what is linked, each atom is found by a key."""
     if len(rows) != 1:
         return False
     term = rows[0]
-    atoms = [f for f in term.factors if isinstance(f, Rel)]
-    if len(atoms) != 1:
-        return False
-    relation = next((r for r in lowering.relations if r.name == atoms[0].name), None)
+    known = {e.name for link in links if isinstance(e := term.of(link.column), Var)}
+    left = [f for f in term.factors if isinstance(f, Rel)]
+    while left:
+        found = next((a for a in left if any(key <= known for key in _keys(lowering, a))), None)
+        if found is None:
+            return False
+        left.remove(found)
+        known |= {v.name for v in found.vars}
+    return True
+
+
+def _keys(lowering: Lowering, atom: Rel) -> list[set[str]]:
+    """The sets of variables of an atom of which no two of its rows agree."""
+    relation = next((r for r in lowering.relations if r.name == atom.name), None)
+    if relation is None:
+        return [{atom.vars[i].name for i in key} for key in lowering.keys.get(atom.name, ())]
     if not isinstance(relation, View) or relation.bag or relation.weight is not None:
-        return False
+        return []
     held = {v.name for v in lowering.map(relation.map).keys}
-    exposed = {
-        e.name: v.name for e, v in zip(relation.outputs, atoms[0].vars, strict=True) if isinstance(e, Var)
-    }
-    linked = {e.name for link in links if isinstance(e := term.of(link.column), Var)}
-    return all(exposed.get(k) in linked for k in held)
+    exposed = {e.name: v.name for e, v in zip(relation.outputs, atom.vars, strict=True) if isinstance(e, Var)}
+    return [{exposed[k] for k in held}] if held <= set(exposed) else []
 
 
 # -- shapes ------------------------------------------------------------------------------------------
