@@ -20,8 +20,9 @@ from everfresh.calculus import Query, parse
 from everfresh.compiler import compile as compiling
 from everfresh.compiler.canonical import canonical
 from everfresh.compiler.compile import CompiledView
+from everfresh.compiler.held import Choices
 from everfresh.compiler.lower import lower
-from everfresh.compiler.materialize import Choices, transform
+from everfresh.compiler.materialize import transform
 from everfresh.compiler.prune import pruned
 from everfresh.program import Program
 from everfresh.types import BIGINT, Column

@@ -13,7 +13,7 @@ from typing import Any
 
 from everfresh.calculus import Query, Rel
 from everfresh.compiler.compile import CompiledView
-from everfresh.compiler.materialize import products
+from everfresh.compiler.held import products
 from everfresh.expr import Var
 from everfresh.program import MapDef, Partitions, Program, Statement, Trigger, View
 from everfresh.sql import plan as p

@@ -21,8 +21,10 @@ from everfresh.calculus import Query
 from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.estimate import Statistics
 from everfresh.compiler.guess import guessed
+from everfresh.compiler.held import HIGHER_ORDER, Choices
 from everfresh.compiler.lower import Lowered, lower
-from everfresh.compiler.materialize import HIGHER_ORDER, Choices, composites, transform
+from everfresh.compiler.materialize import transform
+from everfresh.compiler.placing import composites
 from everfresh.compiler.prune import pruned
 from everfresh.compiler.search import search
 from everfresh.errors import Code, EverfreshError

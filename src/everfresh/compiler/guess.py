@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from everfresh.calculus import Prod, Query, Rel
 from everfresh.compiler.estimate import Statistics, TableStats
-from everfresh.compiler.materialize import products
+from everfresh.compiler.held import products
 from everfresh.compiler.rows import atoms
 from everfresh.program import MapDef
 

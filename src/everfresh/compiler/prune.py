@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from everfresh.calculus import Prod, Query, Rel
+from everfresh.compiler.held import products
 from everfresh.compiler.lower import Lowered
-from everfresh.compiler.materialize import products
 from everfresh.expr import Var
 from everfresh.program import MapDef, Partitions, View
 
