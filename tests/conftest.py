@@ -82,8 +82,8 @@ SLOW_NAMES = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes the files of tests/golden instead of comparing with them."""
-    parser.addoption("--update-golden", action="store_true", help="write the files of tests/golden")
+    """`--update-golden` writes the files of tests/listings instead of comparing with them."""
+    parser.addoption("--update-golden", action="store_true", help="write the files of tests/listings")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

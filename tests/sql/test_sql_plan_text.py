@@ -6,6 +6,7 @@ from collections import Counter
 from random import Random
 
 import pytest
+from golden import PLANS, read
 from small_tables import CATALOG, SCHEMAS
 from sql_support import DictCatalog, bind_one
 
@@ -14,7 +15,6 @@ from everfresh.sql import plan as p
 from everfresh.sql.plan_text import OPERATORS, parse_plan
 from everfresh.testing.random_sql.grammar import Queries
 from everfresh.types import BIGINT, VARCHAR, Column, TableSchema
-from golden import PLANS, read
 
 
 def round_trip(plan: p.Plan) -> None:

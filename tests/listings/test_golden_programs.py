@@ -1,6 +1,6 @@
 """The programs of the thesis's queries as text: `programs/VIEW.txt` is what `explain` prints.
 
-To accept a change: `pytest tests/golden --update-golden`, then read the diff.
+To accept a change: `pytest tests/listings --update-golden`, then read the diff.
 """
 
 from __future__ import annotations
