@@ -348,6 +348,28 @@ def test_the_name_of_a_view_that_is_gone_is_free(tmp_path: Path) -> None:
         check_state(db)
 
 
+def test_the_maps_behind_a_shared_map_are_taken_over_with_it(tmp_path: Path) -> None:
+    """No statement of the second view reads the map of S alone: those on the maps of R, S and S, T do."""
+    query = "SELECT r.b, COUNT(*) AS n FROM r, s, t WHERE r.b = s.b AND s.c = t.c GROUP BY r.b"
+    db = opened(tmp_path / "db")
+    for name in ("one", "two"):
+        db.sql(f"CREATE MATERIALIZED VIEW {name} WITH (strategy = 'higher-order') AS {query}")
+    direct = {m.name for m in db.catalog.views["two"].compiled.program.shared}
+    every = {m.name for m in offers(db.catalog.views["one"].compiled)}
+    assert len(every) == 5
+    assert len(direct) == 4
+    db.sql("DROP MATERIALIZED VIEW one")
+    assert {m.name for m in db.catalog.views["two"].compiled.program.maps} == {"two"} | every
+    db._engine.snapshot()
+    for _ in range(2):
+        db.apply(r=[(3, 1)], s=[(1, 10)], t=[(20, 1, "y")])
+        invariants(db.catalog)
+        check_state(db)
+        db.close()
+        db = ef.connect(tmp_path / "db", engine="local")
+    db.close()
+
+
 def test_a_view_may_be_called_as_a_map_is() -> None:
     with opened() as db:
         db.sql(f'CREATE MATERIALIZED VIEW one AS {JOIN}; CREATE MATERIALIZED VIEW "one#1" AS {JOIN}')
