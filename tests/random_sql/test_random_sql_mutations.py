@@ -24,6 +24,7 @@ from everfresh.calculus import Cond, Prod, product, union
 from everfresh.compiler import (
     Catalog,
     closing,
+    held,
     materialize,
     partitions,
     polynomial,
@@ -332,13 +333,13 @@ def columns_of_a_row_all_unknown(patch: Patch) -> None:
 
 def conditions_of_maps_ignored(patch: Patch) -> None:
     """Maps are one if they differ in a condition alone."""
-    right = materialize._formed
+    right = held._formed
 
     def wrong(body: Any) -> Any:
         factors = body.factors if isinstance(body, Prod) else (body,)
         return right(product(*(f for f in factors if not isinstance(f, Cond))))
 
-    patch.setattr(materialize, "_formed", wrong)
+    patch.setattr(held, "_formed", wrong)
 
 
 def domain_of_the_first_term(patch: Patch) -> None:

@@ -18,8 +18,8 @@ import everfresh as ef
 import everfresh.compiler.lower
 from everfresh.calculus import Bind, Cond, Prod, Rel
 from everfresh.calculus.spec import SpecError
-from everfresh.expr import Const, Vector
-from everfresh.local import columnar, mapstore, state, table
+from everfresh.expr import Const
+from everfresh.local import joined, mapstore, reading, state, steps, table
 from everfresh.testing.histories import random_history
 from everfresh.testing.oracle import DuckOracle
 from everfresh.testing.replay import Difference, run_history
@@ -47,76 +47,62 @@ def delta_of_a_relation_is_the_relation(patch: Patch) -> None:
 
 
 def conditions_are_ignored(patch: Patch) -> None:
-    right = columnar._flat_term
-    patch(columnar, "_flat_term", lambda *args: _without(right(*args), Cond))
+    patch(joined, "_STEPS", joined._STEPS | {Cond: lambda *args: None})
 
 
 def bound_values_are_ignored(patch: Patch) -> None:
-    right = columnar._run_term
+    right = joined._STEPS[Bind]
 
-    def wrong(target: Any, term: Any, env: Any, weights: Any) -> Any:
-        found = right(target, term, env, weights)
-        return replace(
-            found,
-            keys=tuple(
-                _first(k) if _is_bound(term, v) else k for k, v in zip(found.keys, target.keys, strict=True)
-            ),
-        )
+    def wrong(frame: Any, step: Any, *args: Any) -> None:
+        right(frame, step, *args)
+        name = step.factor.var.name
+        if name in frame.columns:
+            frame.columns[name] = frame.columns[name].take(np.zeros(frame.rows, np.int64))
 
-    patch(columnar, "_run_term", wrong)
+    patch(joined, "_STEPS", joined._STEPS | {Bind: wrong})
 
 
 def an_unknown_condition_counts_as_true(patch: Patch) -> None:
-    right = columnar.evaluate_vector
-
     def wrong(expr: Any, env: Any, rows: int) -> Any:
-        found = right(expr, env, rows)
-        if expr.type.name == "BOOLEAN" and found.valid is not None:
-            return Vector(found.type, found.values | ~found.valid)
-        return found
+        found = joined.evaluate_vector(expr, env, rows)
+        return found.values if found.valid is None else found.values | ~found.valid
 
-    patch(columnar, "evaluate_vector", wrong)
+    patch(joined, "satisfied", wrong)
 
 
 def the_sign_of_weights_is_dropped(patch: Patch) -> None:
-    right = columnar._run_term
-    patch(columnar, "_run_term", lambda target, term, env, weights: right(target, term, env, np.abs(weights)))
+    _change_weights(patch, np.abs)
 
 
 def multiplicities_are_one(patch: Patch) -> None:
-    right = columnar._run_term
-    patch(
-        columnar, "_run_term", lambda target, term, env, weights: right(target, term, env, np.sign(weights))
-    )
+    _change_weights(patch, np.sign)
 
 
 def a_group_is_there_while_its_sums_are_not_zero(patch: Patch) -> None:
-    right = mapstore.MapStore.rows_of
+    right = reading.ViewReader._rows
 
-    def wrong(self: Any, words: Any, values: Any) -> Any:
-        if len(self.layout.kinds) and not self.view.always:
-            there = (values.ints != 0).any(axis=0) | (values.floats != 0).any(axis=0)
-            words, values = np.ascontiguousarray(words[:, there]), values.take(there)
-        return right(self, words, values)
+    def wrong(self: Any, key: Any, values: Any, *args: Any) -> Any:
+        if self.store.layout.kinds and not self.view.always:
+            there = values.ints.any(axis=0) | values.floats.any(axis=0)
+            values = replace(values, n=np.where(there, values.n, 0))
+        return right(self, key, values, *args)
 
-    patch(mapstore.MapStore, "rows_of", wrong)
+    patch(reading.ViewReader, "_rows", wrong)
 
 
 def groups_of_null_are_lost(patch: Patch) -> None:
-    right = columnar._run_term
+    right = steps.run_prepared
 
-    def wrong(target: Any, term: Any, env: Any, weights: Any) -> Any:
-        found = right(target, term, env, weights)
-        keep = np.ones(len(found.n), np.bool_)
-        for key in found.keys:
+    def wrong(statement: Any, names: Any) -> Any:
+        found = right(statement, names)
+        keep = np.ones(len(found), np.bool_)
+        for key in statement.store.codec.vectors(found.words).values():
             keep &= True if key.valid is None else key.valid
-        return columnar.MapDelta(
-            tuple(k.filter(keep) for k in found.keys),
-            found.n[keep],
-            tuple(c.filter(keep) for c in found.components),
+        return replace(
+            found, words=np.ascontiguousarray(found.words[:, keep]), values=found.values.take(keep)
         )
 
-    patch(columnar, "_run_term", wrong)
+    patch(steps, "run_prepared", wrong)
 
 
 def null_counts_in_count_and_avg(patch: Patch) -> None:
@@ -129,9 +115,9 @@ def null_counts_in_count_and_avg(patch: Patch) -> None:
 
 
 def filter_is_ignored(patch: Patch) -> None:
-    right = lower._aggregate
+    right = lower.aggregate
     patch(
-        lower, "_aggregate", lambda call, *args, **kwargs: right(replace(call, filter=None), *args, **kwargs)
+        lower, "aggregate", lambda call, *args, **kwargs: right(replace(call, filter=None), *args, **kwargs)
     )
 
 
@@ -168,7 +154,7 @@ def changes_are_of_counts_only(patch: Patch) -> None:
 
 
 def a_late_view_is_not_loaded(patch: Patch) -> None:
-    patch(state.LocalState, "_load", lambda self, store, progress: None)
+    patch(state, "load", lambda *args: None)
 
 
 def a_batch_reaches_only_its_first_table(patch: Patch) -> None:
@@ -215,26 +201,16 @@ MUTATIONS = [
 ]
 
 
-def _without(term: Any, kind: type) -> Any:
-    return (
-        None if term is None else replace(term, steps=tuple(s for s in term.steps if not isinstance(s, kind)))
-    )
-
-
-def _is_bound(term: Any, var: Any) -> bool:
-    return any(isinstance(step, Bind) and step.var.name == var.name for step in term.steps)
-
-
-def _first(vector: Any) -> Any:
-    """The vector with its first value everywhere."""
-    return vector.take(np.zeros(len(vector.values), np.int64)) if len(vector.values) else vector
+def _change_weights(patch: Patch, how: Any) -> None:
+    right = steps.Rows
+    patch(steps, "Rows", lambda codec, words, weights: right(codec, words, how(weights)))
 
 
 def _change_view(patch: Patch, **changes: Any) -> None:
     right = everfresh.compiler.compile.lower
 
-    def wrong(name: str, plan: Any) -> Any:
-        lowered = right(name, plan)
+    def wrong(*args: Any, **how: Any) -> Any:
+        lowered = right(*args, **how)
         return replace(lowered, view=replace(lowered.view, **changes))
 
     patch(sys.modules["everfresh.compiler.compile"], "lower", wrong)
@@ -248,7 +224,7 @@ def first_difference() -> int | None:
             try:
                 with ef.connect(engine="local") as db:
                     run_history(db, oracle, random_history(seed, 60, 6), None)
-            except (Difference, SpecError, ef.EverfreshError):
+            except (Difference, SpecError, ValueError, ef.EverfreshError):
                 return seed
     finally:
         oracle.close()
