@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from everfresh.calculus import ZERO, Bind, Cond, MapRef, Query, Rel, inputs, outputs, rename
+from everfresh.calculus import ZERO, Bind, Cond, MapRef, Query, Rel, Value, inputs, outputs, rename
 from everfresh.compiler.passes.partial import PARTIAL
 from everfresh.expr import FOLD, Call, Const, Expr, Var, build, substitute, variables
 from everfresh.rewrite import rewrite
@@ -185,6 +185,9 @@ def arrange(factors: Iterable[Query], always: Mapping[str, int]) -> list[Query]:
     `always` says of each relation that can only be looked up how many of its first variables are its keys.
     """
     left = list(factors)
+    wanted = names(atoms(left))
+    late = [f for f in left if isinstance(f, Bind) and not inputs(f) and f.var.name not in wanted]
+    left = [f for f in left if f not in late]  # constants that no atom asks for come last
     bound: dict[str, int] = {}  # how many joins it took to bind a variable
     done: list[Query] = []
     while left:
@@ -196,7 +199,8 @@ def arrange(factors: Iterable[Query], always: Mapping[str, int]) -> list[Query]:
         found = names([factor])
         depth = _depth(factor, bound) + isinstance(factor, Rel | MapRef)
         bound.update({name: depth for name in found if name not in bound})
-    return done
+    values = [f for f in done if isinstance(f, Value)]
+    return [*(f for f in done if f not in values), *late, *values]
 
 
 def _depth(factor: Query, bound: Mapping[str, int]) -> int:
