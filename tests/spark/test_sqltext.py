@@ -270,11 +270,15 @@ def test_expressions_are_those_of_the_reference_evaluator(session: Any, group: s
     assert not wrong, "\n".join(wrong[:60])
 
 
+MAPS_ONLY = {"variance_of"}
+"""Functions that stand in what is read off maps, never in a plan: Spark SQL is not asked for them."""
+
+
 def test_every_function_has_a_row_and_is_tried() -> None:
-    assert set(SQL) == set(FUNCTIONS)
+    assert set(SQL) == set(FUNCTIONS) - MAPS_ONLY
     used = {n.op for text in GROUPS.values() for line in lines(text)
             for n in parse(line, VARS, build.MAKERS).walk() if isinstance(n, Call)}  # fmt: skip
-    assert used == set(FUNCTIONS)
+    assert used == set(FUNCTIONS) - MAPS_ONLY
 
 
 REFUSED = {
