@@ -105,7 +105,6 @@ def test_the_driver_is_killed_at_each_point(victim: Victim) -> None:
     victim.finish()
 
 
-@pytest.mark.soak
 def test_the_driver_is_killed_at_random(victim: Victim) -> None:
     rng = Random(4)
     for _ in range(8 - len(POINTS)):
