@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from everfresh.errors import EverfreshError
 from everfresh.expr import Call, Case, Cast, Const, Expr, build, variables
-from everfresh.types import BIGINT
 
 Part = Hashable
 PartOf = Callable[[str], Part]
@@ -138,6 +137,3 @@ def _present(arg: Expr, part_of: PartOf) -> list[Monomial]:
         case Case(((condition, value),), Const(None)):
             return _product([_poly(build.call("truth", condition), part_of), _present(value, part_of)])
     raise Whole
-
-
-ONE = Const(1, BIGINT)
