@@ -2,6 +2,7 @@
 
 from everfresh.program.engine import Applied, Batch, Engine, OnConflict, Part, Progress, check_epoch
 from everfresh.program.ir import (
+    Intervals,
     MapDef,
     Partitions,
     Program,
@@ -19,6 +20,7 @@ __all__ = [
     "Applied",
     "Batch",
     "Engine",
+    "Intervals",
     "MapDef",
     "OnConflict",
     "Part",
