@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -83,6 +84,9 @@ class Table:
         """The number of rows, duplicates counted."""
         slots = self.pool.live()
         return len(slots) if self._key else int(self.pool.gather(slots).n.sum())
+
+    def check_loadable(self, view: str) -> None:
+        """Raise unless a view can be filled from the rows that have come so far: here it can."""
 
     # -- resolution --------------------------------------------------------------------------------
 
@@ -344,6 +348,10 @@ class Table:
         """The slots of all rows, cut into pieces, for work that shows progress."""
         slots = self.pool.live()
         return [slots[i : i + size] for i in range(0, len(slots), size)]
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What a snapshot keeps."""
+        return self.pool.to_arrays()
 
     def remap_strings(self, remap: Ints) -> None:
         """Follow a compaction of the interner."""
