@@ -206,6 +206,28 @@ def rehash(table: Ints, bigger: Ints) -> None:
             bigger[at] = cell
 
 
+@njit(cache=True)
+def spread(table: Ints, size: int) -> None:
+    """`rehash` in place: the cells lie in the first `size`, at most half of them used, the rest is empty.
+
+    Cell by cell from behind an empty one: a cell finds its new place among those that are done, or is the
+    first of its chain to stay where it is.
+    """
+    mask = table.size - 1
+    start = 0
+    while table[start] != 0:
+        start += 1
+    for step in range(1, size):
+        i = (start + step) & (size - 1)
+        cell = table[i]
+        if cell != 0:
+            table[i] = 0
+            at = (cell >> 32) & mask
+            while table[at] != 0:
+                at = (at + 1) & mask
+            table[at] = cell
+
+
 # ------------------------------------------------------------------------------------------- pools
 
 
