@@ -20,6 +20,7 @@ from everfresh.expr import evaluate_vector
 from everfresh.local import adhoc
 from everfresh.local.atoms import netted
 from everfresh.local.entries import EntryStore, merged
+from everfresh.local.latch import Latch
 from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
 from everfresh.local.phases import UNTIMED, Untimed
@@ -53,6 +54,9 @@ class LocalState:
         self.visited: Visited = {}
         """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
         self.phases = phases
+        self.latch = Latch()
+        self.running: list[Steps] = []
+        """What has been done and is not shown to readers yet."""
         self._wiring: Wiring | None = None
         self._strings = _STRINGS
         """How many strings there may be before those of rows that have passed are looked for."""
@@ -62,7 +66,7 @@ class LocalState:
     @contextmanager
     def altering(self) -> Iterator[None]:
         """Undo what DDL did if the block raises."""
-        before = (dict(self.tables), dict(self.maps), dict(self.beside), dict(self.created), self.catalog)
+        before = self.tables, self.maps, self.beside, self.created, self.catalog
         try:
             yield
         except BaseException:
@@ -72,6 +76,9 @@ class LocalState:
 
     def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
         """Make the state fit `catalog`, as a DDL statement asks."""
+        # Readers go on with those that are there.
+        self.tables, self.maps = dict(self.tables), dict(self.maps)
+        self.beside, self.created = dict(self.beside), dict(self.created)
         kept = {  # maps of a view that goes may be another's now
             m.name
             for view in catalog.views.values()
@@ -143,22 +150,32 @@ class LocalState:
     def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
         self.visited.clear()
-        steps = Steps(self.wiring, self.visited, self.phases)
+        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe)
         with ExitStack() as stack:
             try:
-                # One relation after the other: a trigger reads what those before it have left, so that
-                # cross terms between relations are not needed.
-                for name, change in nets.items():
-                    steps.table(name, change)
-                self.phases.to("publish")
-                changes = self._published(nets, steps)
+                with self.latch:
+                    self.running.append(steps)
+                    # One relation after the other: a trigger reads what those before it have left, so that
+                    # cross terms between relations are not needed.
+                    for name, change in nets.items():
+                        steps.table(name, change)
+                    self.phases.to("publish")
+                    changes = self._published(nets, steps)
                 self.phases.to("commit")
                 stack.enter_context(uninterrupted())
                 yield changes
             except BaseException:
-                steps.rollback()
+                with self.latch:
+                    steps.rollback()
+                    self._forget(steps)
                 raise
-            steps.commit()
+            with self.latch:
+                steps.commit()
+                self._forget(steps)
+
+    def _forget(self, steps: Steps) -> None:
+        if steps in self.running:
+            self.running.remove(steps)
 
     def _published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, pa.Table]:
         """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
@@ -176,6 +193,7 @@ class LocalState:
                     rows = RowSet(store.codec, *netted(words, now.n - touched[0].old.n))
                     steps.view(view.name, rows, touched[0])
             self.phases.to("publish")
+            self.latch.breathe()
             if touched:
                 published = store.published(merged(touched))
             elif view.name in steps.changes:
@@ -277,7 +295,8 @@ class LocalState:
         live = np.unique(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
         if len(live) * 2 > len(self.interner):
             return
-        remap = self.interner.compact(live[live != 0])
-        self._wiring = None  # its indexes on tables hold codes
-        for holder in holders:
-            holder.remap_strings(remap)
+        with self.latch:
+            remap = self.interner.compact(live[live != 0])
+            self._wiring = None  # its indexes on tables hold codes
+            for holder in holders:
+                holder.remap_strings(remap)

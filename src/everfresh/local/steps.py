@@ -30,31 +30,40 @@ Visited = dict[tuple[str, str, int], int]
 class Steps:
     """What one batch does to tables and maps."""
 
-    def __init__(self, wiring: Wiring, visited: Visited, phases: Untimed = UNTIMED) -> None:
+    def __init__(
+        self,
+        wiring: Wiring,
+        visited: Visited,
+        phases: Untimed = UNTIMED,
+        breathe: Callable[[], None] = lambda: None,
+    ) -> None:
         self._wiring, self._visited, self._phases = wiring, visited, phases
+        self._breathe = breathe
+        """Called wherever what is done and `done` agree, so that others may read."""
         self.touched: dict[str, list[Touched]] = {}
         """The changes of maps that no unit is read off."""
         self.changes: dict[str, list[RowSet]] = {}
         """The changes of views that are units."""
         self._pending: dict[str, list[PoolDelta]] = {}
         self._applied: dict[str, Touched] = {}
-        self._undo: list[tuple[Callable[[Any], None], Any]] = []
-        self._final: list[tuple[Callable[[Any], None], Any]] = []
+        self.done: list[tuple[Any, Any]] = []
+        """Tables and maps with what was done to them, as their `commit` and `rollback` take it."""
+        self.nets: dict[str, list[Net]] = {}
+        """The changes of tables that were done."""
 
     def rollback(self) -> None:
         """Take everything back."""
-        for fn, what in reversed(self._undo):
-            fn(what)
+        for store, what in reversed(self.done):
+            store.rollback(what)
 
     def commit(self) -> None:
         """Make everything final."""
-        for fn, what in self._final:
-            fn(what)
+        for store, what in self.done:
+            store.commit(what)
 
     def did(self, store: Any, what: Any) -> None:
         """Remember a change of a table or map."""
-        self._undo.append((store.rollback, what))
-        self._final.append((store.commit, what))
+        self.done.append((store, what))
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -65,6 +74,7 @@ class Steps:
         made = self._evaluate(self._wiring.statements(name), change, -1)
         self._phases.to("tables")
         self.did(table, table.apply(net))
+        self.nets.setdefault(name, []).append(net)
         self._distribute(made)
         self._units()
 
@@ -101,6 +111,7 @@ class Steps:
                 touched = stores[name].add_words(delta.words, delta.values)
                 self._applied[name] = touched
                 self.did(stores[name], touched)
+            self._breathe()
             self._phases.to("relations")
             after = unit.reader.at(keys)
         except EverfreshError as error:
@@ -125,6 +136,7 @@ class Steps:
             touched = store.add_words(delta.words, delta.values)
             self.touched.setdefault(name, []).append(touched)
             self.did(store, touched)
+            self._breathe()
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -134,6 +146,7 @@ class Steps:
         self._phases.to("statements")
         result = []
         for statement in statements:
+            self._breathe()
             names = Names(self._wiring, statement.view, {statement.base: change}, at, self._applied)
             try:
                 result.append((statement.store, run_prepared(statement, names)))

@@ -33,7 +33,7 @@ from everfresh.expr import Const, Expr, Var
 from everfresh.expr.build import cast
 from everfresh.local.mapstore import weighted_schema
 from everfresh.options import Options
-from everfresh.program import Applied, Batch, Part, Progress, check_epoch
+from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
 from everfresh.spark.blocks import change_block, read_block, split
@@ -78,6 +78,8 @@ class SparkEngine:
     """Tables and views on a Spark cluster. See `everfresh.program.Engine`."""
 
     name = "spark"
+    concurrent = False
+    apply_all = one_by_one
 
     def __init__(
         self,
@@ -357,7 +359,7 @@ class SparkEngine:
         ]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
-    def select(self, plan: p.Plan) -> SparkResult:
+    def select(self, plan: p.Plan, bound: Any = None) -> SparkResult:
         """An ad hoc query, by Spark SQL over the units."""
         return SparkResult(self._spark.sql(plan_sql(plan, self._temp_view)), plan.columns)
 
