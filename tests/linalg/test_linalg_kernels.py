@@ -147,3 +147,33 @@ def test_columns_of_a_product_are_not_multiplied_again():
             done |= {name for name, _, _ in step.products}
         elif isinstance(step, Columns):
             assert step.product in done
+
+
+@pytest.mark.parametrize(
+    ("model", "widths"),
+    [("linear", [1] * 11), ("skip-2", [1, 2, 2, 2, 2, 2]), ("skip-4", [1, 2, 4, 4]), ("skip-3", None)],
+)
+def test_columns_that_are_known_are_not_multiplied_again(model, widths):
+    """[u, A u, A A u, ...] grows by its last block: only that is multiplied by the next power."""
+    source = la.parse("T := iterate(A, T0, B, 12);", A=(40, 40), T0=(40, 5), B=(40, 5), static=["T0", "B"])
+    compiled = la.compile(source, strategy="incremental", model=model)
+    steps = make_plan(compiled, {"A": 1}).steps
+    large = {name for name, matrix in compiled.flat.matrices.items() if matrix.columns == 40}
+    found = [
+        sum(operand.columns for _, operand, turned in step.products if not turned)
+        for step in steps
+        if isinstance(step, Multiply) and step.matrix in large
+    ]
+    if widths is not None:
+        assert [width for width in found if width] == widths
+    rng = np.random.default_rng(0)
+    inputs = {
+        "A": rng.standard_normal((40, 40)) / 7,
+        "T0": rng.standard_normal((40, 5)),
+        "B": rng.standard_normal((40, 5)),
+    }
+    view = la.MatrixView(compiled, inputs)
+    for rank in (1, 1, 2, 3):
+        factors = rng.standard_normal((2, 40, rank)) / 9
+        assert view.update(A=la.LowRank(factors[0], factors[1])).how == "incremental"
+    assert max(view.verify().values()) < 1e-12
