@@ -77,7 +77,7 @@ class LocalEngine:
                 raise
 
     def _reset(self) -> None:
-        self._state = LocalState(self._phases)
+        self._state = LocalState(self._phases, self._options.compile)
         for domain in self._domains:
             domain.load({})
         self._keys: OrderedDict[str, int] = OrderedDict()
@@ -286,7 +286,9 @@ class LocalEngine:
         if snapshot is None:
             return
         ddl = [text for _, text in snapshot.meta["ddl"]]
-        self._state = LocalState.from_sections(ddl, snapshot.meta["created"], snapshot.sections, self._phases)
+        self._state = LocalState.from_sections(
+            ddl, snapshot.meta["created"], snapshot.sections, self._phases, self._options.compile
+        )
         for domain in self._domains:
             domain.load(sections_of(domain, snapshot.sections))
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
