@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate_vector, satisfied
 from everfresh.local.codec import Codec
+from everfresh.local.feeds import signed_changes
 from everfresh.local.pool import Layout, Pool, Touched, Values
 from everfresh.local.strings import Interner
 from everfresh.program import OnConflict, Part
@@ -164,7 +165,7 @@ class Table:
             row = int(np.flatnonzero(slots < 0)[0])
             raise EverfreshError(
                 Code.MISSING_ROW,
-                f"there is no row to {verb} with key {self._key_text(part.rows, row)}",
+                f"there is no row to {verb} with key {self.key_text(part.rows, row)}",
                 place=f"{part.what}, row {part.number(row)}",
                 hint=f"every {verb} must name a row of '{self.schema.name}' that exists",
             )
@@ -173,7 +174,7 @@ class Table:
             row = int(first[counts > 1][0])
             raise EverfreshError(
                 Code.DUPLICATE_KEY,
-                f"the row with key {self._key_text(part.rows, row)} is named twice",
+                f"the row with key {self.key_text(part.rows, row)} is named twice",
                 place=f"{part.what}, row {part.number(row)}",
                 hint=f"give one {verb} per row in a batch",
             )
@@ -186,6 +187,10 @@ class Table:
         old = self.pool.keys_at(self._found(part, "update"))
         signed.add(part, old, -1)
         signed.add(part, self.codec.replace(old, part.rows), 1)
+
+    def _change(self, part: Part, signed: _Signed) -> None:
+        for some in signed_changes(self, part):
+            signed.add(part, some.words, some.weight, some.rows)
 
     def _upsert(self, part: Part, signed: _Signed) -> None:
         slots = self._find(part)
@@ -210,7 +215,7 @@ class Table:
             row = int(firsts[counts > 1][0])
             raise EverfreshError(
                 Code.DUPLICATE_KEY,
-                f"the key {self._key_text(part.rows, row)} comes twice in one upsert",
+                f"the key {self.key_text(part.rows, row)} comes twice in one upsert",
                 place=f"{part.what}, row {part.number(row)}",
                 hint="give each key once per statement",
             )
@@ -329,7 +334,8 @@ class Table:
             hint="delete by the key columns alone, or give the row as it is stored",
         )
 
-    def _key_text(self, rows: pa.Table, row: int) -> str:
+    def key_text(self, rows: pa.Table, row: int) -> str:
+        """The key of a row, for an error."""
         return _text({name: rows.column(name)[row].as_py() for name in self.schema.key})
 
     def _words_key_text(self, words: Ints, row: int) -> str:
