@@ -138,8 +138,7 @@ class LocalEngine:
         parts: dict[str, list[Any]] = {}
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
-        nets = {name: self._state.tables[name].resolve(of_table) for name, of_table in parts.items()}
-        nets = {name: change for name, change in nets.items() if len(change)}
+        nets = self._state.resolve(parts)
         with ExitStack() as stack:
             others = [
                 stack.enter_context(domain.changing(batch.steps[domain.name]))
@@ -238,8 +237,8 @@ class LocalEngine:
             if name.startswith("delta/"):
                 rows = unpack_table(section)
                 table = self._state.tables[name.removeprefix("delta/")]
-                words = table.codec.encode(rows.drop_columns([WEIGHT]))
-                nets[table.schema.name] = Net(words, rows.column(WEIGHT).to_numpy())
+                weights = rows.column(WEIGHT).to_numpy()
+                nets[table.schema.name] = table.net(rows.drop_columns([WEIGHT]), weights)
         for domain in self._domains:
             if own := sections_of(domain, commit.sections):
                 domain.replay(own)
@@ -388,7 +387,10 @@ class LocalEngine:
         views, sliced = self.catalog.compiled, state.wiring.tables
         found = {
             "epoch": self._epoch,
-            "tables": {n: {"rows": len(t), **_bytes(t.pool, sliced[n])} for n, t in state.tables.items()},
+            "tables": {
+                n: {"rows": len(t), **_bytes(t.pool, sliced[n], t.codec.texts.nbytes)}
+                for n, t in state.tables.items()
+            },
             "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
             "maps beside them": {
                 n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
@@ -406,5 +408,5 @@ class LocalEngine:
             self._folder.close()
 
 
-def _bytes(pool: Pool, indexed: Indexed) -> dict[str, int]:
-    return {"bytes": pool.nbytes, "slice_bytes": indexed.slice_bytes}
+def _bytes(pool: Pool, indexed: Indexed, texts: int = 0) -> dict[str, int]:
+    return {"bytes": pool.nbytes + texts, "slice_bytes": indexed.slice_bytes}
