@@ -308,7 +308,7 @@ def _key_names(codec: Codec, pool: Pool) -> tuple[str, ...]:
     """The columns whose words are the key of a pool."""
     if len(pool.key) == codec.words:
         return tuple(c.name for c in codec.columns)
-    return tuple(c.name for c in codec.columns if set(codec.places(c)[0]) <= set(pool.key))
+    return tuple(c.name for c in codec.columns if set(codec.positions((c.name,))) <= set(pool.key))
 
 
 def netted(words: Ints, weights: Ints) -> tuple[Ints, Ints]:
