@@ -20,6 +20,7 @@ import pyarrow as pa
 from everfresh import sql as s
 from everfresh.compiler import Catalog, explain
 from everfresh.delta import Delta, SparkRows, read_rows
+from everfresh.delta.feeds import is_feed, named
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate
 from everfresh.matrices import LinearView, Matrices, MatrixMethods
@@ -252,8 +253,8 @@ class Database(MatrixMethods):
         for op, data in Delta.of(rows).parts():
             what = f"table '{schema.name}', {op}s"
             given = self._read(data, schema, what, op)
-            keyed = op == "delete" and _names(given) != set(schema.names)
-            yield Part(schema.name, "delete_key" if keyed else op, given, what)
+            keyed = op == "delete" and set(_names(given)) != set(schema.names)
+            yield Part(schema.name, "delete_key", given, what) if keyed else _part(schema, op, given, what)
 
     def _read(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
         reader = getattr(self._engine, "read_input", None)
@@ -436,7 +437,7 @@ class Database(MatrixMethods):
             rows = self._read(statement.path, schema, what, "insert")
         else:
             rows = read_rows(statement.path, schema, what=what, kind=statement.format)
-        return self._commit(Batch((Part(schema.name, "insert", rows, what),)))
+        return self._commit(Batch((_part(schema, "insert", rows, what),)))
 
     def _describe(self, statement: s.Show | s.Explain) -> Result:
         catalog = self.catalog
@@ -504,8 +505,15 @@ def read_local(data: Any, schema: TableSchema, what: str, op: Any) -> pa.Table:
     return read_rows(rows.df.toArrow(), schema, what=what, op=op) if isinstance(rows, SparkRows) else rows
 
 
-def _names(rows: Any) -> set[str]:
-    return {name for name, _ in rows.names} if isinstance(rows, SparkRows) else set(rows.column_names)
+def _names(rows: Any) -> list[str]:
+    return [name for name, _ in rows.names] if isinstance(rows, SparkRows) else list(rows.column_names)
+
+
+def _part(schema: TableSchema, op: Any, rows: Any, what: str) -> Part:
+    """Rows as they were read, with their operation; those of a change feed say themselves what it is."""
+    if op == "insert" and is_feed(_names(rows), schema):
+        return Part(schema.name, "change", rows, named(what))
+    return Part(schema.name, op, rows, what)
 
 
 def _renamed(rows: Any, names: tuple[str, ...]) -> Any:

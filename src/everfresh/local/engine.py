@@ -98,7 +98,7 @@ class LocalEngine:
                 raise
 
     def _reset(self) -> None:
-        self._state = LocalState(self._phases)
+        self._state = LocalState(self._phases, self._options.compile)
         for domain in self._domains:
             domain.load({})
         self._shown = Committed(self._state, self._folder, self._options)
@@ -324,7 +324,9 @@ class LocalEngine:
         if snapshot is None:
             return
         ddl = [text for _, text in snapshot.meta["ddl"]]
-        self._state = LocalState.from_sections(ddl, snapshot.meta["created"], snapshot.sections, self._phases)
+        self._state = LocalState.from_sections(
+            ddl, snapshot.meta["created"], snapshot.sections, self._phases, self._options.compile
+        )
         for domain in self._domains:
             domain.load(sections_of(domain, snapshot.sections))
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])

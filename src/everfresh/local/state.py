@@ -44,8 +44,9 @@ _STRINGS = 1 << 16  # what is not worth compacting
 class LocalState:
     """Tables, views and the maps beside them."""
 
-    def __init__(self, phases: Untimed = UNTIMED) -> None:
+    def __init__(self, phases: Untimed = UNTIMED, compile: str = "off") -> None:
         self.catalog = Catalog(joins=True)
+        self._compile = compile
         self.interner = Interner()
         self.tables: dict[str, Table] = {}
         self.maps: dict[str, MapStore] = {}
@@ -134,14 +135,14 @@ class LocalState:
             self.maps[view.name] = MapStore(view.compiled, self.interner, self.maps[view.name].pool)
             self.maps[view.name].beside(self._store)
 
-    def _wired(self, catalog: Catalog) -> Wiring:
-        return Wiring(catalog, self.interner, self.tables, self.maps, self._store)
+    def _wired(self, catalog: Catalog, compile: str = "off") -> Wiring:
+        return Wiring(catalog, self.interner, self.tables, self.maps, self._store, compile)
 
     @property
     def wiring(self) -> Wiring:
         """The programs of the catalog over the tables and maps, with the indexes on tables."""
         if self._wiring is None or self._wiring.catalog is not self.catalog:
-            self._wiring = self._wired(self.catalog)
+            self._wiring = self._wired(self.catalog, self._compile)
         return self._wiring
 
     # -- batches -----------------------------------------------------------------------------------
@@ -260,10 +261,14 @@ class LocalState:
 
     @staticmethod
     def from_sections(
-        ddl: list[str], created: Mapping[str, int], sections: Mapping[str, Any], phases: Untimed = UNTIMED
+        ddl: list[str],
+        created: Mapping[str, int],
+        sections: Mapping[str, Any],
+        phases: Untimed = UNTIMED,
+        compile: str = "off",
     ) -> LocalState:
         """The inverse of `to_sections`, with the catalog that `ddl` makes."""
-        state = LocalState(phases)
+        state = LocalState(phases, compile)
         for entry in ddl:
             state.catalog, _ = state.catalog.replay(entry)
         state.interner = Interner.from_arrays(unpack_arrays(sections["strings"]))

@@ -17,6 +17,7 @@ from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Rows
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
+from everfresh.local.native.manager import Planned
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Touched
 from everfresh.local.reading import RowSet
@@ -144,6 +145,33 @@ class Steps:
         self, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         self._phases.to("statements")
+        planned = self._wiring.compiled(statements, change.codec, at) if statements else None
+        runner = planned.runner if planned is not None else None
+        covered = planned.covered if runner is not None and planned is not None else frozenset()
+        result = self._interpret([s for i, s in enumerate(statements) if i not in covered], change, at)
+        if runner is not None:
+            result += self._native(planned, statements, change, at)
+        return result
+
+    def _native(
+        self, planned: Planned, statements: list[Prepared], change: Rows, at: int
+    ) -> list[tuple[EntryStore, PoolDelta]]:
+        """Run what is compiled; the interpreter, if it says that it cannot."""
+        assert planned.runner is not None
+        outcome = planned.runner.run(change, self._applied)
+        if outcome is None:
+            planned.gave_up()
+            return self._interpret([statements[i] for i in sorted(planned.covered)], change, at)
+        for store, touched in outcome.touched:
+            self.touched.setdefault(store.target.name, []).append(touched)
+            self.did(store, touched)
+        for statement, visited in outcome.visited:
+            self._count(statement.view, statement.base, statement.index, visited)
+        return outcome.deltas
+
+    def _interpret(
+        self, statements: list[Prepared], change: Rows, at: int
+    ) -> list[tuple[EntryStore, PoolDelta]]:
         result = []
         for statement in statements:
             self._breathe()

@@ -17,7 +17,7 @@ from everfresh.expr.nodes import Expr
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Op = Literal["insert", "delete", "delete_key", "update", "upsert"]
+Op = Literal["insert", "delete", "delete_key", "update", "upsert", "change"]
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many rows are done, and how many there are."""
 
@@ -41,8 +41,8 @@ class Part:
     """Some rows of one table and what to do with them.
 
     `rows` is an Arrow table of exactly the schema's types, or a `SparkRows`. An `update` holds the primary
-    key and the columns to set; a `delete_key` the primary key; the others all columns. `conflict` belongs to
-    `upsert`.
+    key and the columns to set; a `delete_key` the primary key; the others all columns; a `change` also the
+    columns of a feed (`everfresh.delta.feeds`). `conflict` belongs to `upsert`.
     """
 
     table: str
