@@ -149,6 +149,7 @@ class Rows(Stored):
     def __init__(self, codec: Codec, words: Ints, weights: Ints) -> None:
         super().__init__(codec)
         self._words, self._weights = words, weights
+        self.rows = len(weights)
 
     def slots(self) -> Ints:
         """The numbers of the rows."""
