@@ -49,7 +49,7 @@ from everfresh.spark.jobs import (
     pack_control,
     pack_error,
 )
-from everfresh.spark.routing import owners
+from everfresh.distributed.routing import owners
 from everfresh.spark.units import (
     Unit,
     bring_to,
