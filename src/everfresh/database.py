@@ -402,6 +402,7 @@ class Database(MatrixMethods):
                 format,
                 known(definition.name) if known is not None else None,
                 engine.catalog.sharing(definition.name),
+                engine.catalog.passing,
             )
 
 

@@ -247,8 +247,7 @@ class TableRows(Pooled):
     def apply(self, net: Net) -> TableUndo:
         """Add a net change; `commit` or `rollback` must follow."""
         if self.table.schema.key:
-            gone = np.ascontiguousarray(net.words[:, net.weights < 0])
-            self.leave(self._slots_of(gone))
+            self.leave(self._slots_of(net.words[:, net.weights < 0]) if net.found is None else net.found.gone)
         undo = self.table.apply(net)
         if undo.touched is not None:
             self.enter(undo.touched.slots[undo.touched.created])

@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.expr import Vector
+from everfresh.local.incoming import words_into
 from everfresh.local.pool import wide_from_int64, wide_from_python, wide_to_python
 from everfresh.local.strings import Interner
 from everfresh.types import Column, SqlType
@@ -37,6 +38,7 @@ class Codec:
             at += 2 if column.type.is_wide else 1
         nullable = [c.name for c in self.columns if c.nullable]
         self._null_bit = {name: (at + i // _MASK_BITS, i % _MASK_BITS) for i, name in enumerate(nullable)}
+        self._masks = at
         self.words = at + -(-len(nullable) // _MASK_BITS)
 
     def positions(self, names: Sequence[str]) -> tuple[int, ...]:
@@ -52,20 +54,32 @@ class Codec:
 
     def encode(self, table: pa.Table) -> Ints:
         """The words of the rows of an Arrow table with exactly these columns."""
-        out = np.zeros((self.words, table.num_rows), np.int64)
+        out = self._blank(table.num_rows)
         for column in self.columns:
             array = table.column(column.name)
             if column.type.name == "VARCHAR":
                 codes = self.interner.intern(array)
                 self._store(out, column, codes, (codes != 0) if array.null_count else None)
+                continue
+            first = self._first[column.name]
+            done, valid = words_into(
+                array, column.type, out[first : first + (2 if column.type.is_wide else 1)]
+            )
+            if done:
+                self._nulls(out, column, valid)
             else:
-                vector = Vector.from_arrow(array, column.type)
-                self._store_vector(out, column, vector)
+                self._store_vector(out, column, Vector.from_arrow(array, column.type))
+        return out
+
+    def _blank(self, rows: int) -> Ints:
+        """Room for words, with no column NULL yet."""
+        out = np.empty((self.words, rows), np.int64)
+        out[self._masks :] = 0
         return out
 
     def encode_vectors(self, vectors: Sequence[Vector], rows: int) -> Ints:
         """The words of rows given as vectors, in the order of the columns."""
-        out = np.zeros((self.words, rows), np.int64)
+        out = self._blank(rows)
         for column, vector in zip(self.columns, vectors, strict=True):
             if vector.dictionary is not None:
                 (words,) = encoded(vector, column.type, self.interner)

@@ -150,6 +150,7 @@ class LocalEngine:
             deltas = self._log(nets) if self._folder is not None else {}
             keys = (batch.key,) if batch.key is not None else ()
             self._commit(keys=keys, deltas=deltas, changes=changes, others=others)
+        self._state.forget_passed(nets)
         self._maybe_snapshot()
         return Applied(self._epoch, rows=sum(int(np.abs(change.weights).sum()) for change in nets.values()))
 
@@ -306,15 +307,25 @@ class LocalEngine:
             return self._state.rows(name)
         store = self._state.maps[name]
         if at is None or at == self._epoch:
-            return expand(store.rows())
+            return self._expanded(store)
         check_epoch(name, at, max(self.oldest, self._state.created[name]), self._epoch)
         return self._at(store, at)
 
     def _at(self, store: MapStore, at: int) -> pa.Table:
         later = [t for _, t in self._changes_after(store.view.name, at)]
         if not later:
-            return expand(store.rows())
-        return subtract(expand(store.rows()), net(pa.concat_tables(later)))
+            return self._expanded(store)
+        return subtract(self._expanded(store), net(pa.concat_tables(later)))
+
+    def _expanded(self, store: MapStore) -> pa.Table:
+        rows = store.rows()
+        if (rows.column(WEIGHT).to_numpy() < 0).any():  # only trusted deletes can do that
+            raise EverfreshError(
+                Code.MISSING_ROW,
+                f"view '{store.view.name}' has rows that were deleted more often than they came",
+                hint="a table that is not retained trusts its deletes: send the rows that are missing",
+            )
+        return expand(rows)
 
     def _changes_after(self, view: str, since: int) -> list[tuple[int, pa.Table]]:
         """The view's changes of the epochs after `since`, from memory or from the log."""
@@ -388,7 +399,10 @@ class LocalEngine:
         views, sliced = self.catalog.compiled, state.wiring.tables
         found = {
             "epoch": self._epoch,
-            "tables": {n: {"rows": len(t), **_bytes(t.pool, sliced[n])} for n, t in state.tables.items()},
+            "tables": {
+                n: {"rows": len(t) if t.schema.retained else "not retained", **_bytes(t.pool, sliced[n])}
+                for n, t in state.tables.items()
+            },
             "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
             "maps beside them": {
                 n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}

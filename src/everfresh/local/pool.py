@@ -29,6 +29,7 @@ from everfresh.local.kernels import LIVE, TOP, Floats, Ints
 __all__ = [
     "Kind",
     "Layout",
+    "Located",
     "Pool",
     "Touched",
     "Values",
@@ -112,6 +113,17 @@ class Touched:
     slots: Ints
     old: Values
     created: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where the keys of some rows are: hash, slot (-1: none), the first of these rows with the same key; and
+    how many are there already or came before."""
+
+    tags: Ints
+    slots: Ints
+    first: Ints
+    known: int
 
 
 def wide_from_int64(x: Ints) -> tuple[Ints, Ints]:
@@ -385,6 +397,35 @@ class Pool:
             self.rollback(Touched(touched, self.gather(touched), created))
             raise ValueError("the keys to insert are not absent and distinct")
         self._values.n[slots] = n
+        return slots
+
+    def locate(self, words: Ints) -> Located:
+        """Where the keys of some full rows are, here and among these rows."""
+        words = self._words(words, self.words)
+        m = words.shape[1]
+        tags, slots, first = np.empty((3, m), np.int64)
+        known = kernels.locate(
+            self._keys, self._table, self._key, words, self._multipliers, tags, slots, first
+        )
+        return Located(tags, slots, first, known)
+
+    def judge(self, words: Ints, weights: Ints, at: Located) -> NDArray[np.bool_] | None:
+        """Which rows of a batch change something, for a pool of entries that are there once; None where the
+        batch is refused, or takes more to decide (`kernels.judge`)."""
+        keep = np.empty(words.shape[1], np.bool_)
+        ok = kernels.judge(
+            self._keys, self._words(words, self.words), _array(weights, np.int64), at.slots, at.first, keep
+        )
+        return keep if ok else None
+
+    def insert_new(self, words: Ints, tags: Ints, start: int = 0) -> Ints:
+        """`insert`, each once, of columns `start`.. , whose keys `locate` found absent and distinct."""
+        words = self._words(words, self.words)
+        slots = np.empty(words.shape[1] - start, np.int64)
+        self.reserve(len(slots))
+        kernels.insert_new(
+            self._keys, self._table, self._mark, self._state, self._values.n, tags, words, start, slots
+        )
         return slots
 
     def remove(self, slots: Ints) -> None:

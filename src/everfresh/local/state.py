@@ -6,7 +6,7 @@ undone; a batch changes them under `changing`, which makes everything final or t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -27,6 +27,7 @@ from everfresh.local.pool import Pool
 from everfresh.local.reading import RowSet, added
 from everfresh.local.recompute import recompute, relation
 from everfresh.local.steps import Steps, Visited
+from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.local.wiring import Wiring
@@ -35,6 +36,8 @@ from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
 from everfresh.state.interrupts import uninterrupted
 from everfresh.types import TableSchema
+
+_STRINGS = 1 << 16  # what is not worth compacting
 
 
 class LocalState:
@@ -51,6 +54,8 @@ class LocalState:
         """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
         self.phases = phases
         self._wiring: Wiring | None = None
+        self._strings = _STRINGS
+        """How many strings there may be before those of rows that have passed are looked for."""
 
     # -- DDL ---------------------------------------------------------------------------------------
 
@@ -83,7 +88,7 @@ class LocalState:
         if effect.alter_table is not None:
             self._alter(catalog, *effect.alter_table)
         if effect.create_table is not None:
-            self.tables[effect.create_table.name] = Table(effect.create_table, self.interner)
+            self.tables[effect.create_table.name] = make_table(effect.create_table, self.interner)
         if effect.create_view is not None:
             self._create(catalog, effect.create_view, progress)
             self.created[effect.create_view.name] = epoch
@@ -91,6 +96,9 @@ class LocalState:
 
     def _create(self, catalog: Catalog, view: ViewDef, progress: Progress | None) -> None:
         compiled = view.compiled
+        for base in compiled.bases:
+            if base in self.tables:
+                self.tables[base].check_loadable(view.name)
         store = self.maps[view.name] = MapStore(compiled, self.interner)
         for m in compiled.program.maps:
             if m.name != compiled.view.map:
@@ -228,7 +236,7 @@ class LocalState:
         """Everything but the catalog, as sections of a snapshot."""
         self.compact_strings()
         sections = {"strings": pack_arrays(self.interner.to_arrays())}
-        sections.update({f"table/{n}": pack_arrays(t.pool.to_arrays()) for n, t in self.tables.items()})
+        sections.update({f"table/{n}": pack_arrays(t.to_arrays()) for n, t in self.tables.items()})
         sections.update({f"map/{n}": pack_arrays(m.pool.to_arrays()) for n, m in self.stores().items()})
         return sections
 
@@ -242,9 +250,8 @@ class LocalState:
             state.catalog, _ = state.catalog.replay(entry)
         state.interner = Interner.from_arrays(unpack_arrays(sections["strings"]))
         for name, schema in state.catalog.tables.items():
-            state.tables[name] = Table(
-                schema, state.interner, Pool.from_arrays(unpack_arrays(sections[f"table/{name}"]))
-            )
+            arrays = unpack_arrays(sections[f"table/{name}"])
+            state.tables[name] = make_table(schema, state.interner, arrays)
         for name, view in state.catalog.views.items():
             for m in view.compiled.program.maps:
                 pool = Pool.from_arrays(unpack_arrays(sections[f"map/{m.name}"]))
@@ -255,6 +262,13 @@ class LocalState:
             state.maps[name].beside(state._store)
         state.created = dict(created)
         return state
+
+    def forget_passed(self, names: Iterable[str]) -> None:
+        """After a change of these tables: forget strings of rows that were not kept, when they may be half of
+        all."""
+        if len(self.interner) > self._strings and not all(self.tables[n].schema.retained for n in names):
+            self.compact_strings()
+            self._strings = max(_STRINGS, 2 * len(self.interner))
 
     def compact_strings(self) -> None:
         """Forget strings that no row uses any more."""

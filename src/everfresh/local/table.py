@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +30,25 @@ _NO_VALUES = Layout(())
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """The net change of a table: full rows as words, with weights that are not zero."""
+    """The net change of a table: full rows as words, with weights that are not zero.
+
+    `found` is what the table knows of a change that it has resolved itself: rows that go come first then.
+    """
 
     words: Ints
     weights: Ints
+    found: Found | None = None
 
     def __len__(self) -> int:
         return len(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The slots of the rows that go, and the hashes of the keys that come."""
+
+    gone: Ints
+    tags: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,14 @@ class _Signed:
         self.weights.append(np.full(count, weight, np.int64))
         self.origin.append((part, np.arange(count) if rows is None else rows))
 
+    def joined(self, rows: int) -> tuple[Ints, Ints]:
+        """All rows, of so many words, and their weights."""
+        if len(self.words) == 1:
+            return self.words[0], self.weights[0]
+        if not self.words:
+            return np.zeros((rows, 0), np.int64), np.zeros(0, np.int64)
+        return np.concatenate(self.words, axis=1), np.concatenate(self.weights)
+
     def place(self, index: int) -> str:
         """Where row `index` of all rows came from, for an error."""
         for part, rows in self.origin:
@@ -84,6 +105,9 @@ class Table:
         slots = self.pool.live()
         return len(slots) if self._key else int(self.pool.gather(slots).n.sum())
 
+    def check_loadable(self, view: str) -> None:
+        """Raise unless a view can be filled from the rows that have come so far: here it can."""
+
     # -- resolution --------------------------------------------------------------------------------
 
     def resolve(self, parts: Sequence[Part]) -> Net:
@@ -91,17 +115,31 @@ class Table:
         signed = _Signed()
         for part in parts:
             getattr(self, f"_{part.op}")(part, signed)
-        words = (
-            np.concatenate(signed.words, axis=1)
-            if signed.words
-            else np.zeros((self.codec.words, 0), np.int64)
-        )
-        weights = np.concatenate(signed.weights) if signed.weights else np.zeros(0, np.int64)
-        if all(part.op == "insert" for part in parts):
-            first = np.arange(len(weights))
-            if not self._key:
-                words, weights, first = _net(words, weights)
-        else:
+        words, weights = signed.joined(self.codec.words)
+        if self._key and (net := self._quickly(words, weights)) is not None:
+            return net
+        return self._judged(words, weights, signed)
+
+    def _quickly(self, words: Ints, weights: Ints) -> Net | None:
+        """The same for rows that each come or go once by their key; None if that is not so, or refused."""
+        at = self.pool.locate(words)
+        gone = np.flatnonzero(weights < 0)
+        if not len(gone):
+            return Net(words, weights, Found(gone, at.tags)) if at.known == 0 else None
+        keep = self.pool.judge(words, weights, at)
+        if keep is None:
+            return None
+        come = np.flatnonzero(keep & (weights > 0))
+        if len(gone) == len(keep) and keep.all():
+            return Net(words, weights, Found(at.slots, at.tags[:0]))
+        gone = gone[keep[gone]]
+        order = np.concatenate([gone, come])
+        return Net(words.take(order, axis=1), weights[order], Found(at.slots[gone], at.tags[come]))
+
+    def _judged(self, words: Ints, weights: Ints, signed: _Signed) -> Net:
+        """The same for any rows: the reference, which finds the row to name."""
+        first = np.arange(len(weights))
+        if not self._key or (weights < 0).any():
             words, weights, first = _net(words, weights)
         if self._key:
             self._check_key(words, weights, first, signed)
@@ -166,12 +204,10 @@ class Table:
         signed.add(part, changed, 1, rows)
 
     def _once_per_key(self, part: Part, words: Ints) -> None:
-        keys = np.ascontiguousarray(words[list(self._key)])
-        seen = Pool(len(self._key), _NO_VALUES)
-        if len(seen.add(keys, _counts(np.ones(keys.shape[1], np.int64))).slots) < keys.shape[1]:
-            slots = seen.find(keys)
-            _, first, counts = np.unique(slots, return_index=True, return_counts=True)
-            row = int(first[counts > 1][0])
+        first_of = self.pool.locate(words).first
+        if (first_of != np.arange(len(first_of))).any():
+            firsts, counts = np.unique(first_of, return_counts=True)
+            row = int(firsts[counts > 1][0])
             raise EverfreshError(
                 Code.DUPLICATE_KEY,
                 f"the key {self._key_text(part.rows, row)} comes twice in one upsert",
@@ -240,13 +276,13 @@ class Table:
             wrong = gone & ((slots < 0) | (stored != words).any(axis=0) | (weights < -1))
             if wrong.any():
                 self._wrong_delete(words, stored, slots, np.flatnonzero(wrong), weights, first, signed)
-        live = Pool(len(self._key), _NO_VALUES, capacity=max(len(weights), 16))
-        touched = live.add(keys, _counts(np.where(come, weights, 0)))
-        added = live.gather(live.find(keys)).n
+        first_of = self.pool.locate(words).first
+        added = np.zeros(len(weights), np.int64)
+        np.add.at(added, first_of, np.where(come, weights, 0))
+        added = added[first_of]
         removed_slots = slots[gone]
         stays = (slots >= 0) & ~np.isin(slots, removed_slots)
         bad = come & ((added > 1) | stays)
-        del touched
         if bad.any():
             row = int(min(np.flatnonzero(bad), key=lambda i: int(first[i])))
             both = bool(stays[row])
@@ -308,13 +344,20 @@ class Table:
         """Add a net change; `commit` or `rollback` must follow."""
         if not self._key:
             return TableUndo(touched=self.pool.add(net.words, _counts(net.weights)))
-        gone = net.weights < 0
-        removed = np.ascontiguousarray(net.words[:, gone])
-        if removed.shape[1]:
-            self.pool.remove(self.pool.find(np.ascontiguousarray(removed[list(self._key)])))
-        inserted = np.ascontiguousarray(net.words[:, ~gone])
-        slots = self.pool.insert(inserted, net.weights[~gone])
-        return TableUndo(removed=removed, inserted=slots)
+        found = net.found
+        if found is None:
+            gone = net.weights < 0
+            removed = np.ascontiguousarray(net.words[:, gone])
+            if removed.shape[1]:
+                self.pool.remove(self.pool.find(np.ascontiguousarray(removed[list(self._key)])))
+            slots = self.pool.insert(np.ascontiguousarray(net.words[:, ~gone]), net.weights[~gone])
+            return TableUndo(removed=removed, inserted=slots)
+        count = len(found.gone)
+        if count:
+            self.pool.remove(found.gone)
+        return TableUndo(
+            removed=net.words[:, :count], inserted=self.pool.insert_new(net.words, found.tags, count)
+        )
 
     def commit(self, undo: TableUndo) -> None:
         """Make a change final."""
@@ -344,6 +387,10 @@ class Table:
         """The slots of all rows, cut into pieces, for work that shows progress."""
         slots = self.pool.live()
         return [slots[i : i + size] for i in range(0, len(slots), size)]
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What a snapshot keeps."""
+        return self.pool.to_arrays()
 
     def remap_strings(self, remap: Ints) -> None:
         """Follow a compaction of the interner."""

@@ -170,6 +170,12 @@ class SparkEngine:
         """Run one DDL statement."""
         ledger = self._ledger
         catalog, effect = ledger.catalog.execute(statement)
+        if effect.create_table is not None and not effect.create_table.retained:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                "the Spark engine keeps the rows of every table: there is no retain = false",
+                hint="leave the option out, or connect with engine='local'",
+            )
         if effect.nothing:
             return ledger.epoch
         draft = Draft(ledger)
