@@ -15,6 +15,7 @@ from functools import cached_property
 from everfresh.algebra import Kind
 from everfresh.calculus import Query
 from everfresh.distributed.tags import Dist, Local, Replicated, Tag
+from everfresh.expr import Var
 from everfresh.types import Column
 
 WORKERS, DRIVER, EXCHANGE = "workers", "driver", "exchange"
@@ -44,6 +45,11 @@ class Eval:
     read: frozenset[str]
     """The maps and tables that are read, also through relations."""
     uses: tuple[Temp, ...]
+
+    @property
+    def target_vars(self) -> tuple[Var, ...]:
+        """The variables that the columns of the target are."""
+        return tuple(Var(c.name, c.type, c.nullable) for c in self.target.columns)
 
     @property
     def mode(self) -> str:

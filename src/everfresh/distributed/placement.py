@@ -55,11 +55,11 @@ class Placement:
         tag = self.maps[unit.relation.map]
         if not isinstance(tag, Dist) or not tag.columns:
             return tag
-        shown, names = _shown(unit.relation)
+        shown, names = shown_columns(unit.relation)
         return renamed(tag, shown, names)
 
 
-def _shown(relation: View | Partitions[Query]) -> tuple[list[str], list[str]]:
+def shown_columns(relation: View | Partitions[Query]) -> tuple[list[str], list[str]]:
     """Keys of a relation's map that are columns of it, and which."""
     if isinstance(relation, Partitions):
         return [], []
@@ -378,7 +378,7 @@ def _named(programs: Programs, view: str, atom: Rel | MapRef) -> list[tuple[str,
             return [(v.name, (f"table:{atom.name}", c)) for v, c in zip(atom.vars, names, strict=True)]
         held = programs.catalog.views[atom.name].compiled.map
         return [(v.name, (f"map:{held.name}", k.name)) for v, k in zip(atom.vars, held.keys, strict=True)]
-    keys_of = dict(zip(*reversed(_shown(unit.relation)), strict=True))
+    keys_of = dict(zip(*reversed(shown_columns(unit.relation)), strict=True))
     return [
         (v.name, (f"map:{unit.relation.map}", keys_of[c]))
         for v, c in zip(atom.vars, names, strict=True)
