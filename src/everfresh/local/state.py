@@ -63,6 +63,20 @@ class LocalState:
         self._strings = _STRINGS
         """How many strings there may be before those of rows that have passed are looked for."""
 
+    @staticmethod
+    def blank(catalog: Catalog) -> LocalState:
+        """The tables and maps of a catalog, with nothing in them."""
+        state = LocalState()
+        state.catalog = catalog
+        state.tables = {n: make_table(schema, state.interner) for n, schema in catalog.tables.items()}
+        for name, view in catalog.views.items():
+            state.maps[name] = MapStore(view.compiled, state.interner)
+            for m in view.compiled.program.maps:
+                if m.name != view.compiled.view.map:
+                    state.beside[m.name] = EntryStore(m, state.interner)
+            state.maps[name].beside(state._store)
+        return state
+
     # -- DDL ---------------------------------------------------------------------------------------
 
     @contextmanager
