@@ -150,6 +150,9 @@ class Rows(Stored):
         super().__init__(codec)
         self._words, self._weights = words, weights
 
+    def __len__(self) -> int:
+        return len(self._weights)
+
     def slots(self) -> Ints:
         """The numbers of the rows."""
         return np.arange(len(self._weights))

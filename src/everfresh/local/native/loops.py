@@ -213,6 +213,7 @@ class Loops:
         slice_ = self.made.slice(store, names)
         find = self.made.finder(tuple(range(codec.words)))
         where = f"{slice_}_keys, {slice_}_cap, {slice_}_table, {slice_}_mask"
+        self.made.ahead(slice_, words)
         group = self.out.let(f"{find}({', '.join([where, *words])})", "g")
         self.out.open(f"if {group} >= 0:")
         self.out.add(f"{next_} = ld32({slice_}_heads, {group})")
@@ -231,6 +232,7 @@ class Loops:
         if never:
             code = f"-1 if {' or '.join(never)} else {code}"
         if all(one.lead for one in bound):
+            self.made.ahead(pool, words, ["n"])
             return self.made.once(code)
         return self.out.let(code, "s")
 
