@@ -36,7 +36,7 @@ def test_json_has_every_field(name: str) -> None:
         "columns",
         "maps",
         "relations",
-        "static",
+        "static", "not retained",
         "triggers",
         "map",
         "sides",

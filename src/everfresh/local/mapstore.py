@@ -19,7 +19,8 @@ from everfresh.local.atoms import netted_rows
 from everfresh.local.cells import Cells, assemble, column_cells
 from everfresh.local.codec import Codec
 from everfresh.local.columnar import FlatPlan, flat_plan
-from everfresh.local.entries import EntryStore, joined_values
+from everfresh.local.entries import Before, EntryStore, joined_values
+from everfresh.local.extremes import NOTHING
 from everfresh.local.pool import Pool, Touched, Values
 from everfresh.local.reading import RowSet, ViewReader
 from everfresh.local.strings import Interner
@@ -103,9 +104,9 @@ class MapStore(EntryStore):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def rows(self) -> pa.Table:
-        """All rows of the view with their multiplicity as `_weight`."""
-        return self._table(*self.reader.columns(*self.reader.every())[1:])
+    def rows(self, before: Before = NOTHING) -> pa.Table:
+        """All rows of the view with their multiplicity as `_weight`; without the changes in `before`."""
+        return self._table(*self.reader.columns(*self.reader.every(before), before)[1:])
 
     def rows_of(self, words: Ints, values: Values) -> pa.Table:
         """The rows of some entries: outputs evaluated, HAVING applied; entries with n = 0 have none."""
