@@ -93,12 +93,12 @@ class Generator:
         self._functions: dict[str, str] = {}
         self._sites: list[tuple[int, str, list[str], list[str]]] = []
         self._ahead: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
-        self.change_columns = [
-            stored(codec, column, "ld(cw, {} * m + r)", i)
-            for i, column in enumerate(codec.columns)
-        ]
 
     # -- what terms ask for ------------------------------------------------------------------------
+
+    def change_column(self, number: int) -> Bound:
+        """A column of the row of the change."""
+        return stored(self.codec, self.codec.columns[number], "ld(cw, {} * m + r)", number)
 
     def pool(self, store: Pooled) -> str:
         """The prefix of the names of a pool."""
