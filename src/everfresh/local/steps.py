@@ -17,7 +17,7 @@ from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Rows
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
-from everfresh.local.native.manager import Planned
+from everfresh.local.native.manager import Form
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Touched
 from everfresh.local.reading import RowSet
@@ -130,23 +130,21 @@ class Steps:
         self, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         self._phases.to("statements")
-        planned = self._wiring.compiled(statements, change.codec, at) if statements else None
-        runner = planned.runner if planned is not None else None
-        covered = planned.covered if runner is not None and planned is not None else frozenset()
-        result = self._interpret([s for i, s in enumerate(statements) if i not in covered], change, at)
-        if runner is not None:
-            result += self._native(planned, statements, change, at)
-        return result
+        form = self._wiring.form(statements, change, at)
+        if form is None:
+            return self._interpret(statements, change, at)
+        result = self._interpret([s for i, s in enumerate(statements) if i not in form.covered], change, at)
+        return result + self._native(form, statements, change, at)
 
     def _native(
-        self, planned: Planned, statements: list[Prepared], change: Rows, at: int
+        self, form: Form, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         """Run what is compiled; the interpreter, if it says that it cannot."""
-        assert planned.runner is not None
-        outcome = planned.runner.run(change, self._applied)
+        assert form.runner is not None
+        outcome = form.runner.run(change, self._applied)
         if outcome is None:
-            planned.gave_up()
-            return self._interpret([statements[i] for i in sorted(planned.covered)], change, at)
+            form.gave_up()
+            return self._interpret([statements[i] for i in sorted(form.covered)], change, at)
         for store, touched in outcome.touched:
             self.touched.setdefault(store.target.name, []).append(touched)
             self.did(store, touched)
