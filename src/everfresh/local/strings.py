@@ -9,6 +9,7 @@ Invariant: string `code` is `heap[starts[code - 1] : starts[code]]`; a code keep
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ class Interner:
         self._table = np.zeros(2 * capacity, np.int64)
         self._state = np.zeros(2, np.int64)  # strings, bytes of the heap
         self._tag_mask = _tag_mask
+        self._lock = threading.Lock()  # strings may come from several threads
 
     def __len__(self) -> int:
         return int(self._state[0])
@@ -60,9 +62,10 @@ class Interner:
         """The codes of an Arrow string array; strings not seen before get new ones."""
         out = np.empty(len(array), np.int64)
         done = 0
-        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-            self._intern_chunk(chunk, out[done : done + len(chunk)])
-            done += len(chunk)
+        with self._lock:
+            for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+                self._intern_chunk(chunk, out[done : done + len(chunk)])
+                done += len(chunk)
         return out
 
     def intern_list(self, strings: Sequence[str | None]) -> Ints:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate_vector, satisfied
 from everfresh.local.codec import Codec
+from everfresh.local.feeds import signed_changes
 from everfresh.local.pool import Layout, Pool, Touched, Values
 from everfresh.local.strings import Interner
 from everfresh.local.texts import Texts
@@ -118,6 +120,9 @@ class Table:
         slots = self.pool.live()
         return len(slots) if self._key else int(self.pool.gather(slots).n.sum())
 
+    def check_loadable(self, view: str) -> None:
+        """Raise unless a view can be filled from the rows that have come so far: here it can."""
+
     # -- resolution --------------------------------------------------------------------------------
 
     def resolve(self, parts: Sequence[Part]) -> Net:
@@ -165,14 +170,23 @@ class Table:
             words = words.take(first, axis=1)
         if self._key:
             self._check_key(words, weights, first, signed)
+            words = self._as_stored(words, weights)
         else:
             self._check_bag(words, weights, first, signed)
         return Net(words, weights)
 
+    def _as_stored(self, words: Ints, weights: Ints) -> Ints:
+        """The words of a change; rows that go with those that they have here."""
+        gone = np.flatnonzero(weights < 0)
+        if len(gone) and self.codec.kept:
+            words = words.copy()
+            words[:, gone] = self.pool.keys_at(self.pool.find(words[list(self._key)][:, gone]))
+        return words
+
     def net(self, rows: pa.Table, weights: Ints) -> Net:
         """A net change that was resolved before, as it was logged."""
         signed = _Signed()
-        words = self._encode(rows, signed)
+        words = self._as_stored(self._encode(rows, signed), weights)
         return Net(words, weights, fresh=np.concatenate(signed.fresh) if signed.fresh else None)
 
     def _encode(self, rows: pa.Table, signed: _Signed) -> Ints:
@@ -202,7 +216,7 @@ class Table:
             row = int(np.flatnonzero(slots < 0)[0])
             raise EverfreshError(
                 Code.MISSING_ROW,
-                f"there is no row to {verb} with key {self._key_text(part.rows, row)}",
+                f"there is no row to {verb} with key {self.key_text(part.rows, row)}",
                 place=f"{part.what}, row {part.number(row)}",
                 hint=f"every {verb} must name a row of '{self.schema.name}' that exists",
             )
@@ -211,7 +225,7 @@ class Table:
             row = int(first[counts > 1][0])
             raise EverfreshError(
                 Code.DUPLICATE_KEY,
-                f"the row with key {self._key_text(part.rows, row)} is named twice",
+                f"the row with key {self.key_text(part.rows, row)} is named twice",
                 place=f"{part.what}, row {part.number(row)}",
                 hint=f"give one {verb} per row in a batch",
             )
@@ -224,6 +238,10 @@ class Table:
         old = self.pool.keys_at(self._found(part, "update"))
         signed.add(part, old, -1)
         signed.add(part, self._replaced(old, part.rows, signed), 1)
+
+    def _change(self, part: Part, signed: _Signed) -> None:
+        for some in signed_changes(self, part, partial(self._encode, signed=signed)):
+            signed.add(part, some.words, some.weight, some.rows)
 
     def _upsert(self, part: Part, signed: _Signed) -> None:
         slots = self._find(part)
@@ -248,7 +266,7 @@ class Table:
             row = int(firsts[counts > 1][0])
             raise EverfreshError(
                 Code.DUPLICATE_KEY,
-                f"the key {self._key_text(part.rows, row)} comes twice in one upsert",
+                f"the key {self.key_text(part.rows, row)} comes twice in one upsert",
                 place=f"{part.what}, row {part.number(row)}",
                 hint="give each key once per statement",
             )
@@ -387,7 +405,8 @@ class Table:
             hint="delete by the key columns alone, or give the row as it is stored",
         )
 
-    def _key_text(self, rows: pa.Table, row: int) -> str:
+    def key_text(self, rows: pa.Table, row: int) -> str:
+        """The key of a row, for an error."""
         return _text({name: rows.column(name)[row].as_py() for name in self.schema.key})
 
     def _words_key_text(self, words: Ints, row: int) -> str:
@@ -423,10 +442,10 @@ class Table:
             self.pool.commit(undo.touched)
         if undo.net is not None and undo.net.fresh is not None:
             assert undo.removed is not None
-            rows = self.codec.kept_words
-            taken = undo.net.words[rows][:, undo.net.weights > 0].ravel()
-            if undo.removed.shape[1] or len(undo.net.fresh) > len(taken):
-                left = np.concatenate([undo.removed[rows].ravel(), undo.net.fresh])
+            rows, fresh = self.codec.kept_words, undo.net.fresh
+            if undo.removed.shape[1] or len(fresh) > len(rows) * len(undo.net):
+                taken = undo.net.words[rows][:, undo.net.weights > 0].ravel()
+                left = np.concatenate([undo.removed[rows].ravel(), fresh])
                 self.codec.texts.release(np.setdiff1d(left, taken))
 
     def discard(self, net: Net) -> None:
@@ -483,6 +502,10 @@ class Table:
     def texts_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[Texts, list[str]]:
         """The inverse."""
         return Texts.from_arrays(arrays), json.loads(arrays["columns"].tobytes())
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What a snapshot keeps."""
+        return self.pool.to_arrays()
 
     def remap_strings(self, remap: Ints) -> None:
         """Follow a compaction of the interner."""

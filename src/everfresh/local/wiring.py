@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from everfresh.calculus import MapRef, Query, Rel
 from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
+from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
 from everfresh.local.joined import PoolDelta, run_terms
@@ -27,6 +29,9 @@ from everfresh.local.table import Table
 from everfresh.local.thresholds import Between, between
 from everfresh.local.toprows import partition_reader
 from everfresh.program import Partitions
+
+if TYPE_CHECKING:
+    from everfresh.local.native.manager import Native, Planned
 
 Ints = NDArray[np.int64]
 
@@ -105,6 +110,7 @@ class Wiring:
         tables: Mapping[str, Table],
         maps: Mapping[str, MapStore],
         stores: Callable[[str], EntryStore],
+        compile: str = "off",
     ) -> None:
         self.catalog, self.interner, self.maps, self.stores = catalog, interner, maps, stores
         self.tables = {name: TableRows(table) for name, table in tables.items()}
@@ -115,6 +121,11 @@ class Wiring:
         for view in catalog.views.values():
             self._wire(view, read)
         self.under = {name for unit in self.units for name in unit.maps}
+        self.native: Native | None = None
+        if compile != "off":
+            from everfresh.local.native.manager import Native
+
+            self.native = Native(self, compile)
 
     def _wire(self, view: ViewDef, read: set[str]) -> None:
         compiled = view.compiled
@@ -152,6 +163,10 @@ class Wiring:
             found = [p for v in views if not v.compiled.reevaluated for p in self._of(v, base)]
             self._prepared[view or "", base] = found
         return found
+
+    def compiled(self, statements: list[Prepared], codec: Codec, unit: int) -> Planned | None:
+        """The native form of some statements on the change of one relation, if there is one."""
+        return None if self.native is None else self.native.of(statements, codec, unit)
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)
