@@ -28,6 +28,7 @@ from everfresh.local.atoms import Indexed
 from everfresh.local.committed import Committed
 from everfresh.local.phases import UNTIMED, Phases, Untimed
 from everfresh.local.pool import Pool
+from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net
 from everfresh.options import Options
@@ -54,7 +55,7 @@ class _Draft:
     keys: tuple[str, ...] = ()
     ddl: tuple[str, ...] = ()
     deltas: Mapping[str, pa.Table] = field(default_factory=dict)
-    changes: dict[str, pa.Table] = field(default_factory=dict)
+    changes: dict[str, Change] = field(default_factory=dict)
     others: Sequence[Callable[[], Sections]] = ()
 
     def sections(self) -> dict[str, Any]:
@@ -62,7 +63,8 @@ class _Draft:
         sections: dict[str, Any] = {f"delta/{name}": pack_table(t) for name, t in self.deltas.items()}
         for told in self.others:
             sections.update(told())
-        sections.update({f"changes/{name}": pack_table(t) for name, t in self.changes.items()})
+        made = {name: change.table for name, change in self.changes.items()}
+        sections.update({f"changes/{name}": pack_table(t) for name, t in made.items() if t.num_rows})
         return sections
 
 
@@ -224,7 +226,7 @@ class LocalEngine:
             for draft in drafts:
                 self._advance(draft.epoch, draft.keys, draft.changes)
 
-    def _advance(self, epoch: int, keys: Sequence[str], changes: dict[str, pa.Table]) -> None:
+    def _advance(self, epoch: int, keys: Sequence[str], changes: dict[str, Change]) -> None:
         self._shown.show(epoch, self._state, changes)
         for key in keys:
             self._keys[key] = epoch
