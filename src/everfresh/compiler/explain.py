@@ -8,7 +8,7 @@ relation changes, by which strategy and for what reason, and how the view's rows
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from everfresh.compiler.compile import CompiledView
@@ -31,14 +31,16 @@ def explain(
     format: str = "text",
     engine: dict[str, Any] | None = None,
     sharing: Sharing | None = None,
+    passing: Collection[str] = (),
 ) -> str:
     """The maintenance program of a view; `sharing` says which maps other views have too, `engine` adds what
-    the runtime knows (sizes, placement)."""
+    the runtime knows (sizes, placement), `passing` names tables whose rows are not kept."""
     if format not in FORMATS:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
-    return {"text": _text, "json": _json, "dot": _dot}[format](compiled, text, engine or {}, sharing or {})
+    shown = {"text": _text, "json": _json, "dot": _dot}[format]
+    return shown(compiled, text, engine or {}, sharing or {}, [b for b in compiled.bases if b in passing])
 
 
 def rows_of(relation: View) -> str:
@@ -53,7 +55,9 @@ def rows_of(relation: View) -> str:
 # -- text --------------------------------------------------------------------------------------------
 
 
-def _text(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
+def _text(
+    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+) -> str:
     view = compiled.view
     lines = [
         f"VIEW {view.name} ({', '.join(map(str, view.columns))})",
@@ -70,6 +74,8 @@ def _text(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sh
     if view.having is not None:
         lines.append(f"  where {view.having}")
     lines.append(f"  {rows_of(view)}")
+    if passing:
+        lines += ["", "TABLES", *(f"  {name}: not retained" for name in passing)]
     if sharing:
         kept = ((name, views[0], ", ".join(views[1:])) for name, views in sharing.items())
         lines += ["", "SHARED", *(f"  {name}: kept by {one}, read by {more} too" for name, one, more in kept)]
@@ -81,7 +87,9 @@ def _text(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sh
 # -- JSON --------------------------------------------------------------------------------------------
 
 
-def _json(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
+def _json(
+    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+) -> str:
     view, program, show = compiled.view, compiled.program, shower(compiled)
     own = {m.name for m in program.maps}
     return json.dumps(
@@ -102,6 +110,7 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sh
                 for m in (*program.maps, *program.shared)
             ],
             "static": list(program.static),
+            "not retained": list(passing),
             "relations": [_relation(r, compiled) for r in program.relations],
             "triggers": [
                 {
@@ -172,7 +181,9 @@ def _strategy(relation: Partitions[Any]) -> str:
 # -- DOT ---------------------------------------------------------------------------------------------
 
 
-def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
+def _dot(
+    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+) -> str:
     """Tables and relations feed maps, labelled by the strategies; maps feed relations, and the view."""
     view, program = compiled.view, compiled.program
     derived = {r.name: r for r in program.relations}
@@ -180,7 +191,8 @@ def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sha
     shown = f"view {view.name}"
     lines = ["digraph view {", "  rankdir=LR;", f"  {_id(shown)} [shape=box, style=bold];"]
     for base in dict.fromkeys(t.base for t in program.triggers if t.base not in derived):
-        lines.append(f"  {_id(base)} [shape=ellipse];")
+        note = ', xlabel="not retained"' if base in passing else ""
+        lines.append(f"  {_id(base)} [shape=ellipse{note}];")
     for m in program.maps:
         lines.append(f"  {_id(entries[m.name])} [shape=box];")
     for m in program.shared:

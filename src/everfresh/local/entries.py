@@ -78,6 +78,16 @@ class EntryStore(Pooled):
         self._touch(touched.slots[~touched.created])
         return touched
 
+    def told(self, touched: Touched) -> None:
+        """A change was made by other means, slices included: tell the followers."""
+        if self._followers:
+            created = touched.slots[touched.created]
+            if len(created):
+                words = self.words(created)
+                for follower in self._followers.values():
+                    follower.add(created, words)
+            self._touch(touched.slots[~touched.created])
+
     def commit(self, touched: Touched) -> None:
         """Make a change final: entries that have come to nothing go."""
         self.leave(touched.slots[self.pool.gather(touched.slots).n == 0])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ from everfresh.local.table import Table
 from everfresh.local.thresholds import Between, between
 from everfresh.local.toprows import partition_reader
 from everfresh.program import Intervals, Partitions
+
+if TYPE_CHECKING:
+    from everfresh.local.native.manager import Form, Native
 
 Ints = NDArray[np.int64]
 _FEW: Final = 64
@@ -121,6 +124,7 @@ class Wiring:
         tables: Mapping[str, Table],
         maps: Mapping[str, MapStore],
         stores: Callable[[str], EntryStore],
+        compile: str = "off",
     ) -> None:
         self.catalog, self.interner, self.maps, self.stores = catalog, interner, maps, stores
         self.tables = {name: TableRows(table) for name, table in tables.items()}
@@ -131,6 +135,11 @@ class Wiring:
         for view in catalog.views.values():
             self._wire(view, read)
         self.under = {name for unit in self.units for name in unit.maps}
+        self.native: Native | None = None
+        if compile != "off":
+            from everfresh.local.native.manager import Native
+
+            self.native = Native(self, compile)
 
     def _wire(self, view: ViewDef, read: set[str]) -> None:
         compiled = view.compiled
@@ -169,6 +178,12 @@ class Wiring:
             found = [p for v in views if not v.compiled.reevaluated for p in self._of(v, base)]
             self._prepared[view or "", base] = found
         return found
+
+    def form(self, statements: list[Prepared], change: Rows, unit: int) -> Form | None:
+        """The native form of the statements on one relation for a change of it, if one is ready."""
+        if self.native is None or not statements:
+            return None
+        return self.native.of(statements, change.codec, unit, len(change))
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)
