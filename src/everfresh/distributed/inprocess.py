@@ -52,7 +52,7 @@ class InProcess:
         self, workers: int, passes: Passes = ALL, given: Tag = REPLICATED, sizes: Mapping[str, int] | None = None
     ) -> None:
         self.workers, self.passes, self.given, self.sizes = workers, passes, given, sizes
-        self.catalog = Catalog(joins=True)
+        self.catalog = Catalog(joins=True, intervals=False)
         self.placement = Placement()
         self.sites: list[Site] = []
         self.traffic = Traffic()
