@@ -6,6 +6,7 @@ Python in the place of the compiler (`native_support.plain`), some of it, and al
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -54,10 +55,18 @@ def agree(history: History, small: int) -> int:
                 both(f"CREATE MATERIALIZED VIEW {name} AS {query}")
         schemas = {schema.name: schema for schema in history.schemas}
         for batch in history.batches:
+            since = compiled.epoch
             both({table: as_delta(schemas[table], rows) for table, rows in by_table(batch).items()})
             assert entries(compiled) == entries(interpreted)
             slices_hold(compiled)
+            if compiled.epoch > since:
+                for name in compiled.catalog.views:
+                    assert changes(compiled, name, since) == changes(interpreted, name, since)
         return len(forms(compiled))
+
+
+def changes(db: ef.Database, view: str, since: int) -> Counter[str]:
+    return Counter(map(repr, db.view(view).changes(since=since).to_pylist()))
 
 
 def by_table(batch: tuple[Change, ...]) -> dict[str, list[Change]]:
