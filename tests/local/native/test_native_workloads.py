@@ -38,7 +38,9 @@ def going(data: Mapping[str, pa.Table], seed: int) -> Iterator[dict[str, ef.Delt
     for _ in range(BATCHES):
         batch, went = {}, {}
         for name, rows in data.items():
-            some = random.choice(rows.num_rows, min(1 + rows.num_rows // 40, 12), replace=False)
+            some = random.choice(
+                rows.num_rows, min(1 + rows.num_rows // 40, 12, rows.num_rows), replace=False
+            )
             batch[name] = ef.Delta(deletes=rows.take(some), inserts=gone[name])
             went[name] = rows.take(some)
             data = {
@@ -51,7 +53,10 @@ def going(data: Mapping[str, pa.Table], seed: int) -> Iterator[dict[str, ef.Delt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("small", [WHOLE, BY_ROW], ids=["whole", "by row"])
-@pytest.mark.parametrize("workload", DATA)
+@pytest.mark.parametrize(
+    "workload",
+    ["tpch", "finance", *(pytest.param(name, marks=pytest.mark.soak) for name in ("thesis", "tpcds"))],
+)
 def test_all_queries(workload: str, small: int) -> None:
     data = tables(DATA[workload])
     known = WORKLOADS[workload]
