@@ -27,6 +27,9 @@ from everfresh.local.wiring import Prepared, Wiring
 SMALL = 64
 """Changes of up to so many rows run by row."""
 _OFTEN = 16
+_BATCH = 32
+_ENOUGH = 5_000
+"""Work after which compiling pays: a database that is filled and closed never waits for a compiler."""
 _log = logging.getLogger("everfresh")
 
 
@@ -58,6 +61,8 @@ class Planned:
     whole: Form | None = None
     by_row: Form | None = None
     reasons: dict[int, str] = field(default_factory=dict)
+    work: int = 0
+    """Rows that came so far, and what batches cost beside their rows."""
 
 
 class Native:
@@ -80,7 +85,8 @@ class Native:
         first = first or second
         if first is None:
             return None
-        if not first.asked:
+        found.work += rows + _BATCH
+        if not first.asked and (self._how == "now" or found.work >= _ENOUGH):
             first.asked = True
             if self._how == "now":
                 compile_now(first)
