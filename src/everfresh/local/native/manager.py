@@ -61,8 +61,6 @@ class Planned:
     whole: Form | None = None
     by_row: Form | None = None
     reasons: dict[int, str] = field(default_factory=dict)
-    work: int = 0
-    """Rows that came so far, and what batches cost beside their rows."""
 
 
 class Native:
@@ -73,6 +71,8 @@ class Native:
         self.planned: dict[tuple[int, str], Planned] = {}
         """By the number of the unit, -1 for a table or a re-evaluated view, and the relation."""
         self.small = SMALL
+        self._work: dict[tuple[int, str], int] = {}
+        """Rows that came so far for a relation without a plan, and what batches cost beside their rows."""
 
     def of(self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int) -> Form | None:
         """The form in which the statements on a relation, at least one, run for a change of some rows; None if
@@ -80,13 +80,15 @@ class Native:
         key = unit, statements[0].base
         found = self.planned.get(key)
         if found is None:
+            work = self._work[key] = self._work.get(key, 0) + rows + _BATCH
+            if self._how != "now" and work < _ENOUGH:
+                return None
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
         first, second = (found.by_row, found.whole) if rows <= self.small else (found.whole, found.by_row)
         first = first or second
         if first is None:
             return None
-        found.work += rows + _BATCH
-        if not first.asked and (self._how == "now" or found.work >= _ENOUGH):
+        if not first.asked:
             first.asked = True
             if self._how == "now":
                 compile_now(first)
