@@ -175,7 +175,7 @@ def rows_before(table: Table, nets: Sequence[Net]) -> tuple[pa.Table, Ints]:
     slots = pool.find(np.ascontiguousarray(words[list(pool.key)]))
     here = (slots >= 0) & (pool.keys_at(slots) == words).all(axis=0)
     live = pool.live()
-    n = np.zeros(pool.capacity, np.int64)
+    n = np.zeros(int(live.max(initial=-1)) + 1, np.int64)
     n[live] = pool.gather(live).n
     n[slots[here]] -= weights[here]
     live = live[n[live] != 0]
