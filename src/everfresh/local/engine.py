@@ -181,8 +181,7 @@ class LocalEngine:
         parts: dict[str, list[Part]] = {}
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
-        nets = {name: self._state.tables[name].resolve(of_table) for name, of_table in parts.items()}
-        nets = {name: change for name, change in nets.items() if len(change)}
+        nets = self._state.resolve(parts)
         with ExitStack() as own:
             others = [
                 own.enter_context(domain.changing(batch.steps[domain.name]))
@@ -277,7 +276,7 @@ class LocalEngine:
                 if WEIGHT in rows.column_names:
                     weights = rows.column(WEIGHT).to_numpy()
                     rows = rows.drop_columns([WEIGHT])
-                nets[table.schema.name] = Net(table.codec.encode(rows), weights)
+                nets[table.schema.name] = table.net(rows, weights)
         for domain in self._domains:
             if own := sections_of(domain, commit.sections):
                 domain.replay(own)
@@ -387,7 +386,10 @@ class LocalEngine:
         found = {
             "epoch": self.epoch,
             "tables": {
-                n: {"rows": len(t) if t.schema.retained else "not retained", **_bytes(t.pool, sliced[n])}
+                n: {
+                    "rows": len(t) if t.schema.retained else "not retained",
+                    **_bytes(t.pool, sliced[n], t.codec.texts.nbytes),
+                }
                 for n, t in state.tables.items()
             },
             "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
@@ -407,5 +409,5 @@ class LocalEngine:
             self._folder.close()
 
 
-def _bytes(pool: Pool, indexed: Indexed) -> dict[str, int]:
-    return {"bytes": pool.nbytes, "slice_bytes": indexed.slice_bytes}
+def _bytes(pool: Pool, indexed: Indexed, texts: int = 0) -> dict[str, int]:
+    return {"bytes": pool.nbytes + texts, "slice_bytes": indexed.slice_bytes}

@@ -355,6 +355,11 @@ class Pool:
         """The slots of all entries, increasing."""
         return np.flatnonzero(self._mark[: self._state[TOP]] >= 0)
 
+    def words_of(self, row: int) -> Ints:
+        """One word of every slot. Whoever writes to one of the key has lost it."""
+        out: Ints = self._keys[row]
+        return out
+
     def words_at(self, rows: Sequence[int], slots: Ints) -> tuple[Ints, ...]:
         """Some words of the entries at `slots`, which are all live."""
         return tuple(self._keys[row][slots] for row in rows)

@@ -6,7 +6,7 @@ undone; a batch changes them under `changing`, which makes everything final or t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -26,13 +26,14 @@ from everfresh.local.mapstore import MapStore
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Pool
 from everfresh.local.reading import RowSet, added
+from everfresh.local.reads import columns_read
 from everfresh.local.recompute import recompute, relation
 from everfresh.local.steps import Steps, Visited
 from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.local.wiring import Wiring
-from everfresh.program import Progress
+from everfresh.program import Part, Progress
 from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
 from everfresh.state.interrupts import uninterrupted
@@ -61,6 +62,20 @@ class LocalState:
         self._wiring: Wiring | None = None
         self._strings = _STRINGS
         """How many strings there may be before those of rows that have passed are looked for."""
+
+    @staticmethod
+    def blank(catalog: Catalog) -> LocalState:
+        """The tables and maps of a catalog, with nothing in them."""
+        state = LocalState()
+        state.catalog = catalog
+        state.tables = {n: make_table(schema, state.interner) for n, schema in catalog.tables.items()}
+        for name, view in catalog.views.items():
+            state.maps[name] = MapStore(view.compiled, state.interner)
+            for m in view.compiled.program.maps:
+                if m.name != view.compiled.view.map:
+                    state.beside[m.name] = EntryStore(m, state.interner)
+            state.maps[name].beside(state._store)
+        return state
 
     # -- DDL ---------------------------------------------------------------------------------------
 
@@ -96,7 +111,8 @@ class LocalState:
         if effect.alter_table is not None:
             self._alter(catalog, *effect.alter_table)
         if effect.create_table is not None:
-            self.tables[effect.create_table.name] = make_table(effect.create_table, self.interner)
+            schema = effect.create_table
+            self.tables[schema.name] = make_table(schema, self.interner)
         if effect.create_view is not None:
             self._create(catalog, effect.create_view, progress)
             self.created[effect.create_view.name] = epoch
@@ -107,6 +123,8 @@ class LocalState:
         for base in compiled.bases:
             if base in self.tables:
                 self.tables[base].check_loadable(view.name)
+                table, read = self.tables[base], columns_read(compiled.program, base)
+                table.read([table.schema.names[i] for i in read])
         store = self.maps[view.name] = MapStore(compiled, self.interner)
         for m in compiled.program.maps:
             if m.name != compiled.view.map:
@@ -147,6 +165,23 @@ class LocalState:
 
     # -- batches -----------------------------------------------------------------------------------
 
+    def resolve(self, parts: Mapping[str, Sequence[Part]]) -> dict[str, Net]:
+        """The net changes that the parts of a batch make to their tables; those that are something."""
+        nets: dict[str, Net] = {}
+        try:
+            for name, of_table in parts.items():
+                nets[name] = self.tables[name].resolve(of_table)
+        except BaseException:
+            self._discard(nets)
+            raise
+        nothing = {name: net for name, net in nets.items() if not len(net)}
+        self._discard(nothing)
+        return {name: net for name, net in nets.items() if name not in nothing}
+
+    def _discard(self, nets: Mapping[str, Net]) -> None:
+        for name, net in nets.items():
+            self.tables[name].discard(net)
+
     @contextmanager
     def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
@@ -168,6 +203,7 @@ class LocalState:
             except BaseException:
                 with self.latch:
                     steps.rollback()
+                    self._discard(nets)
                     self._forget(steps)
                 raise
             with self.latch:
@@ -256,6 +292,9 @@ class LocalState:
         self.compact_strings()
         sections = {"strings": pack_arrays(self.interner.to_arrays())}
         sections.update({f"table/{n}": pack_arrays(t.to_arrays()) for n, t in self.tables.items()})
+        sections.update(
+            {f"texts/{n}": pack_arrays(t.texts_to_arrays()) for n, t in self.tables.items() if t.codec.kept}
+        )
         sections.update({f"map/{n}": pack_arrays(m.pool.to_arrays()) for n, m in self.stores().items()})
         return sections
 
@@ -273,8 +312,9 @@ class LocalState:
             state.catalog, _ = state.catalog.replay(entry)
         state.interner = Interner.from_arrays(unpack_arrays(sections["strings"]))
         for name, schema in state.catalog.tables.items():
-            arrays = unpack_arrays(sections[f"table/{name}"])
-            state.tables[name] = make_table(schema, state.interner, arrays)
+            arrays, texts = unpack_arrays(sections[f"table/{name}"]), sections.get(f"texts/{name}")
+            known = unpack_arrays(texts) if texts is not None else None
+            state.tables[name] = make_table(schema, state.interner, arrays, known)
         for name, view in state.catalog.views.items():
             for m in view.compiled.program.maps:
                 pool = Pool.from_arrays(unpack_arrays(sections[f"map/{m.name}"]))

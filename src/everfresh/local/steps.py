@@ -8,7 +8,7 @@ Everything that was done is on a list, to be made final or taken back together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -98,27 +98,12 @@ class Steps:
         self._applied = {}
 
     def _unit(self, unit: Unit) -> None:
-        self._phases.to("relations")
-        stores = {name: self._wiring.stores(name) for name in unit.maps}
         pending = {n: joined_deltas(self._pending.pop(n)) for n in unit.maps if n in self._pending}
-        words = {n: stores[n].words(self._applied[n].slots) for n in unit.maps if n in self._applied}
-        words.update({n: delta.words for n, delta in pending.items()})
-        scanned = unit.reader.scanned
-        try:
-            keys = unit.reader.touched(words)
-            before = unit.reader.at(keys, self._applied)
-            self._phases.to("maps")
-            for name, delta in pending.items():
-                touched = stores[name].add_words(delta.words, delta.values)
-                self._applied[name] = touched
-                self.did(stores[name], touched)
-            self._breathe()
-            self._phases.to("relations")
-            after = unit.reader.at(keys)
-        except EverfreshError as error:
-            raise error.at(f"view '{unit.view}'") from error
-        self._count(unit.view, unit.name, -1, keys.shape[1] + unit.reader.scanned - scanned)
-        change = after.minus(before)
+        change, visited = unit_change(
+            unit, self._wiring.stores, pending, self._applied, self.did, self._phases
+        )
+        self._count(unit.view, unit.name, -1, visited)
+        self._breathe()
         if not len(change):
             return
         if unit.is_view:
@@ -191,3 +176,35 @@ class Steps:
     def _count(self, view: str, base: str, index: int, visited: int) -> None:
         key = view, base, index
         self._visited[key] = self._visited.get(key, 0) + visited
+
+
+def unit_change(
+    unit: Unit,
+    stores: Callable[[str], EntryStore],
+    pending: Mapping[str, PoolDelta],
+    applied: dict[str, Touched],
+    did: Callable[[EntryStore, Touched], None],
+    phases: Untimed = UNTIMED,
+) -> tuple[RowSet, int]:
+    """A unit's step: what is pending is added to its maps. The difference of its rows at the touched keys,
+    and how many entries were visited.
+
+    `applied` are the changes of maps in this round; those of the step are put there, and told to `did`.
+    """
+    phases.to("relations")
+    words = {n: stores(n).words(applied[n].slots) for n in unit.maps if n in applied}
+    words.update({n: delta.words for n, delta in pending.items()})
+    scanned = unit.reader.scanned
+    try:
+        keys = unit.reader.touched(words)
+        before = unit.reader.at(keys, applied)
+        phases.to("maps")
+        for name, delta in pending.items():
+            touched = stores(name).add_words(delta.words, delta.values)
+            applied[name] = touched
+            did(stores(name), touched)
+        phases.to("relations")
+        after = unit.reader.at(keys)
+    except EverfreshError as error:
+        raise error.at(f"view '{unit.view}'") from error
+    return after.minus(before), keys.shape[1] + unit.reader.scanned - scanned

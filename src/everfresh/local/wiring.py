@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.calculus import MapRef, Query, Rel
+from everfresh.algebra import Kind
+from everfresh.calculus import MapRef, Query, Rel, Sum
 from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
 from everfresh.local.codec import Codec
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from everfresh.local.native.manager import Native, Planned
 
 Ints = NDArray[np.int64]
+_FEW: Final = 64
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class Names:
         """The strings of all tables and maps."""
         return self.wiring.interner
 
+    @property
+    def many(self) -> bool:
+        """Whether a change has more rows than are joined with each other one by one."""
+        return any(change.rows > _FEW for change in self.changes.values())
+
     def atom(self, factor: Rel | MapRef) -> Atom:
         """A change, a map, a table, or a relation read off maps."""
         if isinstance(factor, MapRef):
@@ -92,6 +99,13 @@ class Names:
         atom = self.atom(crossing.atom)
         assert isinstance(atom, Picked | Reading)
         return between(crossing, self.changes[crossing.change.name], atom)
+
+    def summable(self, atom: Query) -> bool:
+        """Whether the sums over some of its entries are known without visiting them."""
+        if not isinstance(atom, MapRef):
+            return isinstance(atom, Sum)
+        kinds = self.wiring.stores(atom.name).layout.kinds
+        return all(c <= 0 or kinds[c - 1] != Kind.FLOAT for c in atom.components)
 
     def needs(self, atom: Rel) -> Sequence[int] | None:
         """What must be bound before a relation is read."""
@@ -178,7 +192,10 @@ class Wiring:
                 raise TypeError(
                     f"{statement.target} {statement.op} is no statement of an incremental program"
                 )
-            terms = ordered(expr, store.target.keys, names.needs, kept=kept)
+            exact = Kind.FLOAT not in store.layout.kinds  # doubles are added entry by entry
+            terms = ordered(
+                expr, store.target.keys, names.needs, kept=kept, summable=names.summable if exact else None
+            )
             found.append(Prepared(view.name, base, index, store, terms))
         return found
 

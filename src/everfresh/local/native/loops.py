@@ -53,6 +53,8 @@ class Loops:
         self.out.back_to(depth)
 
     def _step(self, step: Step) -> None:
+        if step.range is not None:
+            raise Unsupported("a range")
         match step.factor:
             case Rel(_, _, True):
                 self._change(step.factor)
