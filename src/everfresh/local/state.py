@@ -33,6 +33,7 @@ from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.local.wiring import Wiring
+from everfresh.local.workers import Workers
 from everfresh.program import Part, Progress
 from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
@@ -57,6 +58,7 @@ class LocalState:
         """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
         self.phases = phases
         self.latch = Latch()
+        self.workers = Workers()
         self.running: list[Steps] = []
         """What has been done and is not shown to readers yet."""
         self._wiring: Wiring | None = None
@@ -186,7 +188,7 @@ class LocalState:
     def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
         self.visited.clear()
-        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe)
+        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe, self.workers)
         with ExitStack() as stack:
             try:
                 with self.latch:

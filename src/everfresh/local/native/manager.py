@@ -51,12 +51,13 @@ class Native:
 
     def __init__(self, wiring: Wiring, how: str) -> None:
         self._wiring, self._how = wiring, how
-        self.planned: dict[tuple[int, str], Planned] = {}
-        """By the number of the unit, -1 for a table or a re-evaluated view, and the relation."""
+        self.planned: dict[tuple[int, str, str, int], Planned] = {}
+        """By the number of the unit, -1 for a table or a re-evaluated view, the relation, the view of the first
+        statement, and how many there are: threads share them out."""
 
     def of(self, statements: Sequence[Prepared], codec: Codec, unit: int) -> Planned:
         """The plan for the statements on one relation, of which there is at least one."""
-        key = unit, statements[0].base
+        key = unit, statements[0].base, statements[0].view, len(statements)
         found = self.planned.get(key)
         if found is None:
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
