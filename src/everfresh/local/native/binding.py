@@ -45,7 +45,7 @@ def pool_words(pool: Pool) -> list[int]:
     values = pool._values
     return [
         address(pool._keys),
-        pool.capacity,
+        pool._keys.shape[1],
         address(pool._table),
         len(pool._table) - 1,
         address(pool._mark),
