@@ -155,6 +155,9 @@ class Rows(Stored):
         self._words, self._weights = words, weights
         self.rows = len(weights)
 
+    def __len__(self) -> int:
+        return len(self._weights)
+
     def slots(self) -> Ints:
         """The numbers of the rows."""
         return np.arange(len(self._weights))

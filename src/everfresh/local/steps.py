@@ -18,7 +18,7 @@ from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Rows
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
-from everfresh.local.native.manager import Planned
+from everfresh.local.native.manager import Form
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Touched
 from everfresh.local.reading import RowSet
@@ -45,7 +45,7 @@ class Steps:
         workers: Workers = ALONE,
     ) -> None:
         self._wiring, self._visited, self._phases = wiring, visited, phases
-        self._workers = workers
+        self._workers, self._alone = workers, True
         self._breathe = breathe
         """Called wherever what is done and `done` agree, so that others may read."""
         self.touched: dict[str, list[Touched]] = {}
@@ -146,40 +146,33 @@ class Steps:
         self, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         self._phases.to("statements")
-        groups = self._wiring.apart(statements, at) if self._workers.pays(len(change.slots())) else ()
+        groups = self._wiring.apart(statements, at) if self._workers.pays(len(change)) else ()
         if len(groups) < 2:
-            return self._made(statements, change, at, self._breathe)
-        work = [partial(self._made, group, change.twin(), at, lambda: None) for group in groups]
-        return [made for group in self._workers.run(work) for made in group]
+            return self._made(statements, change, at)
+        self._alone = False
+        try:
+            made = self._workers.run([partial(self._made, group, change.twin(), at) for group in groups])
+        finally:
+            self._alone = True
+        return [one for group in made for one in group]
 
-    def _made(
-        self, statements: list[Prepared], change: Rows, at: int, breathe: Callable[[], None]
-    ) -> list[tuple[EntryStore, PoolDelta]]:
-        """What statements make of a change; `breathe` is called between them."""
-        planned = self._wiring.compiled(statements, change.codec, at) if statements else None
-        runner = planned.runner if planned is not None else None
-        covered = planned.covered if runner is not None and planned is not None else frozenset()
-        result = self._interpret(
-            [s for i, s in enumerate(statements) if i not in covered], change, at, breathe
-        )
-        if runner is not None:
-            result += self._native(planned, statements, change, at, breathe)
-        return result
+    def _made(self, statements: list[Prepared], change: Rows, at: int) -> list[tuple[EntryStore, PoolDelta]]:
+        """What statements make of a change."""
+        form = self._wiring.form(statements, change, at)
+        if form is None:
+            return self._interpret(statements, change, at)
+        result = self._interpret([s for i, s in enumerate(statements) if i not in form.covered], change, at)
+        return result + self._native(form, statements, change, at)
 
     def _native(
-        self,
-        planned: Planned,
-        statements: list[Prepared],
-        change: Rows,
-        at: int,
-        breathe: Callable[[], None],
+        self, form: Form, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         """Run what is compiled; the interpreter, if it says that it cannot."""
-        assert planned.runner is not None
-        outcome = planned.runner.run(change, self._applied)
+        assert form.runner is not None
+        outcome = form.runner.run(change, self._applied)
         if outcome is None:
-            planned.gave_up()
-            return self._interpret([statements[i] for i in sorted(planned.covered)], change, at, breathe)
+            form.gave_up()
+            return self._interpret([statements[i] for i in sorted(form.covered)], change, at)
         for store, touched in outcome.touched:
             self.touched.setdefault(store.target.name, []).append(touched)
             self.did(store, touched)
@@ -188,11 +181,12 @@ class Steps:
         return outcome.deltas
 
     def _interpret(
-        self, statements: list[Prepared], change: Rows, at: int, breathe: Callable[[], None]
+        self, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         result = []
         for statement in statements:
-            breathe()
+            if self._alone:
+                self._breathe()
             names = Names(self._wiring, statement.view, {statement.base: change}, at, self._applied)
             try:
                 result.append((statement.store, run_prepared(statement, names)))

@@ -18,7 +18,6 @@ from everfresh.algebra import Kind
 from everfresh.calculus import MapRef, Query, Rel, Sum
 from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
-from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
 from everfresh.local.joined import PoolDelta, run_terms
@@ -32,7 +31,7 @@ from everfresh.local.toprows import partition_reader
 from everfresh.program import Partitions
 
 if TYPE_CHECKING:
-    from everfresh.local.native.manager import Native, Planned
+    from everfresh.local.native.manager import Form, Native
 
 Ints = NDArray[np.int64]
 _FEW: Final = 64
@@ -214,9 +213,11 @@ class Wiring:
                 used |= {f"map {name}" for name in maps}
         return used
 
-    def compiled(self, statements: list[Prepared], codec: Codec, unit: int) -> Planned | None:
-        """The native form of some statements on the change of one relation, if there is one."""
-        return None if self.native is None else self.native.of(statements, codec, unit)
+    def form(self, statements: list[Prepared], change: Rows, unit: int) -> Form | None:
+        """The native form of the statements on one relation for a change of it, if one is ready."""
+        if self.native is None or not statements:
+            return None
+        return self.native.of(statements, change.codec, unit, len(change))
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)
