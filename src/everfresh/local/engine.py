@@ -31,6 +31,7 @@ from everfresh.local.pool import Pool
 from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net
+from everfresh.local.workers import Workers, cores
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress
 from everfresh.program.domain import Domain, Sections, sections_of
@@ -91,6 +92,7 @@ class LocalEngine:
             if path is not None
             else None
         )
+        self._workers = Workers(options.threads or cores())
         self._reset()
         if self._folder is not None:
             try:
@@ -103,6 +105,7 @@ class LocalEngine:
         self._state = LocalState(self._phases, self._options.compile)
         for domain in self._domains:
             domain.load({})
+        self._state.workers = self._workers
         self._shown = Committed(self._state, self._folder, self._options)
         self._keys: OrderedDict[str, int] = OrderedDict()
         self._digest = ""
@@ -333,6 +336,7 @@ class LocalEngine:
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
         self._digest = snapshot.meta["digest"]
         self._snapshot_epoch = snapshot.epoch
+        self._state.workers = self._workers
         self._shown = Committed(self._state, self._folder, self._options)
         self._shown.show(snapshot.epoch, self._state)
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in snapshot.sections.values())
@@ -407,6 +411,7 @@ class LocalEngine:
 
     def close(self) -> None:
         """Release the folder."""
+        self._workers.close()
         if self._folder is not None:
             self._folder.close()
 
