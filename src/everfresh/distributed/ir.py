@@ -14,7 +14,7 @@ from functools import cached_property
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Query
-from everfresh.distributed.tags import Dist, Local, Replicated, Tag
+from everfresh.distributed.tags import Local, Replicated, Tag
 from everfresh.expr import Var
 from everfresh.types import Column
 
@@ -292,7 +292,6 @@ __all__ = [
     "Add",
     "Block",
     "Change",
-    "Dist",
     "DistributedProgram",
     "Eval",
     "Instruction",
