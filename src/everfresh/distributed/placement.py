@@ -37,7 +37,7 @@ _SMALL = 1000.0  # entries of a result that no key is a column of
 class Limits:
     """How large things may be, in entries."""
 
-    driver: int = 100_000
+    driver: int = 50_000
     """A map on the driver."""
     replicated: int = 1_000_000
     """A map or table on every worker."""
@@ -162,6 +162,7 @@ class _Chooser:
     def placement(self) -> Placement:
         programs = self.programs
         driver = self._driver()
+        fed = {target for target, atoms, origin in self._uses() if (atoms | origin) & driver}
         for name, view in programs.catalog.views.items():
             mine = [m.name for m in view.compiled.program.maps if m.name not in self.maps]
             if view.compiled.reevaluated:
@@ -169,7 +170,10 @@ class _Chooser:
                 continue
             chosen = self._class_of(name, mine, driver)
             for m in mine:
-                self.maps[m] = LOCAL if m in driver else self._by_class(m, chosen)
+                result = m not in self.read and m not in programs.under and m not in fed
+                there = chosen is not None and self._column_in(m, chosen) is not None
+                local = m in driver and not (result and there)  # where its entries are made is as good
+                self.maps[m] = LOCAL if local else self._by_class(m, chosen)
         self._together(driver)
         tables = {name: self._table(name) for name in programs.catalog.tables}
         return Placement(tables, self.maps)
