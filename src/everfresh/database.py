@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,13 @@ import pyarrow as pa
 from everfresh import sql as s
 from everfresh.compiler import Catalog, explain
 from everfresh.delta import Delta, SparkRows, read_rows
+from everfresh.delta.feeds import is_feed, named
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate
 from everfresh.matrices import LinearView, Matrices, MatrixMethods
 from everfresh.options import Options
-from everfresh.program import Batch, Engine, OnConflict, Part, Progress
+from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
+from everfresh.program.queue import Queue, Waiting
 from everfresh.relations import Result, Table, View
 from everfresh.types import Column, TableSchema
 
@@ -90,6 +93,8 @@ class Database(MatrixMethods):
         self._matrices = matrices or Matrices()
         self._read_only = read_only
         self._lock = threading.RLock()
+        """Held by whoever changes something; readers need it only where the engine cannot do without."""
+        self._queue = Queue(self._commit_all)
         self._closed = False
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
@@ -140,17 +145,26 @@ class Database(MatrixMethods):
 
     # -- what there is -----------------------------------------------------------------------------
 
+    @contextmanager
+    def _reading(self) -> Iterator[Engine]:
+        """The engine, for calls that read: beside a running batch, if the engine can."""
+        if self._engine.concurrent and not self._read_only:
+            yield self._open()
+            return
+        with self._lock:
+            yield self._open()
+
     @property
     def epoch(self) -> int:
         """The number of the last committed change."""
-        with self._lock:
-            return self._open().epoch
+        with self._reading() as engine:
+            return engine.epoch
 
     @property
     def catalog(self) -> Catalog:
         """The schemas and compiled views as of now."""
-        with self._lock:
-            catalog: Catalog = self._open().catalog
+        with self._reading() as engine:
+            catalog: Catalog = engine.catalog
             return catalog
 
     @property
@@ -195,37 +209,52 @@ class Database(MatrixMethods):
         is applied whole or, with an `EverfreshError`, not at all. A `key` that was committed before returns
         its epoch and changes nothing, so a batch can be sent again.
         """
-        with self._lock:
-            engine = self._writable()
-            if batch is not None and not isinstance(batch, Mapping):
-                raise EverfreshError(
-                    Code.ARGUMENT,
-                    "a batch is a mapping of table names to rows",
-                    hint='db.apply({"orders": rows}), or db.apply(orders=rows)',
-                )
-            given = {**(batch or {}), **tables}
-            if key is not None and not isinstance(key, str):
-                raise EverfreshError(
-                    Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")'
-                )
-            before = engine.committed(key) if key is not None else None
-            if before is not None:
-                return before
-            parts = [
-                part
-                for name, rows in given.items()
-                if not self._matrices.takes(name, rows)
-                for part in self._parts(engine.catalog.expect_table(name), rows)
-            ]
-            updates = {name: change for name, change in given.items() if self._matrices.takes(name, change)}
-            return self._commit(self._with_matrices(Batch(tuple(parts), key), updates))
+        if batch is not None and not isinstance(batch, Mapping):
+            raise EverfreshError(
+                Code.ARGUMENT,
+                "a batch is a mapping of table names to rows",
+                hint='db.apply({"orders": rows}), or db.apply(orders=rows)',
+            )
+        if key is not None and not isinstance(key, str):
+            raise EverfreshError(
+                Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")'
+            )
+        given = {**(batch or {}), **tables}
+        engine = self._engine
+        if not engine.concurrent or any(self._matrices.takes(*item) for item in given.items()):
+            with self._lock:
+                return self._apply(given, key)
+        self._writable()
+        before = engine.committed(key) if key is not None else None
+        if before is not None:
+            return before
+        catalog = engine.catalog  # rows are read beside other batches, and queue with them
+        parts = [
+            part for name, rows in given.items() for part in self._parts(catalog.expect_table(name), rows)
+        ]
+        return self._queue.commit(Batch(tuple(parts), key), catalog, self._lock)
+
+    def _apply(self, given: Mapping[str, Any], key: str | None) -> int:
+        """A batch by itself, with the lock held."""
+        engine = self._writable()
+        before = engine.committed(key) if key is not None else None
+        if before is not None:
+            return before
+        parts = [
+            part
+            for name, rows in given.items()
+            if not self._matrices.takes(name, rows)
+            for part in self._parts(engine.catalog.expect_table(name), rows)
+        ]
+        updates = {name: change for name, change in given.items() if self._matrices.takes(name, change)}
+        return self._commit(self._with_matrices(Batch(tuple(parts), key), updates))
 
     def _parts(self, schema: TableSchema, rows: Any) -> Iterator[Part]:
         for op, data in Delta.of(rows).parts():
             what = f"table '{schema.name}', {op}s"
             given = self._read(data, schema, what, op)
-            keyed = op == "delete" and _names(given) != set(schema.names)
-            yield Part(schema.name, "delete_key" if keyed else op, given, what)
+            keyed = op == "delete" and set(_names(given)) != set(schema.names)
+            yield Part(schema.name, "delete_key", given, what) if keyed else _part(schema, op, given, what)
 
     def _read(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
         reader = getattr(self._engine, "read_input", None)
@@ -237,6 +266,32 @@ class Database(MatrixMethods):
         applied = self._engine.apply(batch)
         self._tell(applied.epoch)
         return applied.epoch
+
+    def _commit_all(self, group: Sequence[Waiting]) -> None:
+        """Commit what has queued, with the lock held; each is told what came of it."""
+        engine = self._writable()
+        ready: list[Waiting] = []
+        for waiting in group:
+            try:
+                waiting.check(engine.catalog)
+                for name in {part.table for part in waiting.batch.parts}:
+                    self._check_static(name)
+            except EverfreshError as error:
+                waiting.result = error
+            else:
+                ready.append(waiting)
+        while ready:
+            known = [engine.committed(w.batch.key) if w.batch.key is not None else None for w in ready]
+            for waiting, epoch in zip(ready, known, strict=True):
+                waiting.result = epoch
+            ready = [waiting for waiting in ready if waiting.result is None]
+            now = [w for i, w in enumerate(ready) if not w.is_repeated(ready[:i])]
+            for waiting, result in zip(now, engine.apply_all([w.batch for w in now]), strict=True):
+                waiting.result = result if isinstance(result, Exception) else result.epoch
+            for waiting in now:
+                if isinstance(waiting.result, int):
+                    self._tell(waiting.result)
+            ready = [waiting for waiting in ready if waiting not in now]
 
     def _check_static(self, name: str) -> None:
         catalog = self._engine.catalog
@@ -284,12 +339,30 @@ class Database(MatrixMethods):
         A SELECT gives a `Result`, which reads like a view; a change gives its epoch. A script stops at its
         first error; what came before it stays done.
         """
+        parsed = s.split(text, dialect)
+        if len(parsed) == 1 and parsed[0].asks and self._engine.concurrent and not self._read_only:
+            return self._ask(parsed[0])
         result: Result | int | None = None
         with self._lock:
-            engine = self._open()
-            for statement in s.parse_and_bind(text, _Current(engine), dialect):
-                result = self._run(statement)
+            current = _Current(self._open())
+            for statement in parsed:
+                result = self._run(s.bind(statement, current))
         return result
+
+    def _ask(self, parsed: s.Parsed) -> Result | int | None:
+        """One statement that changes nothing, as of the last committed epoch."""
+        while True:
+            catalog = self.catalog
+            statement = s.bind(parsed, catalog)
+            if isinstance(statement, s.Show | s.Explain):
+                return self._describe(statement)
+            if not isinstance(statement, s.Select):
+                with self._lock:  # a change behind a WITH
+                    return self._run(s.bind(parsed, _Current(self._open())))
+            try:
+                return Result(self._open().select(statement.plan, catalog))
+            except Stale:  # something was created, altered or dropped in between
+                continue
 
     def _run(self, statement: s.Statement) -> Result | int | None:
         match statement:
@@ -364,7 +437,7 @@ class Database(MatrixMethods):
             rows = self._read(statement.path, schema, what, "insert")
         else:
             rows = read_rows(statement.path, schema, what=what, kind=statement.format)
-        return self._commit(Batch((Part(schema.name, "insert", rows, what),)))
+        return self._commit(Batch((_part(schema, "insert", rows, what),)))
 
     def _describe(self, statement: s.Show | s.Explain) -> Result:
         catalog = self.catalog
@@ -393,9 +466,9 @@ class Database(MatrixMethods):
     def explain(self, view: str, format: str = "text", distributed: bool = False) -> str:
         """How a view is maintained, and why: as "text", "json" or "dot"; or (`distributed`) where its maps
         are on a cluster, and what runs where."""
-        with self._lock:
-            engine = self._open()
-            definition = engine.catalog.expect_view(view)
+        with self._reading() as engine:
+            catalog = engine.catalog
+            definition = catalog.expect_view(view)
             if distributed:
                 return _distributed(engine, definition.name)
             known = getattr(engine, "explain", None)
@@ -404,8 +477,8 @@ class Database(MatrixMethods):
                 definition.text,
                 format,
                 known(definition.name) if known is not None else None,
-                engine.catalog.sharing(definition.name),
-                engine.catalog.passing,
+                catalog.sharing(definition.name),
+                catalog.passing,
             )
 
 
@@ -447,8 +520,15 @@ def read_local(data: Any, schema: TableSchema, what: str, op: Any) -> pa.Table:
     return read_rows(rows.df.toArrow(), schema, what=what, op=op) if isinstance(rows, SparkRows) else rows
 
 
-def _names(rows: Any) -> set[str]:
-    return {name for name, _ in rows.names} if isinstance(rows, SparkRows) else set(rows.column_names)
+def _names(rows: Any) -> list[str]:
+    return [name for name, _ in rows.names] if isinstance(rows, SparkRows) else list(rows.column_names)
+
+
+def _part(schema: TableSchema, op: Any, rows: Any, what: str) -> Part:
+    """Rows as they were read, with their operation; those of a change feed say themselves what it is."""
+    if op == "insert" and is_feed(_names(rows), schema):
+        return Part(schema.name, "change", rows, named(what))
+    return Part(schema.name, op, rows, what)
 
 
 def _renamed(rows: Any, names: tuple[str, ...]) -> Any:

@@ -93,8 +93,7 @@ class _Named(Readable):
         return self._read(None)
 
     def _read(self, at: int | None) -> pa.Table:
-        with self._db._lock:
-            engine = self._db._open()
+        with self._db._reading() as engine:
             self._check(engine.catalog)
             return engine.read(self.name, at)
 
@@ -153,8 +152,7 @@ class View(_Named):
 
         Without `since`, as far back as `options.history` keeps.
         """
-        with self._db._lock:
-            engine = self._db._open()
+        with self._db._reading() as engine:
             self._check(engine.catalog)
             return engine.changes(self.name, engine.oldest if since is None else since)
 

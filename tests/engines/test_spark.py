@@ -15,6 +15,7 @@ import pytest
 import everfresh as ef
 from everfresh.testing.engine_suite import EngineSuite
 from everfresh.testing.oracle import assert_rows, assert_same
+from everfresh.testing.suite_feeds import History, feed
 from everfresh.testing.suite_inputs import EXPECTED, TABLE, VIEW
 
 pytestmark = pytest.mark.spark
@@ -30,6 +31,8 @@ class TestSpark(EngineSuite):
     history_views = 4
     language_views = 6
     language_batches = 3
+    feed_batches = 3
+    feed_forms = ("dicts", "Parquet", "CSV")
     session: Any = None
 
     @pytest.fixture(scope="class", autouse=True)
@@ -59,6 +62,27 @@ class TestSpark(EngineSuite):
         assert len(db.table("t")) == 2
         assert_same(before, view.to_spark(at=epoch).toArrow().cast(before.schema), "at an earlier epoch")
         assert_same(before, fixed.toArrow().cast(before.schema), "a frame stays at its epoch")
+
+    def test_a_change_feed_in_a_spark_frame(self, db: ef.Database) -> None:
+        db.sql(
+            "CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x INTEGER NOT NULL); "
+            "CREATE TABLE b (x INTEGER); "
+            "CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s FROM t GROUP BY g"
+        )
+        history = History(3)
+        for preimages in (True, False):
+            rows = feed(*history.changes(12, preimages)).drop_columns(["_commit_timestamp"])
+            db.apply(t=self.session.createDataFrame(rows).repartition(3))
+            assert_rows(db.table("t"), *((k, g, x) for k, (g, x) in history.rows.items()))
+        assert db.view("v").verify().num_rows == 0
+        frame = self.session.createDataFrame([(1, "insert"), (1, "change")], "x INT, _change_type STRING")
+        with pytest.raises(ef.EverfreshError, match="'change' in column '_change_type'"):
+            db.apply(b=frame)
+        frame = self.session.createDataFrame([(1, "update_postimage")], "x INT, _change_type STRING")
+        with pytest.raises(ef.EverfreshError, match="no primary key"):
+            db.apply(b=frame)
+        db.apply(b=frame.selectExpr("x", "'insert' AS _CHANGE_TYPE"))
+        assert_rows(db.table("b"), (1,))
 
     def test_bad_rows_in_a_spark_frame(self, db: ef.Database) -> None:
         db.sql(

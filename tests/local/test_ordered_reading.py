@@ -17,7 +17,7 @@ import pytest
 from program_support import apply, check, contents, nets
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.local import extremes, reading, toprows, wiring
+from everfresh.local import extremes, joined, ranges, reading, toprows, wiring
 from everfresh.local.state import LocalState
 
 TABLES = [
@@ -36,6 +36,13 @@ QUERIES = {
     "not_above": "SELECT x, count(*) AS n FROM t WHERE s <= (SELECT max(s) FROM u) GROUP BY x",
     "below_count": "SELECT t.g, u.x FROM t, u WHERE t.s = u.s AND t.x < (SELECT count(*) FROM u)",
     "not_a_number": "SELECT count(*) AS n FROM t WHERE d >= (SELECT max(d) - 1 FROM t WHERE x > 1)",
+    "below": "SELECT t.g, count(*) AS n, sum(u.x) AS a FROM t, u WHERE u.x < t.x GROUP BY t.g",
+    "below_each": "SELECT u.x, sum(t.x) AS a FROM t, u WHERE t.x - u.x > 1 OR u.x - t.x >= 2 GROUP BY u.x",
+    "within": "SELECT a.g, sum(a.x * b.x) AS p, sum(a.x - b.x) AS d FROM t a, t b"
+    " WHERE a.g = b.g AND a.x > b.x GROUP BY a.g",
+    "next_strings": "SELECT t.g, count(*) AS n FROM t, u WHERE t.s BETWEEN u.s AND 'c' GROUP BY t.g",
+    "doubles": "SELECT t.g, sum(o.d) AS a FROM t, t o WHERE t.g = o.g AND o.x < t.x AND o.d < 9 GROUP BY t.g",
+    "other": "SELECT count(*) AS n, sum(t.x) AS a FROM t, u WHERE t.x <> u.x AND t.x < u.x + 2",
     "no_row": "SELECT x FROM t WHERE x >= (SELECT sum(x) AS a FROM u HAVING sum(x) > 3)",
 }
 DDL = [*TABLES, *(f"duckdb|CREATE MATERIALIZED VIEW {name} AS {query}" for name, query in QUERIES.items())]
@@ -56,6 +63,8 @@ def slow() -> Iterator[None]:
         patch.setattr(reading, "Ends", extremes.Scan)
         patch.setattr(toprows, "top_of", lambda relation: None)
         patch.setattr(wiring, "between", lambda *_: None)
+        patch.setattr(joined, "ranged", lambda *_: None)
+        patch.setattr(wiring, "_FEW", 1 << 60)
         yield
 
 
@@ -91,6 +100,8 @@ def maps(state: LocalState) -> dict[str, Any]:
 @pytest.mark.parametrize("long", [0, 3])
 def test_fast_equals_slow(seed: int, long: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extremes, "_LONG", long)
+    monkeypatch.setattr(ranges, "LONG", long - 1)
+    monkeypatch.setattr(wiring, "_FEW", long)
     fast = made(DDL)
     with slow():
         twin = made(DDL)
@@ -112,6 +123,11 @@ def test_fast_equals_slow(seed: int, long: int, monkeypatch: pytest.MonkeyPatch)
     check(fast)
 
 
+def statements(state: LocalState) -> list[Any]:
+    views = state.catalog.views.values()
+    return [s for v in views for t in v.compiled.program.triggers for s in t.statements]
+
+
 def test_indexes_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extremes, "_LONG", 0)
     state = made(DDL)
@@ -119,6 +135,10 @@ def test_indexes_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
         apply(state, batch)
     kinds = {key[0] for store in state.stores().values() for key in store._followers}
     assert kinds == {"ends", "top", "band"}
+    assert not any(s.strategy == "re-evaluated" for s in statements(state))
+    reasons = " ".join(s.reason for s in statements(state))
+    assert "reads ranges of" in reasons
+    assert "adds up ranges of" in reasons
     crossed = {
         view.name
         for view in state.catalog.views.values()

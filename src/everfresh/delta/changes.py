@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from everfresh.errors import Code, EverfreshError
 
-Operation = Literal["insert", "delete", "update"]
+Operation = Literal["insert", "delete", "update", "change"]
+"""What is done with rows; "change" is what the rows of a change feed say (`everfresh.delta.feeds`)."""
 
 
 @dataclass(frozen=True, eq=False)

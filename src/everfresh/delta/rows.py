@@ -8,9 +8,11 @@ to `coerce`.
 - An insert may leave out nullable columns: they are NULL. A delete has all columns or exactly the primary
   key. An update has the primary key and some other columns, the same in every row.
 - Tuples go by position: all columns in the table's order (a delete: or the key columns in the key's order).
+- Rows to insert with a column `_change_type` are a change feed (`everfresh.delta.feeds`).
 
 Invariant: the result has the table's columns in the table's order (those that were given, for key deletes and
-updates), in the form that `coerce` promises; key columns hold no NULL.
+updates), in the form that `coerce` promises; key columns hold no NULL. A feed has its own columns behind
+them.
 """
 
 from __future__ import annotations
@@ -27,6 +29,14 @@ import pyarrow as pa
 
 from everfresh.delta.changes import Delta, Operation
 from everfresh.delta.coerce import coerce_column, null_error
+from everfresh.delta.feeds import (
+    CHANGE_TYPE,
+    COMMIT_VERSION,
+    check_pairs,
+    find_feed,
+    fit_feed,
+    missing_column,
+)
 from everfresh.delta.files import read_files
 from everfresh.errors import Code, EverfreshError
 from everfresh.types import Column, TableSchema, arrow_schema, to_arrow
@@ -37,12 +47,15 @@ ACCEPTED = (
 )
 
 
+_FEEDS = ("insert", "change")  # what may turn out to be a change feed
+
+
 @dataclass(frozen=True)
 class SparkRows:
     """Rows in a Spark DataFrame, untouched: its types are checked where it is read.
 
-    `names` has a pair for each of the table's columns that is there: its name in the table, its name in the
-    DataFrame.
+    `names` has a pair for each of the table's columns that is there, and for those of a change feed: its name
+    in the table, its name in the DataFrame.
     """
 
     df: Any
@@ -70,9 +83,20 @@ def read_rows(
     """
     if _is_from(data, "pyspark.sql") and hasattr(data, "columns"):
         return _read_spark(data, schema, what, op)
-    if not isinstance(data, (str, os.PathLike)):
-        return _fit(_open(data, schema, what, op), schema, what, op)
-    tables = []
+    rows = (
+        _read_paths(data, schema, what, op, kind)
+        if isinstance(data, (str, os.PathLike))
+        else _fit(_open(data, schema, what, op), schema, what, op)
+    )
+    if op == "insert":  # with "change" it may be a piece of a feed
+        check_pairs(rows, schema, what)
+    return rows
+
+
+def _read_paths(
+    data: str | os.PathLike[str], schema: TableSchema, what: str, op: Operation, kind: str | None
+) -> pa.Table:
+    tables: list[pa.Table] = []
     for name, table in read_files(data, what=what, kind=kind):
         tables.append(_fit(_from_table(table), schema, f"{what}, file '{name}'", op))
         if tables[-1].schema != tables[0].schema:
@@ -93,8 +117,18 @@ def match_columns(
 ) -> list[tuple[Column, int | None]]:
     """The table's columns that the operation is about, each with its position in `names` (None: NULL)."""
     folded = {column.name.casefold(): column for column in schema.columns}
+    feed = find_feed(names, schema)
+    if feed is not None and op not in _FEEDS:
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"the rows to {op} have a column '{CHANGE_TYPE}', which says itself what happened to them",
+            place=what,
+            hint=f"give a change feed by itself: db.apply({schema.name}=rows)",
+        )
     found: dict[str, int] = {}
     for index, name in enumerate(names):
+        if feed is not None and index in feed.positions:
+            continue
         column = folded.get(str(name).casefold())
         if column is None:
             raise _unknown(str(name), schema, what)
@@ -106,9 +140,10 @@ def match_columns(
                 hint="names are compared without regard to case",
             )
         found[column.name] = index
-    if op == "insert":
+    if op in _FEEDS:
         for column in schema.columns:
-            if column.name not in found and _required(column, schema):
+            needed = column.name in schema.key if feed is not None else _required(column, schema)
+            if column.name not in found and needed:
                 raise null_error(column, what, None)
         return [(column, found.get(column.name)) for column in schema.columns]
     _check_key(found, schema, what, op)
@@ -161,6 +196,9 @@ def _fit(source: _Source, schema: TableSchema, what: str, op: Operation) -> pa.T
     if not source.names and source.rows == 0:  # nothing at all: no rows, of any shape
         return schema.arrow.empty_table()
     chosen = match_columns(source.names, schema, what=what, op=op)
+    feed = find_feed(source.names, schema)
+    if feed is not None:
+        return fit_feed(source.columns, source.rows, feed, chosen, schema, what)
     arrays = [
         pa.nulls(source.rows, to_arrow(column.type))
         if index is None
@@ -180,7 +218,13 @@ def _read_spark(df: Any, schema: TableSchema, what: str, op: Operation) -> Spark
         )
     names = df.columns
     chosen = match_columns(names, schema, what=what, op=op)
-    return SparkRows(df, tuple((column.name, names[index]) for column, index in chosen if index is not None))
+    found = [(column.name, names[index]) for column, index in chosen if index is not None]
+    feed = find_feed(names, schema)
+    if feed is not None:
+        found.append((CHANGE_TYPE, names[feed.kind]))
+        if feed.version is not None:
+            found.append((COMMIT_VERSION, names[feed.version]))
+    return SparkRows(df, tuple(found))
 
 
 # -- which kind ----------------------------------------------------------------------------------------------
@@ -319,7 +363,7 @@ def _from_rows(rows: list[Any], schema: TableSchema, what: str, op: Operation) -
             raise _bad_row(
                 index, "is by " + ("position" if by_name else "name") + ", unlike the rows before it", what
             )
-    return _from_dicts(rows, what, op) if by_name else _from_tuples(rows, schema, what, op)
+    return _from_dicts(rows, schema, what, op) if by_name else _from_tuples(rows, schema, what, op)
 
 
 def _row(row: Any, index: int, what: str) -> Any:
@@ -339,15 +383,24 @@ def _bad_row(index: int, problem: str, what: str, hint: str = ACCEPTED) -> Everf
     return EverfreshError(Code.ARGUMENT, f"row {index} {problem}", place=f"{what}, row {index}", hint=hint)
 
 
-def _from_dicts(rows: list[Mapping[Any, Any]], what: str, op: Operation) -> _Source:
+def _from_dicts(rows: list[Mapping[Any, Any]], schema: TableSchema, what: str, op: Operation) -> _Source:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    if op != "insert":  # what is left out of an update stays as it is, so it must not become NULL
+    if find_feed(names, schema) is not None:
         for index, row in enumerate(rows):
-            if len(row) != len(names):
-                lacking = next(name for name in names if name not in row)
+            if (missing := missing_column(row, names, schema)) is not None:
                 raise _bad_row(
                     index,
-                    f"lacks column '{lacking}', which other rows have",
+                    f"lacks column '{missing}', which other rows have",
+                    what,
+                    "only inserts may leave columns out; a delete has all, or exactly the primary key",
+                )
+    elif op != "insert":  # what is left out of an update stays as it is, so it must not become NULL
+        for index, row in enumerate(rows):
+            if len(row) != len(names):
+                absent = next(name for name in names if name not in row)
+                raise _bad_row(
+                    index,
+                    f"lacks column '{absent}', which other rows have",
                     what,
                     f"the rows to {op} have the same columns; use one batch for each shape",
                 )

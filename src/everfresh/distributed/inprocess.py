@@ -27,7 +27,6 @@ from everfresh.distributed.wire import Held, empty, entries_table, entries_value
 from everfresh.local import adhoc
 from everfresh.local.entries import EntryStore, merged
 from everfresh.local.pool import Layout, Values
-from everfresh.local.reading import added
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net, Table
 from everfresh.sql import plan as p
@@ -298,7 +297,7 @@ class InProcess:
             rows = [r for journal in mine for r in journal.changes.get(name, ())]
             touched = [t for journal in mine for t in journal.touched.get(target, ())]
             if rows:
-                tables.append(store.table(added(rows)))
+                tables.append(store.table_of(rows))
             elif touched and target not in site.state.wiring.under:
                 tables.append(store.published(merged(touched)))
         found = [t for t in tables if t.num_rows]

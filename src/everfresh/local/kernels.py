@@ -67,7 +67,7 @@ def _prefetch(_typing: Any, array: Any, _at: Any) -> Any:
 
 
 @intrinsic
-def _load64(_typing: Any, data: Any, _at: Any) -> Any:
+def load64(_typing: Any, data: Any, _at: Any) -> Any:
     """The eight bytes from `data[at]` on as one uint64, at any alignment."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -204,6 +204,28 @@ def rehash(table: Ints, bigger: Ints) -> None:
             while bigger[at] != 0:
                 at = (at + 1) & mask
             bigger[at] = cell
+
+
+@njit(cache=True)
+def spread(table: Ints, size: int) -> None:
+    """`rehash` in place: the cells lie in the first `size`, at most half of them used, the rest is empty.
+
+    Cell by cell from behind an empty one: a cell finds its new place among those that are done, or is the
+    first of its chain to stay where it is.
+    """
+    mask = table.size - 1
+    start = 0
+    while table[start] != 0:
+        start += 1
+    for step in range(1, size):
+        i = (start + step) & (size - 1)
+        cell = table[i]
+        if cell != 0:
+            table[i] = 0
+            at = (cell >> 32) & mask
+            while table[at] != 0:
+                at = (at + 1) & mask
+            table[at] = cell
 
 
 # ------------------------------------------------------------------------------------------- pools
@@ -681,7 +703,7 @@ def _hash_bytes(data: Bytes, start: int, size: int) -> np.int64:
     at = start
     end = start + size
     while at + 8 <= end:
-        h = (h ^ _load64(data, at)) * _MIX
+        h = (h ^ load64(data, at)) * _MIX
         h ^= h >> _HALF
         at += 8
     tail = np.uint64(0)
@@ -695,7 +717,7 @@ def _hash_bytes(data: Bytes, start: int, size: int) -> np.int64:
 def _equal_bytes(a: Bytes, at: int, b: Bytes, bt: int, size: int) -> bool:
     i = 0
     while i + 8 <= size:
-        if _load64(a, at + i) != _load64(b, bt + i):
+        if load64(a, at + i) != load64(b, bt + i):
             return False
         i += 8
     while i < size:

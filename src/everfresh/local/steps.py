@@ -17,6 +17,7 @@ from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Rows
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
+from everfresh.local.native.manager import Form
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Touched
 from everfresh.local.reading import RowSet
@@ -30,31 +31,40 @@ Visited = dict[tuple[str, str, int], int]
 class Steps:
     """What one batch does to tables and maps."""
 
-    def __init__(self, wiring: Wiring, visited: Visited, phases: Untimed = UNTIMED) -> None:
+    def __init__(
+        self,
+        wiring: Wiring,
+        visited: Visited,
+        phases: Untimed = UNTIMED,
+        breathe: Callable[[], None] = lambda: None,
+    ) -> None:
         self._wiring, self._visited, self._phases = wiring, visited, phases
+        self._breathe = breathe
+        """Called wherever what is done and `done` agree, so that others may read."""
         self.touched: dict[str, list[Touched]] = {}
         """The changes of maps that no unit is read off."""
         self.changes: dict[str, list[RowSet]] = {}
         """The changes of views that are units."""
         self._pending: dict[str, list[PoolDelta]] = {}
         self._applied: dict[str, Touched] = {}
-        self._undo: list[tuple[Callable[[Any], None], Any]] = []
-        self._final: list[tuple[Callable[[Any], None], Any]] = []
+        self.done: list[tuple[Any, Any]] = []
+        """Tables and maps with what was done to them, as their `commit` and `rollback` take it."""
+        self.nets: dict[str, list[Net]] = {}
+        """The changes of tables that were done."""
 
     def rollback(self) -> None:
         """Take everything back."""
-        for fn, what in reversed(self._undo):
-            fn(what)
+        for store, what in reversed(self.done):
+            store.rollback(what)
 
     def commit(self) -> None:
         """Make everything final."""
-        for fn, what in self._final:
-            fn(what)
+        for store, what in self.done:
+            store.commit(what)
 
     def did(self, store: Any, what: Any) -> None:
         """Remember a change of a table or map."""
-        self._undo.append((store.rollback, what))
-        self._final.append((store.commit, what))
+        self.done.append((store, what))
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -65,6 +75,7 @@ class Steps:
         made = self._evaluate(self._wiring.statements(name), change, -1)
         self._phases.to("tables")
         self.did(table, table.apply(net))
+        self.nets.setdefault(name, []).append(net)
         self._distribute(made)
         self._units()
 
@@ -92,6 +103,7 @@ class Steps:
             unit, self._wiring.stores, pending, self._applied, self.did, self._phases
         )
         self._count(unit.view, unit.name, -1, visited)
+        self._breathe()
         if not len(change):
             return
         if unit.is_view:
@@ -110,6 +122,7 @@ class Steps:
             touched = store.add_words(delta.words, delta.values)
             self.touched.setdefault(name, []).append(touched)
             self.did(store, touched)
+            self._breathe()
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -117,8 +130,34 @@ class Steps:
         self, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         self._phases.to("statements")
+        form = self._wiring.form(statements, change, at)
+        if form is None:
+            return self._interpret(statements, change, at)
+        result = self._interpret([s for i, s in enumerate(statements) if i not in form.covered], change, at)
+        return result + self._native(form, statements, change, at)
+
+    def _native(
+        self, form: Form, statements: list[Prepared], change: Rows, at: int
+    ) -> list[tuple[EntryStore, PoolDelta]]:
+        """Run what is compiled; the interpreter, if it says that it cannot."""
+        assert form.runner is not None
+        outcome = form.runner.run(change, self._applied)
+        if outcome is None:
+            form.gave_up()
+            return self._interpret([statements[i] for i in sorted(form.covered)], change, at)
+        for store, touched in outcome.touched:
+            self.touched.setdefault(store.target.name, []).append(touched)
+            self.did(store, touched)
+        for statement, visited in outcome.visited:
+            self._count(statement.view, statement.base, statement.index, visited)
+        return outcome.deltas
+
+    def _interpret(
+        self, statements: list[Prepared], change: Rows, at: int
+    ) -> list[tuple[EntryStore, PoolDelta]]:
         result = []
         for statement in statements:
+            self._breathe()
             names = Names(self._wiring, statement.view, {statement.base: change}, at, self._applied)
             try:
                 result.append((statement.store, run_prepared(statement, names)))

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.calculus import MapRef, Query, Rel
+from everfresh.algebra import Kind
+from everfresh.calculus import MapRef, Query, Rel, Sum
 from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
 from everfresh.local.entries import Before, EntryStore
@@ -28,7 +30,11 @@ from everfresh.local.thresholds import Between, between
 from everfresh.local.toprows import partition_reader
 from everfresh.program import Partitions
 
+if TYPE_CHECKING:
+    from everfresh.local.native.manager import Form, Native
+
 Ints = NDArray[np.int64]
+_FEW: Final = 64
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,11 @@ class Names:
         """The strings of all tables and maps."""
         return self.wiring.interner
 
+    @property
+    def many(self) -> bool:
+        """Whether a change has more rows than are joined with each other one by one."""
+        return any(change.rows > _FEW for change in self.changes.values())
+
     def atom(self, factor: Rel | MapRef) -> Atom:
         """A change, a map, a table, or a relation read off maps."""
         if isinstance(factor, MapRef):
@@ -87,6 +98,13 @@ class Names:
         atom = self.atom(crossing.atom)
         assert isinstance(atom, Picked | Reading)
         return between(crossing, self.changes[crossing.change.name], atom)
+
+    def summable(self, atom: Query) -> bool:
+        """Whether the sums over some of its entries are known without visiting them."""
+        if not isinstance(atom, MapRef):
+            return isinstance(atom, Sum)
+        kinds = self.wiring.stores(atom.name).layout.kinds
+        return all(c <= 0 or kinds[c - 1] != Kind.FLOAT for c in atom.components)
 
     def needs(self, atom: Rel) -> Sequence[int] | None:
         """What must be bound before a relation is read."""
@@ -105,6 +123,7 @@ class Wiring:
         tables: Mapping[str, Table],
         maps: Mapping[str, MapStore],
         stores: Callable[[str], EntryStore],
+        compile: str = "off",
     ) -> None:
         self.catalog, self.interner, self.maps, self.stores = catalog, interner, maps, stores
         self.tables = {name: TableRows(table) for name, table in tables.items()}
@@ -115,6 +134,11 @@ class Wiring:
         for view in catalog.views.values():
             self._wire(view, read)
         self.under = {name for unit in self.units for name in unit.maps}
+        self.native: Native | None = None
+        if compile != "off":
+            from everfresh.local.native.manager import Native
+
+            self.native = Native(self, compile)
 
     def _wire(self, view: ViewDef, read: set[str]) -> None:
         compiled = view.compiled
@@ -153,6 +177,12 @@ class Wiring:
             self._prepared[view or "", base] = found
         return found
 
+    def form(self, statements: list[Prepared], change: Rows, unit: int) -> Form | None:
+        """The native form of the statements on one relation for a change of it, if one is ready."""
+        if self.native is None or not statements:
+            return None
+        return self.native.of(statements, change.codec, unit, len(change))
+
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)
         names, kept = Names(self, view.name, {}), Ordered.of(view.compiled.program)  # type: ignore[arg-type]
@@ -163,7 +193,10 @@ class Wiring:
                 raise TypeError(
                     f"{statement.target} {statement.op} is no statement of an incremental program"
                 )
-            terms = ordered(expr, store.target.keys, names.needs, kept=kept)
+            exact = Kind.FLOAT not in store.layout.kinds  # doubles are added entry by entry
+            terms = ordered(
+                expr, store.target.keys, names.needs, kept=kept, summable=names.summable if exact else None
+            )
             found.append(Prepared(view.name, base, index, store, terms))
         return found
 

@@ -1,6 +1,16 @@
 """What the compiler emits and the engines run: the program IR, and the engine protocol."""
 
-from everfresh.program.engine import Applied, Batch, Engine, OnConflict, Part, Progress, check_epoch
+from everfresh.program.engine import (
+    Applied,
+    Batch,
+    Engine,
+    OnConflict,
+    Part,
+    Progress,
+    Stale,
+    check_epoch,
+    one_by_one,
+)
 from everfresh.program.ir import (
     MapDef,
     Partitions,
@@ -26,12 +36,14 @@ __all__ = [
     "Program",
     "Progress",
     "Side",
+    "Stale",
     "Statement",
     "Trigger",
     "View",
     "check_epoch",
     "component",
     "component_index",
+    "one_by_one",
     "parse_program",
     "side_component",
 ]

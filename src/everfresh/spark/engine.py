@@ -26,6 +26,7 @@ import pyarrow as pa
 from everfresh.compiler import Catalog
 from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import EPOCH, WEIGHT
+from everfresh.delta.feeds import CHANGE_TYPE, is_feed
 from everfresh.delta.files import find_parquet
 from everfresh.delta.rows import match_columns
 from everfresh.errors import Code, EverfreshError
@@ -33,11 +34,12 @@ from everfresh.expr import Const, Expr, Var
 from everfresh.expr.build import cast
 from everfresh.local.mapstore import weighted_schema
 from everfresh.options import Options
-from everfresh.program import Applied, Batch, Part, Progress, check_epoch
+from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
 from everfresh.spark.blocks import change_block, read_block, split
 from everfresh.spark.failures import translated
+from everfresh.spark.feeds import check_pairs_in
 from everfresh.spark.jobs import EXCHANGE, Job, PartSpec, World
 from everfresh.spark.ledger import Draft, Ledger
 from everfresh.spark.runner import Runner
@@ -78,6 +80,8 @@ class SparkEngine:
     """Tables and views on a Spark cluster. See `everfresh.program.Engine`."""
 
     name = "spark"
+    concurrent = False
+    apply_all = one_by_one
 
     def __init__(
         self,
@@ -226,12 +230,24 @@ class SparkEngine:
         read."""
         found = find_parquet(data, what)
         if found is None:
-            return read_rows(data, schema, what=what, op=op)
+            return self._paired(read_rows(data, schema, what=what, op=op), schema, what)
         path = str(Path(data).expanduser().absolute())
         if found.size > self._options.read_bytes:
-            return read_rows(self._spark.read.parquet(path), schema, what=what, op=op)
+            rows = read_rows(self._spark.read.parquet(path), schema, what=what, op=op)
+            return self._paired(rows, schema, what)
         chosen = match_columns(found.names, schema, what=what, op=op)
-        return FileRows(path, tuple(column.name for column, index in chosen if index is not None))
+        names = tuple(column.name for column, index in chosen if index is not None)
+        if not is_feed(found.names, schema):
+            return FileRows(path, names)
+        if not schema.key:  # whether updates have both images is seen in all of the rows only
+            return read_rows(data, schema, what=what, op=op)
+        return FileRows(path, (*names, CHANGE_TYPE))
+
+    def _paired(self, rows: Any, schema: TableSchema, what: str) -> Any:
+        """The rows, if they are no feed in a DataFrame whose updates lack images that they need."""
+        if isinstance(rows, SparkRows) and not schema.key:
+            check_pairs_in(rows, schema, what)
+        return rows
 
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""
@@ -357,7 +373,7 @@ class SparkEngine:
         ]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
-    def select(self, plan: p.Plan) -> SparkResult:
+    def select(self, plan: p.Plan, bound: Any = None) -> SparkResult:
         """An ad hoc query, by Spark SQL over the units."""
         return SparkResult(self._spark.sql(plan_sql(plan, self._temp_view)), plan.columns)
 

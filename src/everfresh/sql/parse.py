@@ -58,6 +58,11 @@ class Parsed:
     inner: Parsed | None = None  # of EXPLAIN statement
 
     @property
+    def asks(self) -> bool:
+        """Whether it changes nothing."""
+        return self.verb in VERBS if self.tree is None else isinstance(self.tree, exp.Query | exp.Values)
+
+    @property
     def rest(self) -> tuple[Token, ...]:
         """The tokens after the verb."""
         return self.source.tokens[1:]

@@ -9,6 +9,7 @@ of it may expect. The subjects:
 
 - `suite_api`         batches, reading in every form, changes and the past, listeners, errors
 - `suite_inputs`      every kind of rows
+- `suite_feeds`       change feeds
 - `suite_statements`  SQL that changes or asks
 - `suite_values`      types, NULL, groups, exact and float sums
 - `suite_bad_input`   the table of batches that must be refused whole
@@ -22,6 +23,7 @@ from __future__ import annotations
 from everfresh.testing.suite_api import ApiSuite
 from everfresh.testing.suite_bad_input import BadInputSuite
 from everfresh.testing.suite_durability import DurabilitySuite
+from everfresh.testing.suite_feeds import FeedSuite
 from everfresh.testing.suite_histories import HistorySuite
 from everfresh.testing.suite_inputs import InputSuite
 from everfresh.testing.suite_language import LanguageSuite
@@ -32,6 +34,7 @@ from everfresh.testing.suite_values import ValueSuite
 class EngineSuite(
     ApiSuite,
     InputSuite,
+    FeedSuite,
     StatementSuite,
     ValueSuite,
     BadInputSuite,
