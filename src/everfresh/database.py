@@ -463,11 +463,14 @@ class Database(MatrixMethods):
         names = list(catalog.tables if statement.kind == "tables" else catalog.views)
         return Result(pa.table({"name": pa.array(names, pa.string())}))
 
-    def explain(self, view: str, format: str = "text") -> str:
-        """How a view is maintained, and why: as "text", "json" or "dot"."""
+    def explain(self, view: str, format: str = "text", distributed: bool = False) -> str:
+        """How a view is maintained, and why: as "text", "json" or "dot"; or (`distributed`) where its maps
+        are on a cluster, and what runs where."""
         with self._reading() as engine:
             catalog = engine.catalog
             definition = catalog.expect_view(view)
+            if distributed:
+                return _distributed(engine, definition.name)
             known = getattr(engine, "explain", None)
             return explain(
                 definition.compiled,
@@ -477,6 +480,18 @@ class Database(MatrixMethods):
                 catalog.sharing(definition.name),
                 catalog.passing,
             )
+
+
+def _distributed(engine: Engine, view: str) -> str:
+    """How a view is distributed, as the engine has placed its maps, or would by the sizes of its tables."""
+    from everfresh.distributed import explained, placed, settled
+
+    catalog, where = engine.catalog, getattr(engine, "placement", None)
+    if where is None:
+        tables = engine.statistics()["tables"]
+        sizes = {name: known["rows"] for name, known in tables.items() if isinstance(known.get("rows"), int)}
+        where = settled(catalog, placed(catalog, sizes))
+    return explained(catalog, where, view)
 
 
 class _Current:
