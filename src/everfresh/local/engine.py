@@ -81,6 +81,7 @@ class LocalEngine:
         for domain in self._domains:
             domain.load({})
         self._keys: OrderedDict[str, int] = OrderedDict()
+        self._sources: dict[str, int] = {}
         self._history: deque[tuple[int, dict[str, pa.Table]]] = deque(maxlen=self._options.history)
         self._epoch = 0
         self._digest = ""
@@ -106,6 +107,21 @@ class LocalEngine:
     def catalog(self) -> Catalog:
         """Tables and views as of `epoch`."""
         return self._state.catalog
+
+    @property
+    def sources(self) -> Mapping[str, int]:
+        """The last batch of each stream."""
+        return self._sources
+
+    @property
+    def folder(self) -> StateFolder | None:
+        """The folder, if there is one."""
+        return self._folder
+
+    @property
+    def options(self) -> Options:
+        """What the database was opened with."""
+        return self._options
 
     # -- DDL ---------------------------------------------------------------------------------------
 
@@ -148,8 +164,9 @@ class LocalEngine:
             ]
             changes = stack.enter_context(self._state.changing(nets))
             deltas = self._log(nets) if self._folder is not None else {}
-            keys = (batch.key,) if batch.key is not None else ()
-            self._commit(keys=keys, deltas=deltas, changes=changes, others=others)
+            self._commit(
+                keys=batch.keys, sources=batch.sources, deltas=deltas, changes=changes, others=others
+            )
         self._maybe_snapshot()
         return Applied(self._epoch, rows=sum(int(np.abs(change.weights).sum()) for change in nets.values()))
 
@@ -167,6 +184,7 @@ class LocalEngine:
         *,
         ddl: tuple[str, ...] = (),
         keys: tuple[str, ...] = (),
+        sources: Mapping[str, int] | None = None,
         deltas: Mapping[str, pa.Table] | None = None,
         changes: Mapping[str, pa.Table],
         others: Sequence[Callable[[], Sections]] = (),
@@ -179,7 +197,7 @@ class LocalEngine:
             for told in others:
                 sections.update(told())
             sections.update({f"changes/{name}": pack_table(table) for name, table in changes.items()})
-            record = Commit(epoch, self._digest, keys=keys, ddl=ddl, sections=sections)
+            record = Commit(epoch, self._digest, keys=keys, ddl=ddl, sources=sources or {}, sections=sections)
             data = record.encode()
             if not self._folder.commits.create(epoch, data):
                 raise EverfreshError(
@@ -187,10 +205,13 @@ class LocalEngine:
                 )
             self._digest = record.digest
             self._log_bytes += len(data)
-        self._advance(epoch, keys, dict(changes))
+        self._advance(epoch, keys, sources or {}, dict(changes))
 
-    def _advance(self, epoch: int, keys: Sequence[str], changes: dict[str, pa.Table]) -> None:
+    def _advance(
+        self, epoch: int, keys: Sequence[str], sources: Mapping[str, int], changes: dict[str, pa.Table]
+    ) -> None:
         self._epoch = epoch
+        self._sources.update(sources)
         for key in keys:
             self._keys[key] = epoch
             if len(self._keys) > _KEYS_KEPT:
@@ -247,7 +268,7 @@ class LocalEngine:
             pass
         self._digest = commit.digest
         self._log_bytes += sum(memoryview(section).nbytes for section in commit.sections.values())
-        self._advance(commit.epoch, commit.keys, changes)
+        self._advance(commit.epoch, commit.keys, commit.sources, changes)
 
     def _maybe_snapshot(self) -> None:
         """Snapshot when replaying the log would cost more than loading one."""
@@ -270,6 +291,7 @@ class LocalEngine:
         meta = {
             "ddl": [list(item) for item in self._state.catalog.ddl],
             "keys": list(self._keys.items()),
+            "sources": self._sources,
             "created": self._state.created,
             "digest": self._digest,
         }
@@ -290,6 +312,7 @@ class LocalEngine:
         for domain in self._domains:
             domain.load(sections_of(domain, snapshot.sections))
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
+        self._sources = dict(snapshot.meta.get("sources", {}))
         self._digest = snapshot.meta["digest"]
         self._epoch = self._snapshot_epoch = snapshot.epoch
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in snapshot.sections.values())
@@ -394,6 +417,7 @@ class LocalEngine:
                 n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
                 for n, m in state.beside.items()
             },
+            "streams": dict(self._sources),
             "strings": {"distinct": len(state.interner), "bytes": state.interner.nbytes},
         }
         if self._options.timing:
