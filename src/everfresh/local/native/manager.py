@@ -80,7 +80,7 @@ class Native:
         """By the number of the unit, -1 for a table or a re-evaluated view, the relation, the view of the first
         statement, and how many there are: threads share them out."""
         self.small = SMALL
-        self._work: dict[tuple[int, str], int] = {}
+        self._work: dict[object, int] = {}
         """Rows that came so far for a relation without a plan, and what batches cost beside their rows."""
 
     def of(self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int) -> Form | None:
