@@ -218,7 +218,7 @@ def test_the_interpreter_serves_until_it_is_ready(monkeypatch: pytest.MonkeyPatc
         return plain(text)
 
     monkeypatch.setattr("everfresh.local.native.build.build", slow)
-    monkeypatch.setattr(manager, "WARM", 0)
+    monkeypatch.setattr(manager, "ENOUGH", 0)
     with opened("background") as db, opened("off") as interpreted:
         for one in (db, interpreted):
             one.sql(SCHEMA)

@@ -36,6 +36,7 @@ _FLUSH = "flush"
 _AHEAD = 8  # rows between asking for something and reading it
 _OF_ROW = re.compile(r"0|ld\(cw, \d+ \* m \+ r\)|ld\(C, \d+\)|ld\(x\d+_words, r\)")
 """A word that is known from the number of the row alone."""
+_DECORATOR = '@njit("int64(int64, int64, int64)", error_model="numpy", cache=True, nogil=True)'
 _HEAD = '''\
 """Generated. See everfresh.local.native."""
 
@@ -321,8 +322,7 @@ def {name}(keys, cap, table, mask{args}):
         self.out = body
         functions = "".join(self._functions[name] for name in sorted(self._functions))
         return self._flushed(
-            f'{_HEAD}{functions}\n\n@njit("int64(int64, int64, int64)", error_model="numpy", cache=True)\n'
-            f"def run(C, start, stop):\n{head}\n{body.text()}\n{tail}\n"
+            f"{_HEAD}{functions}\n\n{_DECORATOR}\ndef run(C, start, stop):\n{head}\n{body.text()}\n{tail}\n"
         )
 
     def _bindings(self) -> None:

@@ -30,8 +30,11 @@ from everfresh.local.wiring import Prepared, Wiring
 
 SMALL = 64
 """Changes of up to so many rows run by row."""
-WARM = 16
-"""Changes that the interpreter sees before something is compiled in the background, or a thousand rows."""
+ENOUGH = 5_000
+"""Rows of a relation after which compiling in the background pays: a database that is filled and closed never
+waits for a compiler."""
+_BATCH = 32
+"""What a batch costs beside its rows, in rows."""
 _OFTEN = 16
 _log = logging.getLogger("everfresh")
 
@@ -68,8 +71,6 @@ class Planned:
     whole: Form | None = None
     by_row: Form | None = None
     reasons: dict[int, str] = field(default_factory=dict)
-    seen: int = 0
-    """How many changes there were, large ones counted as several."""
 
 
 class Native:
@@ -77,23 +78,31 @@ class Native:
 
     def __init__(self, wiring: Wiring, how: str) -> None:
         self._wiring, self._how = wiring, how
-        self.planned: dict[tuple[int, str], Planned] = {}
-        """By the number of the unit, -1 for a table or a re-evaluated view, and the relation."""
+        self.planned: dict[tuple[int, str, str, int], Planned] = {}
+        """By the number of the unit, -1 for a table or a re-evaluated view, the relation, the view of the
+        first statement, and how many there are: threads share them out."""
         self.small = SMALL
+        self._work: dict[object, int] = {}
+        """Rows that came so far for a relation without a plan, and what batches cost beside them."""
 
-    def of(self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int) -> Form | None:
+    def of(
+        self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int, alone: bool = True
+    ) -> Form | None:
         """The form in which the statements on one relation, at least one, run for a change of some rows; None
-        if none is ready."""
-        key = unit, statements[0].base
+        if none is ready. Unless they are `alone`, all statements of the relation, nothing may be applied."""
+        key = unit, statements[0].base, statements[0].view, len(statements)
         found = self.planned.get(key)
         if found is None:
+            work = self._work[key] = self._work.get(key, 0) + rows + _BATCH
+            if self._how != "now" and work < ENOUGH:
+                return None
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
-        first, second = (found.by_row, found.whole) if rows <= self.small else (found.whole, found.by_row)
+        by_row = found.by_row if alone else None
+        first, second = (by_row, found.whole) if rows <= self.small else (found.whole, by_row)
         first = first or second
         if first is None:
             return None
-        found.seen += 1 + rows * WARM // 1000
-        if not first.asked and (self._how == "now" or found.seen > WARM):
+        if not first.asked:
             first.asked = True
             if self._how == "now":
                 compile_now(first)
@@ -110,14 +119,14 @@ class Native:
                 "compiled": sorted(_targets(f for f in (p.whole, p.by_row) if f is not None and f.function)),
                 "interpreted": dict(p.reasons),
             }
-            for (_, base), p in self.planned.items()
+            for (_, base, _, _), p in self.planned.items()
         }
 
     def source(self) -> dict[str, str]:
         """The generated texts, by the relation whose change they run on and the form."""
         return {
             f"{base}, {name}": form.made.text
-            for (_, base), planned in self.planned.items()
+            for (_, base, _, _), planned in self.planned.items()
             for name, form in (("whole", planned.whole), ("by row", planned.by_row))
             if form is not None
         }

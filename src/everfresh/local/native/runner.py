@@ -128,7 +128,7 @@ class Runner:
             slice_ = use.stored.slice(use.names)
             if slice_ is not block.slice:
                 block = self._slices[use] = SliceBinding(slice_)
-            if block.refresh(use.stored.pool.capacity):
+            if block.refresh():
                 self._context[use.place : use.place + len(block.words)] = block.words
 
     def _bind_columns(self, change: Rows, rows: int, held: list[object]) -> bool:
