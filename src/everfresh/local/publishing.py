@@ -13,11 +13,13 @@ from typing import Final
 import pyarrow as pa
 
 from everfresh.algebra import Kind
+from everfresh.delta.values import limits
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var
-from everfresh.local.pool import Layout, Values
+from everfresh.local.pool import Layout, Values, wide_to_python
 from everfresh.program import View, component_index
 from everfresh.types import SqlType
 
+_FEW: Final = 8  # values that Python compares faster than NumPy
 _ARROW_HIGH: Final = 10**38 >> 64  # the high word of the largest integers of 38 digits
 
 _SAFE: Final = frozenset({
@@ -72,11 +74,11 @@ class Promise:
 def _fits(values: Values, at: int, type_: SqlType) -> bool:
     """Whether sums are inside their type, or at least surely so."""
     high, low = values.ints[at], values.ints[at + 1]
-    if not len(high):
-        return True
-    if type_.is_wide and type_.bounds[1] >= 10**38 - 1:
+    least, most = limits(type_)
+    if len(high) <= _FEW:
+        return all(least <= value <= most for value in wide_to_python(high, low))
+    if most >= 10**38 - 1:
         return bool(high.min() > -_ARROW_HIGH and high.max() < _ARROW_HIGH)
-    least, most = type_.bounds
     return bool((high == low >> 63).all() and least <= low.min() and low.max() <= most)
 
 

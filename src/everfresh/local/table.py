@@ -220,7 +220,7 @@ class Table:
                 place=f"{part.what}, row {part.number(row)}",
                 hint=f"every {verb} must name a row of '{self.schema.name}' that exists",
             )
-        if len(np.unique(slots)) < len(slots):
+        if len(slots) > 1 and len(np.unique(slots)) < len(slots):
             _, first, counts = np.unique(slots, return_index=True, return_counts=True)
             row = int(first[counts > 1][0])
             raise EverfreshError(
