@@ -463,6 +463,11 @@ class Pool:
         )
         return Located(tags, slots, first, known)
 
+    def tags(self, words: Ints) -> Ints:
+        """The hashes of the keys of some full rows."""
+        out: Ints = kernels.tags_of(self._words(words, self.words), self._key, self._multipliers, 0)
+        return out
+
     def judge(self, words: Ints, weights: Ints, at: Located) -> NDArray[np.bool_] | None:
         """Which rows of a batch change something, for a pool of entries that are there once; None where the
         batch is refused, or takes more to decide (`kernels.judge`)."""
