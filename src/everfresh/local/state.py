@@ -35,6 +35,7 @@ from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.local.wiring import Wiring
+from everfresh.local.workers import Workers
 from everfresh.program import Part, Progress
 from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
@@ -59,6 +60,7 @@ class LocalState:
         """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
         self.phases = phases
         self.latch = Latch()
+        self.workers = Workers()
         self.running: list[Steps] = []
         """What has been done and is not shown to readers yet."""
         self.renumbering: Callable[[], None] = lambda: None
@@ -66,6 +68,22 @@ class LocalState:
         self._wiring: Wiring | None = None
         self._strings = _STRINGS
         """How many strings there may be before those of rows that have passed are looked for."""
+
+    @staticmethod
+    def blank(catalog: Catalog) -> LocalState:
+        """The tables and maps of a catalog, with nothing in them; all strings will be interned."""
+        state = LocalState()
+        state.catalog = catalog
+        state.tables = {n: make_table(schema, state.interner) for n, schema in catalog.tables.items()}
+        for table in state.tables.values():
+            table.read(table.schema.names)
+        for name, view in catalog.views.items():
+            state.maps[name] = MapStore(view.compiled, state.interner)
+            for m in view.compiled.program.maps:
+                if m.name != view.compiled.view.map:
+                    state.beside[m.name] = EntryStore(m, state.interner)
+            state.maps[name].beside(state._store)
+        return state
 
     # -- DDL ---------------------------------------------------------------------------------------
 
@@ -176,7 +194,7 @@ class LocalState:
     def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, Change]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
         self.visited.clear()
-        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe)
+        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe, self.workers)
         with ExitStack() as stack:
             try:
                 with self.latch:

@@ -33,6 +33,9 @@ from everfresh.local.pool import _WORD, _multipliers
 from everfresh.local.wiring import Prepared, Wiring
 
 _FLUSH = "flush"
+_AHEAD = 8  # rows between asking for something and reading it
+_OF_ROW = re.compile(r"0|ld\(cw, \d+ \* m \+ r\)|ld\(C, \d+\)|ld\(x\d+_words, r\)")
+"""A word that is known from the number of the row alone."""
 _HEAD = '''\
 """Generated. See everfresh.local.native."""
 
@@ -73,9 +76,7 @@ class Generated:
 class Generator:
     """One function in the making: what its terms share."""
 
-    def __init__(
-        self, wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int, counted: Counter[str]
-    ) -> None:
+    def __init__(self, wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int, counted: Counter[str]) -> None:
         self.wiring, self.jobs, self.codec, self.at = wiring, tuple(jobs), codec, unit
         self.one_by_one = any(job.apply for job in jobs)
         self.places = Places(len(self.jobs))
@@ -91,12 +92,13 @@ class Generator:
         self._once: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._sites: list[tuple[int, str, list[str], list[str]]] = []
-        self._looped: dict[int, bool] = {}
-        self.change_columns = [
-            stored(codec, column, "ld(cw, {} * m + r)", i) for i, column in enumerate(codec.columns)
-        ]
+        self._ahead: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
 
     # -- what terms ask for ------------------------------------------------------------------------
+
+    def change_column(self, number: int) -> Bound:
+        """A column of the row of the change."""
+        return stored(self.codec, self.codec.columns[number], "ld(cw, {} * m + r)", number)
 
     def pool(self, store: Pooled) -> str:
         """The prefix of the names of a pool."""
@@ -132,6 +134,29 @@ class Generator:
         name = self._once.setdefault(code, f"f{len(self._once)}")
         self.out.add(f"if {name} == -2: {name} = {code}")
         return name
+
+    def ahead(self, prefix: str, words: Sequence[str], values: Sequence[str] = ()) -> None:
+        """Ask some rows ahead for what a lookup by the change's row alone will read: its cell of the table,
+        then the entry's words and values."""
+        if all(_OF_ROW.fullmatch(word) for word in words) and any("r)" in word for word in words):
+            self._ahead.setdefault((prefix, tuple(words)), tuple(values))
+
+    def _prefetches(self) -> None:
+        out = self.out
+        for stage, distance in (("cell", 2 * _AHEAD), ("entry", _AHEAD)):
+            with out.block(f"if r + {distance} < stop:"):
+                out.add(f"ra = r + {distance}")
+                for (prefix, words), values in self._ahead.items():
+                    tag = _tag([word.replace("r)", "ra)") for word in words])
+                    where = f"({tag} >> 32) & {prefix}_mask"
+                    if stage == "cell":
+                        out.add(f"touch({prefix}_table, {where})")
+                        continue
+                    cell = out.let(f"ld({prefix}_table, {where})", "c")
+                    with out.block(f"if {cell} != 0:"):
+                        slot = out.let(f"({cell} & 4294967295) - 1", "c")
+                        for matrix in ("keys", *values):
+                            out.add(f"touch({prefix}_{matrix}, {slot})")
 
     def finder(self, key: tuple[int, ...]) -> str:
         """The name of the function that finds an entry by the words at these places."""
@@ -180,6 +205,7 @@ def {name}(keys, cap, table, mask{args}):
         cells = [*words, count, *(term for value in values for term in value)]
         if job.apply and not loops.looped:
             site = f"e{len(self._sites)}"
+            self.ahead(self.pool(store), words, ["n", *(["ints"] if store.layout.int_rows else [])])
             out.add(f"{site} = 1", *(f"{site}_{j} = {cell}" for j, cell in enumerate(cells)))
             self._sites.append((loops.statement, site, cells, self._zeros(store)))
             return
@@ -200,9 +226,9 @@ def {name}(keys, cap, table, mask{args}):
 
     def _flushed(self, text: str) -> str:
         """`text` with the marks replaced by what is written back before a return."""
-        lines = [f"st(C, {use.place + at.BUFFER_COUNT}, b{use.number}_start)" for use in self._emitted()] + [
-            f"st(C, {at.VISITED + i}, v{i})" for i in range(len(self.jobs))
-        ]
+        lines = [
+            f"st(C, {use.place + at.BUFFER_COUNT}, b{use.number}_start)" for use in self._emitted()
+        ] + [f"st(C, {at.VISITED + i}, v{i})" for i in range(len(self.jobs))]
         return re.sub(
             rf"^( *){_FLUSH}$", lambda m: "\n".join(m[1] + line for line in lines), text, flags=re.MULTILINE
         )
@@ -230,9 +256,8 @@ def {name}(keys, cap, table, mask{args}):
             place = self.places.pool(stores[number]).place
             self.places.targets.add(number)
             need = out.let(" + ".join(needs[number]), "q")
-            with (
-                out.block(f"if ld(C, {place + POOL_ROOM}) < {need}:"),
-                out.block(f"if room(C + {8 * place}) < {need}:"),
+            with out.block(f"if ld(C, {place + POOL_ROOM}) < {need}:"), out.block(
+                f"if room(C + {8 * place}) < {need}:"
             ):
                 self._exit(at.FULL_POOL, f"st(C, {at.POOL}, {number})", f"st(C, {at.NEED}, {need})")
         for number, site, cells, _ in self._sites:
@@ -279,6 +304,8 @@ def {name}(keys, cap, table, mask{args}):
             applied = self.jobs[use.statement].apply
             out.add(f"b{use.number} = 0" if applied else f"b{use.number}_start = b{use.number}")
         out.add(*(f"{name} = -2" for name in self._once.values()))
+        if self._ahead:
+            self._prefetches()
         for _, site, _, zeros in self._sites:
             out.add(f"{site} = 0", *(f"{site}_{j} = {zero}" for j, zero in enumerate(zeros)))
         head = out.text()
@@ -291,7 +318,7 @@ def {name}(keys, cap, table, mask{args}):
         self.out = body
         functions = "".join(self._functions[name] for name in sorted(self._functions))
         return self._flushed(
-            f'{_HEAD}{functions}\n\n@njit("int64(int64, int64, int64)", error_model="numpy", cache=True)\n'
+            f"{_HEAD}{functions}\n\n@njit(\"int64(int64, int64, int64)\", error_model=\"numpy\", cache=True, nogil=True)\n"
             f"def run(C, start, stop):\n{head}\n{body.text()}\n{tail}\n"
         )
 
@@ -390,9 +417,7 @@ def {name}(P, {", ".join(args)}):
 """
 
 
-def generate(
-    wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1
-) -> tuple[Generated, Generator]:
+def generate(wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1) -> tuple[Generated, Generator]:
     """The text for some statements on the change of a relation with this codec; `Unsupported` if one of them
     has no native form."""
     counted: Counter[str] = Counter()
