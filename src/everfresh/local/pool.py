@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -59,17 +60,17 @@ class Layout:
 
     kinds: tuple[Kind, ...] = ()
 
-    @property
+    @cached_property
     def int_rows(self) -> int:
         """Rows of the int matrix."""
         return sum((1, 2, 0)[kind] for kind in self.kinds)
 
-    @property
+    @cached_property
     def float_rows(self) -> int:
         """Rows of the float matrix."""
         return sum((0, 0, 3)[kind] for kind in self.kinds)
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Per component: its first row in the matrix of its kind."""
         out, rows = [], [0, 0]

@@ -509,7 +509,7 @@ class Table:
                 words = self.pool.words_of(row)[slots]
                 valid = codec.valid(self.pool.keys_at(slots), column)
                 codes = codec.interner.intern(codec.texts.decode(words, valid))
-                codec.kept -= {column.name}
+                codec.keep_only(codec.kept - {column.name})
                 self.pool.words_of(row)[slots] = codes
                 codec.texts.release(words)
         if not codec.kept:

@@ -76,7 +76,9 @@ class Generated:
 class Generator:
     """One function in the making: what its terms share."""
 
-    def __init__(self, wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int, counted: Counter[str]) -> None:
+    def __init__(
+        self, wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int, counted: Counter[str]
+    ) -> None:
         self.wiring, self.jobs, self.codec, self.at = wiring, tuple(jobs), codec, unit
         self.one_by_one = any(job.apply for job in jobs)
         self.places = Places(len(self.jobs))
@@ -226,9 +228,9 @@ def {name}(keys, cap, table, mask{args}):
 
     def _flushed(self, text: str) -> str:
         """`text` with the marks replaced by what is written back before a return."""
-        lines = [
-            f"st(C, {use.place + at.BUFFER_COUNT}, b{use.number}_start)" for use in self._emitted()
-        ] + [f"st(C, {at.VISITED + i}, v{i})" for i in range(len(self.jobs))]
+        lines = [f"st(C, {use.place + at.BUFFER_COUNT}, b{use.number}_start)" for use in self._emitted()] + [
+            f"st(C, {at.VISITED + i}, v{i})" for i in range(len(self.jobs))
+        ]
         return re.sub(
             rf"^( *){_FLUSH}$", lambda m: "\n".join(m[1] + line for line in lines), text, flags=re.MULTILINE
         )
@@ -256,8 +258,9 @@ def {name}(keys, cap, table, mask{args}):
             place = self.places.pool(stores[number]).place
             self.places.targets.add(number)
             need = out.let(" + ".join(needs[number]), "q")
-            with out.block(f"if ld(C, {place + POOL_ROOM}) < {need}:"), out.block(
-                f"if room(C + {8 * place}) < {need}:"
+            with (
+                out.block(f"if ld(C, {place + POOL_ROOM}) < {need}:"),
+                out.block(f"if room(C + {8 * place}) < {need}:"),
             ):
                 self._exit(at.FULL_POOL, f"st(C, {at.POOL}, {number})", f"st(C, {at.NEED}, {need})")
         for number, site, cells, _ in self._sites:
@@ -318,7 +321,7 @@ def {name}(keys, cap, table, mask{args}):
         self.out = body
         functions = "".join(self._functions[name] for name in sorted(self._functions))
         return self._flushed(
-            f"{_HEAD}{functions}\n\n@njit(\"int64(int64, int64, int64)\", error_model=\"numpy\", cache=True, nogil=True)\n"
+            f'{_HEAD}{functions}\n\n@njit("int64(int64, int64, int64)", error_model="numpy", cache=True, nogil=True)\n'
             f"def run(C, start, stop):\n{head}\n{body.text()}\n{tail}\n"
         )
 
@@ -417,7 +420,9 @@ def {name}(P, {", ".join(args)}):
 """
 
 
-def generate(wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1) -> tuple[Generated, Generator]:
+def generate(
+    wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1
+) -> tuple[Generated, Generator]:
     """The text for some statements on the change of a relation with this codec; `Unsupported` if one of them
     has no native form."""
     counted: Counter[str] = Counter()

@@ -238,9 +238,7 @@ def two_product(a: float, b: float) -> tuple[float, float]:
 
 
 @njit(forceinline=True, error_model="numpy")
-def _more(
-    s: float, c: float, cc: float, x: float, y: float
-) -> tuple[float, float, float]:
+def _more(s: float, c: float, cc: float, x: float, y: float) -> tuple[float, float, float]:
     if x == 0.0 or y == 0.0:
         return s, c, cc
     p, e = two_product(x, y)
