@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from everfresh.calculus import MapRef, Query, Rel
+from everfresh.calculus import MapRef, Rel
 from everfresh.compiler import Ordered
 from everfresh.distributed.ir import Add, Block, Change, Eval, Instruction, Keep, Step, Temp
 from everfresh.distributed.placement import Placement, shown_columns
@@ -59,7 +59,8 @@ class Site:
     def owns(self, tag: Dist, columns: Sequence[Cells]) -> NDArray[np.bool_]:
         """Which rows belong here, by the values of a tag's columns."""
         rows = len(columns[0].vector.values) if columns else 1
-        return owners([c.vector for c in columns], rows, self.workers) == self.number
+        mine: NDArray[np.bool_] = owners([c.vector for c in columns], rows, self.workers) == self.number
+        return mine
 
 
 @dataclass
@@ -274,8 +275,10 @@ class _Owned:
             mine = self.site.owns(self.tag, [c.take(found.at) for c in cells])  # type: ignore[union-attr]
         if mine.all():
             return found
-        weight = tuple(w[mine] for w in found.weight)  # type: ignore[index]
-        return Found(found.at[mine], {i: c.take(mine) for i, c in found.columns.items()}, weight, found.visited)
+        weight = tuple(w[mine] for w in found.weight)
+        return Found(
+            found.at[mine], {i: c.take(mine) for i, c in found.columns.items()}, weight, found.visited
+        )
 
 
-__all__ = ["Before", "Journal", "Query", "Site", "run_block"]
+__all__ = ["Before", "Journal", "Site", "run_block"]

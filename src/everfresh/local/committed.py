@@ -27,6 +27,7 @@ from everfresh.local.entries import Before, merged
 from everfresh.local.latch import Latch
 from everfresh.local.mapstore import MapStore, weighted_schema
 from everfresh.local.pool import Touched
+from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net, Table
 from everfresh.options import Options
@@ -42,19 +43,27 @@ class Committed:
 
     def __init__(self, state: LocalState, folder: StateFolder | None, options: Options) -> None:
         self._folder, self._options = folder, options
-        self._history: deque[tuple[int, dict[str, pa.Table]]] = deque(maxlen=options.history)
+        self._history: deque[tuple[int, dict[str, Change]]] = deque(maxlen=options.history)
         self._latch: Latch = state.latch
         self.show(0, state)
 
-    def show(self, epoch: int, state: LocalState, changes: dict[str, pa.Table] | None = None) -> None:
+    def show(self, epoch: int, state: LocalState, changes: dict[str, Change] | None = None) -> None:
         """Move to an epoch, with the changes of views that made it; the caller holds the latch."""
         self.epoch = epoch
         self.catalog: Catalog = state.catalog
         self._tables, self._maps, self._created = state.tables, state.maps, state.created
         self._running = state.running
         state.running.clear()
+        state.renumbering = self.make_changes
         if changes is not None:
             self._history.append((epoch, changes))
+
+    def make_changes(self) -> None:
+        """Make the rows of all changes: what they are made from is not good any more when strings are
+        renumbered."""
+        for _, changes in self._history:
+            for change in changes.values():
+                assert change.table is not None
 
     @property
     def oldest(self) -> int:
@@ -155,7 +164,8 @@ class Committed:
         found = []
         for epoch in range(max(since, self._created[view]) + 1, self.epoch + 1):
             if epoch in known:
-                table = known[epoch].get(view)
+                change = known[epoch].get(view)
+                table = change.table if change is not None else None
             else:
                 commit = read_commit(self._folder.commits, epoch) if self._folder is not None else None
                 section = commit.sections.get(f"changes/{view}") if commit is not None else None

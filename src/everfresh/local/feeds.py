@@ -43,7 +43,7 @@ class Signed:
 
 
 def signed_changes(table: Table, part: Part, encode: Callable[[pa.Table], Ints]) -> list[Signed]:
-    """The rows that a feed takes away and adds, in the order of its rows; `encode` makes their words."""
+    """The rows that a feed takes away and adds, in the order of its rows, as `encode` has their words."""
     kinds = part.rows.column(CHANGE_TYPE).to_numpy()
     full = np.flatnonzero(kinds != DELETE_KEY)
     names = list(table.schema.names)

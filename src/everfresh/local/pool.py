@@ -293,6 +293,11 @@ class Pool:
         return len(self._mark)
 
     @property
+    def stride(self) -> int:
+        """How far the rows of the matrices are apart: at least the capacity."""
+        return int(self._keys.shape[1])
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays, unused capacity included, but not what is only reserved."""
         room, top = len(self._full[1]), int(self._state[TOP])

@@ -6,8 +6,9 @@ undone; a batch changes them under `changing`, which makes everything final or t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Pool
-from everfresh.local.reading import RowSet, added
+from everfresh.local.publishing import Change
+from everfresh.local.reading import RowSet
 from everfresh.local.reads import columns_read
 from everfresh.local.recompute import recompute, relation
 from everfresh.local.steps import Steps, Visited
@@ -61,16 +63,20 @@ class LocalState:
         self.workers = Workers()
         self.running: list[Steps] = []
         """What has been done and is not shown to readers yet."""
+        self.renumbering: Callable[[], None] = lambda: None
+        """Called before strings get other codes."""
         self._wiring: Wiring | None = None
         self._strings = _STRINGS
         """How many strings there may be before those of rows that have passed are looked for."""
 
     @staticmethod
     def blank(catalog: Catalog) -> LocalState:
-        """The tables and maps of a catalog, with nothing in them."""
+        """The tables and maps of a catalog, with nothing in them; all strings will be interned."""
         state = LocalState()
         state.catalog = catalog
         state.tables = {n: make_table(schema, state.interner) for n, schema in catalog.tables.items()}
+        for table in state.tables.values():
+            table.read(table.schema.names)
         for name, view in catalog.views.items():
             state.maps[name] = MapStore(view.compiled, state.interner)
             for m in view.compiled.program.maps:
@@ -113,8 +119,7 @@ class LocalState:
         if effect.alter_table is not None:
             self._alter(catalog, *effect.alter_table)
         if effect.create_table is not None:
-            schema = effect.create_table
-            self.tables[schema.name] = make_table(schema, self.interner)
+            self.tables[effect.create_table.name] = make_table(effect.create_table, self.interner)
         if effect.create_view is not None:
             self._create(catalog, effect.create_view, progress)
             self.created[effect.create_view.name] = epoch
@@ -124,9 +129,10 @@ class LocalState:
         compiled = view.compiled
         for base in compiled.bases:
             if base in self.tables:
-                self.tables[base].check_loadable(view.name)
-                table, read = self.tables[base], columns_read(compiled.program, base)
-                table.read([table.schema.names[i] for i in read])
+                table = self.tables[base]
+                table.check_loadable(view.name)
+                with self.latch:  # readers may be decoding the strings
+                    table.read([table.schema.names[i] for i in columns_read(compiled.program, base)])
         store = self.maps[view.name] = MapStore(compiled, self.interner)
         for m in compiled.program.maps:
             if m.name != compiled.view.map:
@@ -185,7 +191,7 @@ class LocalState:
             self.tables[name].discard(net)
 
     @contextmanager
-    def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
+    def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, Change]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
         self.visited.clear()
         steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe, self.workers)
@@ -205,8 +211,8 @@ class LocalState:
             except BaseException:
                 with self.latch:
                     steps.rollback()
-                    self._discard(nets)
                     self._forget(steps)
+                    self._discard(nets)
                 raise
             with self.latch:
                 steps.commit()
@@ -216,9 +222,9 @@ class LocalState:
         if steps in self.running:
             self.running.remove(steps)
 
-    def _published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, pa.Table]:
+    def _published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, Change]:
         """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
-        changes: dict[str, pa.Table] = {}
+        changes: dict[str, Change] = {}
         for view in self.catalog.affected_by(nets):
             store = self.maps[view.name]
             touched = steps.touched.get(store.target.name, [])
@@ -234,13 +240,9 @@ class LocalState:
             self.phases.to("publish")
             self.latch.breathe()
             if touched:
-                published = store.published(merged(touched))
+                changes[view.name] = store.change(merged(touched))
             elif view.name in steps.changes:
-                published = store.table(added(steps.changes[view.name]))
-            else:
-                continue
-            if published.num_rows:
-                changes[view.name] = published
+                changes[view.name] = Change(partial(store.table_of, steps.changes[view.name]))
         return changes
 
     def _evaluate(self, store: MapStore) -> pa.Table:
@@ -315,8 +317,9 @@ class LocalState:
         state.interner = Interner.from_arrays(unpack_arrays(sections["strings"]))
         for name, schema in state.catalog.tables.items():
             arrays, texts = unpack_arrays(sections[f"table/{name}"]), sections.get(f"texts/{name}")
-            known = unpack_arrays(texts) if texts is not None else None
-            state.tables[name] = make_table(schema, state.interner, arrays, known)
+            state.tables[name] = make_table(
+                schema, state.interner, arrays, unpack_arrays(texts) if texts is not None else None
+            )
         for name, view in state.catalog.views.items():
             for m in view.compiled.program.maps:
                 pool = Pool.from_arrays(unpack_arrays(sections[f"map/{m.name}"]))
@@ -342,6 +345,7 @@ class LocalState:
         live = np.unique(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
         if len(live) * 2 > len(self.interner):
             return
+        self.renumbering()
         with self.latch:
             remap = self.interner.compact(live[live != 0])
             self._wiring = None  # its indexes on tables hold codes

@@ -89,8 +89,7 @@ def make_table(
     arrays: Mapping[str, NDArray[Any]] | None = None,
     texts: Mapping[str, NDArray[Any]] | None = None,
 ) -> Table:
-    """The table of a schema: a new one, or with what a snapshot has of its rows and of strings that are
-    only kept."""
+    """The table of a schema, with what a snapshot has of it, and of the strings that are only kept."""
     if not schema.retained:
         return StreamTable(schema, interner, int(arrays["batches"][0]) if arrays is not None else 0)
     if arrays is None:

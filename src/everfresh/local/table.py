@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -169,14 +170,23 @@ class Table:
             words = words.take(first, axis=1)
         if self._key:
             self._check_key(words, weights, first, signed)
+            words = self._as_stored(words, weights)
         else:
             self._check_bag(words, weights, first, signed)
         return Net(words, weights)
 
+    def _as_stored(self, words: Ints, weights: Ints) -> Ints:
+        """The words of a change; rows that go with those that they have here."""
+        gone = np.flatnonzero(weights < 0)
+        if len(gone) and self.codec.kept:
+            words = words.copy()
+            words[:, gone] = self.pool.keys_at(self.pool.find(words[list(self._key)][:, gone]))
+        return words
+
     def net(self, rows: pa.Table, weights: Ints) -> Net:
         """A net change that was resolved before, as it was logged."""
         signed = _Signed()
-        words = self._encode(rows, signed)
+        words = self._as_stored(self._encode(rows, signed), weights)
         return Net(words, weights, fresh=np.concatenate(signed.fresh) if signed.fresh else None)
 
     def _encode(self, rows: pa.Table, signed: _Signed) -> Ints:
@@ -230,7 +240,7 @@ class Table:
         signed.add(part, self._replaced(old, part.rows, signed), 1)
 
     def _change(self, part: Part, signed: _Signed) -> None:
-        for some in signed_changes(self, part, lambda rows: self._encode(rows, signed)):
+        for some in signed_changes(self, part, partial(self._encode, signed=signed)):
             signed.add(part, some.words, some.weight, some.rows)
 
     def _upsert(self, part: Part, signed: _Signed) -> None:
@@ -432,10 +442,10 @@ class Table:
             self.pool.commit(undo.touched)
         if undo.net is not None and undo.net.fresh is not None:
             assert undo.removed is not None
-            rows = self.codec.kept_words
-            taken = undo.net.words[rows][:, undo.net.weights > 0].ravel()
-            if undo.removed.shape[1] or len(undo.net.fresh) > len(taken):
-                left = np.concatenate([undo.removed[rows].ravel(), undo.net.fresh])
+            rows, fresh = self.codec.kept_words, undo.net.fresh
+            if undo.removed.shape[1] or len(fresh) > len(rows) * len(undo.net):
+                taken = undo.net.words[rows][:, undo.net.weights > 0].ravel()
+                left = np.concatenate([undo.removed[rows].ravel(), fresh])
                 self.codec.texts.release(np.setdiff1d(left, taken))
 
     def discard(self, net: Net) -> None:
@@ -467,10 +477,6 @@ class Table:
         slots = self.pool.live()
         return [slots[i : i + size] for i in range(0, len(slots), size)]
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """What a snapshot keeps."""
-        return self.pool.to_arrays()
-
     def read(self, names: Collection[str]) -> None:
         """From now on these columns are read: strings that were only kept are interned."""
         codec = self.codec
@@ -496,6 +502,10 @@ class Table:
     def texts_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[Texts, list[str]]:
         """The inverse."""
         return Texts.from_arrays(arrays), json.loads(arrays["columns"].tobytes())
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What a snapshot keeps."""
+        return self.pool.to_arrays()
 
     def remap_strings(self, remap: Ints) -> None:
         """Follow a compaction of the interner."""

@@ -20,6 +20,7 @@ from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
+from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, run_terms
 from everfresh.local.mapstore import MapStore
 from everfresh.local.ordering import Term, ordered
@@ -28,7 +29,7 @@ from everfresh.local.strings import Interner
 from everfresh.local.table import Table
 from everfresh.local.thresholds import Between, between
 from everfresh.local.toprows import partition_reader
-from everfresh.program import Partitions
+from everfresh.program import Intervals, Partitions
 
 if TYPE_CHECKING:
     from everfresh.local.native.manager import Form, Native
@@ -147,13 +148,14 @@ class Wiring:
             return
         for relation in compiled.program.relations:
             reader: Reader
+            store = self.stores(relation.map)
             if isinstance(relation, Partitions):
-                reader = partition_reader(relation, self.stores(relation.map))
-                maps: tuple[str, ...] = (relation.map,)
+                reader = partition_reader(relation, store)
+            elif isinstance(relation, Intervals):
+                reader = IntervalReader(relation, store, self.stores)
             else:
-                reader = ViewReader(relation, self.stores(relation.map), self.stores)
-                maps = relation.maps
-            self._unit(view.name, relation.name, reader, maps, is_view=False)
+                reader = ViewReader(relation, store, self.stores)
+            self._unit(view.name, relation.name, reader, relation.maps, is_view=False)
         if view.name in read or compiled.view.sides:
             self._unit(view.name, view.name, self.maps[view.name].reader, compiled.view.maps, is_view=True)
 

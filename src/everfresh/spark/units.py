@@ -14,7 +14,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from everfresh.distributed.wire import entries_table, entries_values

@@ -27,6 +27,9 @@ from everfresh.local.wiring import Prepared, Wiring
 SMALL = 64
 """Changes of up to so many rows run by row."""
 _OFTEN = 16
+_BATCH = 32
+_ENOUGH = 5_000
+"""Work after which compiling pays: a database that is filled and closed never waits for a compiler."""
 _log = logging.getLogger("everfresh")
 
 
@@ -77,6 +80,8 @@ class Native:
         """By the number of the unit, -1 for a table or a re-evaluated view, the relation, the view of the first
         statement, and how many there are: threads share them out."""
         self.small = SMALL
+        self._work: dict[object, int] = {}
+        """Rows that came so far for a relation without a plan, and what batches cost beside their rows."""
 
     def of(self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int) -> Form | None:
         """The form in which the statements on a relation, at least one, run for a change of some rows; None if
@@ -84,6 +89,9 @@ class Native:
         key = unit, statements[0].base, statements[0].view, len(statements)
         found = self.planned.get(key)
         if found is None:
+            work = self._work[key] = self._work.get(key, 0) + rows + _BATCH
+            if self._how != "now" and work < _ENOUGH:
+                return None
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
         first, second = (found.by_row, found.whole) if rows <= self.small else (found.whole, found.by_row)
         first = first or second
