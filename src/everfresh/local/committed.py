@@ -22,11 +22,12 @@ from everfresh.compiler.compile import scans
 from everfresh.delta.bags import EPOCH, WEIGHT, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
 from everfresh.local import adhoc
-from everfresh.local.atoms import netted
+from everfresh.local.atoms import netted_rows
 from everfresh.local.entries import Before, merged
 from everfresh.local.latch import Latch
 from everfresh.local.mapstore import MapStore, weighted_schema
 from everfresh.local.pool import Touched
+from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net, Table
 from everfresh.options import Options
@@ -42,19 +43,27 @@ class Committed:
 
     def __init__(self, state: LocalState, folder: StateFolder | None, options: Options) -> None:
         self._folder, self._options = folder, options
-        self._history: deque[tuple[int, dict[str, pa.Table]]] = deque(maxlen=options.history)
+        self._history: deque[tuple[int, dict[str, Change]]] = deque(maxlen=options.history)
         self._latch: Latch = state.latch
         self.show(0, state)
 
-    def show(self, epoch: int, state: LocalState, changes: dict[str, pa.Table] | None = None) -> None:
+    def show(self, epoch: int, state: LocalState, changes: dict[str, Change] | None = None) -> None:
         """Move to an epoch, with the changes of views that made it; the caller holds the latch."""
         self.epoch = epoch
         self.catalog: Catalog = state.catalog
         self._tables, self._maps, self._created = state.tables, state.maps, state.created
         self._running = state.running
         state.running.clear()
+        state.renumbering = self.make_changes
         if changes is not None:
             self._history.append((epoch, changes))
+
+    def make_changes(self) -> None:
+        """Make the rows of all changes: what they are made from is not good any more when strings are
+        renumbered."""
+        for _, changes in self._history:
+            for change in changes.values():
+                assert change.table is not None
 
     @property
     def oldest(self) -> int:
@@ -155,7 +164,8 @@ class Committed:
         found = []
         for epoch in range(max(since, self._created[view]) + 1, self.epoch + 1):
             if epoch in known:
-                table = known[epoch].get(view)
+                change = known[epoch].get(view)
+                table = change.table if change is not None else None
             else:
                 commit = read_commit(self._folder.commits, epoch) if self._folder is not None else None
                 section = commit.sections.get(f"changes/{view}") if commit is not None else None
@@ -167,17 +177,19 @@ class Committed:
 
 def rows_before(table: Table, nets: Sequence[Net]) -> tuple[pa.Table, Ints]:
     """The distinct rows of a table and their multiplicities before these changes were added to it."""
-    pool = table.pool
-    words, weights = netted(
-        np.concatenate([change.words for change in nets], axis=1),
-        np.concatenate([change.weights for change in nets]),
-    )
+    pool, codec = table.pool, table.codec
+    words = np.concatenate([change.words for change in nets], axis=1)
+    compared = words.copy()
+    for row in codec.kept_words:
+        (compared[row],) = codec.texts.comparable(words[row])
+    first, weights = netted_rows(compared, np.concatenate([change.weights for change in nets]))
+    words = words.take(first, axis=1)
     slots = pool.find(np.ascontiguousarray(words[list(pool.key)]))
-    here = (slots >= 0) & (pool.keys_at(slots) == words).all(axis=0)
+    here = (slots >= 0) & ~table.differ(words, pool.keys_at(slots))
     live = pool.live()
-    n = np.zeros(pool.capacity, np.int64)
+    n = np.zeros(int(live.max(initial=-1)) + 1, np.int64)
     n[live] = pool.gather(live).n
     n[slots[here]] -= weights[here]
     live = live[n[live] != 0]
     every = np.concatenate([pool.keys_at(live), words[:, ~here]], axis=1)
-    return table.codec.decode(every), np.concatenate([n[live], -weights[~here]])
+    return codec.decode(every), np.concatenate([n[live], -weights[~here]])

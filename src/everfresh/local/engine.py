@@ -28,8 +28,10 @@ from everfresh.local.atoms import Indexed
 from everfresh.local.committed import Committed
 from everfresh.local.phases import UNTIMED, Phases, Untimed
 from everfresh.local.pool import Pool
+from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net
+from everfresh.local.workers import Workers, cores
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress
 from everfresh.program.domain import Domain, Sections, sections_of
@@ -53,8 +55,9 @@ class _Draft:
     epoch: int
     keys: tuple[str, ...] = ()
     ddl: tuple[str, ...] = ()
+    sources: Mapping[str, int] = field(default_factory=dict)
     deltas: Mapping[str, pa.Table] = field(default_factory=dict)
-    changes: dict[str, pa.Table] = field(default_factory=dict)
+    changes: dict[str, Change] = field(default_factory=dict)
     others: Sequence[Callable[[], Sections]] = ()
 
     def sections(self) -> dict[str, Any]:
@@ -62,7 +65,8 @@ class _Draft:
         sections: dict[str, Any] = {f"delta/{name}": pack_table(t) for name, t in self.deltas.items()}
         for told in self.others:
             sections.update(told())
-        sections.update({f"changes/{name}": pack_table(t) for name, t in self.changes.items()})
+        made = {name: change.table for name, change in self.changes.items()}
+        sections.update({f"changes/{name}": pack_table(t) for name, t in made.items() if t.num_rows})
         return sections
 
 
@@ -89,6 +93,7 @@ class LocalEngine:
             if path is not None
             else None
         )
+        self._workers = Workers(options.threads or cores())
         self._reset()
         if self._folder is not None:
             try:
@@ -101,8 +106,10 @@ class LocalEngine:
         self._state = LocalState(self._phases, self._options.compile)
         for domain in self._domains:
             domain.load({})
+        self._state.workers = self._workers
         self._shown = Committed(self._state, self._folder, self._options)
         self._keys: OrderedDict[str, int] = OrderedDict()
+        self._sources: dict[str, int] = {}
         self._digest = ""
         self._log_bytes = 0
         self._snapshot_epoch = 0
@@ -122,6 +129,21 @@ class LocalEngine:
     def catalog(self) -> Catalog:
         """Tables and views as of `epoch`."""
         return self._shown.catalog
+
+    @property
+    def sources(self) -> Mapping[str, int]:
+        """The last batch of each stream."""
+        return self._sources
+
+    @property
+    def folder(self) -> StateFolder | None:
+        """The folder, if there is one."""
+        return self._folder
+
+    @property
+    def options(self) -> Options:
+        """What the database was opened with."""
+        return self._options
 
     # -- DDL ---------------------------------------------------------------------------------------
 
@@ -181,8 +203,7 @@ class LocalEngine:
         parts: dict[str, list[Part]] = {}
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
-        nets = {name: self._state.tables[name].resolve(of_table) for name, of_table in parts.items()}
-        nets = {name: change for name, change in nets.items() if len(change)}
+        nets = self._state.resolve(parts)
         with ExitStack() as own:
             others = [
                 own.enter_context(domain.changing(batch.steps[domain.name]))
@@ -191,10 +212,9 @@ class LocalEngine:
             ]
             changes = own.enter_context(self._state.changing(nets))
             deltas = {n: self._delta(n, parts[n], nets[n]) for n in nets} if self._folder is not None else {}
-            keys = (batch.key,) if batch.key is not None else ()
             stack.enter_context(own.pop_all())
         rows = sum(int(np.abs(change.weights).sum()) for change in nets.values())
-        return _Draft(epoch, keys, (), deltas, changes, others), rows
+        return _Draft(epoch, batch.keys, (), batch.sources, deltas, changes, others), rows
 
     def _delta(self, name: str, parts: Sequence[Part], change: Net) -> pa.Table:
         """A change of a table as the log keeps it: without `_weight` all rows are inserted once."""
@@ -210,7 +230,14 @@ class LocalEngine:
         if self._folder is not None:
             digest, records = self._digest, []
             for draft in drafts:
-                record = Commit(draft.epoch, digest, draft.keys, draft.ddl, sections=draft.sections())
+                record = Commit(
+                    draft.epoch,
+                    digest,
+                    keys=draft.keys,
+                    ddl=draft.ddl,
+                    sources=draft.sources,
+                    sections=draft.sections(),
+                )
                 records.append(record.encode())
                 digest = record.digest
             if not self._folder.commits.create_all(drafts[0].epoch, records):
@@ -223,10 +250,13 @@ class LocalEngine:
             self._log_bytes += sum(map(len, records))
         with self._state.latch:
             for draft in drafts:
-                self._advance(draft.epoch, draft.keys, draft.changes)
+                self._advance(draft.epoch, draft.keys, draft.sources, draft.changes)
 
-    def _advance(self, epoch: int, keys: Sequence[str], changes: dict[str, pa.Table]) -> None:
+    def _advance(
+        self, epoch: int, keys: Sequence[str], sources: Mapping[str, int], changes: dict[str, Change]
+    ) -> None:
         self._shown.show(epoch, self._state, changes)
+        self._sources.update(sources)
         for key in keys:
             self._keys[key] = epoch
             if len(self._keys) > _KEYS_KEPT:
@@ -277,7 +307,7 @@ class LocalEngine:
                 if WEIGHT in rows.column_names:
                     weights = rows.column(WEIGHT).to_numpy()
                     rows = rows.drop_columns([WEIGHT])
-                nets[table.schema.name] = Net(table.codec.encode(rows), weights)
+                nets[table.schema.name] = table.net(rows, weights)
         for domain in self._domains:
             if own := sections_of(domain, commit.sections):
                 domain.replay(own)
@@ -285,7 +315,7 @@ class LocalEngine:
             pass
         self._digest = commit.digest
         self._log_bytes += sum(memoryview(section).nbytes for section in commit.sections.values())
-        self._advance(commit.epoch, commit.keys, changes)
+        self._advance(commit.epoch, commit.keys, commit.sources, changes)
 
     def _maybe_snapshot(self) -> None:
         """Snapshot when replaying the log would cost more than loading one."""
@@ -308,6 +338,7 @@ class LocalEngine:
         meta = {
             "ddl": [list(item) for item in self._state.catalog.ddl],
             "keys": list(self._keys.items()),
+            "sources": self._sources,
             "created": self._state.created,
             "digest": self._digest,
         }
@@ -330,8 +361,10 @@ class LocalEngine:
         for domain in self._domains:
             domain.load(sections_of(domain, snapshot.sections))
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
+        self._sources = dict(snapshot.meta.get("sources", {}))
         self._digest = snapshot.meta["digest"]
         self._snapshot_epoch = snapshot.epoch
+        self._state.workers = self._workers
         self._shown = Committed(self._state, self._folder, self._options)
         self._shown.show(snapshot.epoch, self._state)
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in snapshot.sections.values())
@@ -387,7 +420,10 @@ class LocalEngine:
         found = {
             "epoch": self.epoch,
             "tables": {
-                n: {"rows": len(t) if t.schema.retained else "not retained", **_bytes(t.pool, sliced[n])}
+                n: {
+                    "rows": len(t) if t.schema.retained else "not retained",
+                    **_bytes(t.pool, sliced[n], t.codec.texts.nbytes),
+                }
                 for n, t in state.tables.items()
             },
             "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
@@ -395,6 +431,7 @@ class LocalEngine:
                 n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
                 for n, m in state.beside.items()
             },
+            "streams": dict(self._sources),
             "strings": {"distinct": len(state.interner), "bytes": state.interner.nbytes},
         }
         if self._options.timing:
@@ -403,9 +440,10 @@ class LocalEngine:
 
     def close(self) -> None:
         """Release the folder."""
+        self._workers.close()
         if self._folder is not None:
             self._folder.close()
 
 
-def _bytes(pool: Pool, indexed: Indexed) -> dict[str, int]:
-    return {"bytes": pool.nbytes, "slice_bytes": indexed.slice_bytes}
+def _bytes(pool: Pool, indexed: Indexed, texts: int = 0) -> dict[str, int]:
+    return {"bytes": pool.nbytes + texts, "slice_bytes": indexed.slice_bytes}

@@ -25,10 +25,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from everfresh.local.jit import njit
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -67,7 +69,7 @@ def _prefetch(_typing: Any, array: Any, _at: Any) -> Any:
 
 
 @intrinsic
-def _load64(_typing: Any, data: Any, _at: Any) -> Any:
+def load64(_typing: Any, data: Any, _at: Any) -> Any:
     """The eight bytes from `data[at]` on as one uint64, at any alignment."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -703,7 +705,7 @@ def _hash_bytes(data: Bytes, start: int, size: int) -> np.int64:
     at = start
     end = start + size
     while at + 8 <= end:
-        h = (h ^ _load64(data, at)) * _MIX
+        h = (h ^ load64(data, at)) * _MIX
         h ^= h >> _HALF
         at += 8
     tail = np.uint64(0)
@@ -717,7 +719,7 @@ def _hash_bytes(data: Bytes, start: int, size: int) -> np.int64:
 def _equal_bytes(a: Bytes, at: int, b: Bytes, bt: int, size: int) -> bool:
     i = 0
     while i + 8 <= size:
-        if _load64(a, at + i) != _load64(b, bt + i):
+        if load64(a, at + i) != load64(b, bt + i):
             return False
         i += 8
     while i < size:

@@ -293,6 +293,11 @@ class Pool:
         return len(self._mark)
 
     @property
+    def stride(self) -> int:
+        """How far the rows of the matrices are apart: at least the capacity."""
+        return int(self._keys.shape[1])
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays, unused capacity included, but not what is only reserved."""
         room, top = len(self._full[1]), int(self._state[TOP])
@@ -354,6 +359,11 @@ class Pool:
     def live(self) -> Ints:
         """The slots of all entries, increasing."""
         return np.flatnonzero(self._mark[: self._state[TOP]] >= 0)
+
+    def words_of(self, row: int) -> Ints:
+        """One word of every slot. Whoever writes to one of the key has lost it."""
+        out: Ints = self._keys[row]
+        return out
 
     def words_at(self, rows: Sequence[int], slots: Ints) -> tuple[Ints, ...]:
         """Some words of the entries at `slots`, which are all live."""

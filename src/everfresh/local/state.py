@@ -6,8 +6,9 @@ undone; a batch changes them under `changing`, which makes everything final or t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,17 @@ from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Pool
-from everfresh.local.reading import RowSet, added
+from everfresh.local.publishing import Change
+from everfresh.local.reading import RowSet
+from everfresh.local.reads import columns_read
 from everfresh.local.recompute import recompute, relation
 from everfresh.local.steps import Steps, Visited
 from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.local.wiring import Wiring
-from everfresh.program import Progress
+from everfresh.local.workers import Workers
+from everfresh.program import Part, Progress
 from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
 from everfresh.state.interrupts import uninterrupted
@@ -56,11 +60,30 @@ class LocalState:
         """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
         self.phases = phases
         self.latch = Latch()
+        self.workers = Workers()
         self.running: list[Steps] = []
         """What has been done and is not shown to readers yet."""
+        self.renumbering: Callable[[], None] = lambda: None
+        """Called before strings get other codes."""
         self._wiring: Wiring | None = None
         self._strings = _STRINGS
         """How many strings there may be before those of rows that have passed are looked for."""
+
+    @staticmethod
+    def blank(catalog: Catalog) -> LocalState:
+        """The tables and maps of a catalog, with nothing in them; all strings will be interned."""
+        state = LocalState()
+        state.catalog = catalog
+        state.tables = {n: make_table(schema, state.interner) for n, schema in catalog.tables.items()}
+        for table in state.tables.values():
+            table.read(table.schema.names)
+        for name, view in catalog.views.items():
+            state.maps[name] = MapStore(view.compiled, state.interner)
+            for m in view.compiled.program.maps:
+                if m.name != view.compiled.view.map:
+                    state.beside[m.name] = EntryStore(m, state.interner)
+            state.maps[name].beside(state._store)
+        return state
 
     # -- DDL ---------------------------------------------------------------------------------------
 
@@ -106,7 +129,10 @@ class LocalState:
         compiled = view.compiled
         for base in compiled.bases:
             if base in self.tables:
-                self.tables[base].check_loadable(view.name)
+                table = self.tables[base]
+                table.check_loadable(view.name)
+                with self.latch:  # readers may be decoding the strings
+                    table.read([table.schema.names[i] for i in columns_read(compiled.program, base)])
         store = self.maps[view.name] = MapStore(compiled, self.interner)
         for m in compiled.program.maps:
             if m.name != compiled.view.map:
@@ -147,11 +173,28 @@ class LocalState:
 
     # -- batches -----------------------------------------------------------------------------------
 
+    def resolve(self, parts: Mapping[str, Sequence[Part]]) -> dict[str, Net]:
+        """The net changes that the parts of a batch make to their tables; those that are something."""
+        nets: dict[str, Net] = {}
+        try:
+            for name, of_table in parts.items():
+                nets[name] = self.tables[name].resolve(of_table)
+        except BaseException:
+            self._discard(nets)
+            raise
+        nothing = {name: net for name, net in nets.items() if not len(net)}
+        self._discard(nothing)
+        return {name: net for name, net in nets.items() if name not in nothing}
+
+    def _discard(self, nets: Mapping[str, Net]) -> None:
+        for name, net in nets.items():
+            self.tables[name].discard(net)
+
     @contextmanager
-    def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
+    def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, Change]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
         self.visited.clear()
-        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe)
+        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe, self.workers)
         with ExitStack() as stack:
             try:
                 with self.latch:
@@ -169,6 +212,7 @@ class LocalState:
                 with self.latch:
                     steps.rollback()
                     self._forget(steps)
+                    self._discard(nets)
                 raise
             with self.latch:
                 steps.commit()
@@ -178,9 +222,9 @@ class LocalState:
         if steps in self.running:
             self.running.remove(steps)
 
-    def _published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, pa.Table]:
+    def _published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, Change]:
         """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
-        changes: dict[str, pa.Table] = {}
+        changes: dict[str, Change] = {}
         for view in self.catalog.affected_by(nets):
             store = self.maps[view.name]
             touched = steps.touched.get(store.target.name, [])
@@ -196,13 +240,9 @@ class LocalState:
             self.phases.to("publish")
             self.latch.breathe()
             if touched:
-                published = store.published(merged(touched))
+                changes[view.name] = store.change(merged(touched))
             elif view.name in steps.changes:
-                published = store.table(added(steps.changes[view.name]))
-            else:
-                continue
-            if published.num_rows:
-                changes[view.name] = published
+                changes[view.name] = Change(partial(store.table_of, steps.changes[view.name]))
         return changes
 
     def _evaluate(self, store: MapStore) -> pa.Table:
@@ -256,6 +296,9 @@ class LocalState:
         self.compact_strings()
         sections = {"strings": pack_arrays(self.interner.to_arrays())}
         sections.update({f"table/{n}": pack_arrays(t.to_arrays()) for n, t in self.tables.items()})
+        sections.update(
+            {f"texts/{n}": pack_arrays(t.texts_to_arrays()) for n, t in self.tables.items() if t.codec.kept}
+        )
         sections.update({f"map/{n}": pack_arrays(m.pool.to_arrays()) for n, m in self.stores().items()})
         return sections
 
@@ -273,8 +316,10 @@ class LocalState:
             state.catalog, _ = state.catalog.replay(entry)
         state.interner = Interner.from_arrays(unpack_arrays(sections["strings"]))
         for name, schema in state.catalog.tables.items():
-            arrays = unpack_arrays(sections[f"table/{name}"])
-            state.tables[name] = make_table(schema, state.interner, arrays)
+            arrays, texts = unpack_arrays(sections[f"table/{name}"]), sections.get(f"texts/{name}")
+            state.tables[name] = make_table(
+                schema, state.interner, arrays, unpack_arrays(texts) if texts is not None else None
+            )
         for name, view in state.catalog.views.items():
             for m in view.compiled.program.maps:
                 pool = Pool.from_arrays(unpack_arrays(sections[f"map/{m.name}"]))
@@ -300,6 +345,7 @@ class LocalState:
         live = np.unique(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
         if len(live) * 2 > len(self.interner):
             return
+        self.renumbering()
         with self.latch:
             remap = self.interner.compact(live[live != 0])
             self._wiring = None  # its indexes on tables hold codes

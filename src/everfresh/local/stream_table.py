@@ -19,7 +19,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector
 from everfresh.local.pool import Pool
 from everfresh.local.strings import Interner
-from everfresh.local.table import Net, Table, TableUndo, _Signed
+from everfresh.local.table import Net, Table, TableUndo, _Signed, unread
 from everfresh.types import TableSchema
 
 Ints = NDArray[np.int64]
@@ -84,9 +84,15 @@ def not_kept(table: str) -> EverfreshError:
 
 
 def make_table(
-    schema: TableSchema, interner: Interner, arrays: Mapping[str, NDArray[Any]] | None = None
+    schema: TableSchema,
+    interner: Interner,
+    arrays: Mapping[str, NDArray[Any]] | None = None,
+    texts: Mapping[str, NDArray[Any]] | None = None,
 ) -> Table:
-    """The table of a schema, with what a snapshot has of it."""
+    """The table of a schema, with what a snapshot has of it, and of the strings that are only kept."""
     if not schema.retained:
         return StreamTable(schema, interner, int(arrays["batches"][0]) if arrays is not None else 0)
-    return Table(schema, interner, Pool.from_arrays(arrays) if arrays is not None else None)
+    if arrays is None:
+        return Table(schema, interner, kept=unread(schema))
+    known = Table.texts_from_arrays(texts) if texts is not None else (None, ())
+    return Table(schema, interner, Pool.from_arrays(arrays), *known)

@@ -15,6 +15,7 @@ from everfresh.algebra import Kind
 from everfresh.local.atoms import Indexed
 from everfresh.local.native import layout as at
 from everfresh.local.native.helpers import (
+    POOL_CAPACITY,
     POOL_COUNT,
     POOL_CREATED,
     POOL_FLOAT_ROWS,
@@ -45,7 +46,7 @@ def pool_words(pool: Pool) -> list[int]:
     values = pool._values
     return [
         address(pool._keys),
-        pool.capacity,
+        pool._keys.shape[1],
         address(pool._table),
         len(pool._table) - 1,
         address(pool._mark),
@@ -86,6 +87,7 @@ class SliceBinding:
             address(s._prevs),
             address(s._groups),
             address(self._scratch),
+            keys.capacity,
         ]
         return True
 
@@ -117,14 +119,19 @@ class PoolBinding:
         """Write what has moved; `rows` is how many slots a journal has room for at least."""
         pool, place = self.use.stored.pool, self.use.place
         if self._seen is not pool._table:
-            context[place : place + 9] = pool_words(pool)
-            self._seen = pool._table
+            self._write(context)
         if self.target:
             self._refresh_slices(context)
             if self._journal < rows:
                 self._make_journal(context, rows)
             context[place + POOL_COUNT] = 0
             context[place + POOL_ROOM] = 0
+
+    def _write(self, context: Ints) -> None:
+        pool, place = self.use.stored.pool, self.use.place
+        context[place : place + 9] = pool_words(pool)
+        context[place + POOL_CAPACITY] = pool.capacity
+        self._seen = pool._table
 
     def _refresh_slices(self, context: Ints) -> None:
         stored: Indexed = self.use.stored
@@ -172,8 +179,7 @@ class PoolBinding:
             self._make_journal(context, 2 * (self._journal + need))
         if len(pool) + need > pool.capacity:
             pool.reserve(max(need, pool.capacity))
-            context[place : place + 9] = pool_words(pool)
-            self._seen = pool._table
+            self._write(context)
         for binding in self._slices.values():
             keys = binding.slice._keys
             if len(keys) + need > keys.capacity:

@@ -27,7 +27,10 @@ class Bound:
 
 def stored(codec: Codec, column: Column, word: str, of_change: int | None = None) -> Bound:
     """A column of an entry; `word` is the code of one of its words, with `{}` for its number;
-    `of_change` is the number of a column of the change."""
+    `of_change` is the number of a column of the change. One whose strings are only kept has no code that
+    could be compiled: nothing reads it."""
+    if column.name in codec.kept:
+        return Bound(column.type, ("only_kept",), None, of_change is not None, of_change)
     places, null = codec.places(column)
     code = None if null is None else f"((({word.format(null[0])} >> {null[1]}) & 1) != 0)"
     words = tuple(word.format(p) for p in places)

@@ -33,6 +33,9 @@ from everfresh.local.pool import _WORD, _multipliers
 from everfresh.local.wiring import Prepared, Wiring
 
 _FLUSH = "flush"
+_AHEAD = 8  # rows between asking for something and reading it
+_OF_ROW = re.compile(r"0|ld\(cw, \d+ \* m \+ r\)|ld\(C, \d+\)|ld\(x\d+_words, r\)")
+"""A word that is known from the number of the row alone."""
 _HEAD = '''\
 """Generated. See everfresh.local.native."""
 
@@ -89,13 +92,13 @@ class Generator:
         self._once: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._sites: list[tuple[int, str, list[str], list[str]]] = []
-        self._looped: dict[int, bool] = {}
-        self.change_columns = [
-            stored(codec, column, "ld(cw, {} * m + r)", i)
-            for i, column in enumerate(codec.columns)
-        ]
+        self._ahead: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
 
     # -- what terms ask for ------------------------------------------------------------------------
+
+    def change_column(self, number: int) -> Bound:
+        """A column of the row of the change."""
+        return stored(self.codec, self.codec.columns[number], "ld(cw, {} * m + r)", number)
 
     def pool(self, store: Pooled) -> str:
         """The prefix of the names of a pool."""
@@ -131,6 +134,29 @@ class Generator:
         name = self._once.setdefault(code, f"f{len(self._once)}")
         self.out.add(f"if {name} == -2: {name} = {code}")
         return name
+
+    def ahead(self, prefix: str, words: Sequence[str], values: Sequence[str] = ()) -> None:
+        """Ask some rows ahead for what a lookup by the change's row alone will read: its cell of the table,
+        then the entry's words and values."""
+        if all(_OF_ROW.fullmatch(word) for word in words) and any("r)" in word for word in words):
+            self._ahead.setdefault((prefix, tuple(words)), tuple(values))
+
+    def _prefetches(self) -> None:
+        out = self.out
+        for stage, distance in (("cell", 2 * _AHEAD), ("entry", _AHEAD)):
+            with out.block(f"if r + {distance} < stop:"):
+                out.add(f"ra = r + {distance}")
+                for (prefix, words), values in self._ahead.items():
+                    tag = _tag([word.replace("r)", "ra)") for word in words])
+                    where = f"({tag} >> 32) & {prefix}_mask"
+                    if stage == "cell":
+                        out.add(f"touch({prefix}_table, {where})")
+                        continue
+                    cell = out.let(f"ld({prefix}_table, {where})", "c")
+                    with out.block(f"if {cell} != 0:"):
+                        slot = out.let(f"({cell} & 4294967295) - 1", "c")
+                        for matrix in ("keys", *values):
+                            out.add(f"touch({prefix}_{matrix}, {slot})")
 
     def finder(self, key: tuple[int, ...]) -> str:
         """The name of the function that finds an entry by the words at these places."""
@@ -179,6 +205,7 @@ def {name}(keys, cap, table, mask{args}):
         cells = [*words, count, *(term for value in values for term in value)]
         if job.apply and not loops.looped:
             site = f"e{len(self._sites)}"
+            self.ahead(self.pool(store), words, ["n", *(["ints"] if store.layout.int_rows else [])])
             out.add(f"{site} = 1", *(f"{site}_{j} = {cell}" for j, cell in enumerate(cells)))
             self._sites.append((loops.statement, site, cells, self._zeros(store)))
             return
@@ -277,6 +304,8 @@ def {name}(keys, cap, table, mask{args}):
             applied = self.jobs[use.statement].apply
             out.add(f"b{use.number} = 0" if applied else f"b{use.number}_start = b{use.number}")
         out.add(*(f"{name} = -2" for name in self._once.values()))
+        if self._ahead:
+            self._prefetches()
         for _, site, _, zeros in self._sites:
             out.add(f"{site} = 0", *(f"{site}_{j} = {zero}" for j, zero in enumerate(zeros)))
         head = out.text()
@@ -289,7 +318,7 @@ def {name}(keys, cap, table, mask{args}):
         self.out = body
         functions = "".join(self._functions[name] for name in sorted(self._functions))
         return self._flushed(
-            f"{_HEAD}{functions}\n\n@njit(\"int64(int64, int64, int64)\", error_model=\"numpy\", cache=True)\n"
+            f"{_HEAD}{functions}\n\n@njit(\"int64(int64, int64, int64)\", error_model=\"numpy\", cache=True, nogil=True)\n"
             f"def run(C, start, stop):\n{head}\n{body.text()}\n{tail}\n"
         )
 

@@ -19,7 +19,7 @@ from everfresh.local.native.memory import add_checked, as_word, ld, ld32, ldf, s
 
 # -- blocks ----------------------------------------------------------------------------------------
 
-POOL_KEYS, POOL_CAP, POOL_TABLE, POOL_MASK, POOL_MARK, POOL_STATE = 0, 1, 2, 3, 4, 5
+POOL_KEYS, POOL_STRIDE, POOL_TABLE, POOL_MASK, POOL_MARK, POOL_STATE = 0, 1, 2, 3, 4, 5
 POOL_N, POOL_INTS, POOL_FLOATS = 6, 7, 8
 POOL_SLICES = 9
 """How many slices follow the pool, and then the address of their blocks."""
@@ -29,14 +29,16 @@ POOL_TOUCHED, POOL_CREATED, POOL_OLD_N, POOL_OLD_INTS, POOL_OLD_FLOATS = 12, 13,
 POOL_JOURNAL, POOL_COUNT = 17, 18
 """The capacity of the journal, and how many slots it has."""
 POOL_INT_ROWS, POOL_FLOAT_ROWS = 19, 20
-POOL_SIZE = 21
+POOL_CAPACITY = 21
+"""How many entries fit: less than the stride, the distance between two words of an entry."""
+POOL_SIZE = 22
 
 SLICE_WORDS, SLICE_NULLS, SLICE_MAP = 0, 1, 2
 """Words of the slice's keys; null bits among them; the address of where each comes from."""
-SLICE_KEYS, SLICE_CAP, SLICE_TABLE, SLICE_MASK, SLICE_MARK, SLICE_STATE = 3, 4, 5, 6, 7, 8
+SLICE_KEYS, SLICE_STRIDE, SLICE_TABLE, SLICE_MASK, SLICE_MARK, SLICE_STATE = 3, 4, 5, 6, 7, 8
 SLICE_N, SLICE_MULTIPLIERS, SLICE_HEADS, SLICE_NEXTS, SLICE_PREVS, SLICE_GROUPS = 9, 10, 11, 12, 13, 14
-SLICE_SCRATCH = 15
-SLICE_SIZE = 16
+SLICE_SCRATCH, SLICE_CAPACITY = 15, 16
+SLICE_SIZE = 17
 
 _TOP, _FREE, _LIVE = 0, 1, 2
 _HIGH = np.int64(-1 << 32)
@@ -73,7 +75,7 @@ def link_slices(pool: int, slot: int) -> None:
     """Enter a new slot into all slices of its pool."""
     keys, cap = ld(pool, 0), ld(pool, 1)
     for i in range(ld(pool, 9)):
-        _link(ld(pool, 10) + 8 * 16 * i, keys, cap, slot)
+        _link(ld(pool, 10) + 8 * 17 * i, keys, cap, slot)
 
 
 @njit
@@ -133,10 +135,10 @@ def _link(b: int, keys: int, cap: int, slot: int) -> None:
 @njit
 def room(pool: int) -> int:
     """How many upserts find room for a new entry, in the pool, its slices and its journal."""
-    left = min(ld(pool, 1) - ld(ld(pool, 5), 2), ld(pool, 17) - ld(pool, 18))
+    left = min(ld(pool, 21) - ld(ld(pool, 5), 2), ld(pool, 17) - ld(pool, 18))
     for i in range(ld(pool, 9)):
-        b = ld(pool, 10) + 8 * 16 * i
-        left = min(left, ld(b, 4) - ld(ld(b, 8), 2))
+        b = ld(pool, 10) + 8 * 17 * i
+        left = min(left, ld(b, 16) - ld(ld(b, 8), 2))
     st(pool, 11, left)
     return left
 

@@ -44,6 +44,8 @@ class Loops:
         """All steps, and then what is made of each row."""
         if term.narrow is not None:
             raise Unsupported("a threshold")
+        if not term.counted:
+            self.product.n = Number.whole("0")
         if term.sign != 1:
             self.product.times_all(Number.whole(str(term.sign)))
         depth = self.out.depth
@@ -53,13 +55,15 @@ class Loops:
         self.out.back_to(depth)
 
     def _step(self, step: Step) -> None:
+        if step.range is not None:
+            raise Unsupported("a range")
         match step.factor:
             case Rel(_, _, True):
-                self._change(step.factor)
+                self._change(step.factor, step.keep)
             case Rel():
                 self._relation(step.factor, step.keep)
             case MapRef():
-                self._map(step.factor)
+                self._map(step.factor, step.keep)
             case Cond():
                 self.scalars().when(step.factor.condition)
             case Bind():
@@ -107,16 +111,15 @@ class Loops:
 
     # -- atoms -------------------------------------------------------------------------------------
 
-    def _change(self, factor: Rel) -> None:
+    def _change(self, factor: Rel, keep: frozenset[str]) -> None:
         if self._started and not self.made.one_by_one:
             raise Unsupported("two changes")
         self._started = True
-        columns = self.made.change_columns
-        if columns is None or len(columns) != len(factor.vars):
-            raise Unsupported("a change of another form")
         self._visit("1")
-        for var, column in zip(factor.vars, columns, strict=True):
-            self._take(var.name, column)
+        times = Counter(v.name for v in factor.vars)
+        for i, var in enumerate(factor.vars):
+            if var.name in keep or var.name in self.env or times[var.name] > 1:
+                self._take(var.name, self.made.change_column(i))
         self.product.times_all(Number.whole("w"))
 
     def _take(self, name: str, bound: Bound) -> None:
@@ -127,10 +130,10 @@ class Loops:
         elif known != bound:
             self.out.open(f"if {same(known, bound)}:")
 
-    def _map(self, factor: MapRef) -> None:
+    def _map(self, factor: MapRef, keep: frozenset[str]) -> None:
         store = self.made.wiring.stores(factor.name)
         self.made.reads.add(factor.name)
-        slot = self._entry(store, [v.name for v in factor.keys])
+        slot = self._entry(store, [v.name for v in factor.keys], keep)
         numbers = [self._component(store, c, slot) for c in factor.components]
         tests = [n.nonzero for n in numbers if n.nonzero is not None]
         if len(tests) == len(numbers) or len(numbers) == 1:
@@ -148,7 +151,7 @@ class Loops:
             read_relation(self, self._view, factor, keep)
             return
         self.made.tables.add(factor.name)
-        slot = self._entry(table, [v.name for v in factor.vars])
+        slot = self._entry(table, [v.name for v in factor.vars], keep)
         count = self._component(table, 0, slot)
         self.out.open(f"if {count.nonzero}:")
         self.product.times_all(count)
@@ -165,7 +168,7 @@ class Loops:
             self.out, kind, [f"{pool}_{'floats' if kind == Kind.FLOAT else 'ints'}", f"{pool}_cap"], at, slot
         )
 
-    def _entry(self, store: Pooled, names: Sequence[str]) -> str:
+    def _entry(self, store: Pooled, names: Sequence[str], keep: frozenset[str]) -> str:
         """Find the entries that agree with what is bound; the variables that are not are bound to them."""
         bound = [self.env.get(name) for name in names]
         known = [i for i, one in enumerate(bound) if one is not None]
@@ -184,7 +187,7 @@ class Loops:
             if bound[i] is None:
                 if times[name] > 1 and name in self.env:
                     self.out.open(f"if {same(self.env[name], self.column(store, columns[i], slot))}:")
-                else:
+                elif times[name] > 1 or name in keep:
                     self.env[name] = self.column(store, columns[i], slot)
         return slot
 
@@ -213,6 +216,7 @@ class Loops:
         slice_ = self.made.slice(store, names)
         find = self.made.finder(tuple(range(codec.words)))
         where = f"{slice_}_keys, {slice_}_cap, {slice_}_table, {slice_}_mask"
+        self.made.ahead(slice_, words)
         group = self.out.let(f"{find}({', '.join([where, *words])})", "g")
         self.out.open(f"if {group} >= 0:")
         self.out.add(f"{next_} = ld32({slice_}_heads, {group})")
@@ -231,6 +235,7 @@ class Loops:
         if never:
             code = f"-1 if {' or '.join(never)} else {code}"
         if all(one.lead for one in bound):
+            self.made.ahead(pool, words, ["n"])
             return self.made.once(code)
         return self.out.let(code, "s")
 

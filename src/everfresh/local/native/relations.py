@@ -108,7 +108,7 @@ class _Reading:
         loops, reader, view = self._loops, self._reader, self._reader.view
         store = reader.store
         bound = [loops.env.get(name) for name in names]
-        for one, place in zip(bound, reader._key_of, strict=True):
+        for one, place in zip(bound, reader.key_of, strict=True):
             if one is not None and place is not None:
                 self._keys.setdefault(place, one)
         rest = [i for i, one in enumerate(bound) if one is not None]
@@ -147,7 +147,7 @@ class _Reading:
     def _bind(self, names: list[str], bound: list[Bound | None], keep: frozenset[str]) -> None:
         loops, reader = self._loops, self._reader
         for i, name in enumerate(names):
-            place, known = reader._key_of[i], bound[i]
+            place, known = reader.key_of[i], bound[i]
             if known is not None and place is not None and self._keys[place] is known:
                 continue
             if known is None and name not in keep and names.count(name) == 1:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.errors import EverfreshError
-from everfresh.expr import evaluate_vector
+from everfresh.expr import evaluate_vector, variables
 from everfresh.local.atoms import Indexed, Rows
 from everfresh.local.cells import Cells, VectorsOf
 from everfresh.local.entries import EntryStore
@@ -55,7 +55,7 @@ class Runner:
 
     def run(self, change: Rows, before: Mapping[str, Touched]) -> Outcome | None:
         """Run the statements on a change; None if the interpreter has to."""
-        rows = len(change._weights)
+        rows = len(change)
         held = self._bind(change, rows, before)
         if held is None:
             return None
@@ -131,9 +131,8 @@ class Runner:
 
     def _bind_columns(self, change: Rows, rows: int, held: list[object]) -> bool:
         every = np.arange(rows)
-        env = VectorsOf(
-            {f"@{i}": change.cells(c, every) for i, c in enumerate(change.columns)}
-        )
+        read = {int(v.name[1:]) for expr in self.made.places.columns for v in variables(expr)}
+        env = VectorsOf({f"@{i}": change.cells(change.columns[i], every) for i in sorted(read)})
         for expr, use in self.made.places.columns.items():
             try:
                 cells = Cells.of(evaluate_vector(expr, env, rows), change.codec.interner)

@@ -319,9 +319,7 @@ class Scalars:
         if low - unit < _LOW or high + unit > _HIGH:
             raise Unsupported("rounding of what may be beyond a word")
         name = self._out.let(f"half_away({arg.code}, {unit})")
-        return Val(
-            name, arg.null, to, self.fits(name, (low // unit - 1, high // unit + 1), to, arg.null)
-        )
+        return Val(name, arg.null, to, self.fits(name, (low // unit - 1, high // unit + 1), to, arg.null))
 
 
 # -- rules -----------------------------------------------------------------------------------------
@@ -360,7 +358,7 @@ def _compare(op: str, a: Val, b: Val) -> str:
             ">=": f"not float_less({x}, {y})",
         }
         return f"({tests[op]})"
-    return f"({x} { {'=': '==', '<>': '!='}.get(op, op)} {y})"
+    return f"({x} { {'=': '==', '<>': '!='}.get(op, op) } {y})"
 
 
 def _plus(self: Scalars, args: list[Val], type_: SqlType) -> Val:
