@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate
 from everfresh.matrices import LinearView, Matrices, MatrixMethods
 from everfresh.options import Options
-from everfresh.program import Batch, Engine, OnConflict, Part, Progress
+from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
+from everfresh.program.queue import Queue, Waiting
 from everfresh.relations import Result, Table, View
 from everfresh.sources import Stream, StreamMethods
 from everfresh.types import Column, TableSchema
@@ -92,6 +94,8 @@ class Database(MatrixMethods, StreamMethods):
         self._matrices = matrices or Matrices()
         self._read_only = read_only
         self._lock = threading.RLock()
+        """Held by whoever changes something; readers need it only where the engine cannot do without."""
+        self._queue = Queue(self._commit_all)
         self._closed = False
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
@@ -144,17 +148,26 @@ class Database(MatrixMethods, StreamMethods):
 
     # -- what there is -----------------------------------------------------------------------------
 
+    @contextmanager
+    def _reading(self) -> Iterator[Engine]:
+        """The engine, for calls that read: beside a running batch, if the engine can."""
+        if self._engine.concurrent and not self._read_only:
+            yield self._open()
+            return
+        with self._lock:
+            yield self._open()
+
     @property
     def epoch(self) -> int:
         """The number of the last committed change."""
-        with self._lock:
-            return self._open().epoch
+        with self._reading() as engine:
+            return engine.epoch
 
     @property
     def catalog(self) -> Catalog:
         """The schemas and compiled views as of now."""
-        with self._lock:
-            catalog: Catalog = self._open().catalog
+        with self._reading() as engine:
+            catalog: Catalog = engine.catalog
             return catalog
 
     @property
@@ -199,30 +212,45 @@ class Database(MatrixMethods, StreamMethods):
         is applied whole or, with an `EverfreshError`, not at all. A `key` that was committed before returns
         its epoch and changes nothing, so a batch can be sent again.
         """
-        with self._lock:
-            engine = self._writable()
-            if batch is not None and not isinstance(batch, Mapping):
-                raise EverfreshError(
-                    Code.ARGUMENT,
-                    "a batch is a mapping of table names to rows",
-                    hint='db.apply({"orders": rows}), or db.apply(orders=rows)',
-                )
-            given = {**(batch or {}), **tables}
-            if key is not None and not isinstance(key, str):
-                raise EverfreshError(
-                    Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")'
-                )
-            before = engine.committed(key) if key is not None else None
-            if before is not None:
-                return before
-            parts = [
-                part
-                for name, rows in given.items()
-                if not self._matrices.takes(name, rows)
-                for part in self._parts(engine.catalog.expect_table(name), rows)
-            ]
-            updates = {name: change for name, change in given.items() if self._matrices.takes(name, change)}
-            return self._commit(self._with_matrices(Batch(tuple(parts), key), updates))
+        if batch is not None and not isinstance(batch, Mapping):
+            raise EverfreshError(
+                Code.ARGUMENT,
+                "a batch is a mapping of table names to rows",
+                hint='db.apply({"orders": rows}), or db.apply(orders=rows)',
+            )
+        if key is not None and not isinstance(key, str):
+            raise EverfreshError(
+                Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")'
+            )
+        given = {**(batch or {}), **tables}
+        engine = self._engine
+        if not engine.concurrent or any(self._matrices.takes(*item) for item in given.items()):
+            with self._lock:
+                return self._apply(given, key)
+        self._writable()
+        before = engine.committed(key) if key is not None else None
+        if before is not None:
+            return before
+        catalog = engine.catalog  # rows are read beside other batches, and queue with them
+        parts = [
+            part for name, rows in given.items() for part in self._parts(catalog.expect_table(name), rows)
+        ]
+        return self._queue.commit(Batch(tuple(parts), key), catalog, self._lock)
+
+    def _apply(self, given: Mapping[str, Any], key: str | None) -> int:
+        """A batch by itself, with the lock held."""
+        engine = self._writable()
+        before = engine.committed(key) if key is not None else None
+        if before is not None:
+            return before
+        parts = [
+            part
+            for name, rows in given.items()
+            if not self._matrices.takes(name, rows)
+            for part in self._parts(engine.catalog.expect_table(name), rows)
+        ]
+        updates = {name: change for name, change in given.items() if self._matrices.takes(name, change)}
+        return self._commit(self._with_matrices(Batch(tuple(parts), key), updates))
 
     def _parts(self, schema: TableSchema, rows: Any) -> Iterator[Part]:
         for op, data in Delta.of(rows).parts():
@@ -241,6 +269,32 @@ class Database(MatrixMethods, StreamMethods):
         applied = self._engine.apply(batch)
         self._tell(applied.epoch)
         return applied.epoch
+
+    def _commit_all(self, group: Sequence[Waiting]) -> None:
+        """Commit what has queued, with the lock held; each is told what came of it."""
+        engine = self._writable()
+        ready: list[Waiting] = []
+        for waiting in group:
+            try:
+                waiting.check(engine.catalog)
+                for name in {part.table for part in waiting.batch.parts}:
+                    self._check_static(name)
+            except EverfreshError as error:
+                waiting.result = error
+            else:
+                ready.append(waiting)
+        while ready:
+            known = [engine.committed(w.batch.key) if w.batch.key is not None else None for w in ready]
+            for waiting, epoch in zip(ready, known, strict=True):
+                waiting.result = epoch
+            ready = [waiting for waiting in ready if waiting.result is None]
+            now = [w for i, w in enumerate(ready) if not w.is_repeated(ready[:i])]
+            for waiting, result in zip(now, engine.apply_all([w.batch for w in now]), strict=True):
+                waiting.result = result if isinstance(result, Exception) else result.epoch
+            for waiting in now:
+                if isinstance(waiting.result, int):
+                    self._tell(waiting.result)
+            ready = [waiting for waiting in ready if waiting not in now]
 
     def _check_static(self, name: str) -> None:
         catalog = self._engine.catalog
@@ -288,12 +342,30 @@ class Database(MatrixMethods, StreamMethods):
         A SELECT gives a `Result`, which reads like a view; a change gives its epoch. A script stops at its
         first error; what came before it stays done.
         """
+        parsed = s.split(text, dialect)
+        if len(parsed) == 1 and parsed[0].asks and self._engine.concurrent and not self._read_only:
+            return self._ask(parsed[0])
         result: Result | int | None = None
         with self._lock:
-            engine = self._open()
-            for statement in s.parse_and_bind(text, _Current(engine), dialect):
-                result = self._run(statement)
+            current = _Current(self._open())
+            for statement in parsed:
+                result = self._run(s.bind(statement, current))
         return result
+
+    def _ask(self, parsed: s.Parsed) -> Result | int | None:
+        """One statement that changes nothing, as of the last committed epoch."""
+        while True:
+            catalog = self.catalog
+            statement = s.bind(parsed, catalog)
+            if isinstance(statement, s.Show | s.Explain):
+                return self._describe(statement)
+            if not isinstance(statement, s.Select):
+                with self._lock:  # a change behind a WITH
+                    return self._run(s.bind(parsed, _Current(self._open())))
+            try:
+                return Result(self._open().select(statement.plan, catalog))
+            except Stale:  # something was created, altered or dropped in between
+                continue
 
     def _run(self, statement: s.Statement) -> Result | int | None:
         match statement:
@@ -394,19 +466,35 @@ class Database(MatrixMethods, StreamMethods):
         names = list(catalog.tables if statement.kind == "tables" else catalog.views)
         return Result(pa.table({"name": pa.array(names, pa.string())}))
 
-    def explain(self, view: str, format: str = "text") -> str:
-        """How a view is maintained, and why: as "text", "json" or "dot"."""
-        with self._lock:
-            engine = self._open()
-            definition = engine.catalog.expect_view(view)
+    def explain(self, view: str, format: str = "text", distributed: bool = False) -> str:
+        """How a view is maintained, and why: as "text", "json" or "dot"; or (`distributed`) where its maps
+        are on a cluster, and what runs where."""
+        with self._reading() as engine:
+            catalog = engine.catalog
+            definition = catalog.expect_view(view)
+            if distributed:
+                return _distributed(engine, definition.name)
             known = getattr(engine, "explain", None)
             return explain(
                 definition.compiled,
                 definition.text,
                 format,
                 known(definition.name) if known is not None else None,
-                engine.catalog.sharing(definition.name),
+                catalog.sharing(definition.name),
+                catalog.passing,
             )
+
+
+def _distributed(engine: Engine, view: str) -> str:
+    """How a view is distributed, as the engine has placed its maps, or would by the sizes of its tables."""
+    from everfresh.distributed import explained, placed, settled
+
+    catalog, where = engine.catalog, getattr(engine, "placement", None)
+    if where is None:
+        tables = engine.statistics()["tables"]
+        sizes = {name: known["rows"] for name, known in tables.items() if isinstance(known.get("rows"), int)}
+        where = settled(catalog, placed(catalog, sizes))
+    return explained(catalog, where, view)
 
 
 class _Current:

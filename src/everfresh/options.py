@@ -42,6 +42,13 @@ class Options:
     """Spark: files given as a batch up to this many bytes are read by every task, which keeps its part;
     larger ones are scanned by Spark and exchanged."""
 
+    compile: str = "background"
+    """Local: whether triggers become native code: `"background"` while the interpreter serves, `"now"` before
+    the first change that needs them, or `"off"`."""
+
+    threads: int | None = None
+    """Local: how many threads a large batch may use; None for as many as there are cores."""
+
     timing: bool = False
     """Local: whether `statistics()` has the seconds that batches spent in each phase. See
     `everfresh.local.phases`."""
@@ -56,6 +63,15 @@ class Options:
                 raise EverfreshError(
                     Code.ARGUMENT, f"option {name} must be at least {least}", place=f"Options.{name}"
                 )
+
+        if self.threads is not None and self.threads < 1:
+            raise EverfreshError(Code.ARGUMENT, "option threads must be at least 1", place="Options.threads")
+        if self.compile not in ("background", "now", "off"):
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"option compile is none of 'background', 'now', 'off': '{self.compile}'",
+                place="Options.compile",
+            )
 
     def with_(self, **changes: Any) -> Options:
         """A copy with some options changed; an unknown name is refused."""

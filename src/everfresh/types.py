@@ -323,12 +323,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A base table: its columns, its primary key (column names, possibly none), whether it never changes."""
+    """A base table: its columns, its primary key (column names, possibly none), whether it never changes, and
+    whether its rows are kept."""
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     static: bool = False
+    retained: bool = True
 
     def column(self, name: str) -> Column:
         """The column called `name`."""
@@ -358,7 +360,8 @@ class TableSchema:
             f"{quoted(c.name)} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns
         )
         key = f", PRIMARY KEY ({', '.join(map(quoted, self.key))})" if self.key else ""
-        return f"CREATE {'STATIC ' if self.static else ''}TABLE {quoted(self.name)} ({body}{key})"
+        options = "" if self.retained else " WITH (retain = false)"
+        return f"CREATE {'STATIC ' if self.static else ''}TABLE {quoted(self.name)} ({body}{key}){options}"
 
 
 def quoted(name: str) -> str:

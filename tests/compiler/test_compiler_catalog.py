@@ -301,7 +301,7 @@ def test_look_up() -> None:
 @pytest.mark.parametrize(
     ("text", "code", "message"),
     [
-        ("CREATE TABLE x (a INTEGER) WITH (retain = true)", Code.UNSUPPORTED, "retain"),
+        ("CREATE TABLE x (a INTEGER PRIMARY KEY) WITH (retain = false)", Code.UNSUPPORTED, "PRIMARY KEY"),
         ("ALTER TABLE t DROP COLUMN a", Code.DEPENDENCY, "primary key"),
         ("ALTER TABLE one DROP COLUMN a", Code.UNSUPPORTED, "only column"),
         ("ALTER TABLE t DROP COLUMN b", Code.DEPENDENCY, "read by v"),

@@ -32,7 +32,8 @@ def crossed(query: str) -> list[str]:
             one = crossing(statement.expr.body.factors, group, Ordered.of(program))
             if one is not None:
                 assert statement.strategy == "incremental"
-                found.append(f"{one.change.name}: {one.value} {one.op} {one.limit}")
+                said = ", ".join(f"{c.op} {c.limit}" for c in one.range.comparisons)
+                found.append(f"{one.change.name}: {one.range.value} {said}")
     return found
 
 
@@ -42,6 +43,11 @@ def test_a_comparison_with_a_global_aggregate() -> None:
 
 def test_the_sides_may_be_the_other_way_round() -> None:
     assert crossed("SELECT s FROM t WHERE (SELECT max(s) FROM u) > s") == ["v$0: s < v0"]
+
+
+def test_both_ends_of_a_range_may_move() -> None:
+    query = "SELECT count(*) FROM t, (SELECT min(x) AS a, max(x) AS b FROM u) q WHERE x > a AND x < b"
+    assert crossed(query) == ["v$0: x > min_1_1, < max_1_1"]
 
 
 def test_a_group_that_is_compared() -> None:

@@ -37,6 +37,7 @@ def test_json_has_every_field(name: str) -> None:
         "maps",
         "relations",
         "static",
+        "not retained",
         "triggers",
         "map",
         "sides",

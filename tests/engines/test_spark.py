@@ -24,6 +24,7 @@ pytestmark = pytest.mark.spark
 class TestSpark(EngineSuite):
     engine = "spark"
     other_process = False
+    passing_tables = False
     single_changes = 1
     histories = 2
     history_size = 25

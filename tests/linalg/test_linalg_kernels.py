@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import everfresh.linalg as la
+from everfresh.linalg import kernels
 from everfresh.linalg.backend import NumpyBackend
 from everfresh.linalg.calibrate import measure
 from everfresh.linalg.execute import make_plan
@@ -13,9 +14,9 @@ from everfresh.linalg.nodes import Matrix, Transpose
 from everfresh.linalg.schedule import Assign, Columns, Multiply, schedule
 
 
-@pytest.mark.parametrize("shape", [(500, 400), (403, 611), (30, 20), (1, 300_000)])
+@pytest.mark.parametrize("shape", [(700, 400), (603, 511), (30, 20), (1, 300_000)])
 @pytest.mark.parametrize(("r", "q"), [(1, 1), (2, 4), (4, 1), (2, 5), (17, 2)])
-def test_products_block_by_block_equal_plain_ones(shape, r, q):
+def test_products_equal_plain_ones(shape, r, q):
     rng = np.random.default_rng(0)
     backend = NumpyBackend()
     matrix, x, y = (
@@ -28,6 +29,52 @@ def test_products_block_by_block_equal_plain_ones(shape, r, q):
     assert np.allclose(back, matrix.T @ y, rtol=1e-9, atol=1e-9)
     assert np.allclose(backend.thin(matrix, x), matrix @ x, rtol=1e-9, atol=1e-9)
     assert np.allclose(backend.thin(matrix, y, True), matrix.T @ y, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(8, 5), (7, 3), (3, 9), (1026, 1100)])
+@pytest.mark.parametrize(("r", "q"), [(1, 1), (0, 1), (3, 0), (4, 4), (1, 2), (7, 2), (2, 5)])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_compiled_loops_equal_plain_products(shape, r, q, threads, dtype, monkeypatch):
+    monkeypatch.setattr(kernels, "SHARE", 8)
+    rng = np.random.default_rng(2)
+    matrix = rng.standard_normal(shape).astype(dtype)
+    x = rng.standard_normal((shape[1], r)).astype(dtype) if r else None
+    y = rng.standard_normal((shape[0], q)).astype(dtype) if q else None
+    close = {"rtol": 1e-9, "atol": 1e-9} if dtype == "float64" else {"rtol": 1e-3, "atol": 1e-3}
+    ahead, back = kernels.both(matrix, x, y, threads)
+    for found, wanted in ((ahead, x if x is None else matrix @ x), (back, y if y is None else matrix.T @ y)):
+        assert (found is None) == (wanted is None)
+        if found is not None:
+            assert found.dtype == matrix.dtype
+            assert np.allclose(found, wanted, **close)
+
+
+def test_compiled_loops_keep_infinities_and_nan():
+    matrix = np.ones((16, 40))
+    matrix[3, 7], matrix[9, 1] = np.inf, np.nan
+    ahead, back = kernels.both(matrix, np.ones((40, 2)), np.ones((16, 2)), 1)
+    assert np.isposinf(ahead[3]).all()
+    assert np.isnan(ahead[9]).all()
+    assert np.isposinf(back[7]).all()
+    assert np.isnan(back[1]).all()
+
+
+@pytest.mark.parametrize("shape", [(700, 400), (603, 511), (6, 4), (5, 3)])
+@pytest.mark.parametrize("rank", [1, 2, 5, 16, 20])
+def test_a_product_is_added_to_a_second_array(shape, rank):
+    rng = np.random.default_rng(3)
+    base, left, right = (
+        rng.standard_normal(shape),
+        rng.standard_normal((shape[0], rank)),
+        rng.standard_normal((shape[1], rank)),
+    )
+    before, wanted = base.copy(), base + left @ right.T
+    for run in (NumpyBackend().shifted, lambda out, *given: kernels.shifted(*given, out)):
+        out = np.full(shape, np.nan)
+        run(out, base, left, right)
+        assert np.allclose(out, wanted)
+    assert np.array_equal(base, before)
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (1500, 900)])
@@ -100,3 +147,33 @@ def test_columns_of_a_product_are_not_multiplied_again():
             done |= {name for name, _, _ in step.products}
         elif isinstance(step, Columns):
             assert step.product in done
+
+
+@pytest.mark.parametrize(
+    ("model", "widths"),
+    [("linear", [1] * 11), ("skip-2", [1, 2, 2, 2, 2, 2]), ("skip-4", [1, 2, 4, 4]), ("skip-3", None)],
+)
+def test_columns_that_are_known_are_not_multiplied_again(model, widths):
+    """[u, A u, A A u, ...] grows by its last block: only that is multiplied by the next power."""
+    source = la.parse("T := iterate(A, T0, B, 12);", A=(40, 40), T0=(40, 5), B=(40, 5), static=["T0", "B"])
+    compiled = la.compile(source, strategy="incremental", model=model)
+    steps = make_plan(compiled, {"A": 1}).steps
+    large = {name for name, matrix in compiled.flat.matrices.items() if matrix.columns == 40}
+    found = [
+        sum(operand.columns for _, operand, turned in step.products if not turned)
+        for step in steps
+        if isinstance(step, Multiply) and step.matrix in large
+    ]
+    if widths is not None:
+        assert [width for width in found if width] == widths
+    rng = np.random.default_rng(0)
+    inputs = {
+        "A": rng.standard_normal((40, 40)) / 7,
+        "T0": rng.standard_normal((40, 5)),
+        "B": rng.standard_normal((40, 5)),
+    }
+    view = la.MatrixView(compiled, inputs)
+    for rank in (1, 1, 2, 3):
+        factors = rng.standard_normal((2, 40, rank)) / 9
+        assert view.update(A=la.LowRank(factors[0], factors[1])).how == "incremental"
+    assert max(view.verify().values()) < 1e-12

@@ -166,6 +166,60 @@ def test_files_that_nobody_needs_go(spark: Any, tmp_path: Path) -> None:
         assert close(db.view("square").to_numpy(), a @ a)  # type: ignore[attr-defined]
 
 
+def _square(suite: SparkMatrices, path: Path) -> None:
+    with suite.connect(path, options=suite.options(snapshot_epochs=1)) as db:
+        db.create_matrix("A", random(0, 8, 8) / 8)
+        db.create_matrix_view(
+            "square", "B := A A;", strategy="reevaluate", options=la.ViewOptions(distribute=1)
+        )
+
+
+def test_a_reader_whose_files_are_removed_takes_newer_ones(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a reader loads, a writer takes snapshots, and removes the files that the reader was about to
+    read: it comes out at the newest epoch, as if it had opened the database then."""
+    from everfresh.linalg.spark import store
+
+    suite = SparkMatrices()
+    suite.session = spark
+    _square(suite, tmp_path / "db")
+    a, missed = random(0, 8, 8) / 8, list[str]()
+    with suite.connect(tmp_path / "db", options=suite.options(snapshot_epochs=1)) as writer:
+
+        def late(folder: Path, blocks: Any) -> Any:
+            if not missed:
+                for i in range(3):
+                    a[i] = random(i + 1, 8) / 8
+                    writer.apply(A=la.RowUpdate(i, a[i]))
+            try:
+                return assemble(folder, blocks)
+            except FileNotFoundError as error:
+                missed.append(error.filename)
+                raise
+
+        assemble = store.assemble
+        monkeypatch.setattr(store, "assemble", late)
+        with suite.connect(tmp_path / "db", read_only=True) as reader:
+            assert missed
+            assert reader.epoch == writer.epoch
+            assert close(reader.matrix("A").to_numpy(), a)
+            assert close(reader.view("square").to_numpy(), a @ a)  # type: ignore[attr-defined]
+
+
+def test_a_file_that_is_missing_for_good_is_named(spark: Any, tmp_path: Path) -> None:
+    suite = SparkMatrices()
+    suite.session = spark
+    _square(suite, tmp_path / "db")
+    for path in (tmp_path / "db" / "matrices").glob("*/rows-0001.npy"):
+        path.unlink()
+    with pytest.raises(
+        ef.EverfreshError, match=r"matrix 'A' of the view 'square' is missing.*rows-0001"
+    ) as e:
+        suite.connect(tmp_path / "db", read_only=True)
+    assert e.value.code == "damaged"
+
+
 CHILD = """
 import sys
 import numpy as np

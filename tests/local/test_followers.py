@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from everfresh.expr import Vector
+from everfresh.local.bands import Band
 from everfresh.local.codec import Codec
-from everfresh.local.followers import Band, Extremes, TopRows
+from everfresh.local.followers import Extremes, TopRows
 from everfresh.local.pool import Kind, Layout, Pool, Touched, Values
 from everfresh.local.ranking import Ranks, SortKey
 from everfresh.local.strings import Interner
@@ -54,6 +55,11 @@ def holds(value: object, op: str, threshold: object) -> bool:
     return {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "=": a == b, "<>": a != b}[op]
 
 
+def asked(op: str, limit: Vector) -> list:
+    """What a comparison asks of a band."""
+    return [[[(o, limit)] for o in ("<>" if op == "<>" else [op])]]
+
+
 class Machine(RuleBasedStateMachine):
     """A pool and its followers; labels of strings run out all the time."""
 
@@ -71,8 +77,8 @@ class Machine(RuleBasedStateMachine):
             )
             for limit, offset in ((1, 0), (3, 2), (100, 0), (0, 1), (2, 100))
         }
-        self.bands = {op: Band(pool, codec, self.component, BIGINT, op) for op in OPS}
-        self.texts = {op: Band(pool, codec, self.text, VARCHAR, op, [GROUP], ranks) for op in OPS}
+        self.band = Band(pool, codec, self.component, BIGINT)
+        self.texts = Band(pool, codec, self.text, VARCHAR, [GROUP], ranks)
 
     def component(self, slots: np.ndarray, words: np.ndarray) -> Vector:
         values = self.pool.gather(slots).ints[0]
@@ -83,7 +89,7 @@ class Machine(RuleBasedStateMachine):
 
     @property
     def by_presence(self) -> list:
-        return [*self.extremes.values(), *self.texts.values()]
+        return [*self.extremes.values(), self.texts]
 
     def apply(self, rows: list) -> Touched:
         vectors = [Vector.from_pylist([row[0][i] for row in rows], c.type) for i, c in enumerate(COLUMNS)]
@@ -100,11 +106,11 @@ class Machine(RuleBasedStateMachine):
     def counts_changed(self, slots: np.ndarray) -> None:
         for top in self.tops.values():
             top.touch(slots, self.pool.keys_at(slots))
-        for band in self.bands.values():
-            band.add(slots, self.pool.keys_at(slots))
+        for band in (self.band, self.texts):
+            band.touch(slots, self.pool.keys_at(slots))
 
     def let_go(self, slots: np.ndarray) -> None:
-        for follower in [*self.by_presence, *self.tops.values(), *self.bands.values()]:
+        for follower in [*self.by_presence, *self.tops.values(), self.band]:
             follower.remove(slots, self.pool.keys_at(slots))
 
     @rule(rows=ROWS, look=st.booleans())
@@ -193,33 +199,40 @@ class Machine(RuleBasedStateMachine):
 
     def thresholds(self, old: object, new: object) -> None:
         values = {slot: None if value == 3 else value for slot, _, _, value in self.entries()}
-        for op, band in self.bands.items():
-            flips = band.flips(Vector.from_pylist([old], BIGINT), Vector.from_pylist([new], BIGINT))
-            up = {s for s, v in values.items() if holds(v, op, new) and not holds(v, op, old)}
-            down = {s for s, v in values.items() if holds(v, op, old) and not holds(v, op, new)}
-            assert sorted(flips.to_true[1].tolist()) == sorted(up)
-            assert sorted(flips.to_false[1].tolist()) == sorted(down)
-            sums, at, slots = band.crossed(Vector.from_pylist([old, new, new], BIGINT), np.array([-2, 1, 1]))
+        for op in OPS:
+            both = Vector.from_pylist([old, new, new], BIGINT)
+            sums, at, slots = self.band.crossed(asked(op, both), np.array([-2, 1, 1]))
             assert dict(zip(slots.tolist(), sums[at].tolist(), strict=True)) == {
-                **dict.fromkeys(up, 2),
-                **dict.fromkeys(down, -2),
+                s: 2 * (holds(v, op, new) - holds(v, op, old))
+                for s, v in values.items()
+                if holds(v, op, new) != holds(v, op, old)
             }
 
-    @rule(pairs=st.lists(st.tuples(GROUPS, STRINGS, STRINGS), unique_by=lambda p: p[0], max_size=3))
-    def thresholds_of_groups(self, pairs: list) -> None:
-        groups, old, new = (Vector.from_pylist([p[i] for p in pairs], VARCHAR) for i in range(3))
+    @rule(
+        pairs=st.lists(st.tuples(GROUPS, STRINGS, STRINGS), max_size=3),
+        ops=st.tuples(*[st.sampled_from(OPS)] * 3),
+    )
+    def ranges_of_groups(self, pairs: list, ops: tuple) -> None:
+        groups, one, two = (Vector.from_pylist([p[i] for p in pairs], VARCHAR) for i in range(3))
         words = Codec([GROUP], self.interner).encode_vectors([groups], len(pairs))
-        rows = {slot: row for slot, row, _, _ in self.entries()}
-        for op, band in self.texts.items():
-            flips = band.flips(old, new, words)
-            want: dict = {True: [], False: []}
-            for i, (group, a, b) in enumerate(pairs):
-                for slot, row in rows.items():
-                    if row[0] == group and holds(row[1], op, a) != holds(row[1], op, b):
-                        want[holds(row[1], op, b)].append((i, slot))
-            for direction, (at, slots) in ((True, flips.to_true), (False, flips.to_false)):
-                assert at.tolist() == sorted(at.tolist())
-                assert sorted(zip(at.tolist(), slots.tolist(), strict=True)) == sorted(want[direction])
+        rows = {slot: (row, n, value) for slot, row, n, value in self.entries()}
+        first, second, third = ops
+        options = [*asked(second, two)[0], *asked(third, one)[0]]
+        spans = self.texts.spans([*asked(first, one), options], words)
+        at, slots = self.texts.entries(spans)
+        numbers = self.texts.numbers(spans, (0, -1, 1))
+        assert at.tolist() == sorted(at.tolist())
+        for i, (group, a, b) in enumerate(pairs):
+            want = {
+                slot
+                for slot, (row, _, _) in rows.items()
+                if row[0] == group
+                and holds(row[1], first, a)
+                and (holds(row[1], second, b) or holds(row[1], third, a))
+            }
+            assert sorted(slots[at == i].tolist()) == sorted(want)
+            total = [sum(rows[s][1] for s in want), 0, sum(rows[s][2] for s in want)]
+            assert [int(number[i]) for number in numbers] == total
 
     @invariant()
     def agree(self) -> None:
@@ -283,7 +296,6 @@ def test_rows_are_cut_inside_a_tuple() -> None:
 
 def test_a_threshold_of_another_type_is_refused() -> None:
     pool, codec = bag()
-    band = Band(pool, codec, lambda slots, words: codec.vectors(words)["x"], BIGINT, "<")
-    one = Vector.from_pylist([1.5], DOUBLE)
+    band = Band(pool, codec, lambda slots, words: codec.vectors(words)["x"], BIGINT)
     with pytest.raises(ValueError, match="cast"):
-        band.flips(one, one)
+        band.crossed(asked("<", Vector.from_pylist([1.5], DOUBLE)), np.array([1]))

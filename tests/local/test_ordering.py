@@ -44,9 +44,41 @@ def test_the_order_of_factors(text: str, expected: str) -> None:
 
 
 def test_only_what_is_read_later_is_kept() -> None:
-    query: Query = Sum((X,), parse("ΔR(x, y) * S(y, z) * [z > x]", RELATIONS, MAPS))
+    query: Query = Sum((X,), parse("ΔR(x, y) * M[y, z](0) * [z + z > x]", RELATIONS, MAPS))
     (term,) = ordered(query, (X,), lambda _: None)
-    assert [sorted(step.keep) for step in term.steps] == [["x", "y", "z"], ["x", "z"], ["x"]]
+    assert [sorted(step.keep) for step in term.steps] == [["x", "y", "z"], ["x"]]
+    assert [sorted(step.keep) for step in term.steps[1].slow] == [["x", "z"], ["x"]]
+
+
+def ranges(text: str) -> list[tuple[str, bool, list[str]]]:
+    """The ranges of the steps of a product: of what, whether the sums over it do, what is compared."""
+    (term,) = ordered(parse(text, RELATIONS, MAPS), (X,), lambda _: None, summable=lambda _: True)
+    return [
+        (str(s.factor), s.summed, [f"{s.range.value} {c.op} {c.limit}" for c in s.range.comparisons])
+        for s in term.steps
+        if s.range is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ΔR(x, y) * K[z](0) * [z < y]", [("K[z](0)", True, ["z < y"])]),
+        ("ΔR(x, y) * K[z](0) * [z < y] * ⟨z⟩", [("K[z](0)", False, ["z < y"])]),  # visited: z is read
+        ("ΔR(x, y) * M[x, z](0) * [y >= z] * [z > x]", [("M[x, z](0)", True, ["z <= y", "z > x"])]),
+        ("ΔR(x, y) * M[x, z](0) * [y - z < x]", [("M[x, z](0)", True, ["z > y - x"])]),
+        ("ΔR(x, y) * M[x, z](0) * [z < x OR z > y]", [("M[x, z](0)", True, ["z < x", "z > y"])]),
+        ("ΔR(x, y) * M[x, z](0) * [z <> y]", [("M[x, z](0)", True, ["z < y", "z > y"])]),
+        ("ΔR(x, y) * M[x, z](0) * [z + z < y OR z > y]", []),  # two values: no index has both orders
+        ("ΔR(x, y) * M[x, z](0) * [z * y < x]", []),  # not solved for z
+        ("ΔR(x, y) * M[z, z](0) * [z < x]", []),
+        ("ΔR(x, y) * ΔS(u, z) * [z < x]", []),  # a change has no index
+        ("ΔR(x, y) * Sum_[z](ΔS(u, z)) * [z < x]", [("Sum_[z](ΔS(u, z))", True, ["z < x"])]),
+        ("ΔR(x, y) * K[z](0) * (u := y + y) * [z < u]", [("K[z](0)", True, ["z < u"])]),
+    ],
+)
+def test_inequalities_are_ranges(text: str, expected: list[tuple[str, bool, list[str]]]) -> None:
+    assert ranges(text) == expected
 
 
 def test_signs_and_sums_are_taken_apart() -> None:

@@ -4,7 +4,7 @@ back.
 Mutations that the model catches: parts judged one by one instead of by their net effect; a delete that
 matches the key only; `+x -x` refused; an update that forgets the columns it does not set; an upsert that
 reads the new row where it should read the old; a refused batch that leaves something behind; a rollback
-that loses or doubles a row.
+that loses or doubles a row; a string that is only kept and is released twice, or never.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from everfresh.expr import Var, Vector, evaluate
 from everfresh.expr import parse as parse_expr
 from everfresh.expr.build import MAKERS
 from everfresh.local.strings import Interner
-from everfresh.local.table import Net, Table
+from everfresh.local.table import Net, Table, unread
 from everfresh.program import OnConflict, Part
 from everfresh.types import (
     BIGINT,
@@ -51,7 +51,8 @@ TWO = TableSchema(
     "two", (Column("k", VARCHAR, False), *COLUMNS[1:4], Column("n", HUGEINT, False)), ("n", "k")
 )
 DOMAIN: dict[str, list[Any]] = {
-    "k": [1, 2, 3, 4, 5], "s": [None, "", "a"], "x": [None, 0, 1], "d": [None, 0.5, NAN], "n": [0, 1],
+    "k": [1, 2, 3, 4, 5], "s": [None, "", "a", "a longer string", "a longer strinG"],
+    "x": [None, 0, 1], "d": [None, 0.5, NAN], "n": [0, 1],
 }  # fmt: skip
 
 
@@ -232,8 +233,23 @@ def counted(table: Table, words: np.ndarray, weights: np.ndarray) -> Counter[Row
     return found
 
 
+def blocks(table: Table) -> int:
+    """The bytes that the strings that are only kept must take."""
+    sizes = [
+        len((text or "").encode())
+        for name in table.codec.kept
+        for text in table.rows()[0].column(name).to_pylist()
+    ]
+    return sum(-(-size // 8) * 8 for size in sizes if size > 7)
+
+
 def run_batches(schema: TableSchema, batches: list[tuple[list[Any], bool]]) -> None:
-    table, model = Table(schema, Interner()), Model(schema)
+    run(Table(schema, Interner()), batches)
+    run(Table(schema, Interner(), kept=unread(schema)), batches)
+
+
+def run(table: Table, batches: list[tuple[list[Any], bool]]) -> None:
+    schema, model = table.schema, Model(table.schema)
     for drawn, keep in batches:
         there = sorted(model.rows.elements(), key=repr)
         parts = []
@@ -268,7 +284,9 @@ def run_batches(schema: TableSchema, batches: list[tuple[list[Any], bool]]) -> N
                 model.add(expected)
             else:
                 table.rollback(undo)
+                table.discard(net)
         assert contents(table) == model.rows
+        assert table.codec.texts.used == blocks(table)
         assert len(table) == model.rows.total()
 
 

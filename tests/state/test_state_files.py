@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import struct
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.state import create_file, open_sealed, replace_file, seal
-from everfresh.state.files import ALIGNMENT, live_temporaries, seal_chunks, write_all
+from everfresh.state.files import ALIGNMENT, DIGEST_BYTES, live_temporaries, seal_chunks, write_all
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
@@ -218,3 +220,17 @@ def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
             put(tmp_path / "f", b"whole", True)
     assert os.listdir(tmp_path) == []
     assert not live_temporaries()
+
+
+def test_layout_1_is_still_read() -> None:
+    """Files that were sealed before sections had a crc: the digest of all that stands before it."""
+    data = bytearray(seal("note", {"epoch": 7}, {"text": b"hello", "more": b"x" * 100}))
+    struct.pack_into("<H", data, 8, 1)
+    data[-DIGEST_BYTES:] = hashlib.blake2b(data[:-DIGEST_BYTES], digest_size=DIGEST_BYTES).digest()
+    sealed = open_sealed(bytes(data), "note")
+    assert (sealed.header, bytes(sealed.sections["text"])) == ({"epoch": 7}, b"hello")
+    for place in (9, 40, len(data) // 2, len(data) - DIGEST_BYTES - 1, len(data) - 1):
+        damaged = bytearray(data)
+        damaged[place] ^= 1
+        with pytest.raises(EverfreshError):
+            open_sealed(bytes(damaged), "note")

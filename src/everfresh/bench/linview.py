@@ -16,6 +16,7 @@ from everfresh.bench import Settings
 from everfresh.bench._linview_engines import refit, spark
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median, seconds
+from everfresh.errors import Code, EverfreshError
 
 if TYPE_CHECKING:
     from everfresh.linalg import MatrixView
@@ -25,6 +26,8 @@ DESCRIPTION = "matrix views: incremental, hybrid and re-evaluation in the three 
 
 POWER = "P := power(A, 16);"
 OLS = "beta := inv(X' X) X' Y;"
+SECTIONS = ("powers", "sums", "regression", "refit", "descent", "choices", "zipf", "spark", "gpu")
+OPTIONS = {"sections": ",".join(SECTIONS)}
 STREAM = 64  # updates
 ZIPF_BATCH = 1000
 WITHIN = 1.2  # of the best, for the choice of a strategy
@@ -33,8 +36,17 @@ WITHIN = 1.2  # of the best, for the choice of a strategy
 def run(settings: Settings) -> Report:
     """Measure."""
     report = Report(NAME)
-    for section in (_powers, _sums, _regression, refit, _descent, _choices, _zipf, spark, _gpu):
-        section(report, settings)
+    parts = (_powers, _sums, _regression, refit, _descent, _choices, _zipf, spark, _gpu)
+    wanted = settings.options.get("sections", OPTIONS["sections"]).split(",")
+    if unknown := sorted(set(wanted) - set(SECTIONS)):
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"linview has no section '{unknown[0]}'",
+            hint="sections are: " + ", ".join(SECTIONS),
+        )
+    for name, section in zip(SECTIONS, parts, strict=True):
+        if name in wanted:
+            section(report, settings)
     return report
 
 

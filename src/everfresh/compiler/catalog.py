@@ -146,6 +146,11 @@ class Catalog:
         return frozenset(found)
 
     @property
+    def passing(self) -> frozenset[str]:
+        """The tables whose rows are not kept."""
+        return frozenset(name for name, schema in self.tables.items() if not schema.retained)
+
+    @property
     def schemas(self) -> dict[str, tuple[Column, ...]]:
         """The columns of all tables and views."""
         tables = {name: schema.columns for name, schema in self.tables.items()}
@@ -209,13 +214,8 @@ class Catalog:
         )
 
     def _create_table(self, s: CreateTable) -> tuple[Catalog, Effect]:
-        if s.options:
-            option = next(iter(s.options))
-            raise EverfreshError(
-                Code.UNSUPPORTED,
-                f"the table option '{option}' is not supported",
-                hint="every table keeps its rows",
-            )
+        if not s.schema.retained:
+            _check_passing(s.schema)
         found = self._taken(s.schema.name, "table", replace=s.or_replace, skip=s.if_not_exists)
         if found is not None and not s.or_replace:
             return self, Effect(entry_of(s))
@@ -281,7 +281,7 @@ class Catalog:
             self.views,
             self.joins,
             self.statistics(sizes),
-            Setting(prefix, self.static if self.joins else frozenset(), offered),
+            Setting(prefix, self.static if self.joins else frozenset(), offered, passing=self.passing),
         )
         shared = tuple(m.name for m in compiled.program.shared)
         kept = upkeep(shared, [v.program for v in views.values()])
@@ -408,6 +408,22 @@ class Catalog:
         tables = {**self.tables, new.name: new}
         catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
         return catalog, Effect(text, alter_table=(old, new, default))
+
+
+def _check_passing(schema: TableSchema) -> None:
+    """Refuse what cannot be had of a table whose rows are not kept."""
+    if schema.key:
+        raise EverfreshError(
+            Code.UNSUPPORTED,
+            f"'{schema.name}' cannot have a PRIMARY KEY: its rows are not kept, so it cannot be checked",
+            hint="leave PRIMARY KEY out, or leave out retain = false",
+        )
+    if schema.static:
+        raise EverfreshError(
+            Code.UNSUPPORTED,
+            f"the STATIC table '{schema.name}' must keep its rows: views are filled from them",
+            hint="leave STATIC out, or leave out retain = false",
+        )
 
 
 def _table_stats(schema: TableSchema, size: int | None) -> TableStats:

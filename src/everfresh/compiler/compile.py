@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from everfresh.calculus import Query
+from everfresh.calculus import Query, Rel
 from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.estimate import Statistics
 from everfresh.compiler.guess import guessed
 from everfresh.compiler.held import HIGHER_ORDER, Choices
+from everfresh.compiler.intervals import with_intervals
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import transform
 from everfresh.compiler.placing import composites
@@ -38,6 +39,7 @@ _CHOICES = {
     "first-order": Choices(whole=False, project=False),
     "first-order-projected": Choices(whole=False),
 }
+_KEEP = "create the table without retain = false, or write the view without that"
 Definition = Query | p.Plan
 
 
@@ -53,6 +55,8 @@ class Setting:
     """Maps that other views keep and this one may read."""
     split: frozenset[str] | None = None
     """The components that are not held, if that is known already; otherwise they are chosen by cost."""
+    passing: frozenset[str] = frozenset()
+    """Tables whose rows are not kept: no statement may read them."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,9 @@ def compile_view(
             hint="a view reads at least one table",
         )
     plan = _settled(plan)
+    passing = next((scan.table for scan in scans(plan) if scan.table in setting.passing), None)
+    if strategy == "re-evaluate" and passing is not None:
+        raise _reads_rows(passing, strategy)
     if strategy == "re-evaluate":
         return _reevaluated(name, plan, strategy, "as the strategy asks", setting)
     over = [scan.table for scan in scans(plan) if scan.table in set(views)]
@@ -119,6 +126,8 @@ def compile_view(
             raise NotFlat(f"a view over the view {over[0]}")
         return _incremental(name, plan, strategy, joins, frozenset(views), statistics, setting)
     except NotFlat as why:
+        if passing is not None:
+            raise _needs_rows(passing, f"{why} is not maintained incrementally", _KEEP) from None
         if strategy != "auto":
             raise EverfreshError(
                 Code.UNSUPPORTED,
@@ -126,6 +135,18 @@ def compile_view(
                 hint="leave the strategy out",
             ) from None
         return _reevaluated(name, plan, strategy, f"{why} is not maintained incrementally", setting)
+
+
+def _needs_rows(table: str, why: str, hint: str) -> EverfreshError:
+    return EverfreshError(
+        Code.UNSUPPORTED,
+        f"a view like this needs the rows of '{table}', which are not kept: {why}",
+        hint=hint,
+    )
+
+
+def _reads_rows(table: str, strategy: str) -> EverfreshError:
+    return _needs_rows(table, f"strategy '{strategy}' reads the table", "leave the strategy out")
 
 
 def scans(plan: p.Plan) -> list[p.Scan]:
@@ -169,7 +190,7 @@ def _incremental(
 ) -> CompiledView:
     prefix = setting.prefix or name
     keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
-    lowered = pruned(lower(prefix, plan, keys))
+    lowered = pruned(with_intervals(pruned(lower(prefix, plan, keys))))
     choices = replace(
         _CHOICES.get(strategy, HIGHER_ORDER),
         views=views,
@@ -180,11 +201,18 @@ def _incremental(
     free = strategy == "auto" and setting.split is None
     chosen, split = _chosen(prefix, lowered, choices, statistics if free else None)
     program: Program[Any] = chosen
+    read = {n.name for s in _statements(program) for n in s.expr.walk() if isinstance(n, Rel) and not n.delta}
+    for table in sorted(read & setting.passing):
+        raise _reads_rows(table, strategy)
     for m in program.maps:
         _check_types(Column(v.name, v.type) for v in m.keys)
     if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):
         raise NotFlat(_beyond_one_map(plan))
     return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split)
+
+
+def _statements(program: Program[Any]) -> Iterator[Statement[Any]]:
+    return (s for trigger in program.triggers for s in trigger.statements)
 
 
 def _beyond_one_map(plan: p.Plan) -> str:

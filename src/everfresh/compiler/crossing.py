@@ -4,7 +4,8 @@
 
 where D has one row at most, and nothing else reads v. The change of D is minus its old row and plus its new
 one: entries on the same side of both thresholds add nothing, so that only those between the old and the new
-one have to be read. An engine that keeps the entries of M in the order of f(a) finds them at once.
+one have to be read. An engine that keeps the entries of M in the order of f(a) finds them at once. The
+conditions may be several, if they are over the same f(a): a range, of which both ends move.
 """
 
 from __future__ import annotations
@@ -13,30 +14,26 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from everfresh.calculus import Cond, MapRef, Query, Rel, inputs, outputs
+from everfresh.compiler.ranges import Range, range_of
 from everfresh.compiler.rows import atom_vars
-from everfresh.expr import Call, Expr, variables
-from everfresh.program import Program, View
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+from everfresh.program import Intervals, Program, View
 
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """A change, the atom whose entries are compared with it, and `value op limit`, true for those that
-    count: `value` is over the atom's variables, `limit` over the change's. `rest` is all other factors."""
+    """A change, the atom whose entries are compared with it, and the range of those that count: its limits
+    are over the change's variables. `rest` is all other factors."""
 
     change: Rel
     atom: Rel | MapRef
-    value: Expr
-    op: str
-    limit: Expr
+    range: Range
     rest: tuple[Query, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Which derived relations of a program have one row at most, and which are read off the entries of one
-    map, so that these can be kept in the order of a column."""
+    """Which derived relations of a program have one row at most (intervals: a few), and which are read off
+    the entries of one map, so that these can be kept in the order of a column."""
 
     single: Collection[str]
     plain: Collection[str]
@@ -45,7 +42,8 @@ class Ordered:
     def of(program: Program[Query]) -> Ordered:
         """Those of a program."""
         views = [r for r in program.relations if isinstance(r, View)]
-        single = frozenset(r.name for r in views if not program.map(r.map).keys)
+        single = {r.name for r in views if not program.map(r.map).keys}
+        single |= {r.name for r in program.relations if isinstance(r, Intervals)}
         return Ordered.among(views, single)
 
     @staticmethod
@@ -65,36 +63,20 @@ def crossing(factors: Sequence[Query], group: Collection[str], ordered: Ordered)
         return None
     bound = {v.name for v in change.vars}
     users = [f for f in factors if f is not change and bound & _names(f)]
-    if len(bound) != len(change.vars) or bound & set(group) or len(users) != 1:
+    if len(bound) != len(change.vars) or bound & set(group):
         return None
-    condition = users[0]
-    if not isinstance(condition, Cond) or (sides := _sides(condition.condition, bound)) is None:
+    conditions = [f for f in users if isinstance(f, Cond)]
+    if not users or len(conditions) < len(users):
         return None
-    value, op, limit = sides
-    read = {v.name for v in variables(value)}
     for atom in factors:
         if isinstance(atom, MapRef) or (isinstance(atom, Rel) and atom.name in ordered.plain):
-            held = [v.name for v in atom_vars(atom)]
-            if read <= set(held) and len(set(held)) == len(held):
-                rest = tuple(f for f in factors if f is not change and f is not atom and f is not condition)
-                return Crossing(change, atom, value, op, limit, rest)
+            found = range_of(atom_vars(atom), bound, conditions)
+            if found is not None and len(found.conditions) == len(conditions):
+                gone = {id(change), id(atom), *map(id, conditions)}
+                return Crossing(change, atom, found, tuple(f for f in factors if id(f) not in gone))
     return None
 
 
 def _names(factor: Query) -> set[str]:
     own = atom_vars(factor) if isinstance(factor, Rel | MapRef) else outputs(factor)
     return {v.name for v in (*own, *inputs(factor))}
-
-
-def _sides(condition: Expr, bound: set[str]) -> tuple[Expr, str, Expr] | None:
-    """`value op limit`, with the variables of the change on the right alone."""
-    if not isinstance(condition, Call) or condition.op not in _MIRRORED:
-        return None
-    left, right = condition.args
-    if left.type != right.type or left.type.name == "INTERVAL":
-        return None
-    for value, op, limit in ((left, condition.op, right), (right, _MIRRORED[condition.op], left)):
-        of_value, of_limit = ({v.name for v in variables(e)} for e in (value, limit))
-        if of_value and not of_value & bound and of_limit and of_limit <= bound:
-            return value, op, limit
-    return None

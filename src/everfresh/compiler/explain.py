@@ -8,14 +8,15 @@ relation changes, by which strategy and for what reason, and how the view's rows
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from everfresh.compiler.compile import CompiledView
 from everfresh.compiler.listing import listing, shower
+from everfresh.compiler.lower import Relation
 from everfresh.compiler.tops import top_of
 from everfresh.errors import Code, EverfreshError
-from everfresh.program import Partitions, View
+from everfresh.program import Intervals, Partitions, View
 
 FORMATS = ("text", "json", "dot")
 
@@ -30,14 +31,16 @@ def explain(
     format: str = "text",
     engine: dict[str, Any] | None = None,
     sharing: Sharing | None = None,
+    passing: Collection[str] = (),
 ) -> str:
     """The maintenance program of a view; `sharing` says which maps other views have too, `engine` adds what
-    the runtime knows (sizes, placement)."""
+    the runtime knows (sizes, placement), `passing` names tables whose rows are not kept."""
     if format not in FORMATS:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
-    return {"text": _text, "json": _json, "dot": _dot}[format](compiled, text, engine or {}, sharing or {})
+    shown = {"text": _text, "json": _json, "dot": _dot}[format]
+    return shown(compiled, text, engine or {}, sharing or {}, [b for b in compiled.bases if b in passing])
 
 
 def rows_of(relation: View) -> str:
@@ -52,7 +55,9 @@ def rows_of(relation: View) -> str:
 # -- text --------------------------------------------------------------------------------------------
 
 
-def _text(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
+def _text(
+    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+) -> str:
     view = compiled.view
     lines = [
         f"VIEW {view.name} ({', '.join(map(str, view.columns))})",
@@ -69,6 +74,8 @@ def _text(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sh
     if view.having is not None:
         lines.append(f"  where {view.having}")
     lines.append(f"  {rows_of(view)}")
+    if passing:
+        lines += ["", "TABLES", *(f"  {name}: not retained" for name in passing)]
     if sharing:
         kept = ((name, views[0], ", ".join(views[1:])) for name, views in sharing.items())
         lines += ["", "SHARED", *(f"  {name}: kept by {one}, read by {more} too" for name, one, more in kept)]
@@ -80,7 +87,9 @@ def _text(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sh
 # -- JSON --------------------------------------------------------------------------------------------
 
 
-def _json(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
+def _json(
+    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+) -> str:
     view, program, show = compiled.view, compiled.program, shower(compiled)
     own = {m.name for m in program.maps}
     return json.dumps(
@@ -101,6 +110,7 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sh
                 for m in (*program.maps, *program.shared)
             ],
             "static": list(program.static),
+            "not retained": list(passing),
             "relations": [_relation(r, compiled) for r in program.relations],
             "triggers": [
                 {
@@ -126,7 +136,7 @@ def _json(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sh
     )
 
 
-def _columns(relation: View | Partitions[Any]) -> list[dict[str, Any]]:
+def _columns(relation: Relation) -> list[dict[str, Any]]:
     return [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in relation.columns]
 
 
@@ -140,11 +150,20 @@ def _reading(view: View) -> dict[str, Any]:
     }
 
 
-def _relation(relation: View | Partitions[Any], compiled: CompiledView) -> dict[str, Any]:
+def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
     found: dict[str, Any] = {"name": relation.name, "columns": _columns(relation)}
     if isinstance(relation, View):
         looked_up = relation.always and bool(compiled.program.map(relation.map).keys)
         return {**found, "strategy": "incremental", **_reading(relation), "looked up only": looked_up}
+    if isinstance(relation, Intervals):
+        return {
+            **found,
+            "strategy": "incremental",
+            "map": relation.map,
+            "sides": [{"map": side.map, "how": side.how} for side in relation.sides],
+            "running sum by": relation.op,
+            "having": str(relation.having),
+        }
     keys = compiled.program.map(relation.map).keys[: relation.prefix]
     return {
         **found,
@@ -162,7 +181,9 @@ def _strategy(relation: Partitions[Any]) -> str:
 # -- DOT ---------------------------------------------------------------------------------------------
 
 
-def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing) -> str:
+def _dot(
+    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+) -> str:
     """Tables and relations feed maps, labelled by the strategies; maps feed relations, and the view."""
     view, program = compiled.view, compiled.program
     derived = {r.name: r for r in program.relations}
@@ -170,7 +191,8 @@ def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sha
     shown = f"view {view.name}"
     lines = ["digraph view {", "  rankdir=LR;", f"  {_id(shown)} [shape=box, style=bold];"]
     for base in dict.fromkeys(t.base for t in program.triggers if t.base not in derived):
-        lines.append(f"  {_id(base)} [shape=ellipse];")
+        note = ', xlabel="not retained"' if base in passing else ""
+        lines.append(f"  {_id(base)} [shape=ellipse{note}];")
     for m in program.maps:
         lines.append(f"  {_id(entries[m.name])} [shape=box];")
     for m in program.shared:
@@ -196,7 +218,7 @@ def _dot(compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sha
     return "\n".join([*lines, "}"])
 
 
-def _condition(relation: View | Partitions[Any]) -> str:
+def _condition(relation: Relation) -> str:
     if isinstance(relation, Partitions) or relation.having is None:
         return ""
     return f" where {relation.having}"

@@ -90,14 +90,7 @@ def create_table(schema: TableSchema) -> str:
     >>> create_table(TableSchema("order", (Column("id", BIGINT, nullable=False),), key=("id",)))
     'CREATE TABLE "order" ("id" BIGINT NOT NULL, PRIMARY KEY ("id"))'
     """
-
-    def quoted(name: str) -> str:
-        return '"' + name.replace('"', '""') + '"'
-
-    parts = [f"{quoted(c.name)} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in schema.columns]
-    if schema.key:
-        parts.append(f"PRIMARY KEY ({', '.join(map(quoted, schema.key))})")
-    return f"CREATE {'STATIC ' if schema.static else ''}TABLE {quoted(schema.name)} ({', '.join(parts)})"
+    return schema.ddl
 
 
 def in_script(error: EverfreshError, statement: Statement, name: str) -> EverfreshError:

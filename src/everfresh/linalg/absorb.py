@@ -29,11 +29,12 @@ class Elements:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self._memo: dict[Expr, tuple[Expr, ...]] = {}
+        self._one: dict[Expr, Expr] = {}  # equal blocks are one object, so that comparing them is cheap
 
     def of(self, expr: Expr) -> tuple[Expr, ...]:
         """The blocks, side by side, that an expression equals."""
         if expr not in self._memo:
-            self._memo[expr] = self._find(expr)
+            self._memo[expr] = tuple(self._one.setdefault(e, e) for e in self._find(expr))
         return self._memo[expr]
 
     def _find(self, expr: Expr) -> tuple[Expr, ...]:

@@ -25,6 +25,10 @@ class NumpyBackend:
 
     name = "numpy"
 
+    def __init__(self, threads: int = 0) -> None:
+        self.threads = threads
+        """Threads of a thin product; 0: as many as there may be."""
+
     def asarray(self, value: Any, like: Array | None = None) -> Array:
         """The value as an array of floats."""
         array = np.asarray(value)
@@ -49,16 +53,16 @@ class NumpyBackend:
 
     def thin(self, matrix: Array, x: Array, turned: bool = False) -> Array:
         """A large matrix (or its transpose) times a few columns."""
-        if turned:
-            return (x.T @ matrix).T
-        if kernels.pays(matrix, x.shape[1], False):
-            return kernels.forth(matrix, x)
-        return (x.T @ matrix.T).T
+        width = x.shape[1]
+        if kernels.pays(matrix, 0 if turned else width, width if turned else 0):
+            ahead, back = kernels.both(matrix, None if turned else x, x if turned else None, self.threads)
+            return back if turned else ahead
+        return (x.T @ (matrix if turned else matrix.T)).T
 
     def both(self, matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
         """A large matrix times a few columns and its transpose times others, in one pass where that pays."""
-        if kernels.pays(matrix, max(x.shape[1], y.shape[1]), True):
-            return kernels.both(matrix, x, y)
+        if kernels.pays(matrix, x.shape[1], y.shape[1]):
+            return kernels.both(matrix, x, y, self.threads)
         return self.thin(matrix, x), self.thin(matrix, y, True)
 
     def add_product(self, target: Array, left: Array, right: Array) -> None:
@@ -68,9 +72,13 @@ class NumpyBackend:
         for start in range(0, target.shape[0], rows):
             target[start : start + rows] += left[start : start + rows] @ turned
 
-    def product_into(self, target: Array, left: Array, right: Array) -> None:
-        """`target` becomes `left right'`."""
-        np.matmul(left, right.T, out=target)
+    def shifted(self, target: Array, base: Array, left: Array, right: Array) -> None:
+        """`target` becomes `base + left right'`."""
+        if kernels.adding_pays(base, left.shape[1]) and target.flags.c_contiguous:
+            kernels.shifted(base, left, right, target)
+        else:
+            np.matmul(left, right.T, out=target)
+            target += base
 
     def columns(self, x: Array) -> Array:
         """The array with contiguous columns."""
@@ -168,9 +176,9 @@ class TorchBackend:
         """`target += left right'` in place."""
         target.addmm_(left, right.T)
 
-    def product_into(self, target: Array, left: Array, right: Array) -> None:
-        """`target` becomes `left right'`."""
-        self.torch.mm(left, right.T, out=target)
+    def shifted(self, target: Array, base: Array, left: Array, right: Array) -> None:
+        """`target` becomes `base + left right'`."""
+        self.torch.addmm(base, left, right.T, out=target)
 
     def columns(self, x: Array) -> Array:
         """The tensor with contiguous columns."""

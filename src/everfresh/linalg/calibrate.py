@@ -15,6 +15,7 @@ from everfresh.linalg.backend import Array, backend_of
 from everfresh.linalg.cost import CPU, CUDA, Machine
 
 _ROUNDS = 3
+_WIDE = 16  # columns of a product that copies its operands
 
 
 def measure(like: Array, size: int = 0) -> Machine:
@@ -24,10 +25,10 @@ def measure(like: Array, size: int = 0) -> Machine:
     n = size or (8000 if cuda else 2400)  # past the cache
     backend = backend_of(like)
     large, small = _filled(backend, n, n, like), _filled(backend, n // 4, n // 4, like)
-    thin, one = _filled(backend, n, 8, like), _filled(backend, n, 1, like)
+    thin, one = _filled(backend, n, _WIDE, like), _filled(backend, n, 1, like)
     flops = 2.0 * (n // 4) ** 3 / _best(lambda: small @ small, like)
     moved = 8.0 * n * n
-    packed = moved / max(1e-9, _best(lambda: backend.thin(large, thin), like) - 16.0 * n * n / flops)
+    packed = moved / max(1e-9, _best(lambda: backend.thin(large, thin), like) - 2.0 * _WIDE * n * n / flops)
     stream = moved / _best(lambda: backend.thin(large, one), like)
     well = small + n * backend.eye(n // 4, like)
     inverse = 2.0 * (n // 4) ** 3 / _best(lambda: backend.inv(well), like)

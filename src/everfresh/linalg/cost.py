@@ -40,8 +40,10 @@ class Machine:
     cache: float = 24e6
     in_cache: float = 2.0
     overhead: float = 10e-6
-    one_pass: int = 4
-    """Columns up to which a matrix is read once to be multiplied in both directions; 0 if it never is."""
+    one_pass: int = 16
+    """Columns up to which a matrix is read once to be multiplied in both directions; 0 if it never is.
+
+    For half as many in one direction it is not copied."""
 
     def seconds(self, flops: float, moved: float, *, packed: bool = False, inverse: bool = False) -> float:
         """The time of one operation."""
@@ -197,8 +199,7 @@ class CostModel:
         if all(widths) and max(widths) <= limit:
             passes = [False]
         else:
-            few = (limit // 2 or 1, 1)  # columns up to which the matrix is not copied, by direction
-            passes = [width > least for width, least in zip(widths, few, strict=True) if width]
+            passes = [width > (limit // 2 or 1) for width in widths if width]
         for packed in passes:
             total.moved += moved
             total.seconds += self.machine.seconds(0.0, moved, packed=packed) - self.machine.overhead

@@ -19,7 +19,8 @@ from everfresh.linalg.flatten import Flat
 from everfresh.linalg.nodes import Expr, MatMul, Matrix
 from everfresh.linalg.pending import Held
 from everfresh.linalg.plan import MatrixProgram
-from everfresh.linalg.schedule import Assign, Columns, Multiply, Step, schedule
+from everfresh.linalg.reuse import Columns
+from everfresh.linalg.schedule import Assign, Multiply, Step, schedule
 from everfresh.linalg.trees import distinct, names
 from everfresh.linalg.updates import Change
 from everfresh.program.ir import Statement

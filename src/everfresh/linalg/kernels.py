@@ -1,61 +1,105 @@
-"""NumPy kernels for a large matrix times a few columns: read once, in blocks of rows that stay in the cache.
+"""NumPy arrays: a large matrix times a few columns, in both directions, reading it once (`local.panels`).
 
 BLAS copies a large operand before it multiplies it by two or more columns, and reads it again for the
-transpose. Blocks of rows that lie in the cache are multiplied without the copy, and in both directions at
-once: two thirds of the time for two to four columns. With many processors BLAS on the whole is faster, since
-it reads with all of them.
+transpose. The compiled loops read it once and copy nothing, each thread some of the rows: for both directions
+that is a third to two thirds of the time of BLAS. One column in one direction is left to BLAS, and so are
+many.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-SMALL = 900_000  # multiplications of a product that BLAS does without copying its operands
-FEW = 4  # columns up to which blocks pay for both directions
-FEW_FORTH = 2  # and for one
-FEW_CORES = 4
+LEAST = 1 << 18  # entries of a matrix from which the loops are worth their call
+SHARE = 1 << 20  # entries that are worth a thread
+FEW = 8  # columns up to which the loops are faster than BLAS
+FEW_EACH = 16  # the same if there are columns in both directions
+
+
+def pays(matrix: Array, forth: int, back: int) -> bool:
+    """Whether the loops are faster than BLAS, for so many columns in each direction."""
+    few = FEW_EACH if forth and back else FEW
+    return forth + back > 1 and max(forth, back) <= few and _fits(matrix)
+
+
+def _fits(matrix: Array) -> bool:
+    return bool(
+        matrix.size >= LEAST and matrix.flags.c_contiguous and matrix.dtype.name in ("float64", "float32")
+    )
 
 
 @cache
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="everfresh-matrix")
 
 
-def pays(matrix: Array, width: int, back: bool) -> bool:
-    """Whether blocks are faster than BLAS on the whole, for `width` columns, in both directions or forth."""
-    if width > (FEW if back else FEW_FORTH) or not matrix.flags.c_contiguous or _cores() > FEW_CORES:
-        return False
-    if width == 1:
-        return matrix.size >= 12_000_000
-    return matrix.size >= 1 << 17
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of the threads
 
 
-def _blocks(matrix: Array, width: int) -> Iterator[slice]:
-    height = max(8, min(128, SMALL // (int(matrix.shape[1]) * width)))
-    for start in range(0, matrix.shape[0], height):
-        yield slice(start, min(matrix.shape[0], start + height))
+def both(
+    matrix: Array, x: Array | None, y: Array | None, threads: int = 0
+) -> tuple[Array | None, Array | None]:
+    """`matrix x` and `matrix' y` in one pass, by so many threads; 0: as many as there may be."""
+    from everfresh.local import panels
+
+    rows, columns = (int(size) for size in matrix.shape)
+    single = x is not None and y is not None and x.shape[1] == y.shape[1] == 1
+    ahead_by, back_by = (_turned(part, size, matrix, single) for part, size in ((x, columns), (y, rows)))
+    ahead = np.empty((ahead_by.shape[0], rows), matrix.dtype)
+    run = panels.multiply_one if single else panels.multiply
+
+    def piece(start: int, stop: int) -> Array:
+        back = np.zeros((back_by.shape[0], columns), matrix.dtype)
+        part, y_part, out = matrix[start:stop], back_by[:, start:stop], ahead[:, start:stop]
+        run(part, ahead_by, np.ascontiguousarray(y_part), out, back)
+        rest = (stop - start) % panels.HEIGHT
+        if rest:
+            out[:, -rest:] = ahead_by @ part[-rest:].T
+            back += y_part[:, -rest:] @ part[-rest:]
+        return back
+
+    count = max(1, min(threads or panels.threads(), matrix.size // SHARE))
+    step = -(-rows // (count * panels.HEIGHT)) * panels.HEIGHT
+    cuts = [(start, min(rows, start + step)) for start in range(0, rows, step)]
+    others = [_pool(count - 1).submit(piece, *cut) for cut in cuts[1:]]
+    back = piece(*cuts[0])
+    for other in others:
+        back += other.result()
+    return (
+        None if x is None else ahead[: x.shape[1]].T,
+        None if y is None else back[: y.shape[1]].T,
+    )
 
 
-def forth(matrix: Array, x: Array) -> Array:
-    """`matrix x`."""
-    result, turned = np.empty((x.shape[1], matrix.shape[0]), matrix.dtype), x.T
-    for rows in _blocks(matrix, x.shape[1]):
-        result[:, rows] = turned @ matrix[rows].T
-    return result.T
+def adding_pays(base: Array, rank: int) -> bool:
+    """Whether `shifted` is faster than a product by BLAS and a sum."""
+    return rank <= FEW_EACH and _fits(base)
 
 
-def both(matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
-    """`matrix x` and `matrix' y`, in one pass over the matrix."""
-    ahead, x_turned = np.empty((x.shape[1], matrix.shape[0]), matrix.dtype), x.T
-    back, y_turned = np.zeros((y.shape[1], matrix.shape[1]), matrix.dtype), y.T
-    for rows in _blocks(matrix, max(x.shape[1], y.shape[1])):
-        block = matrix[rows]
-        ahead[:, rows] = x_turned @ block.T
-        back += y_turned[:, rows] @ block
-    return ahead.T, back.T
+def shifted(base: Array, left: Array, right: Array, out: Array) -> None:
+    """`out = base + left right'`, in one pass over both."""
+    from everfresh.local import panels
+
+    ups, downs = (_turned(part, part.shape[0], base) for part in (left, right))
+    panels.shifted(base, ups, downs, out)
+    if base.shape[0] % 2:
+        out[-1] = base[-1] + ups[:, -1] @ downs
+
+
+def _turned(x: Array | None, size: int, like: Array, single: bool = False) -> Array:
+    """Columns as rows, an even number of them unless there is a `single` one: zeros below."""
+    if x is None:
+        return np.zeros((0, size), like.dtype)
+    width = x.shape[1] if single else x.shape[1] + x.shape[1] % 2
+    if width == x.shape[1] and x.dtype == like.dtype:
+        return np.ascontiguousarray(x.T)
+    found = np.zeros((width, size), like.dtype)
+    found[: x.shape[1]] = x.T
+    return found

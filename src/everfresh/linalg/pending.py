@@ -124,8 +124,7 @@ class Held:
         spare = self._spare
         if spare is None or spare.shape != self.base.shape or spare is self.base:
             spare = self.backend.copy(self.base)
-        self.backend.product_into(spare, left, right)
-        spare += self.base
+        self.backend.shifted(spare, self.base, left, right)
         self.base, self._spare = spare, self.base
 
     def replace(self, base: Array) -> None:

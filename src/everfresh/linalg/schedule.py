@@ -2,8 +2,8 @@
 
 Reading the stored matrices is what an update costs. `schedule` takes every product of a stored matrix with
 something thin out of the trigger's expressions, and runs those with the same matrix in one `Multiply` as
-soon as all their operands are there; a product with columns of an operand that is multiplied anyway is
-columns of that product. Invariant: the steps compute the same values as the block, in an order
+soon as all their operands are there; columns of a product that another one has are taken from it (`reuse`).
+Invariant: the steps compute the same values as the block, in an order
 in which everything is there before it is read.
 """
 
@@ -13,7 +13,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from everfresh.linalg.blocks import Block
-from everfresh.linalg.nodes import Expr, MatMul, Matrix, Stack, Transpose
+from everfresh.linalg.nodes import Expr, MatMul, Matrix, Transpose
+from everfresh.linalg.reuse import Columns, Products, reuse, shared
 from everfresh.linalg.trees import names
 
 
@@ -33,24 +34,15 @@ class Multiply:
     products: tuple[tuple[str, Expr, bool], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """`name` is so many columns of a product, from column `start` on."""
-
-    name: str
-    product: str
-    start: int
-    width: int
-
-
 Step = Assign | Multiply | Columns
 
 
 def schedule(block: Block, stored: Collection[str], symmetric: Collection[str] = ()) -> list[Step]:
     """The steps of a block."""
-    assigns, products = _hoist(block, set(stored), set(symmetric))
-    columns = _shared(assigns, products)
+    assigns, products, heights = _hoist(block, set(stored), set(symmetric))
+    columns = shared(assigns, products)
     products = {name: p for name, p in products.items() if name not in columns}
+    reuse(block, assigns, products, columns, heights)
     waiting = {name for name, _ in assigns} | set(products) | set(columns)
     steps: list[Step] = []
     while assigns or products or columns:
@@ -75,35 +67,6 @@ def schedule(block: Block, stored: Collection[str], symmetric: Collection[str] =
     return steps
 
 
-Products = dict[str, tuple[str, Expr, bool]]
-
-
-def _shared(block: Block, products: Products) -> dict[str, Columns]:
-    """The products with some columns of the operand of another one, which must not need them."""
-    needs: dict[str, frozenset[str]] = {}
-    known = dict(block) | {name: operand for name, (_, operand, _) in products.items()}
-
-    def needed(name: str) -> frozenset[str]:
-        if name not in needs:
-            direct = names(known[name]) if name in known else frozenset[str]()
-            needs[name] = direct.union(*(needed(read) for read in direct))
-        return needs[name]
-
-    parts = {name: expr.parts for name, expr in block if isinstance(expr, Stack) and expr.axis}
-    found: dict[str, Columns] = {}
-    for host, (matrix, operand, turned) in products.items():
-        if not isinstance(operand, Matrix):
-            continue
-        start = 0
-        for part in parts.get(operand.name, ()):
-            key = (matrix, part, turned)
-            for name, other in products.items():
-                if other == key and name != host and host not in found and name not in needed(host):
-                    found.setdefault(name, Columns(name, host, start, part.columns))
-            start += part.columns
-    return found
-
-
 def _next_matrix(products: Products, waiting: set[str]) -> str:
     """A matrix with products that can run; one whose products can all run, if there is one."""
     able = [p[0] for p in products.values() if not names(p[1]) & waiting]
@@ -111,8 +74,8 @@ def _next_matrix(products: Products, waiting: set[str]) -> str:
     return next((matrix for matrix in able if matrix not in blocked), able[0])
 
 
-def _hoist(block: Block, stored: set[str], symmetric: set[str]) -> tuple[Block, Products]:
-    """The block with products of stored matrices taken out, and those products."""
+def _hoist(block: Block, stored: set[str], symmetric: set[str]) -> tuple[Block, Products, dict[str, int]]:
+    """The block with products of stored matrices taken out, those products, and their numbers of rows."""
     products: Products = {}
     found: dict[tuple[str, Expr, bool], Matrix] = {}
 
@@ -141,4 +104,5 @@ def _hoist(block: Block, stored: set[str], symmetric: set[str]) -> tuple[Block, 
                 return Transpose(product(right[0], operand, turned, (expr.columns, expr.rows)))
         return expr
 
-    return [(name, visit(expr)) for name, expr in block], products
+    assigns = [(name, visit(expr)) for name, expr in block]
+    return assigns, products, {matrix.name: matrix.rows for matrix in found.values()}

@@ -146,9 +146,17 @@ class Stored(Indexed):
 class Rows(Stored):
     """Rows given as words, with weights: a change."""
 
+    def twin(self) -> Rows:
+        """The same rows, with slices of their own: for another thread."""
+        return Rows(self.codec, self._words, self._weights)
+
     def __init__(self, codec: Codec, words: Ints, weights: Ints) -> None:
         super().__init__(codec)
         self._words, self._weights = words, weights
+        self.rows = len(weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
 
     def slots(self) -> Ints:
         """The numbers of the rows."""
@@ -247,8 +255,7 @@ class TableRows(Pooled):
     def apply(self, net: Net) -> TableUndo:
         """Add a net change; `commit` or `rollback` must follow."""
         if self.table.schema.key:
-            gone = np.ascontiguousarray(net.words[:, net.weights < 0])
-            self.leave(self._slots_of(gone))
+            self.leave(self._slots_of(net.words[:, net.weights < 0]) if net.found is None else net.found.gone)
         undo = self.table.apply(net)
         if undo.touched is not None:
             self.enter(undo.touched.slots[undo.touched.created])
@@ -309,7 +316,7 @@ def _key_names(codec: Codec, pool: Pool) -> tuple[str, ...]:
     """The columns whose words are the key of a pool."""
     if len(pool.key) == codec.words:
         return tuple(c.name for c in codec.columns)
-    return tuple(c.name for c in codec.columns if set(codec.places(c)[0]) <= set(pool.key))
+    return tuple(c.name for c in codec.columns if set(codec.positions((c.name,))) <= set(pool.key))
 
 
 def netted(words: Ints, weights: Ints) -> tuple[Ints, Ints]:

@@ -3,7 +3,8 @@
 A column is one int64 word (two for wide integers: high and low); strings are interned codes, doubles their
 canonical bits; after all columns comes one null-mask word per 63 nullable columns, where bit i says that the
 i-th nullable column is NULL (its word is then 0). Invariant: two rows are identical in SQL's sense (NULL is
-NULL, NaN is NaN) exactly when their words are equal.
+NULL, NaN is NaN) exactly when their words are equal; but for the strings that are only `kept`, whose words
+are those of `texts.Texts`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.expr import Vector
+from everfresh.local.incoming import words_into
 from everfresh.local.pool import wide_from_int64, wide_from_python, wide_to_python
 from everfresh.local.strings import Interner
+from everfresh.local.texts import Texts
 from everfresh.types import Column, SqlType
 
 Ints = NDArray[np.int64]
@@ -27,9 +30,19 @@ _MASK_BITS = 63
 class Codec:
     """How rows of `columns` stand in a pool; strings go through `interner`."""
 
-    def __init__(self, columns: Sequence[Column], interner: Interner) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        interner: Interner,
+        texts: Texts | None = None,
+        kept: Collection[str] = (),
+    ) -> None:
         self.columns = tuple(columns)
         self.interner = interner
+        self.texts = texts if texts is not None else Texts()
+        self.kept = frozenset(kept)
+        """The VARCHAR columns that nothing reads: their strings are in `texts`."""
+        self._parts: dict[tuple[str, ...], Codec] = {}
         self._first: dict[str, int] = {}
         at = 0
         for column in self.columns:
@@ -37,6 +50,7 @@ class Codec:
             at += 2 if column.type.is_wide else 1
         nullable = [c.name for c in self.columns if c.nullable]
         self._null_bit = {name: (at + i // _MASK_BITS, i % _MASK_BITS) for i, name in enumerate(nullable)}
+        self._masks = at
         self.words = at + -(-len(nullable) // _MASK_BITS)
 
     def positions(self, names: Sequence[str]) -> tuple[int, ...]:
@@ -52,22 +66,41 @@ class Codec:
 
     def encode(self, table: pa.Table) -> Ints:
         """The words of the rows of an Arrow table with exactly these columns."""
-        out = np.zeros((self.words, table.num_rows), np.int64)
+        out = self._blank(table.num_rows)
         for column in self.columns:
             array = table.column(column.name)
+            if column.name in self.kept:
+                out[self._first[column.name]] = self.texts.keep(array)
+                self._nulls(out, column, array.is_valid().to_numpy() if array.null_count else None)
+                continue
             if column.type.name == "VARCHAR":
                 codes = self.interner.intern(array)
                 self._store(out, column, codes, (codes != 0) if array.null_count else None)
+                continue
+            first = self._first[column.name]
+            done, valid = words_into(
+                array, column.type, out[first : first + (2 if column.type.is_wide else 1)]
+            )
+            if done:
+                self._nulls(out, column, valid)
             else:
-                vector = Vector.from_arrow(array, column.type)
-                self._store_vector(out, column, vector)
+                self._store_vector(out, column, Vector.from_arrow(array, column.type))
+        return out
+
+    def _blank(self, rows: int) -> Ints:
+        """Room for words, with no column NULL yet."""
+        out = np.empty((self.words, rows), np.int64)
+        out[self._masks :] = 0
         return out
 
     def encode_vectors(self, vectors: Sequence[Vector], rows: int) -> Ints:
         """The words of rows given as vectors, in the order of the columns."""
-        out = np.zeros((self.words, rows), np.int64)
+        out = self._blank(rows)
         for column, vector in zip(self.columns, vectors, strict=True):
-            if vector.dictionary is not None:
+            if column.name in self.kept:
+                words = self.texts.keep(vector.to_arrow())
+                self._store(out, column, words, vector.valid)
+            elif vector.dictionary is not None:
                 (words,) = encoded(vector, column.type, self.interner)
                 self._store(out, column, words, vector.valid)
             else:
@@ -76,7 +109,7 @@ class Codec:
 
     def replace(self, words: Ints, table: pa.Table) -> Ints:
         """`words` with the columns of `table` put over them."""
-        part = Codec([c for c in self.columns if c.name in table.column_names], self.interner)
+        part = self.part(table.column_names)
         given = part.encode(table)
         out = words.copy()
         for column in part.columns:
@@ -89,6 +122,15 @@ class Codec:
                 null = (given[source_row] >> source_bit) & 1
                 out[row] = (out[row] & ~(1 << bit)) | (null << bit)
         return out
+
+    def part(self, names: Sequence[str]) -> Codec:
+        """The codec of some of the columns, in the order in which they are here."""
+        key = tuple(names)
+        found = self._parts.get(key)
+        if found is None or found.kept != self.kept.intersection(key):
+            columns = [c for c in self.columns if c.name in key]
+            found = self._parts[key] = Codec(columns, self.interner, self.texts, self.kept.intersection(key))
+        return found
 
     def _store_vector(self, out: Ints, column: Column, vector: Vector) -> None:
         first = self._first[column.name]
@@ -115,7 +157,9 @@ class Codec:
         for column in self.columns:
             if names is not None and column.name not in names:
                 continue
-            if column.type.name == "VARCHAR":
+            if column.name in self.kept:
+                array = self.texts.decode(words[self._first[column.name]], self.valid(words, column))
+            elif column.type.name == "VARCHAR":
                 array = self.interner.decode(words[self._first[column.name]])
             else:
                 array = self.vector(words, column).to_arrow()
@@ -133,20 +177,28 @@ class Codec:
         """One column of some rows."""
         first = self._first[column.name]
         width = 2 if column.type.is_wide else 1
-        valid = self._valid(words, column)
+        valid = self.valid(words, column)
+        if column.name in self.kept:
+            return Vector.from_arrow(self.texts.decode(words[first], valid), column.type)
         return decoded(column.type, [words[first + i] for i in range(width)], valid, self.interner)
 
     def places(self, column: Column) -> tuple[tuple[int, ...], tuple[int, int] | None]:
         """The words of a column, and the word and bit that say that it is NULL, if it may be."""
-        first = self._first[column.name]
+        first = self._first[self._read(column)]
         return (first, first + 1) if column.type.is_wide else (first,), self._null_bit.get(column.name)
 
     def column_words(self, words: Ints, column: Column) -> tuple[Ints, Mask | None]:
         """The value words of one column of some rows (two if it is wide), and where it is not NULL."""
-        first = self._first[column.name]
-        return words[first : first + (2 if column.type.is_wide else 1)], self._valid(words, column)
+        first = self._first[self._read(column)]
+        return words[first : first + (2 if column.type.is_wide else 1)], self.valid(words, column)
 
-    def _valid(self, words: Ints, column: Column) -> Mask | None:
+    def _read(self, column: Column) -> str:
+        if column.name in self.kept:
+            raise TypeError(f"column '{column.name}' is read by its words, but its strings are only kept")
+        return column.name
+
+    def valid(self, words: Ints, column: Column) -> Mask | None:
+        """Where a column of some rows is not NULL; None: everywhere."""
         if not column.nullable:
             return None
         row, bit = self._null_bit[column.name]
@@ -157,7 +209,7 @@ class Codec:
         """The words of some rows in the layout of a codec of fewer of the same columns."""
         out = np.zeros((to.words, words.shape[1]), np.int64)
         for column in to.columns:
-            source, target = self._first[column.name], to._first[column.name]
+            source, target = self._first[self._read(column)], to._first[column.name]
             for i in range(2 if column.type.is_wide else 1):
                 out[target + i] = words[source + i]
             if column.nullable:
@@ -168,14 +220,22 @@ class Codec:
 
     def remap_strings(self, words: Ints, remap: Ints) -> None:
         """Rewrite string codes in place, after the interner was compacted."""
-        for column in self.columns:
-            if column.type.name == "VARCHAR":
-                at = self._first[column.name]
-                words[at] = remap[words[at]]
+        for at in self._codes():
+            words[at] = remap[words[at]]
 
     def string_codes(self, words: Ints) -> list[Ints]:
         """The code columns of some rows, to find which strings are still used."""
-        return [words[self._first[c.name]] for c in self.columns if c.type.name == "VARCHAR"]
+        return [words[at] for at in self._codes()]
+
+    def _codes(self) -> list[int]:
+        return [
+            self._first[c.name] for c in self.columns if c.type.name == "VARCHAR" and c.name not in self.kept
+        ]
+
+    @property
+    def kept_words(self) -> list[int]:
+        """The positions of the words of strings that are only kept."""
+        return [self._first[c.name] for c in self.columns if c.name in self.kept]
 
 
 def decoded(type_: SqlType, words: Sequence[Ints], valid: Mask | None, interner: Interner) -> Vector:

@@ -10,9 +10,10 @@ net changes of later commit records through the same code.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +21,19 @@ import numpy as np
 import pyarrow as pa
 
 from everfresh.compiler import Catalog, readers
-from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtract
+from everfresh.delta.bags import WEIGHT, difference, expand
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
-from everfresh.local import adhoc
 from everfresh.local.atoms import Indexed
-from everfresh.local.mapstore import MapStore, weighted_schema
+from everfresh.local.committed import Committed
 from everfresh.local.phases import UNTIMED, Phases, Untimed
 from everfresh.local.pool import Pool
+from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net
+from everfresh.local.workers import Workers, cores
 from everfresh.options import Options
-from everfresh.program import Applied, Batch, Progress, check_epoch
+from everfresh.program import Applied, Batch, Part, Progress
 from everfresh.program.domain import Domain, Sections, sections_of
 from everfresh.sql import plan as p
 from everfresh.state import (
@@ -46,10 +48,33 @@ _KEYS_KEPT = 10_000
 _log = logging.getLogger("everfresh")
 
 
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An epoch that is done in memory and has no record yet."""
+
+    epoch: int
+    keys: tuple[str, ...] = ()
+    ddl: tuple[str, ...] = ()
+    sources: Mapping[str, int] = field(default_factory=dict)
+    deltas: Mapping[str, pa.Table] = field(default_factory=dict)
+    changes: dict[str, Change] = field(default_factory=dict)
+    others: Sequence[Callable[[], Sections]] = ()
+
+    def sections(self) -> dict[str, Any]:
+        """The sections of its record."""
+        sections: dict[str, Any] = {f"delta/{name}": pack_table(t) for name, t in self.deltas.items()}
+        for told in self.others:
+            sections.update(told())
+        made = {name: change.table for name, change in self.changes.items()}
+        sections.update({f"changes/{name}": pack_table(t) for name, t in made.items() if t.num_rows})
+        return sections
+
+
 class LocalEngine:
     """Tables and views in this process. See `everfresh.program.Engine`."""
 
     name = "local"
+    concurrent = True
 
     def __init__(
         self,
@@ -68,6 +93,7 @@ class LocalEngine:
             if path is not None
             else None
         )
+        self._workers = Workers(options.threads or cores())
         self._reset()
         if self._folder is not None:
             try:
@@ -77,13 +103,13 @@ class LocalEngine:
                 raise
 
     def _reset(self) -> None:
-        self._state = LocalState(self._phases)
+        self._state = LocalState(self._phases, self._options.compile)
         for domain in self._domains:
             domain.load({})
+        self._state.workers = self._workers
+        self._shown = Committed(self._state, self._folder, self._options)
         self._keys: OrderedDict[str, int] = OrderedDict()
         self._sources: dict[str, int] = {}
-        self._history: deque[tuple[int, dict[str, pa.Table]]] = deque(maxlen=self._options.history)
-        self._epoch = 0
         self._digest = ""
         self._log_bytes = 0
         self._snapshot_epoch = 0
@@ -92,21 +118,17 @@ class LocalEngine:
     @property
     def epoch(self) -> int:
         """The last epoch this handle has seen."""
-        return self._epoch
+        return self._shown.epoch
 
     @property
     def oldest(self) -> int:
-        """The earliest epoch that reads reach: as far back as the options say, and as the log goes."""
-        oldest = max(0, self._epoch - self._options.history)
-        if self._folder is not None:  # an earlier handle may have kept less
-            kept = [self._folder.commits.first(), self._epoch + 1, *(epoch for epoch, _ in self._history)]
-            oldest = max(oldest, min(kept) - 1)
-        return oldest
+        """The earliest epoch that reads reach."""
+        return self._shown.oldest
 
     @property
     def catalog(self) -> Catalog:
         """Tables and views as of `epoch`."""
-        return self._state.catalog
+        return self._shown.catalog
 
     @property
     def sources(self) -> Mapping[str, int]:
@@ -129,12 +151,12 @@ class LocalEngine:
         """Run one DDL statement."""
         catalog, effect = self._state.catalog.execute(statement, self._state.sizes())
         if effect.nothing:
-            return self._epoch
+            return self.epoch
         with self._state.altering():
-            self._state.execute(catalog, effect, self._epoch + 1, progress)
-            self._commit(ddl=(effect.text,), changes={})
+            self._state.execute(catalog, effect, self.epoch + 1, progress)
+            self._commit([_Draft(self.epoch + 1, ddl=(effect.text,))])
         self._maybe_snapshot()
-        return self._epoch
+        return self.epoch
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -144,79 +166,101 @@ class LocalEngine:
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
+        (result,) = self.apply_all([batch])
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def apply_all(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
+        """Apply batches in order, each atomically; their records are written and synced together."""
+        results: list[Applied | Exception] = []
+        drafts: list[_Draft] = []
+        changed: set[str] = set()
         try:
-            return self._apply(batch)
+            with ExitStack() as stack:
+                for batch in batches:
+                    try:
+                        draft, rows = self._begun(batch, self.epoch + 1 + len(drafts), stack)
+                    except Exception as error:
+                        results.append(error)
+                        continue
+                    drafts.append(draft)
+                    results.append(Applied(draft.epoch, rows=rows))
+                    changed.update(part.table for part in batch.parts)
+                if drafts:
+                    self._commit(drafts)
+            if drafts:
+                self._state.forget_passed(changed)
+                self._maybe_snapshot()
+            return results
         finally:
             self._phases.stop()
 
-    def _apply(self, batch: Batch) -> Applied:
+    def _begun(self, batch: Batch, epoch: int, stack: ExitStack) -> tuple[_Draft, int]:
+        """A batch that is done but for its record, and how many rows it changed; `stack` takes it back or
+        makes it final."""
         self._phases.to("resolve")
-        parts: dict[str, list[Any]] = {}
+        parts: dict[str, list[Part]] = {}
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
-        nets = {name: self._state.tables[name].resolve(of_table) for name, of_table in parts.items()}
-        nets = {name: change for name, change in nets.items() if len(change)}
-        with ExitStack() as stack:
+        nets = self._state.resolve(parts)
+        with ExitStack() as own:
             others = [
-                stack.enter_context(domain.changing(batch.steps[domain.name]))
+                own.enter_context(domain.changing(batch.steps[domain.name]))
                 for domain in self._domains
                 if domain.name in batch.steps
             ]
-            changes = stack.enter_context(self._state.changing(nets))
-            deltas = self._log(nets) if self._folder is not None else {}
-            self._commit(
-                keys=batch.keys, sources=batch.sources, deltas=deltas, changes=changes, others=others
-            )
-        self._maybe_snapshot()
-        return Applied(self._epoch, rows=sum(int(np.abs(change.weights).sum()) for change in nets.values()))
+            changes = own.enter_context(self._state.changing(nets))
+            deltas = {n: self._delta(n, parts[n], nets[n]) for n in nets} if self._folder is not None else {}
+            stack.enter_context(own.pop_all())
+        rows = sum(int(np.abs(change.weights).sum()) for change in nets.values())
+        return _Draft(epoch, batch.keys, (), batch.sources, deltas, changes, others), rows
 
-    def _log(self, nets: Mapping[str, Net]) -> dict[str, pa.Table]:
-        tables = {}
-        for name, change in nets.items():
-            rows = self._state.tables[name].codec.decode(change.words)
-            tables[name] = rows.append_column(WEIGHT, pa.array(change.weights))
-        return tables
+    def _delta(self, name: str, parts: Sequence[Part], change: Net) -> pa.Table:
+        """A change of a table as the log keeps it: without `_weight` all rows are inserted once."""
+        if all(part.op == "insert" for part in parts) and sum(p.rows.num_rows for p in parts) == len(change):
+            return pa.concat_tables([part.rows for part in parts]) if len(parts) > 1 else parts[0].rows
+        rows = self._state.tables[name].codec.decode(change.words)
+        return rows.append_column(WEIGHT, pa.array(change.weights))
 
     # -- commit and recovery -----------------------------------------------------------------------
 
-    def _commit(
-        self,
-        *,
-        ddl: tuple[str, ...] = (),
-        keys: tuple[str, ...] = (),
-        sources: Mapping[str, int] | None = None,
-        deltas: Mapping[str, pa.Table] | None = None,
-        changes: Mapping[str, pa.Table],
-        others: Sequence[Callable[[], Sections]] = (),
-    ) -> None:
-        epoch = self._epoch + 1
+    def _commit(self, drafts: Sequence[_Draft]) -> None:
+        """Commit epochs that are done in memory: all of them, or none."""
         if self._folder is not None:
-            sections: dict[str, Any] = {
-                f"delta/{name}": pack_table(table) for name, table in (deltas or {}).items()
-            }
-            for told in others:
-                sections.update(told())
-            sections.update({f"changes/{name}": pack_table(table) for name, table in changes.items()})
-            record = Commit(epoch, self._digest, keys=keys, ddl=ddl, sources=sources or {}, sections=sections)
-            data = record.encode()
-            if not self._folder.commits.create(epoch, data):
-                raise EverfreshError(
-                    Code.FENCED, f"epoch {epoch} was committed by another writer", hint="reopen the database"
+            digest, records = self._digest, []
+            for draft in drafts:
+                record = Commit(
+                    draft.epoch,
+                    digest,
+                    keys=draft.keys,
+                    ddl=draft.ddl,
+                    sources=draft.sources,
+                    sections=draft.sections(),
                 )
-            self._digest = record.digest
-            self._log_bytes += len(data)
-        self._advance(epoch, keys, sources or {}, dict(changes))
+                records.append(record.encode())
+                digest = record.digest
+            if not self._folder.commits.create_all(drafts[0].epoch, records):
+                raise EverfreshError(
+                    Code.FENCED,
+                    f"epoch {drafts[0].epoch} was committed by another writer",
+                    hint="reopen the database",
+                )
+            self._digest = digest
+            self._log_bytes += sum(map(len, records))
+        with self._state.latch:
+            for draft in drafts:
+                self._advance(draft.epoch, draft.keys, draft.sources, draft.changes)
 
     def _advance(
-        self, epoch: int, keys: Sequence[str], sources: Mapping[str, int], changes: dict[str, pa.Table]
+        self, epoch: int, keys: Sequence[str], sources: Mapping[str, int], changes: dict[str, Change]
     ) -> None:
-        self._epoch = epoch
+        self._shown.show(epoch, self._state, changes)
         self._sources.update(sources)
         for key in keys:
             self._keys[key] = epoch
             if len(self._keys) > _KEYS_KEPT:
                 self._keys.popitem(last=False)
-        self._history.append((epoch, changes))
 
     def refresh(self) -> None:
         """Readers: replay what was committed since."""
@@ -235,15 +279,15 @@ class LocalEngine:
         newest snapshot."""
         assert self._folder is not None
         restarted = not self._read_only
-        while self._epoch < last:
-            commit = read_commit(self._folder.commits, self._epoch + 1)
+        while self.epoch < last:
+            commit = read_commit(self._folder.commits, self.epoch + 1)
             if commit is not None and commit.parent == self._digest:
                 self._replay(commit)
                 continue
             if restarted:
                 raise EverfreshError(
                     Code.DAMAGED,
-                    f"the log has no record that takes epoch {self._epoch} to the next",
+                    f"the log has no record that takes epoch {self.epoch} to the next",
                     hint="restore the folder from a backup",
                 )
             restarted = True
@@ -259,8 +303,11 @@ class LocalEngine:
             if name.startswith("delta/"):
                 rows = unpack_table(section)
                 table = self._state.tables[name.removeprefix("delta/")]
-                words = table.codec.encode(rows.drop_columns([WEIGHT]))
-                nets[table.schema.name] = Net(words, rows.column(WEIGHT).to_numpy())
+                weights = np.ones(rows.num_rows, np.int64)
+                if WEIGHT in rows.column_names:
+                    weights = rows.column(WEIGHT).to_numpy()
+                    rows = rows.drop_columns([WEIGHT])
+                nets[table.schema.name] = table.net(rows, weights)
         for domain in self._domains:
             if own := sections_of(domain, commit.sections):
                 domain.replay(own)
@@ -275,12 +322,12 @@ class LocalEngine:
         options = self._options
         enough = self._log_bytes > max(options.snapshot_bytes, self._snapshot_bytes // 3)
         if self._folder is not None and (
-            enough or self._epoch - self._snapshot_epoch >= options.snapshot_epochs
+            enough or self.epoch - self._snapshot_epoch >= options.snapshot_epochs
         ):
             try:
                 self.snapshot()
             except Exception:  # the epoch is committed, and the log still serves: the next one tries again
-                _log.exception("no snapshot could be taken of epoch %d", self._epoch)
+                _log.exception("no snapshot could be taken of epoch %d", self.epoch)
 
     def snapshot(self) -> None:
         """Write everything up to the current epoch to one file, and forget the log before it."""
@@ -295,12 +342,12 @@ class LocalEngine:
             "created": self._state.created,
             "digest": self._digest,
         }
-        self._folder.snapshots.write(self._epoch, sections, meta)
-        self._snapshot_epoch, self._log_bytes = self._epoch, 0
+        self._folder.snapshots.write(self.epoch, sections, meta)
+        self._snapshot_epoch, self._log_bytes = self.epoch, 0
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in sections.values())
         self._folder.commits.rotate()
-        self._folder.commits.trim(min(self._epoch + 1, self._epoch - self._options.history + 1))
-        self._folder.snapshots.drop(self._epoch)
+        self._folder.commits.trim(min(self.epoch + 1, self.epoch - self._options.history + 1))
+        self._folder.snapshots.drop(self.epoch)
 
     def _load_snapshot(self) -> None:
         assert self._folder is not None
@@ -308,72 +355,33 @@ class LocalEngine:
         if snapshot is None:
             return
         ddl = [text for _, text in snapshot.meta["ddl"]]
-        self._state = LocalState.from_sections(ddl, snapshot.meta["created"], snapshot.sections, self._phases)
+        self._state = LocalState.from_sections(
+            ddl, snapshot.meta["created"], snapshot.sections, self._phases, self._options.compile
+        )
         for domain in self._domains:
             domain.load(sections_of(domain, snapshot.sections))
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
         self._sources = dict(snapshot.meta.get("sources", {}))
         self._digest = snapshot.meta["digest"]
-        self._epoch = self._snapshot_epoch = snapshot.epoch
+        self._snapshot_epoch = snapshot.epoch
+        self._state.workers = self._workers
+        self._shown = Committed(self._state, self._folder, self._options)
+        self._shown.show(snapshot.epoch, self._state)
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in snapshot.sections.values())
 
     # -- reading -----------------------------------------------------------------------------------
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
-        if name in self._state.tables:
-            if at is not None and at != self._epoch:
-                raise EverfreshError(
-                    Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only"
-                )
-            return self._state.rows(name)
-        store = self._state.maps[name]
-        if at is None or at == self._epoch:
-            return expand(store.rows())
-        check_epoch(name, at, max(self.oldest, self._state.created[name]), self._epoch)
-        return self._at(store, at)
-
-    def _at(self, store: MapStore, at: int) -> pa.Table:
-        later = [t for _, t in self._changes_after(store.view.name, at)]
-        if not later:
-            return expand(store.rows())
-        return subtract(expand(store.rows()), net(pa.concat_tables(later)))
-
-    def _changes_after(self, view: str, since: int) -> list[tuple[int, pa.Table]]:
-        """The view's changes of the epochs after `since`, from memory or from the log."""
-        known = dict(self._history)
-        found = []
-        for epoch in range(max(since, self._state.created[view]) + 1, self._epoch + 1):
-            if epoch in known:
-                table = known[epoch].get(view)
-            else:
-                commit = read_commit(self._folder.commits, epoch) if self._folder is not None else None
-                section = commit.sections.get(f"changes/{view}") if commit is not None else None
-                table = unpack_table(section) if section is not None else None
-            if table is not None:
-                found.append((epoch, table))
-        return found
+        return self._shown.read(name, at)
 
     def changes(self, view: str, since: int) -> pa.Table:
         """The view's change of each epoch after `since`."""
-        check_epoch(view, since, self.oldest, self._epoch)
-        store = self._state.maps[view]
-        parts = self._changes_after(view, since)
-        if since < self._state.created[view]:  # what it held when it was created is its first change
-            rows = self._at(store, self._state.created[view])
-            first = net(rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64))))
-            parts.insert(0, (self._state.created[view], first))
-        schema = weighted_schema(store.view.columns).append(pa.field(EPOCH, pa.int64(), nullable=False))
-        tables = [
-            t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema)
-            for e, t in parts
-            if t.num_rows
-        ]
-        return pa.concat_tables(tables) if tables else schema.empty_table()
+        return self._shown.changes(view, since)
 
-    def select(self, plan: p.Plan) -> pa.Table:
+    def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:
         """The result of an ad hoc query."""
-        return adhoc.execute(plan, self.read)
+        return self._shown.select(plan, bound)
 
     def matching(
         self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()
@@ -410,8 +418,14 @@ class LocalEngine:
         state = self._state
         views, sliced = self.catalog.compiled, state.wiring.tables
         found = {
-            "epoch": self._epoch,
-            "tables": {n: {"rows": len(t), **_bytes(t.pool, sliced[n])} for n, t in state.tables.items()},
+            "epoch": self.epoch,
+            "tables": {
+                n: {
+                    "rows": len(t) if t.schema.retained else "not retained",
+                    **_bytes(t.pool, sliced[n], t.codec.texts.nbytes),
+                }
+                for n, t in state.tables.items()
+            },
             "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
             "maps beside them": {
                 n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
@@ -426,9 +440,10 @@ class LocalEngine:
 
     def close(self) -> None:
         """Release the folder."""
+        self._workers.close()
         if self._folder is not None:
             self._folder.close()
 
 
-def _bytes(pool: Pool, indexed: Indexed) -> dict[str, int]:
-    return {"bytes": pool.nbytes, "slice_bytes": indexed.slice_bytes}
+def _bytes(pool: Pool, indexed: Indexed, texts: int = 0) -> dict[str, int]:
+    return {"bytes": pool.nbytes + texts, "slice_bytes": indexed.slice_bytes}

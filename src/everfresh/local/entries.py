@@ -55,6 +55,7 @@ class EntryStore(Pooled):
         self.layout = Layout(target.kinds)
         super().__init__(codec, pool or Pool(codec.words, self.layout))
         self._followers: dict[Hashable, Follower] = {}
+        self._wanted: set[Hashable] = set()
         self._ranks: Ranks | None = None
 
     # -- change ------------------------------------------------------------------------------------
@@ -76,6 +77,16 @@ class EntryStore(Pooled):
         self.enter(touched.slots[touched.created])
         self._touch(touched.slots[~touched.created])
         return touched
+
+    def told(self, touched: Touched) -> None:
+        """A change was made by other means, slices included: tell the followers."""
+        if self._followers:
+            created = touched.slots[touched.created]
+            if len(created):
+                words = self.words(created)
+                for follower in self._followers.values():
+                    follower.add(created, words)
+            self._touch(touched.slots[~touched.created])
 
     def commit(self, touched: Touched) -> None:
         """Make a change final: entries that have come to nothing go."""
@@ -124,9 +135,13 @@ class EntryStore(Pooled):
             self._followers[key] = found
         return found  # type: ignore[return-value]
 
-    def is_followed(self, key: Hashable) -> bool:
-        """Whether something follows the entries under this name."""
-        return key in self._followers
+    def is_followed(self, key: Hashable, *, wanted: bool = False) -> bool:
+        """Whether something follows the entries under this name, or (`wanted`) should."""
+        return key in self._followers or (wanted and key in self._wanted)
+
+    def want(self, key: Hashable) -> None:
+        """Something should follow the entries under this name."""
+        self._wanted.add(key)
 
     def enter(self, slots: Ints) -> None:
         """Some slots have come into use."""

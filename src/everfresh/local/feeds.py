@@ -12,10 +12,12 @@ Invariant: the result depends on the multiset of changes only, never on the orde
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.delta.feeds import CHANGE_TYPE, COMMIT_VERSION, DELETE_KEY, INSERT, POSTIMAGE, PREIMAGE
@@ -40,13 +42,13 @@ class Signed:
     rows: Ints
 
 
-def signed_changes(table: Table, part: Part) -> list[Signed]:
-    """The rows that a feed takes away and adds, in the order of its rows."""
+def signed_changes(table: Table, part: Part, encode: Callable[[pa.Table], Ints]) -> list[Signed]:
+    """The rows that a feed takes away and adds, in the order of its rows, as `encode` has their words."""
     kinds = part.rows.column(CHANGE_TYPE).to_numpy()
     full = np.flatnonzero(kinds != DELETE_KEY)
     names = list(table.schema.names)
     words = np.zeros((table.codec.words, len(kinds)), np.int64)
-    words[:, full] = table.codec.encode(part.rows.select(names).take(full))
+    words[:, full] = encode(part.rows.select(names).take(full))
     gone, come = np.flatnonzero((kinds != DELETE_KEY) & (kinds < INSERT)), np.flatnonzero(kinds >= INSERT)
     found = [
         Signed(np.ascontiguousarray(words[:, gone]), -1, gone),

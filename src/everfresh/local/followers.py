@@ -1,6 +1,6 @@
-"""What follows a pool in order: extremes per group, the first rows of a bag, entries between thresholds.
+"""What follows a pool in order: extremes per group, the first rows of a bag.
 
-Implements 1.9 and 6.3 of the notes on SQL: like a slice (`slices`), a follower enters slots when they are
+Implements 1.9 of the notes on SQL: like a slice (`slices`), a follower enters slots when they are
 created (`add`) and lets them go when they are removed (`remove`), with the words of their entries; the pool
 must still hold an entry when its slot is removed. Counts are not copied: they are read from the pool when a
 question is asked, so that inside a batch an entry whose count has come to zero is passed over.
@@ -22,8 +22,8 @@ from everfresh.local.codec import Codec
 from everfresh.local.ordered import OrderedIndex
 from everfresh.local.ordered_kernels import Ints
 from everfresh.local.pool import Pool
-from everfresh.local.ranking import Ordering, Ranks, SortKey, encode
-from everfresh.types import Column, SqlType
+from everfresh.local.ranking import Ordering, Ranks, SortKey
+from everfresh.types import Column
 
 Counts = Callable[[Ints], Ints]
 """The counts of some slots."""
@@ -256,158 +256,3 @@ def _any_at_most(keys: Ints, bound: Ints) -> bool:
         less |= equal & (row < word)
         equal &= row == word
     return bool((less | equal).any())
-
-
-@dataclass(frozen=True, slots=True)
-class Flips:
-    """Entries whose condition changed: pairs of the number of the threshold and slot."""
-
-    to_true: tuple[Ints, Ints]
-    to_false: tuple[Ints, Ints]
-
-
-# Per operator: the qualifying parts of the order, between marks 0 (start), 1 (before the values equal to the
-# threshold), 2 (behind them) and 3 (end).
-_PARTS = {
-    "<": ((0, 1),),
-    "<=": ((0, 2),),
-    ">": ((2, 3),),
-    ">=": ((1, 3),),
-    "=": ((1, 2),),
-    "<>": ((0, 1), (2, 3)),
-}
-
-
-class Band(_Follower):
-    """Entries by a value that is compared with a threshold: which ones flip when the threshold moves.
-
-    `value(slots, words)` reads the values, of type `type_`, from the words or from the pool's components;
-    when those change, `touch` moves the slots (the key that a slot had is stored). Values are read when
-    a question is asked, so that only a question may find that one cannot be computed. The condition is
-    `value op threshold`, true for no row where either is NULL. With `groups`, each has its own threshold.
-    """
-
-    def __init__(
-        self,
-        pool: Pool,
-        codec: Codec,
-        value: Callable[[Ints, Ints], Vector],
-        type_: SqlType,
-        op: str,
-        groups: Sequence[Column] = (),
-        ranks: Ranks | None = None,
-    ) -> None:
-        self._codec, self._read, self._type = codec, value, type_
-        self._parts, self._ranks = _PARTS[op], ranks
-        self._groups = Codec(groups, codec.interner)
-        words = self._groups.words + (2 if type_.is_wide else 1)
-        self._stored = np.zeros((words, 16), np.int64)
-        self._due: set[int] = set()
-        super().__init__(pool, words)
-
-    def _labels(self) -> int:
-        return self._ranks.version if self._ranks is not None and self._type.name == "VARCHAR" else 0
-
-    def _encode(self, slots: Ints, words: Ints) -> tuple[Ints, Ints]:
-        vector = self._checked(self._read(slots, words))
-        order, groups = encode(vector, ranks=self._ranks)[1:], self._codec.project(words, self._groups)
-        keys = np.concatenate([groups, order])
-        return (slots, keys) if vector.valid is None else (slots[vector.valid], keys[:, vector.valid])
-
-    def _checked(self, vector: Vector) -> Vector:
-        if vector.type != self._type:
-            raise ValueError(f"a {vector.type} is compared with values of type {self._type}: cast it first")
-        return vector
-
-    def _refresh(self) -> None:
-        if self._version != self._labels():
-            super()._refresh()
-            every = np.arange(len(self._index))
-            self._stored[:, self._index.slots_at(every)] = self._index.keys_at(every)[:-1]
-
-    def add(self, slots: Ints, words: Ints) -> None:
-        """Enter some slots, or move those that are there to the values that they have now."""
-        self._due.update(slots.tolist())
-
-    def touch(self, slots: Ints, words: Ints) -> None:
-        """Move some slots to the values that they have now."""
-        self._due.update(slots.tolist())
-
-    def _settle(self) -> None:
-        """Enter or move what is due."""
-        if not self._due:
-            return
-        slots = np.array(sorted(self._due), np.int64)
-        some, keys = self._keys(slots, self._pool.keys_at(slots))
-        self._take_out(slots)
-        if len(some) and some.max() >= self._stored.shape[1]:
-            grown = np.zeros((len(self._stored), 2 * int(some.max())), np.int64)
-            grown[:, : self._stored.shape[1]] = self._stored
-            self._stored = grown
-        self._stored[:, some] = keys[:-1]
-        self._index.insert(keys, some)
-        self._due.clear()
-
-    def remove(self, slots: Ints, words: Ints) -> None:
-        """Take some slots out, wherever they stand."""
-        self._take_out(slots)
-        self._due.difference_update(slots.tolist())
-
-    def _take_out(self, slots: Ints) -> None:
-        known = slots[slots < self._stored.shape[1]]
-        self._index.remove(np.concatenate([self._stored[:, known], known[None]]))
-
-    def flips(self, old: Vector, new: Vector, groups: Ints | None = None) -> Flips:
-        """The entries whose condition changes when thresholds go from `old` to `new`, pair by pair.
-
-        `groups[words, m]` says whose thresholds they are; without it they are those of the whole map.
-        """
-        self._settle()
-        m = len(new)
-        groups = np.zeros((self._groups.words, m), np.int64) if groups is None else groups
-        if self._type.name == "VARCHAR":  # a new label may change the others: make all, then read them
-            for vector in (old, new):
-                encode(self._checked(vector), ranks=self._ranks)
-        before, after = self._qualifying(old, groups), self._qualifying(new, groups)
-        return Flips(self._pairs(after, before, groups, m), self._pairs(before, after, groups, m))
-
-    def crossed(self, thresholds: Vector, weights: Ints) -> tuple[Ints, Ints, Ints]:
-        """The sum of `weights[i]` over the thresholds i for which an entry's condition is true, where it is
-        not zero: the sums, and pairs of the number of a sum and a slot.
-
-        With -1 for the old threshold and 1 for the new one these are the entries that flip.
-        """
-        self._settle()
-        parts = self._qualifying(thresholds, np.zeros((0, len(thresholds)), np.int64))
-        edges = np.concatenate([edge for part in parts for edge in part])
-        marks, place = np.unique(edges, return_inverse=True)
-        steps = np.zeros(len(marks), np.int64)
-        np.add.at(steps, place, np.concatenate([weights, -weights] * len(parts)))
-        sums = np.cumsum(steps)[:-1]
-        some = np.flatnonzero(sums)
-        return sums[some], *self._index.between(marks[some], marks[some + 1])
-
-    def _qualifying(self, threshold: Vector, groups: Ints) -> list[tuple[Ints, Ints]]:
-        """The ranges of ranks where the condition is true."""
-        keys = np.concatenate([groups, encode(self._checked(threshold), ranks=self._ranks)[1:]])
-        self._refresh()
-        low, high = self._index.span(groups)
-        marks = [low, *self._index.span(keys), high]
-        if threshold.valid is not None:  # no row qualifies
-            marks = [np.where(threshold.valid, mark, low) for mark in marks]
-        return [(marks[start], marks[stop]) for start, stop in self._parts]
-
-    def _pairs(
-        self, inside: list[tuple[Ints, Ints]], outside: list[tuple[Ints, Ints]], groups: Ints, m: int
-    ) -> tuple[Ints, Ints]:
-        """The entries of ranges that are in none of the others."""
-        low, high = self._index.span(groups)
-        edges = [low, *(edge for part in outside for edge in part), high]
-        starts, stops = [], []
-        for start, stop in inside:
-            for left, right in zip(edges[::2], edges[1::2], strict=True):
-                starts.append(np.maximum(start, left))
-                stops.append(np.minimum(stop, right))
-        at, slots = self._index.between(np.concatenate(starts), np.concatenate(stops))
-        order = np.argsort(at % max(m, 1), kind="stable")
-        return (at % max(m, 1))[order], slots[order]

@@ -25,8 +25,9 @@ from everfresh.local.atoms import Atom, Found, Picked, Pooled
 from everfresh.local.cells import Cells, VectorsOf, assemble, same
 from everfresh.local.codec import Codec
 from everfresh.local.entries import joined_values
-from everfresh.local.ordering import Needs, Step, Term, atom_vars, ordered
+from everfresh.local.ordering import Needs, Step, Term, atom_vars
 from everfresh.local.pool import Layout, Pool, Values
+from everfresh.local.ranges import ranged, visits_cost
 from everfresh.local.strings import Interner
 from everfresh.local.weights import Number, Weights, from_vector
 from everfresh.types import Column
@@ -38,6 +39,10 @@ class Scope(Protocol):
     """What the names of a statement stand for, and a counter of the entries that it visits."""
 
     visited: int
+
+    @property
+    def many(self) -> bool:
+        """Whether the change has so many rows that products of it with itself are better taken apart."""
 
     @property
     def interner(self) -> Interner:
@@ -93,7 +98,7 @@ def run_terms(
 ) -> PoolDelta:
     """What a statement adds to a map with these keys and components."""
     parts = []
-    for term in terms:
+    for term in _chosen(terms, scope):
         frame = _run(term, len(layout.kinds), scope)
         if not frame.rows:
             continue
@@ -104,6 +109,13 @@ def run_terms(
     if not parts:
         return PoolDelta(np.zeros((codec.words, 0), np.int64), Values.zeros(layout, 0))
     return joined_deltas(parts)
+
+
+def _chosen(terms: Sequence[Term], scope: Scope) -> list[Term]:
+    """The terms to run: those for many rows where the change has many."""
+    if not scope.many:
+        return list(terms)
+    return [found for term in terms for found in (term.many or (term,))]
 
 
 def joined_deltas(parts: Sequence[PoolDelta]) -> PoolDelta:
@@ -127,20 +139,21 @@ def _pruned(words: Ints, values: Values) -> PoolDelta:
 
 def _run(term: Term, k: int, scope: Scope) -> _Frame:
     sign = None if term.sign == 1 else np.full(1, term.sign, np.int64)
-    frame, steps = _Frame({}, Weights(1, sign, None, [None] * k)), term.steps
+    count = None if term.counted else np.zeros(1, np.int64)
+    frame, steps = _Frame({}, Weights(1, sign, count, [None] * k)), term.steps
     atom: Rel | MapRef | None = None
     narrowed: tuple[Ints, Atom] | None = None
     if term.narrow is not None and (narrowed := scope.between(term.narrow.crossing)) is not None:
         atom, steps = term.narrow.crossing.atom, term.narrow.steps
         frame = _Frame({}, Weights(len(narrowed[0]), term.sign * narrowed[0], None, [None] * k))
-    for step in steps:
-        if not frame.rows:
-            break  # what is left would only bind columns of no rows
+    left = list(reversed(steps))
+    while left and frame.rows:  # without rows, what is left would only bind columns of none
+        step = left.pop()
         try:
             if step.factor is atom and narrowed is not None:
                 _add(frame, step, [v.name for v in atom_vars(atom)], narrowed[1], scope)
                 continue
-            _STEPS[type(step.factor)](frame, step, k, scope)
+            left += reversed(_STEPS[type(step.factor)](frame, step, k, scope) or ())
         except EverfreshError as error:
             row, own = getattr(error, "row", None), isinstance(step.factor, Cond | Bind | Value)
             named = row is not None and own and frame.origin is not None
@@ -149,11 +162,27 @@ def _run(term: Term, k: int, scope: Scope) -> _Frame:
     return frame
 
 
-def _join(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+def _join(frame: _Frame, step: Step, k: int, scope: Scope) -> Sequence[Step]:
     factor = step.factor
     assert isinstance(factor, Rel | MapRef)
-    names = [v.name for v in atom_vars(factor)]
-    _add(frame, step, names, scope.atom(factor), scope)
+    return _meet(frame, step, [v.name for v in atom_vars(factor)], scope.atom(factor), scope)
+
+
+def _meet(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) -> Sequence[Step]:
+    """Join a frame with an atom, through an ordered index if the step has a range; what is left to do if
+    that cannot answer."""
+    if step.range is None:
+        _add(frame, step, names, atom, scope)
+        return ()
+    want = [i for i, name in enumerate(names) if name not in frame.columns and name in step.keep]
+    found = ranged(step.range, atom, names, frame.columns, frame.rows, want, step.summed)
+    if found is not None:
+        _take(frame, step, found, names, want, scope)
+        return ()
+    rows, columns, visited = frame.rows, frame.columns, scope.visited
+    _add(frame, step.slow[0], names, atom, scope)
+    visits_cost(step.range, atom, names, columns, (scope.visited - visited) / rows)
+    return step.slow[1:]
 
 
 def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) -> None:
@@ -165,7 +194,13 @@ def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) 
         first = names.index(name) == i
         if bound[i] is None and (times[name] > 1 or (first and name in step.keep)):
             want.append(i)
-    found: Found = atom.join(bound, frame.rows, want)
+    _take(frame, step, atom.join(bound, frame.rows, want), names, want, scope)
+
+
+def _take(
+    frame: _Frame, step: Step, found: Found, names: list[str], want: Sequence[int], scope: Scope
+) -> None:
+    """Multiply a frame by what was found."""
     scope.visited += found.visited
     lead = isinstance(step.factor, Rel) and step.factor.delta and not frame.columns
     frame.take(found.at, step.keep)
@@ -187,14 +222,14 @@ def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) 
         frame.filter(equal, step.keep)
 
 
-def _sum(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+def _sum(frame: _Frame, step: Step, k: int, scope: Scope) -> Sequence[Step]:
     """A part of the product that reads nothing outside: aggregated on its own, then joined."""
     factor = step.factor
     assert isinstance(factor, Sum)
     own = k if arity(factor) else 0
     columns = [Column(v.name, v.type) for v in factor.group]
     codec = Codec(columns, scope.interner)
-    frames = [_run(term, own, scope) for term in ordered(factor.body, factor.group, scope.needs)]
+    frames = [_run(term, own, scope) for term in _chosen(step.inner, scope)]
     layout = _common_layout([f.weights.layout() for f in frames], own)
     pool = Pool(codec.words, layout)
     for part in frames:
@@ -204,7 +239,7 @@ def _sum(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
         delta = _pruned(words, part.weights.pool_values(layout))
         pool.add(delta.words, delta.values)  # never committed: count 0 with another value stays
     atom = Picked(Pooled(codec, pool), tuple(range(own + 1)))
-    _add(frame, step, [v.name for v in factor.group], atom, scope)
+    return _meet(frame, step, [v.name for v in factor.group], atom, scope)
 
 
 def _common_layout(layouts: Sequence[Layout], k: int) -> Layout:
@@ -239,7 +274,7 @@ def _values(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
     frame.weights.times_each(None, numbers)
 
 
-_STEPS: dict[type[Query], Callable[[_Frame, Step, int, Any], None]] = {
+_STEPS: dict[type[Query], Callable[[_Frame, Step, int, Any], Sequence[Step] | None]] = {
     Rel: _join,
     MapRef: _join,
     Sum: _sum,

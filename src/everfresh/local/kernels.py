@@ -25,10 +25,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from everfresh.local.jit import njit
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -67,7 +69,7 @@ def _prefetch(_typing: Any, array: Any, _at: Any) -> Any:
 
 
 @intrinsic
-def _load64(_typing: Any, data: Any, _at: Any) -> Any:
+def load64(_typing: Any, data: Any, _at: Any) -> Any:
     """The eight bytes from `data[at]` on as one uint64, at any alignment."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -206,6 +208,28 @@ def rehash(table: Ints, bigger: Ints) -> None:
             bigger[at] = cell
 
 
+@njit(cache=True)
+def spread(table: Ints, size: int) -> None:
+    """`rehash` in place: the cells lie in the first `size`, at most half of them used, the rest is empty.
+
+    Cell by cell from behind an empty one: a cell finds its new place among those that are done, or is the
+    first of its chain to stay where it is.
+    """
+    mask = table.size - 1
+    start = 0
+    while table[start] != 0:
+        start += 1
+    for step in range(1, size):
+        i = (start + step) & (size - 1)
+        cell = table[i]
+        if cell != 0:
+            table[i] = 0
+            at = (cell >> 32) & mask
+            while table[at] != 0:
+                at = (at + 1) & mask
+            table[at] = cell
+
+
 # ------------------------------------------------------------------------------------------- pools
 
 
@@ -218,6 +242,127 @@ def find(keys: Ints, table: Ints, key: Ints, words: Ints, rows: Ints, multiplier
         if i + _AHEAD < out.size:
             _prefetch(table, (tags[i + _AHEAD] >> 32) & mask)
         out[i] = max(_probe(keys, table, key, tags[i], words, rows, i), -1)
+
+
+@njit(cache=True)
+def locate(
+    keys: Ints,
+    table: Ints,
+    key: Ints,
+    words: Ints,
+    multipliers: Ints,
+    tags: Ints,
+    slots: Ints,
+    first: Ints,
+) -> int:
+    """The keys of a batch of full rows: their tags, their slots (-1: none), and the first row with each key.
+
+    Returns how many rows have a key that is there already or that came before.
+    """
+    m = slots.size
+    tags[:] = _tags(words, key, multipliers, 0)
+    mask = table.size - 1
+    size = 16
+    while size < 2 * m:
+        size *= 2
+    seen = np.zeros(size, np.int32)
+    known = 0
+    for i in range(m):
+        if i + _AHEAD < m:
+            _prefetch(table, (tags[i + _AHEAD] >> 32) & mask)
+        tag = tags[i]
+        slot = max(_probe(keys, table, key, tag, words, key, i), -1)
+        slots[i] = slot
+        at = (tag >> 32) & (size - 1)
+        found = i
+        while True:
+            other = seen[at] - 1
+            if other < 0:
+                seen[at] = i + 1
+                break
+            if tags[other] == tag:
+                equal = True
+                for j in range(key.size):
+                    equal &= words[key[j], other] == words[key[j], i]
+                if equal:
+                    found = other
+                    break
+            at = (at + 1) & (size - 1)
+        first[i] = found
+        known += slot >= 0 or found != i
+    return known
+
+
+@njit(forceinline=True, cache=True)
+def _equal_rows(a: Ints, i: int, b: Ints, j: int) -> bool:
+    for w in range(a.shape[0]):  # noqa: SIM110 - Numba compiles the loop better than all()
+        if a[w, i] != b[w, j]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def judge(keys: Ints, words: Ints, weights: Ints, slots: Ints, first: Ints, keep: NDArray[np.bool_]) -> bool:
+    """What a batch of rows, each 1 or -1, comes to in a table that is unique by its key; `keep` what stays.
+
+    A row that goes and comes again is dropped. False where it takes more to decide: a key that goes or comes
+    twice, a row to go that is not there, a key to come that stays.
+    """
+    m = slots.size
+    going, coming = np.full(m, -1, np.int64), np.full(m, -1, np.int64)  # by first row of the key
+    for i in range(m):
+        keep[i] = True
+        at = first[i]
+        if weights[i] < 0:
+            if going[at] >= 0:
+                return False
+            going[at] = i
+        else:
+            if coming[at] >= 0:
+                return False
+            coming[at] = i
+    for at in range(m):
+        i, j = going[at], coming[at]
+        if i >= 0 and j >= 0 and _equal_rows(words, i, words, j):
+            keep[i] = keep[j] = False
+            continue
+        if i >= 0:
+            if slots[i] < 0 or not _equal_rows(words, i, keys, slots[i]):
+                return False
+        elif j >= 0 and slots[j] >= 0:
+            return False
+    return True
+
+
+@njit(cache=True)
+def insert_new(
+    keys: Ints,
+    table: Ints,
+    mark: Marks,
+    state: Ints,
+    n: Ints,
+    tags: Ints,
+    words: Ints,
+    start: int,
+    slots: Ints,
+) -> None:
+    """Create entries, each once, for columns `start`.. of `words`: keys absent and distinct, and room."""
+    m = slots.size
+    mask = table.size - 1
+    for i in range(m):
+        if i + _AHEAD < m:
+            _prefetch(table, (tags[i + _AHEAD] >> 32) & mask)
+        slot = _take(mark, state)
+        at = (tags[i] >> 32) & mask
+        while table[at] != 0:
+            at = (at + 1) & mask
+        table[at] = tags[i] | (slot + 1)
+        slots[i] = slot
+        n[slot] = 1
+    for j in range(keys.shape[0]):  # column by column: rows of a power of two would share cache lines
+        row, source = keys[j], words[j]
+        for i in range(m):
+            row[slots[i]] = source[start + i]
 
 
 @njit(cache=True)
@@ -560,7 +705,7 @@ def _hash_bytes(data: Bytes, start: int, size: int) -> np.int64:
     at = start
     end = start + size
     while at + 8 <= end:
-        h = (h ^ _load64(data, at)) * _MIX
+        h = (h ^ load64(data, at)) * _MIX
         h ^= h >> _HALF
         at += 8
     tail = np.uint64(0)
@@ -574,7 +719,7 @@ def _hash_bytes(data: Bytes, start: int, size: int) -> np.int64:
 def _equal_bytes(a: Bytes, at: int, b: Bytes, bt: int, size: int) -> bool:
     i = 0
     while i + 8 <= size:
-        if _load64(a, at + i) != _load64(b, bt + i):
+        if load64(a, at + i) != load64(b, bt + i):
             return False
         i += 8
     while i < size:

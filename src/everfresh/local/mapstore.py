@@ -1,7 +1,8 @@
 """A view's map in a pool: adding what statements compute, and publishing the view's rows and its own change.
 
 The view's change in a batch is, for each touched entry, minus its row before and plus its row after: what
-`changes()` returns and what a view over this view would read as its delta.
+`changes()` returns and what a view over this view would read as its delta. `change` captures it, `published`
+is the same at once.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from everfresh.local.atoms import netted_rows
 from everfresh.local.cells import Cells, assemble, column_cells
 from everfresh.local.codec import Codec
 from everfresh.local.columnar import FlatPlan, flat_plan
-from everfresh.local.entries import EntryStore, joined_values
+from everfresh.local.entries import Before, EntryStore, joined_values
+from everfresh.local.extremes import NOTHING
 from everfresh.local.pool import Pool, Touched, Values
-from everfresh.local.reading import RowSet, ViewReader
+from everfresh.local.publishing import Change, Promise
+from everfresh.local.reading import RowSet, ViewReader, added
 from everfresh.local.strings import Interner
 from everfresh.types import Column, arrow_schema
 
@@ -36,6 +39,7 @@ class MapStore(EntryStore):
         self.compiled = compiled
         self.view = compiled.view
         self._reader: ViewReader | None = None
+        self._promise = Promise(self.view, self.layout)
 
     def beside(self, stores: Callable[[str], EntryStore]) -> None:
         """Read the sides of the view from these maps."""
@@ -76,16 +80,25 @@ class MapStore(EntryStore):
         values.n[len(slots) :] = 1
         return self.add_words(np.concatenate([self.pool.keys_at(slots), new], axis=1), values)
 
+    def change(self, touched: Touched) -> Change:
+        """The change of the view's rows that a change of its map made: made at once only where it may fail."""
+        slots, old = touched.slots, touched.old
+        new = self.pool.gather(slots)
+        words = self.pool.keys_at(slots)
+        change = Change(lambda: self._published(words, old, new))
+        return change if self._promise.holds(new) else Change.of(change.table)
+
     def published(self, touched: Touched) -> pa.Table:
         """The change of the view's rows that a change of its map made, with `_weight`."""
-        new = self.pool.gather(touched.slots)
-        old = touched.old
+        return self._published(self.pool.keys_at(touched.slots), touched.old, self.pool.gather(touched.slots))
+
+    def _published(self, words: Ints, old: Values, new: Values) -> pa.Table:
         changed = (
             (new.n != old.n) | (new.ints != old.ints).any(axis=0) | (new.floats != old.floats).any(axis=0)
         )
         if not changed.any():
             return self.no_change()
-        words = self.pool.keys_at(touched.slots[changed])
+        words = np.ascontiguousarray(words[:, changed])
         count = words.shape[1]
         both = joined_values(old.take(changed), new.take(changed))
         strings = Interner()  # what is computed to be published is no part of the state
@@ -103,16 +116,17 @@ class MapStore(EntryStore):
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def rows(self) -> pa.Table:
-        """All rows of the view with their multiplicity as `_weight`."""
-        return self._table(*self.reader.columns(*self.reader.every())[1:])
+    def rows(self, before: Before = NOTHING) -> pa.Table:
+        """All rows of the view with their multiplicity as `_weight`; without the changes in `before`."""
+        return self._table(*self.reader.columns(*self.reader.every(before), before)[1:])
 
     def rows_of(self, words: Ints, values: Values) -> pa.Table:
         """The rows of some entries: outputs evaluated, HAVING applied; entries with n = 0 have none."""
         return self._table(*self.reader.columns(words, values)[1:])
 
-    def table(self, rows: RowSet) -> pa.Table:
-        """Rows of the view with their weights as `_weight`."""
+    def table_of(self, parts: Sequence[RowSet]) -> pa.Table:
+        """Rows of the view, netted, with their weights as `_weight`."""
+        rows = added(parts)
         return self._table(
             [column_cells(rows.codec, c, rows.words) for c in rows.codec.columns], rows.weights
         )

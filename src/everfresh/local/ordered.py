@@ -24,7 +24,7 @@ from everfresh.local.ordered_kernels import BLOCKS, ENTRIES, Ints
 from everfresh.local.pool import Layout, wide_from_python
 
 _BLOCK: Final = 256
-ENTER, ADD, REMOVE = 1, 0, -1
+ENTER, ADD, REMOVE, PUT = 1, 0, -1, 2
 
 
 class OrderedIndex:
@@ -149,8 +149,21 @@ class OrderedIndex:
         m = np.shape(keys)[-1]
         return self.apply(np.full(m, ADD), keys, np.zeros(m, np.int64), sums)
 
+    def put(self, keys: Ints, slots: Ints, sums: Ints | None = None) -> None:
+        """Enter keys, each once, or give those that are there, with these slots, these sums."""
+        keys, slots = self._keys(keys, self.words), _array(slots)
+        m = keys.shape[1]
+        sums = self._sums(sums, m)
+        if m <= max(len(self) // 4, self.block):
+            self.apply(np.full(m, PUT), keys, slots, sums)
+            return
+        rows = np.concatenate([keys, self._slots(slots, m), sums])
+        rows = np.concatenate([rows, self._entries()], axis=1)
+        order = sort_order(rows[: self.words])
+        self._fill(rows[:, order[_run_starts(rows[: self.words, order])]])
+
     def apply(self, ops: Ints, keys: Ints, slots: Ints, sums: Ints | None = None) -> Ints:
-        """Operations in order, ENTER, ADD or REMOVE each; the slot that each key had before, or -1."""
+        """Operations in order, ENTER, ADD, REMOVE or PUT each; the slot that each key had before, or -1."""
         ops, keys, slots = _array(ops), self._keys(keys, self.words), _array(slots)
         m = keys.shape[1]
         sums = self._sums(sums, m)
@@ -279,6 +292,10 @@ class OrderedIndex:
             low = above[row + 1].view(np.uint64), below[row + 1].view(np.uint64)
             out[row] -= low[0] < low[1]
         return out
+
+    def grows(self, component: int) -> bool:
+        """Whether no entry is negative in a component."""
+        return bool(self._state[2 + 1 + self.layout.offsets[component]] == 0)
 
     def total(self) -> Ints:
         """The sums `[rows]` over all entries."""

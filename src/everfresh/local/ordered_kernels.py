@@ -19,8 +19,9 @@ arguments or array shapes: a cached function does not notice that a global has c
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from everfresh.local.jit import njit
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -314,6 +315,19 @@ def _enter(data: Ints, block: int, fill: int, at: int, keys: Ints, slot: int, de
             data[block, row, at] = delta[0, row - words]
 
 
+@njit(forceinline=True, cache=True)
+def _difference(delta: Ints, data: Ints, block: int, words: int, at: int, high: Bools) -> None:
+    """delta[0] minus the sums of an entry, borrowing from high words."""
+    borrow = False
+    for r in range(high.size - 1, 0, -1):
+        a, b = np.uint64(delta[0, r]), np.uint64(data[block, words + r, at])
+        s = a - b
+        if borrow and high[r]:
+            s -= _ONE
+        borrow = bool(a < b)
+        delta[0, r] = np.int64(s)
+
+
 @njit(cache=True)
 def apply(
     data: Ints,
@@ -330,7 +344,8 @@ def apply(
     start: int,
     out: Ints,
 ) -> int:
-    """Run the operations of columns `start`.., in order: 1 enters a key, -1 removes it, 0 adds to its sums.
+    """Run the operations of columns `start`.., in order: 1 enters a key, -1 removes it, 0 adds to its sums,
+    2 enters it or, where it is there, gives it these sums.
 
     out[i]: the slot that key i had before its operation, or -1. Entering a key that is there and the others
     on one that is not change nothing. Returns the column reached: not the end when no block is free.
@@ -349,12 +364,17 @@ def apply(
             at = _within(data, block, totals[block, 0], keys, i, words, False)
             found = _is_at(data, block, at, keys, i)
         out[i] = data[block, words, at] if found else -1
-        if found == (ops[i] > 0):
+        op = ops[i]
+        if op == 2:
+            op = 0 if found else 1
+        elif found == (op > 0):
             continue
         for r in range(1, rows):
-            delta[0, r] = data[block, words + r, at] if ops[i] < 0 else sums[r - 1, i]
-        delta[0, 0] = abs(ops[i])
-        if ops[i] > 0:
+            delta[0, r] = data[block, words + r, at] if op < 0 else sums[r - 1, i]
+        if ops[i] == 2 and found:
+            _difference(delta, data, block, words, at, high)
+        delta[0, 0] = abs(op)
+        if op > 0:
             if count == 0 or position == count:
                 position = max(count - 1, 0)
                 block = order[position]
@@ -385,7 +405,7 @@ def apply(
             state[1] += 1
         else:
             _negatives(data, block, at, words, state, -1)
-            if ops[i] < 0:
+            if op < 0:
                 fill = totals[block, 0] - 1
                 for row in range(data.shape[1]):
                     for e in range(at, fill):
@@ -409,7 +429,7 @@ def apply(
         if not late:
             _raise_from(tree, position, count, delta, high)
         if (
-            ops[i] < 0
+            op < 0
             and 4 * totals[block, 0] < size
             and _merge(data, totals, order, tops, high, count, position)
         ):

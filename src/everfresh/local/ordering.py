@@ -4,16 +4,21 @@ Bindings flow from left to right, but factors commute wherever they are bound: e
 shares a variable with what is bound already, entries that are fully bound come first of all, conditions that
 cannot fail follow as soon as their variables are there. So a product is never crossed where it is joined.
 What may fail stays behind the factors that stand before it: a row that they drop raises nothing.
+
+Conditions right behind an atom that set a range for it (`everfresh.compiler.ranges`) become part of its step:
+an ordered index finds what qualifies. If nothing after it reads what the atom brings, the step needs only the
+sums over the range.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value, inputs, outputs
-from everfresh.compiler import Crossing, Ordered, crossing
+from everfresh.compiler import Crossing, Ordered, Range, crossing, range_of
 from everfresh.expr import Call, Const, Expr, Var
+from everfresh.local.squares import apart
 
 Needs = Callable[[Rel], Sequence[int] | None]
 """The columns of a relation that must be bound before it can be read; None: none of them."""
@@ -25,6 +30,13 @@ class Step:
 
     factor: Query
     keep: frozenset[str]
+    range: Range | None = None
+    """What entries of the atom must satisfy; `slow` are the steps that do without an index."""
+    summed: bool = False
+    """Whether the sums over the range are all that is needed of the atom."""
+    slow: tuple[Step, ...] = ()
+    inner: tuple[Term, ...] = ()
+    """Of a sum: its own terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,10 @@ class Term:
     sign: int
     steps: tuple[Step, ...]
     narrow: Narrow | None = None
+    counted: bool = True
+    """Whether its count counts, or only its values."""
+    many: tuple[Term, ...] = ()
+    """Terms that add up to the same, for a change of many rows."""
 
 
 def atom_vars(factor: Query) -> tuple[Var, ...]:
@@ -79,19 +95,36 @@ def ordered(
     needs: Needs,
     lead: Callable[[Sequence[Query]], int] | None = None,
     kept: Ordered | None = None,
+    summable: Callable[[Query], bool] | None = None,
 ) -> tuple[Term, ...]:
     """The terms of a statement for a map with these keys; `lead` chooses the atom that a term starts from,
-    else it is the first change. `kept` says which relations can be read between thresholds."""
+    else it is the first change. `kept` says which relations can be read between thresholds, `summable` of
+    which atoms the sums over a range will do."""
     names = frozenset(v.name for v in keys)
+
+    def steps(factors: Sequence[Query], first: Callable[[Sequence[Query]], int]) -> tuple[Step, ...]:
+        order = _ranged(_order(factors, needs, first), kept)
+        return tuple(_with_terms(s, needs, kept, summable) for s in _kept(order, names, summable))
+
     terms = []
     for sign, factors in products(query):
         crossed = crossing(factors, names, kept) if kept is not None else None
         narrow = None
-        if crossed is not None:
-            order = _order((crossed.atom, *crossed.rest), needs, _at_first)
-            narrow = Narrow(crossed, _kept(order, names))
-        terms.append(Term(sign, _kept(_order(factors, needs, lead or _first), names), narrow))
+        found = steps(factors, lead or _first)
+        if crossed is not None and not any(s.summed and s.factor is crossed.atom for s in found):
+            narrow = Narrow(crossed, steps((crossed.atom, *crossed.rest), _at_first))
+        many = tuple(Term(sign, steps(a.factors, _first), None, a.counted) for a in apart(factors, names))
+        terms.append(Term(sign, found, narrow, True, many))
     return tuple(terms)
+
+
+def _with_terms(
+    step: Step, needs: Needs, kept: Ordered | None, summable: Callable[[Query], bool] | None
+) -> Step:
+    """A sum with its own terms."""
+    if not isinstance(step.factor, Sum):
+        return step
+    return replace(step, inner=ordered(step.factor.body, step.factor.group, needs, None, kept, summable))
 
 
 def _at_first(atoms: Sequence[Query]) -> int:
@@ -187,11 +220,51 @@ def _harmless(expr: Expr) -> bool:
     return all(isinstance(n, Var | Const) or (isinstance(n, Call) and n.op in _HARMLESS) for n in expr.walk())
 
 
-def _kept(factors: Sequence[Query], keys: frozenset[str]) -> tuple[Step, ...]:
+def _ranged(factors: Sequence[Query], kept: Ordered | None) -> list[tuple[Query, Range | None]]:
+    """Factors in order, each atom with the range that the conditions right behind it set."""
+    plain = kept.plain if kept is not None else ()
+    found: list[tuple[Query, Range | None]] = []
+    bound: set[str] = set()
+    taken: set[int] = set()
+    for i, factor in enumerate(factors):
+        if i in taken:
+            continue
+        range_ = None
+        if isinstance(factor, MapRef | Sum) or (
+            isinstance(factor, Rel) and not factor.delta and factor.name in plain
+        ):
+            behind = i + 1
+            while behind < len(factors) and isinstance(factors[behind], Cond):
+                behind += 1
+            conditions = [f for f in factors[i + 1 : behind] if isinstance(f, Cond)]
+            range_ = range_of(atom_vars(factor), bound, conditions) if conditions else None
+            if range_ is not None:
+                gone = set(map(id, range_.conditions))
+                taken |= {j for j in range(i + 1, behind) if id(factors[j]) in gone}
+        found.append((factor, range_))
+        bound |= {v.name for v in outputs(factor)}
+    return found
+
+
+def _kept(
+    factors: Sequence[tuple[Query, Range | None]],
+    keys: frozenset[str],
+    summable: Callable[[Query], bool] | None,
+) -> tuple[Step, ...]:
     steps: list[Step] = []
     keep = keys
-    for factor in reversed(factors):
-        steps.append(Step(factor, keep))
+    bound: list[set[str]] = [set()]
+    for factor, _ in factors:
+        bound.append(bound[-1] | {v.name for v in outputs(factor)})
+    for (factor, range_), known in zip(reversed(factors), reversed(bound[:-1]), strict=True):
+        if range_ is None:
+            steps.append(Step(factor, keep))
+        else:
+            own = {v.name for v in atom_vars(factor)} - known
+            summed = not own & keep and summable is not None and summable(factor)
+            slow = _kept([(f, None) for f in (factor, *range_.conditions)], keep, None)
+            steps.append(Step(factor, keep, range_, summed, slow))
+            keep |= {v.name for v in range_.limits}
         if isinstance(factor, Rel | MapRef | Sum):
             keep |= {v.name for v in atom_vars(factor)}
         else:

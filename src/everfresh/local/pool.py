@@ -14,7 +14,7 @@ or hash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.errors import Code, EverfreshError
 from everfresh.local import kernels
+from everfresh.local.arena import enlarge, pages, reserved
 from everfresh.local.kernels import LIVE, TOP, Floats, Ints
 
 __all__ = [
     "Kind",
     "Layout",
+    "Located",
     "Pool",
     "Touched",
     "Values",
@@ -40,6 +42,9 @@ __all__ = [
 ]
 
 _WORD: Final = (1 << 64) - 1
+_LASTING: Final = 1 << 15  # slots from which a pool that has grown grows in place
+_RESERVED: Final = 1 << 24  # slots that it has address space for at first
+_LARGE: Final = 1 << 18  # slots from which memory is taken by large pages
 _SLOTS: Final = 1 << 30  # most slots of one pool: slot + 1 and twice as many table cells fit 32 bits
 
 
@@ -112,6 +117,17 @@ class Touched:
     slots: Ints
     old: Values
     created: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where the keys of some rows are: hash, slot (-1: none), the first of these rows with the same key; and
+    how many are there already or came before."""
+
+    tags: Ints
+    slots: Ints
+    first: Ints
+    known: int
 
 
 def wide_from_int64(x: Ints) -> tuple[Ints, Ints]:
@@ -210,15 +226,52 @@ class Pool:
 
     def clear(self) -> None:
         """Remove all entries and give their memory back."""
-        self._allocate(self._initial)
-        self._table = np.zeros(2 * self._initial, np.int64)
+        self._allocate(self._initial, np.zeros)
         self._state = np.array([0, -1, 0], dtype=np.int64)
 
-    def _allocate(self, capacity: int) -> None:
-        """Zeroed arrays of `capacity` slots: memory is taken as slots are used."""
-        self._keys = np.zeros((self.words, capacity), np.int64)
-        self._values = Values.zeros(self.layout, capacity)
-        self._mark = np.zeros(capacity, np.int32)
+    def _allocate(self, room: int, zeros: Callable[[Any, Any], NDArray[Any] | None]) -> bool:
+        """Empty arrays of `room` slots, whose memory is taken as slots are used; whether there were some."""
+        shapes = self.words, self.layout.int_rows, self.layout.float_rows
+        kinds = np.int64, np.int64, np.float64
+        keys, ints, floats = (
+            zeros((rows, room), kind) if rows else np.zeros((0, room), kind)
+            for rows, kind in zip(shapes, kinds, strict=True)
+        )
+        n, mark = zeros((room,), np.int64), zeros((room,), np.int32)
+        table = zeros((2 << (room.bit_length() - 1),), np.int64)
+        if keys is None or ints is None or floats is None or n is None or mark is None or table is None:
+            return False
+        self._keys, self._values, self._full = keys, Values(n, ints, floats), (n, mark, table)
+        self._sized(room)
+        return True
+
+    def _sized(self, capacity: int) -> None:
+        """Let entries take this many slots of the room."""
+        n, mark, table = self._full
+        self._values.n, self._mark, self._table = n[:capacity], mark[:capacity], table[: 2 * capacity]
+        if capacity >= _LARGE:
+            for array in (self._keys, self._values.ints, self._values.floats, *self._full):
+                enlarge(array)
+
+    def _move(self, capacity: int) -> None:
+        """To other arrays of `capacity` slots, or of room for many more.
+
+        The room is a little over a power of two: the words of a slot would share lines of the cache
+        otherwise, and all of them would come to a new page at once.
+        """
+        top = int(self._state[TOP])
+        keys, values, mark, table = self._keys, self._values, self._mark, self._table
+        room = _RESERVED if capacity <= _RESERVED else _SLOTS
+        aside = 8 * (_LARGE // 8 // max(self.words, 2) | 1)
+        if capacity >= _LASTING and self._allocate(room + aside, reserved):
+            self._sized(capacity)
+        else:
+            self._allocate(capacity, np.zeros)
+        self._keys[:, :top] = keys[:, :top]
+        self._mark[:top] = mark[:top]
+        for new, old in zip(self._cells, (values.n, values.ints, values.floats), strict=True):
+            new[..., :top] = old[..., :top]
+        kernels.rehash(table, self._table)
 
     @property
     def _index(self) -> tuple[Any, ...]:
@@ -240,9 +293,18 @@ class Pool:
         return len(self._mark)
 
     @property
+    def stride(self) -> int:
+        """How far the rows of the matrices are apart: at least the capacity."""
+        return int(self._keys.shape[1])
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of all arrays, unused capacity included."""
-        return self._keys.nbytes + self._table.nbytes + self._mark.nbytes + sum(x.nbytes for x in self._cells)
+        """Bytes of all arrays, unused capacity included, but not what is only reserved."""
+        room, top = len(self._full[1]), int(self._state[TOP])
+        arrays = (self._keys, self._values.ints, self._values.floats, *self._full[:2])
+        if room == self.capacity:
+            return self._table.nbytes + sum(x.nbytes for x in arrays)
+        return self._table.nbytes + sum(x.size // room * pages(top * x.itemsize) for x in arrays)
 
     def reserve(self, entries: int) -> None:
         """Make room for `entries` further entries."""
@@ -254,15 +316,14 @@ class Pool:
         capacity = 1 << (need - 1).bit_length()
         if capacity > _SLOTS:
             raise MemoryError(f"a pool holds at most {_SLOTS} entries")
-        top = int(self._state[TOP])
-        keys, values, mark, table = self._keys, self._values, self._mark, self._table
-        self._allocate(capacity)
-        self._keys[:, :top] = keys[:, :top]
-        self._mark[:top] = mark[:top]
-        for new, old in zip(self._cells, (values.n, values.ints, values.floats), strict=True):
-            new[..., :top] = old[..., :top]
-        self._table = np.zeros(2 * capacity, np.int64)
-        kernels.rehash(table, self._table)
+        if capacity > len(self._full[1]):
+            self._move(capacity)
+            return
+        size = len(self._table)
+        while self.capacity < capacity:
+            self._sized(2 * self.capacity)
+            kernels.spread(self._table, size)
+            size *= 2
 
     def _grow_for(self, done: int, created: int, rows: int) -> None:
         """Full after `done` of `rows` rows: grow for the rest, if it creates entries at the rate seen so far.
@@ -298,6 +359,11 @@ class Pool:
     def live(self) -> Ints:
         """The slots of all entries, increasing."""
         return np.flatnonzero(self._mark[: self._state[TOP]] >= 0)
+
+    def words_of(self, row: int) -> Ints:
+        """One word of every slot. Whoever writes to one of the key has lost it."""
+        out: Ints = self._keys[row]
+        return out
 
     def words_at(self, rows: Sequence[int], slots: Ints) -> tuple[Ints, ...]:
         """Some words of the entries at `slots`, which are all live."""
@@ -387,6 +453,35 @@ class Pool:
         self._values.n[slots] = n
         return slots
 
+    def locate(self, words: Ints) -> Located:
+        """Where the keys of some full rows are, here and among these rows."""
+        words = self._words(words, self.words)
+        m = words.shape[1]
+        tags, slots, first = np.empty((3, m), np.int64)
+        known = kernels.locate(
+            self._keys, self._table, self._key, words, self._multipliers, tags, slots, first
+        )
+        return Located(tags, slots, first, known)
+
+    def judge(self, words: Ints, weights: Ints, at: Located) -> NDArray[np.bool_] | None:
+        """Which rows of a batch change something, for a pool of entries that are there once; None where the
+        batch is refused, or takes more to decide (`kernels.judge`)."""
+        keep = np.empty(words.shape[1], np.bool_)
+        ok = kernels.judge(
+            self._keys, self._words(words, self.words), _array(weights, np.int64), at.slots, at.first, keep
+        )
+        return keep if ok else None
+
+    def insert_new(self, words: Ints, tags: Ints, start: int = 0) -> Ints:
+        """`insert`, each once, of columns `start`.. , whose keys `locate` found absent and distinct."""
+        words = self._words(words, self.words)
+        slots = np.empty(words.shape[1] - start, np.int64)
+        self.reserve(len(slots))
+        kernels.insert_new(
+            self._keys, self._table, self._mark, self._state, self._values.n, tags, words, start, slots
+        )
+        return slots
+
     def remove(self, slots: Ints) -> None:
         """Remove the entries at `slots`; `ValueError`, and no change, if one is not live or comes twice."""
         slots = _array(slots, np.int64)
@@ -423,9 +518,10 @@ class Pool:
         layout = Layout(tuple(Kind(k) for k in arrays[f"{prefix}kinds"].tolist()))
         key = tuple(arrays[f"{prefix}key"].tolist())
         pool = Pool(words, layout, key, initial, _multiplier_mask=int(arrays[f"{prefix}mask"][0]))
-        pool._allocate(capacity)
+        pool._state = np.array([0, -1, 0], dtype=np.int64)
+        pool._move(capacity)
         pool._state = np.array(arrays[f"{prefix}state"])
-        pool._table = np.array(arrays[f"{prefix}table"])
+        pool._table[:] = arrays[f"{prefix}table"]
         top = int(pool._state[TOP])
         pool._keys[:, :top] = arrays[f"{prefix}keys"]
         pool._mark[:top] = arrays[f"{prefix}mark"]

@@ -112,7 +112,7 @@ class ViewReader:
         self.codec = Codec(view.columns, store.codec.interner)
         keys = [c.name for c in store.columns]
         self.sides = [_Aside(s, i, stores(s.map), keys) for i, s in enumerate(view.sides, 1)]
-        self._key_of = [
+        self.key_of = [
             keys.index(e.name) if isinstance(e, Var) and e.name in keys else None for e in view.outputs
         ]
         self.needs = self._needs()
@@ -123,14 +123,14 @@ class ViewReader:
         """The columns that must be bound: one for each key, if there is a row for every key."""
         if not self.view.always or not self.store.columns:
             return None
-        return tuple(self._key_of.index(i) for i in range(len(self.store.columns)))
+        return tuple(self.key_of.index(i) for i in range(len(self.store.columns)))
 
     # -- as an atom --------------------------------------------------------------------------------
 
     def join(self, bound: Sequence[Cells | None], rows: int, want: Sequence[int], before: Before) -> Found:
         """The rows that agree with the bound columns."""
         keys: dict[int, Cells] = {}
-        for cells, place in zip(bound, self._key_of, strict=True):
+        for cells, place in zip(bound, self.key_of, strict=True):
             if cells is not None and place is not None:
                 keys.setdefault(place, cells)
         rest = [i for i, cells in enumerate(bound) if cells is not None]
@@ -153,7 +153,7 @@ class ViewReader:
         at = at if index is None else at[index]
         keep = np.ones(len(at), np.bool_)
         for i in rest:
-            place = self._key_of[i]
+            place = self.key_of[i]
             if place is None or keys[place] is not bound[i]:
                 keep &= same(columns[i], bound[i].take(at))  # type: ignore[union-attr]
         if not keep.all():
@@ -291,7 +291,7 @@ class ViewReader:
             weights, rows = weights[chosen], len(chosen)
         columns: dict[int, Cells] = {}
         for i in want:
-            place = self._key_of[i]
+            place = self.key_of[i]
             if place is not None:
                 columns[i] = key_at(place)
             else:
@@ -306,7 +306,7 @@ class ViewReader:
         wanted = self._read.get(want)
         if wanted is None:
             exprs = [e for e in (self.view.having, self.view.weight) if e is not None]
-            exprs += [self.view.outputs[i] for i in sorted(want) if self._key_of[i] is None]
+            exprs += [self.view.outputs[i] for i in sorted(want) if self.key_of[i] is None]
             wanted = {n.name: n.type for e in exprs for n in e.walk() if isinstance(n, Var)}
             self._read[want] = wanted
         interner = self.store.codec.interner

@@ -6,8 +6,9 @@ undone; a batch changes them under `changing`, which makes everything final or t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,28 +21,36 @@ from everfresh.expr import evaluate_vector
 from everfresh.local import adhoc
 from everfresh.local.atoms import netted
 from everfresh.local.entries import EntryStore, merged
+from everfresh.local.latch import Latch
 from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Pool
-from everfresh.local.reading import RowSet, added
+from everfresh.local.publishing import Change
+from everfresh.local.reading import RowSet
+from everfresh.local.reads import columns_read
 from everfresh.local.recompute import recompute, relation
 from everfresh.local.steps import Steps, Visited
+from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.local.wiring import Wiring
-from everfresh.program import Progress
+from everfresh.local.workers import Workers
+from everfresh.program import Part, Progress
 from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
 from everfresh.state.interrupts import uninterrupted
 from everfresh.types import TableSchema
 
+_STRINGS = 1 << 16  # what is not worth compacting
+
 
 class LocalState:
     """Tables, views and the maps beside them."""
 
-    def __init__(self, phases: Untimed = UNTIMED) -> None:
+    def __init__(self, phases: Untimed = UNTIMED, compile: str = "off") -> None:
         self.catalog = Catalog(joins=True)
+        self._compile = compile
         self.interner = Interner()
         self.tables: dict[str, Table] = {}
         self.maps: dict[str, MapStore] = {}
@@ -50,14 +59,38 @@ class LocalState:
         self.visited: Visited = {}
         """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
         self.phases = phases
+        self.latch = Latch()
+        self.workers = Workers()
+        self.running: list[Steps] = []
+        """What has been done and is not shown to readers yet."""
+        self.renumbering: Callable[[], None] = lambda: None
+        """Called before strings get other codes."""
         self._wiring: Wiring | None = None
+        self._strings = _STRINGS
+        """How many strings there may be before those of rows that have passed are looked for."""
+
+    @staticmethod
+    def blank(catalog: Catalog) -> LocalState:
+        """The tables and maps of a catalog, with nothing in them; all strings will be interned."""
+        state = LocalState()
+        state.catalog = catalog
+        state.tables = {n: make_table(schema, state.interner) for n, schema in catalog.tables.items()}
+        for table in state.tables.values():
+            table.read(table.schema.names)
+        for name, view in catalog.views.items():
+            state.maps[name] = MapStore(view.compiled, state.interner)
+            for m in view.compiled.program.maps:
+                if m.name != view.compiled.view.map:
+                    state.beside[m.name] = EntryStore(m, state.interner)
+            state.maps[name].beside(state._store)
+        return state
 
     # -- DDL ---------------------------------------------------------------------------------------
 
     @contextmanager
     def altering(self) -> Iterator[None]:
         """Undo what DDL did if the block raises."""
-        before = (dict(self.tables), dict(self.maps), dict(self.beside), dict(self.created), self.catalog)
+        before = self.tables, self.maps, self.beside, self.created, self.catalog
         try:
             yield
         except BaseException:
@@ -67,6 +100,9 @@ class LocalState:
 
     def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
         """Make the state fit `catalog`, as a DDL statement asks."""
+        # Readers go on with those that are there.
+        self.tables, self.maps = dict(self.tables), dict(self.maps)
+        self.beside, self.created = dict(self.beside), dict(self.created)
         kept = {  # maps of a view that goes may be another's now
             m.name
             for view in catalog.views.values()
@@ -83,7 +119,7 @@ class LocalState:
         if effect.alter_table is not None:
             self._alter(catalog, *effect.alter_table)
         if effect.create_table is not None:
-            self.tables[effect.create_table.name] = Table(effect.create_table, self.interner)
+            self.tables[effect.create_table.name] = make_table(effect.create_table, self.interner)
         if effect.create_view is not None:
             self._create(catalog, effect.create_view, progress)
             self.created[effect.create_view.name] = epoch
@@ -91,6 +127,12 @@ class LocalState:
 
     def _create(self, catalog: Catalog, view: ViewDef, progress: Progress | None) -> None:
         compiled = view.compiled
+        for base in compiled.bases:
+            if base in self.tables:
+                table = self.tables[base]
+                table.check_loadable(view.name)
+                with self.latch:  # readers may be decoding the strings
+                    table.read([table.schema.names[i] for i in columns_read(compiled.program, base)])
         store = self.maps[view.name] = MapStore(compiled, self.interner)
         for m in compiled.program.maps:
             if m.name != compiled.view.map:
@@ -119,42 +161,70 @@ class LocalState:
             self.maps[view.name] = MapStore(view.compiled, self.interner, self.maps[view.name].pool)
             self.maps[view.name].beside(self._store)
 
-    def _wired(self, catalog: Catalog) -> Wiring:
-        return Wiring(catalog, self.interner, self.tables, self.maps, self._store)
+    def _wired(self, catalog: Catalog, compile: str = "off") -> Wiring:
+        return Wiring(catalog, self.interner, self.tables, self.maps, self._store, compile)
 
     @property
     def wiring(self) -> Wiring:
         """The programs of the catalog over the tables and maps, with the indexes on tables."""
         if self._wiring is None or self._wiring.catalog is not self.catalog:
-            self._wiring = self._wired(self.catalog)
+            self._wiring = self._wired(self.catalog, self._compile)
         return self._wiring
 
     # -- batches -----------------------------------------------------------------------------------
 
+    def resolve(self, parts: Mapping[str, Sequence[Part]]) -> dict[str, Net]:
+        """The net changes that the parts of a batch make to their tables; those that are something."""
+        nets: dict[str, Net] = {}
+        try:
+            for name, of_table in parts.items():
+                nets[name] = self.tables[name].resolve(of_table)
+        except BaseException:
+            self._discard(nets)
+            raise
+        nothing = {name: net for name, net in nets.items() if not len(net)}
+        self._discard(nothing)
+        return {name: net for name, net in nets.items() if name not in nothing}
+
+    def _discard(self, nets: Mapping[str, Net]) -> None:
+        for name, net in nets.items():
+            self.tables[name].discard(net)
+
     @contextmanager
-    def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, pa.Table]]:
+    def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, Change]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
         self.visited.clear()
-        steps = Steps(self.wiring, self.visited, self.phases)
+        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe, self.workers)
         with ExitStack() as stack:
             try:
-                # One relation after the other: a trigger reads what those before it have left, so that
-                # cross terms between relations are not needed.
-                for name, change in nets.items():
-                    steps.table(name, change)
-                self.phases.to("publish")
-                changes = self._published(nets, steps)
+                with self.latch:
+                    self.running.append(steps)
+                    # One relation after the other: a trigger reads what those before it have left, so that
+                    # cross terms between relations are not needed.
+                    for name, change in nets.items():
+                        steps.table(name, change)
+                    self.phases.to("publish")
+                    changes = self._published(nets, steps)
                 self.phases.to("commit")
                 stack.enter_context(uninterrupted())
                 yield changes
             except BaseException:
-                steps.rollback()
+                with self.latch:
+                    steps.rollback()
+                    self._forget(steps)
+                    self._discard(nets)
                 raise
-            steps.commit()
+            with self.latch:
+                steps.commit()
+                self._forget(steps)
 
-    def _published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, pa.Table]:
+    def _forget(self, steps: Steps) -> None:
+        if steps in self.running:
+            self.running.remove(steps)
+
+    def _published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, Change]:
         """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
-        changes: dict[str, pa.Table] = {}
+        changes: dict[str, Change] = {}
         for view in self.catalog.affected_by(nets):
             store = self.maps[view.name]
             touched = steps.touched.get(store.target.name, [])
@@ -168,14 +238,11 @@ class LocalState:
                     rows = RowSet(store.codec, *netted(words, now.n - touched[0].old.n))
                     steps.view(view.name, rows, touched[0])
             self.phases.to("publish")
+            self.latch.breathe()
             if touched:
-                published = store.published(merged(touched))
+                changes[view.name] = store.change(merged(touched))
             elif view.name in steps.changes:
-                published = store.table(added(steps.changes[view.name]))
-            else:
-                continue
-            if published.num_rows:
-                changes[view.name] = published
+                changes[view.name] = Change(partial(store.table_of, steps.changes[view.name]))
         return changes
 
     def _evaluate(self, store: MapStore) -> pa.Table:
@@ -228,22 +295,30 @@ class LocalState:
         """Everything but the catalog, as sections of a snapshot."""
         self.compact_strings()
         sections = {"strings": pack_arrays(self.interner.to_arrays())}
-        sections.update({f"table/{n}": pack_arrays(t.pool.to_arrays()) for n, t in self.tables.items()})
+        sections.update({f"table/{n}": pack_arrays(t.to_arrays()) for n, t in self.tables.items()})
+        sections.update(
+            {f"texts/{n}": pack_arrays(t.texts_to_arrays()) for n, t in self.tables.items() if t.codec.kept}
+        )
         sections.update({f"map/{n}": pack_arrays(m.pool.to_arrays()) for n, m in self.stores().items()})
         return sections
 
     @staticmethod
     def from_sections(
-        ddl: list[str], created: Mapping[str, int], sections: Mapping[str, Any], phases: Untimed = UNTIMED
+        ddl: list[str],
+        created: Mapping[str, int],
+        sections: Mapping[str, Any],
+        phases: Untimed = UNTIMED,
+        compile: str = "off",
     ) -> LocalState:
         """The inverse of `to_sections`, with the catalog that `ddl` makes."""
-        state = LocalState(phases)
+        state = LocalState(phases, compile)
         for entry in ddl:
             state.catalog, _ = state.catalog.replay(entry)
         state.interner = Interner.from_arrays(unpack_arrays(sections["strings"]))
         for name, schema in state.catalog.tables.items():
-            state.tables[name] = Table(
-                schema, state.interner, Pool.from_arrays(unpack_arrays(sections[f"table/{name}"]))
+            arrays, texts = unpack_arrays(sections[f"table/{name}"]), sections.get(f"texts/{name}")
+            state.tables[name] = make_table(
+                schema, state.interner, arrays, unpack_arrays(texts) if texts is not None else None
             )
         for name, view in state.catalog.views.items():
             for m in view.compiled.program.maps:
@@ -256,6 +331,13 @@ class LocalState:
         state.created = dict(created)
         return state
 
+    def forget_passed(self, names: Iterable[str]) -> None:
+        """After a change of these tables: forget strings of rows that were not kept, when they may be half of
+        all."""
+        if len(self.interner) > self._strings and not all(self.tables[n].schema.retained for n in names):
+            self.compact_strings()
+            self._strings = max(_STRINGS, 2 * len(self.interner))
+
     def compact_strings(self) -> None:
         """Forget strings that no row uses any more."""
         holders: list[Table | EntryStore] = [*self.tables.values(), *self.stores().values()]
@@ -263,7 +345,9 @@ class LocalState:
         live = np.unique(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
         if len(live) * 2 > len(self.interner):
             return
-        remap = self.interner.compact(live[live != 0])
-        self._wiring = None  # its indexes on tables hold codes
-        for holder in holders:
-            holder.remap_strings(remap)
+        self.renumbering()
+        with self.latch:
+            remap = self.interner.compact(live[live != 0])
+            self._wiring = None  # its indexes on tables hold codes
+            for holder in holders:
+                holder.remap_strings(remap)

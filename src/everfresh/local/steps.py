@@ -8,7 +8,8 @@ Everything that was done is on a list, to be made final or taken back together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,44 +18,60 @@ from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Rows
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
+from everfresh.local.native.manager import Form
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Touched
 from everfresh.local.reading import RowSet
 from everfresh.local.table import Net
 from everfresh.local.wiring import Names, Prepared, Unit, Wiring, run_prepared
+from everfresh.local.workers import Workers
 
 Visited = dict[tuple[str, str, int], int]
 """Entries visited by (view, relation of the trigger, statement); -1 stands for a relation's own step."""
 
 
+ALONE = Workers()
+
+
 class Steps:
     """What one batch does to tables and maps."""
 
-    def __init__(self, wiring: Wiring, visited: Visited, phases: Untimed = UNTIMED) -> None:
+    def __init__(
+        self,
+        wiring: Wiring,
+        visited: Visited,
+        phases: Untimed = UNTIMED,
+        breathe: Callable[[], None] = lambda: None,
+        workers: Workers = ALONE,
+    ) -> None:
         self._wiring, self._visited, self._phases = wiring, visited, phases
+        self._workers, self._alone = workers, True
+        self._breathe = breathe
+        """Called wherever what is done and `done` agree, so that others may read."""
         self.touched: dict[str, list[Touched]] = {}
         """The changes of maps that no unit is read off."""
         self.changes: dict[str, list[RowSet]] = {}
         """The changes of views that are units."""
         self._pending: dict[str, list[PoolDelta]] = {}
         self._applied: dict[str, Touched] = {}
-        self._undo: list[tuple[Callable[[Any], None], Any]] = []
-        self._final: list[tuple[Callable[[Any], None], Any]] = []
+        self.done: list[tuple[Any, Any]] = []
+        """Tables and maps with what was done to them, as their `commit` and `rollback` take it."""
+        self.nets: dict[str, list[Net]] = {}
+        """The changes of tables that were done."""
 
     def rollback(self) -> None:
         """Take everything back."""
-        for fn, what in reversed(self._undo):
-            fn(what)
+        for store, what in reversed(self.done):
+            store.rollback(what)
 
     def commit(self) -> None:
         """Make everything final."""
-        for fn, what in self._final:
-            fn(what)
+        for store, what in self.done:
+            store.commit(what)
 
     def did(self, store: Any, what: Any) -> None:
         """Remember a change of a table or map."""
-        self._undo.append((store.rollback, what))
-        self._final.append((store.commit, what))
+        self.done.append((store, what))
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -65,6 +82,7 @@ class Steps:
         made = self._evaluate(self._wiring.statements(name), change, -1)
         self._phases.to("tables")
         self.did(table, table.apply(net))
+        self.nets.setdefault(name, []).append(net)
         self._distribute(made)
         self._units()
 
@@ -87,26 +105,12 @@ class Steps:
         self._applied = {}
 
     def _unit(self, unit: Unit) -> None:
-        self._phases.to("relations")
-        stores = {name: self._wiring.stores(name) for name in unit.maps}
         pending = {n: joined_deltas(self._pending.pop(n)) for n in unit.maps if n in self._pending}
-        words = {n: stores[n].words(self._applied[n].slots) for n in unit.maps if n in self._applied}
-        words.update({n: delta.words for n, delta in pending.items()})
-        scanned = unit.reader.scanned
-        try:
-            keys = unit.reader.touched(words)
-            before = unit.reader.at(keys, self._applied)
-            self._phases.to("maps")
-            for name, delta in pending.items():
-                touched = stores[name].add_words(delta.words, delta.values)
-                self._applied[name] = touched
-                self.did(stores[name], touched)
-            self._phases.to("relations")
-            after = unit.reader.at(keys)
-        except EverfreshError as error:
-            raise error.at(f"view '{unit.view}'") from error
-        self._count(unit.view, unit.name, -1, keys.shape[1] + unit.reader.scanned - scanned)
-        change = after.minus(before)
+        change, visited = unit_change(
+            unit, self._wiring.stores, pending, self._applied, self.did, self._phases
+        )
+        self._count(unit.view, unit.name, -1, visited)
+        self._breathe()
         if not len(change):
             return
         if unit.is_view:
@@ -116,15 +120,25 @@ class Steps:
 
     def _distribute(self, made: list[tuple[EntryStore, PoolDelta]]) -> None:
         self._phases.to("maps")
+        adds = []
         for store, delta in made:
             name = store.target.name
             if name in self._wiring.under:
                 if len(delta):
                     self._pending.setdefault(name, []).append(delta)
                 continue
-            touched = store.add_words(delta.words, delta.values)
-            self.touched.setdefault(name, []).append(touched)
-            self.did(store, touched)
+            adds.append(partial(self._add, store, delta))
+        if self._workers.pays(sum(len(delta) for _, delta in made)):
+            self._workers.run(adds)  # no map has two
+            return
+        for add in adds:
+            add()
+            self._breathe()
+
+    def _add(self, store: EntryStore, delta: PoolDelta) -> None:
+        touched = store.add_words(delta.words, delta.values)
+        self.touched.setdefault(store.target.name, []).append(touched)
+        self.did(store, touched)
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -132,8 +146,47 @@ class Steps:
         self, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         self._phases.to("statements")
+        groups = self._wiring.apart(statements, at) if self._workers.pays(len(change)) else ()
+        if len(groups) < 2:
+            return self._made(statements, change, at)
+        self._alone = False
+        try:
+            made = self._workers.run([partial(self._made, group, change.twin(), at) for group in groups])
+        finally:
+            self._alone = True
+        return [one for group in made for one in group]
+
+    def _made(self, statements: list[Prepared], change: Rows, at: int) -> list[tuple[EntryStore, PoolDelta]]:
+        """What statements make of a change."""
+        form = self._wiring.form(statements, change, at)
+        if form is None:
+            return self._interpret(statements, change, at)
+        result = self._interpret([s for i, s in enumerate(statements) if i not in form.covered], change, at)
+        return result + self._native(form, statements, change, at)
+
+    def _native(
+        self, form: Form, statements: list[Prepared], change: Rows, at: int
+    ) -> list[tuple[EntryStore, PoolDelta]]:
+        """Run what is compiled; the interpreter, if it says that it cannot."""
+        assert form.runner is not None
+        outcome = form.runner.run(change, self._applied)
+        if outcome is None:
+            form.gave_up()
+            return self._interpret([statements[i] for i in sorted(form.covered)], change, at)
+        for store, touched in outcome.touched:
+            self.touched.setdefault(store.target.name, []).append(touched)
+            self.did(store, touched)
+        for statement, visited in outcome.visited:
+            self._count(statement.view, statement.base, statement.index, visited)
+        return outcome.deltas
+
+    def _interpret(
+        self, statements: list[Prepared], change: Rows, at: int
+    ) -> list[tuple[EntryStore, PoolDelta]]:
         result = []
         for statement in statements:
+            if self._alone:
+                self._breathe()
             names = Names(self._wiring, statement.view, {statement.base: change}, at, self._applied)
             try:
                 result.append((statement.store, run_prepared(statement, names)))
@@ -150,3 +203,35 @@ class Steps:
     def _count(self, view: str, base: str, index: int, visited: int) -> None:
         key = view, base, index
         self._visited[key] = self._visited.get(key, 0) + visited
+
+
+def unit_change(
+    unit: Unit,
+    stores: Callable[[str], EntryStore],
+    pending: Mapping[str, PoolDelta],
+    applied: dict[str, Touched],
+    did: Callable[[EntryStore, Touched], None],
+    phases: Untimed = UNTIMED,
+) -> tuple[RowSet, int]:
+    """A unit's step: what is pending is added to its maps. The difference of its rows at the touched keys,
+    and how many entries were visited.
+
+    `applied` are the changes of maps in this round; those of the step are put there, and told to `did`.
+    """
+    phases.to("relations")
+    words = {n: stores(n).words(applied[n].slots) for n in unit.maps if n in applied}
+    words.update({n: delta.words for n, delta in pending.items()})
+    scanned = unit.reader.scanned
+    try:
+        keys = unit.reader.touched(words)
+        before = unit.reader.at(keys, applied)
+        phases.to("maps")
+        for name, delta in pending.items():
+            touched = stores(name).add_words(delta.words, delta.values)
+            applied[name] = touched
+            did(stores(name), touched)
+        phases.to("relations")
+        after = unit.reader.at(keys)
+    except EverfreshError as error:
+        raise error.at(f"view '{unit.view}'") from error
+    return after.minus(before), keys.shape[1] + unit.reader.scanned - scanned

@@ -9,6 +9,7 @@ Invariant: string `code` is `heap[starts[code - 1] : starts[code]]`; a code keep
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -40,6 +41,7 @@ class Interner:
         self._table = np.zeros(2 * capacity, np.int64)
         self._state = np.zeros(2, np.int64)  # strings, bytes of the heap
         self._tag_mask = _tag_mask
+        self._lock = threading.Lock()  # strings may come from several threads
 
     def __len__(self) -> int:
         return int(self._state[0])
@@ -60,9 +62,10 @@ class Interner:
         """The codes of an Arrow string array; strings not seen before get new ones."""
         out = np.empty(len(array), np.int64)
         done = 0
-        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-            self._intern_chunk(chunk, out[done : done + len(chunk)])
-            done += len(chunk)
+        with self._lock:
+            for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+                self._intern_chunk(chunk, out[done : done + len(chunk)])
+                done += len(chunk)
         return out
 
     def intern_list(self, strings: Sequence[str | None]) -> Ints:
@@ -76,14 +79,8 @@ class Interner:
         kernels.string_offsets(self._starts, codes, offsets)
         data = np.empty(int(offsets[-1]), np.uint8)
         kernels.copy_strings(self._heap, self._starts, codes, offsets, data)
-        small = len(data) <= _ARROW
         valid = codes != 0
-        buffers = [
-            None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little")),
-            pa.py_buffer(offsets.astype(np.int32) if small else offsets),
-            pa.py_buffer(data),
-        ]
-        return pa.Array.from_buffers(pa.string() if small else pa.large_string(), len(codes), buffers)
+        return strings_array(offsets, data, None if valid.all() else valid)
 
     def strings(self, codes: Ints) -> list[str | None]:
         """The strings of `codes` as Python objects."""
@@ -137,9 +134,9 @@ class Interner:
         width = np.int32 if array.type == pa.string() else np.int64
         offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
         offsets = offsets.astype(np.int64)
-        data = _bytes(data_buffer)
+        data = bytes_of(data_buffer)
         tags = np.empty(len(array), np.int64)
-        valid = _bytes(bitmap if array.null_count else None)
+        valid = bytes_of(bitmap if array.null_count else None)
         kernels.string_tags(data, offsets, valid, array.offset, self._tag_mask, tags)
         reached = 0
         while True:
@@ -174,9 +171,20 @@ class Interner:
         return codes
 
 
-def _bytes(buffer: pa.Buffer | None) -> Bytes:
+def bytes_of(buffer: pa.Buffer | None) -> Bytes:
     """An Arrow buffer as a read-only array: the one type that the kernel is compiled for."""
     out = np.empty(0, np.uint8) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, np.uint8)
     out = out.view()
     out.flags.writeable = False
     return out
+
+
+def strings_array(offsets: Ints, data: Bytes, valid: NDArray[np.bool_] | None) -> pa.Array:
+    """A `pa.string()` array, or `pa.large_string()` where the strings exceed 2 GiB."""
+    small = len(data) <= _ARROW
+    buffers = [
+        None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little")),
+        pa.py_buffer(offsets.astype(np.int32) if small else offsets),
+        pa.py_buffer(data),
+    ]
+    return pa.Array.from_buffers(pa.string() if small else pa.large_string(), len(offsets) - 1, buffers)

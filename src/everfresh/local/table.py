@@ -8,8 +8,11 @@ the batch, changes nothing, and names the row it refuses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +24,7 @@ from everfresh.local.codec import Codec
 from everfresh.local.feeds import signed_changes
 from everfresh.local.pool import Layout, Pool, Touched, Values
 from everfresh.local.strings import Interner
+from everfresh.local.texts import Texts
 from everfresh.program import OnConflict, Part
 from everfresh.types import TableSchema
 
@@ -30,13 +34,27 @@ _NO_VALUES = Layout(())
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """The net change of a table: full rows as words, with weights that are not zero."""
+    """The net change of a table: full rows as words, with weights that are not zero.
+
+    `found` is what the table knows of a change that it has resolved itself: rows that go come first then.
+    """
 
     words: Ints
     weights: Ints
+    found: Found | None = None
+    fresh: Ints | None = None
+    """The words of strings that are only kept, of this batch: those that no row takes are released."""
 
     def __len__(self) -> int:
         return len(self.weights)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The slots of the rows that go, and the hashes of the keys that come."""
+
+    gone: Ints
+    tags: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +64,7 @@ class TableUndo:
     touched: Touched | None = None
     removed: Ints | None = None
     inserted: Ints | None = None
+    net: Net | None = None
 
 
 @dataclass
@@ -55,12 +74,21 @@ class _Signed:
     words: list[Ints] = field(default_factory=list)
     weights: list[Ints] = field(default_factory=list)
     origin: list[tuple[Part, Ints]] = field(default_factory=list)
+    fresh: list[Ints] = field(default_factory=list)
 
     def add(self, part: Part, words: Ints, weight: int, rows: Ints | None = None) -> None:
         count = words.shape[1]
         self.words.append(words)
         self.weights.append(np.full(count, weight, np.int64))
         self.origin.append((part, np.arange(count) if rows is None else rows))
+
+    def joined(self, rows: int) -> tuple[Ints, Ints]:
+        """All rows, of so many words, and their weights."""
+        if len(self.words) == 1:
+            return self.words[0], self.weights[0]
+        if not self.words:
+            return np.zeros((rows, 0), np.int64), np.zeros(0, np.int64)
+        return np.concatenate(self.words, axis=1), np.concatenate(self.weights)
 
     def place(self, index: int) -> str:
         """Where row `index` of all rows came from, for an error."""
@@ -74,9 +102,16 @@ class _Signed:
 class Table:
     """The rows of one table (or of one partition of it)."""
 
-    def __init__(self, schema: TableSchema, interner: Interner, pool: Pool | None = None) -> None:
+    def __init__(
+        self,
+        schema: TableSchema,
+        interner: Interner,
+        pool: Pool | None = None,
+        texts: Texts | None = None,
+        kept: Collection[str] = (),
+    ) -> None:
         self.schema = schema
-        self.codec = Codec(schema.columns, interner)
+        self.codec = Codec(schema.columns, interner, texts, kept)
         self._key = self.codec.positions(schema.key)
         self.pool = pool or Pool(self.codec.words, _NO_VALUES, self._key or None)
 
@@ -85,41 +120,95 @@ class Table:
         slots = self.pool.live()
         return len(slots) if self._key else int(self.pool.gather(slots).n.sum())
 
+    def check_loadable(self, view: str) -> None:
+        """Raise unless a view can be filled from the rows that have come so far: here it can."""
+
     # -- resolution --------------------------------------------------------------------------------
 
     def resolve(self, parts: Sequence[Part]) -> Net:
         """The net change that `parts` make; raises, naming a row, if the table would not allow it."""
         signed = _Signed()
-        for part in parts:
-            getattr(self, f"_{part.op}")(part, signed)
-        words = (
-            np.concatenate(signed.words, axis=1)
-            if signed.words
-            else np.zeros((self.codec.words, 0), np.int64)
-        )
-        weights = np.concatenate(signed.weights) if signed.weights else np.zeros(0, np.int64)
-        if all(part.op == "insert" for part in parts):
-            first = np.arange(len(weights))
-            if not self._key:
-                words, weights, first = _net(words, weights)
-        else:
-            words, weights, first = _net(words, weights)
+        try:
+            for part in parts:
+                getattr(self, f"_{part.op}")(part, signed)
+            words, weights = signed.joined(self.codec.words)
+            net = self._quickly(words, weights) if self._key else None
+            if net is None:
+                net = self._judged(words, weights, signed)
+        except BaseException:
+            for fresh in signed.fresh:
+                self.codec.texts.release(fresh)
+            raise
+        return replace(net, fresh=np.concatenate(signed.fresh)) if signed.fresh else net
+
+    def _quickly(self, words: Ints, weights: Ints) -> Net | None:
+        """The same for rows that each come or go once by their key; None if that is not so, or refused."""
+        at = self.pool.locate(words)
+        gone = np.flatnonzero(weights < 0)
+        if not len(gone):
+            return Net(words, weights, Found(gone, at.tags)) if at.known == 0 else None
+        for row in self.codec.kept_words:
+            self.codec.texts.unify(words[row], self.pool.words_of(row), at.slots, at.first)
+        keep = self.pool.judge(words, weights, at)
+        if keep is None:
+            return None
+        if len(gone) == len(keep) and keep.all():
+            return Net(words, weights, Found(at.slots, at.tags[:0]))
+        come = np.flatnonzero(keep & (weights > 0))
+        gone = gone[keep[gone]]
+        order = np.concatenate([gone, come])
+        return Net(words.take(order, axis=1), weights[order], Found(at.slots[gone], at.tags[come]))
+
+    def _judged(self, words: Ints, weights: Ints, signed: _Signed) -> Net:
+        """The same for any rows: the reference, which finds the row to name."""
+        first = np.arange(len(weights))
+        if not self._key or (weights < 0).any():
+            compared = words.copy()
+            for row in self.codec.kept_words:
+                (compared[row],) = self.codec.texts.comparable(words[row])
+            _, weights, first = _net(compared, weights)
+            words = words.take(first, axis=1)
         if self._key:
             self._check_key(words, weights, first, signed)
+            words = self._as_stored(words, weights)
         else:
             self._check_bag(words, weights, first, signed)
         return Net(words, weights)
 
+    def _as_stored(self, words: Ints, weights: Ints) -> Ints:
+        """The words of a change; rows that go with those that they have here."""
+        gone = np.flatnonzero(weights < 0)
+        if len(gone) and self.codec.kept:
+            words = words.copy()
+            words[:, gone] = self.pool.keys_at(self.pool.find(words[list(self._key)][:, gone]))
+        return words
+
+    def net(self, rows: pa.Table, weights: Ints) -> Net:
+        """A net change that was resolved before, as it was logged."""
+        signed = _Signed()
+        words = self._as_stored(self._encode(rows, signed), weights)
+        return Net(words, weights, fresh=np.concatenate(signed.fresh) if signed.fresh else None)
+
+    def _encode(self, rows: pa.Table, signed: _Signed) -> Ints:
+        """The words of full rows. Those of strings that are only kept are on record."""
+        words = self.codec.encode(rows)
+        signed.fresh += [words[row].copy() for row in self.codec.kept_words]
+        return words
+
+    def _replaced(self, old: Ints, rows: pa.Table, signed: _Signed) -> Ints:
+        """The words of rows with some columns put over them."""
+        words = self.codec.replace(old, rows)
+        signed.fresh += [words[row][words[row] != old[row]] for row in self.codec.kept_words]
+        return words
+
     def _insert(self, part: Part, signed: _Signed) -> None:
-        signed.add(part, self.codec.encode(part.rows), 1)
+        signed.add(part, self._encode(part.rows, signed), 1)
 
     def _delete(self, part: Part, signed: _Signed) -> None:
-        signed.add(part, self.codec.encode(part.rows), -1)
+        signed.add(part, self._encode(part.rows, signed), -1)
 
     def _find(self, part: Part) -> Ints:
-        columns = [c for c in self.schema.columns if c.name in self.schema.key]
-        keys = Codec(columns, self.codec.interner).encode(part.rows.select([c.name for c in columns]))
-        return self.pool.find(keys)
+        return self.pool.find(self.codec.part(self.schema.key).encode(part.rows))
 
     def _found(self, part: Part, verb: str) -> Ints:
         slots = self._find(part)
@@ -148,15 +237,15 @@ class Table:
     def _update(self, part: Part, signed: _Signed) -> None:
         old = self.pool.keys_at(self._found(part, "update"))
         signed.add(part, old, -1)
-        signed.add(part, self.codec.replace(old, part.rows), 1)
+        signed.add(part, self._replaced(old, part.rows, signed), 1)
 
     def _change(self, part: Part, signed: _Signed) -> None:
-        for some in signed_changes(self, part):
+        for some in signed_changes(self, part, partial(self._encode, signed=signed)):
             signed.add(part, some.words, some.weight, some.rows)
 
     def _upsert(self, part: Part, signed: _Signed) -> None:
         slots = self._find(part)
-        new = self.codec.encode(part.rows)
+        new = self._encode(part.rows, signed)
         self._once_per_key(part, new)
         missing = np.flatnonzero(slots < 0)
         present = np.flatnonzero(slots >= 0)
@@ -165,18 +254,16 @@ class Table:
         if conflict.ignore or not len(present):
             return
         old = self.pool.keys_at(slots[present])
-        changed, keep = self._assign(conflict, part.rows.take(present), old)
+        changed, keep = self._assign(conflict, part.rows.take(present), old, signed)
         rows = present[keep]
         signed.add(part, np.ascontiguousarray(old[:, keep]), -1, rows)
         signed.add(part, changed, 1, rows)
 
     def _once_per_key(self, part: Part, words: Ints) -> None:
-        keys = np.ascontiguousarray(words[list(self._key)])
-        seen = Pool(len(self._key), _NO_VALUES)
-        if len(seen.add(keys, _counts(np.ones(keys.shape[1], np.int64))).slots) < keys.shape[1]:
-            slots = seen.find(keys)
-            _, first, counts = np.unique(slots, return_index=True, return_counts=True)
-            row = int(first[counts > 1][0])
+        first_of = self.pool.locate(words).first
+        if (first_of != np.arange(len(first_of))).any():
+            firsts, counts = np.unique(first_of, return_counts=True)
+            row = int(firsts[counts > 1][0])
             raise EverfreshError(
                 Code.DUPLICATE_KEY,
                 f"the key {self.key_text(part.rows, row)} comes twice in one upsert",
@@ -184,7 +271,9 @@ class Table:
                 hint="give each key once per statement",
             )
 
-    def _assign(self, conflict: OnConflict, rows: pa.Table, old: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+    def _assign(
+        self, conflict: OnConflict, rows: pa.Table, old: Ints, signed: _Signed
+    ) -> tuple[Ints, NDArray[np.bool_]]:
         """The old rows with the SET expressions applied, where the WHERE of the upsert holds."""
         env = self.codec.vectors(old)
         for column in self.schema.columns:
@@ -205,7 +294,7 @@ class Table:
                     hint="the SET expression gives NULL for a row",
                 )
         given = pa.table({name: vector.to_arrow() for name, vector in values.items()})
-        return self.codec.replace(old, given), keep
+        return self._replaced(old, given, signed), keep
 
     # -- checks ------------------------------------------------------------------------------------
 
@@ -242,16 +331,17 @@ class Table:
         gone, come = weights < 0, weights > 0
         if gone.any():
             stored = self.pool.keys_at(slots)
-            wrong = gone & ((slots < 0) | (stored != words).any(axis=0) | (weights < -1))
+            other = self.differ(words, stored)
+            wrong = gone & ((slots < 0) | other | (weights < -1))
             if wrong.any():
-                self._wrong_delete(words, stored, slots, np.flatnonzero(wrong), weights, first, signed)
-        live = Pool(len(self._key), _NO_VALUES, capacity=max(len(weights), 16))
-        touched = live.add(keys, _counts(np.where(come, weights, 0)))
-        added = live.gather(live.find(keys)).n
+                self._wrong_delete(words, stored, other, slots, np.flatnonzero(wrong), weights, first, signed)
+        first_of = self.pool.locate(words).first
+        added = np.zeros(len(weights), np.int64)
+        np.add.at(added, first_of, np.where(come, weights, 0))
+        added = added[first_of]
         removed_slots = slots[gone]
         stays = (slots >= 0) & ~np.isin(slots, removed_slots)
         bad = come & ((added > 1) | stays)
-        del touched
         if bad.any():
             row = int(min(np.flatnonzero(bad), key=lambda i: int(first[i])))
             both = bool(stays[row])
@@ -269,8 +359,25 @@ class Table:
                 else "give each key once",
             )
 
+    def differ(self, words: Ints, stored: Ints) -> NDArray[np.bool_]:
+        """Where two rows are not the same."""
+        unequal = stored != words
+        for row in self.codec.kept_words:
+            mine, theirs = self.codec.texts.comparable(words[row], stored[row])
+            unequal[row] = mine != theirs
+        out: NDArray[np.bool_] = unequal.any(axis=0)
+        return out
+
     def _wrong_delete(
-        self, words: Ints, stored: Ints, slots: Ints, bad: Ints, weights: Ints, first: Ints, signed: _Signed
+        self,
+        words: Ints,
+        stored: Ints,
+        other: NDArray[np.bool_],
+        slots: Ints,
+        bad: Ints,
+        weights: Ints,
+        first: Ints,
+        signed: _Signed,
     ) -> None:
         row = int(min(bad, key=lambda i: int(first[i])))
         place = signed.place(int(first[row]))
@@ -281,7 +388,7 @@ class Table:
                 place=place,
                 hint=f"deletes must name rows of '{self.schema.name}' that exist",
             )
-        if weights[row] < -1 and (stored[:, row] == words[:, row]).all():
+        if weights[row] < -1 and not other[row]:
             raise EverfreshError(
                 Code.MISSING_ROW,
                 f"row {self._row_text(words, row)} is deleted {-int(weights[row])} times",
@@ -314,18 +421,37 @@ class Table:
         """Add a net change; `commit` or `rollback` must follow."""
         if not self._key:
             return TableUndo(touched=self.pool.add(net.words, _counts(net.weights)))
-        gone = net.weights < 0
-        removed = np.ascontiguousarray(net.words[:, gone])
-        if removed.shape[1]:
-            self.pool.remove(self.pool.find(np.ascontiguousarray(removed[list(self._key)])))
-        inserted = np.ascontiguousarray(net.words[:, ~gone])
-        slots = self.pool.insert(inserted, net.weights[~gone])
-        return TableUndo(removed=removed, inserted=slots)
+        found = net.found
+        if found is None:
+            gone = net.weights < 0
+            known = self.pool.find(np.ascontiguousarray(net.words[list(self._key)][:, gone]))
+            removed = self.pool.keys_at(known)
+            if len(known):
+                self.pool.remove(known)
+            slots = self.pool.insert(np.ascontiguousarray(net.words[:, ~gone]), net.weights[~gone])
+            return TableUndo(removed=removed, inserted=slots, net=net)
+        count = len(found.gone)
+        if count:
+            self.pool.remove(found.gone)
+        slots = self.pool.insert_new(net.words, found.tags, count)
+        return TableUndo(removed=net.words[:, :count], inserted=slots, net=net)
 
     def commit(self, undo: TableUndo) -> None:
         """Make a change final."""
         if undo.touched is not None:
             self.pool.commit(undo.touched)
+        if undo.net is not None and undo.net.fresh is not None:
+            assert undo.removed is not None
+            rows, fresh = self.codec.kept_words, undo.net.fresh
+            if undo.removed.shape[1] or len(fresh) > len(rows) * len(undo.net):
+                taken = undo.net.words[rows][:, undo.net.weights > 0].ravel()
+                left = np.concatenate([undo.removed[rows].ravel(), fresh])
+                self.codec.texts.release(np.setdiff1d(left, taken))
+
+    def discard(self, net: Net) -> None:
+        """Forget a change that was not applied, or was taken back."""
+        if net.fresh is not None:
+            self.codec.texts.release(net.fresh)
 
     def rollback(self, undo: TableUndo) -> None:
         """Take a change back."""
@@ -351,6 +477,36 @@ class Table:
         slots = self.pool.live()
         return [slots[i : i + size] for i in range(0, len(slots), size)]
 
+    def read(self, names: Collection[str]) -> None:
+        """From now on these columns are read: strings that were only kept are interned."""
+        codec = self.codec
+        for column in codec.columns:
+            if column.name in codec.kept.intersection(names):
+                slots = self.pool.live()
+                (row,) = codec.positions((column.name,))
+                words = self.pool.words_of(row)[slots]
+                valid = codec.valid(self.pool.keys_at(slots), column)
+                codes = codec.interner.intern(codec.texts.decode(words, valid))
+                codec.kept -= {column.name}
+                self.pool.words_of(row)[slots] = codes
+                codec.texts.release(words)
+        if not codec.kept:
+            codec.texts = Texts()
+
+    def texts_to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The strings that are only kept, and the names of their columns, for a snapshot."""
+        names = json.dumps(sorted(self.codec.kept)).encode()
+        return {**self.codec.texts.to_arrays(), "columns": np.frombuffer(names, np.uint8)}
+
+    @staticmethod
+    def texts_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[Texts, list[str]]:
+        """The inverse."""
+        return Texts.from_arrays(arrays), json.loads(arrays["columns"].tobytes())
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """What a snapshot keeps."""
+        return self.pool.to_arrays()
+
     def remap_strings(self, remap: Ints) -> None:
         """Follow a compaction of the interner."""
         slots = self.pool.live()
@@ -361,7 +517,8 @@ class Table:
 
     def altered(self, schema: TableSchema, default: Vector | None) -> Table:
         """The table with a column added (filled with `default`, one row) or dropped."""
-        table = Table(schema, self.codec.interner)
+        known = {c.name for c in self.schema.columns} - self.codec.kept
+        table = Table(schema, self.codec.interner, kept=unread(schema, known) if self.codec.kept else ())
         slots = self.pool.live()
         words, n = self.pool.keys_at(slots), self.pool.gather(slots).n
         vectors = self.codec.vectors(words)
@@ -378,6 +535,15 @@ class Table:
         else:
             table.pool.commit(table.pool.add(new_words, _counts(n)))
         return table
+
+
+def unread(schema: TableSchema, read: Collection[str] = ()) -> frozenset[str]:
+    """The columns of a table whose strings can be only kept, if `read` are read: none where the table is a
+    bag, whose rows are found by all their columns."""
+    if not schema.key:
+        return frozenset()
+    texts = {c.name for c in schema.columns if c.type.name == "VARCHAR"}
+    return frozenset(texts - {*schema.key, *read})
 
 
 def _net(words: Ints, weights: Ints) -> tuple[Ints, Ints, Ints]:
@@ -405,4 +571,4 @@ def _text(row: dict[str, object]) -> str:
     return "(" + ", ".join(f"{name}={value!r}" for name, value in row.items()) + ")"
 
 
-__all__ = ["Net", "Table", "TableUndo"]
+__all__ = ["Net", "Table", "TableUndo", "unread"]

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.calculus import MapRef, Query, Rel
+from everfresh.algebra import Kind
+from everfresh.calculus import MapRef, Query, Rel, Sum
 from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
+from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, run_terms
 from everfresh.local.mapstore import MapStore
 from everfresh.local.ordering import Term, ordered
@@ -26,9 +29,13 @@ from everfresh.local.strings import Interner
 from everfresh.local.table import Table
 from everfresh.local.thresholds import Between, between
 from everfresh.local.toprows import partition_reader
-from everfresh.program import Partitions
+from everfresh.program import Intervals, Partitions
+
+if TYPE_CHECKING:
+    from everfresh.local.native.manager import Form, Native
 
 Ints = NDArray[np.int64]
+_FEW: Final = 64
 
 
 @dataclass(frozen=True)
@@ -71,6 +78,11 @@ class Names:
         """The strings of all tables and maps."""
         return self.wiring.interner
 
+    @property
+    def many(self) -> bool:
+        """Whether a change has more rows than are joined with each other one by one."""
+        return any(change.rows > _FEW for change in self.changes.values())
+
     def atom(self, factor: Rel | MapRef) -> Atom:
         """A change, a map, a table, or a relation read off maps."""
         if isinstance(factor, MapRef):
@@ -87,6 +99,13 @@ class Names:
         atom = self.atom(crossing.atom)
         assert isinstance(atom, Picked | Reading)
         return between(crossing, self.changes[crossing.change.name], atom)
+
+    def summable(self, atom: Query) -> bool:
+        """Whether the sums over some of its entries are known without visiting them."""
+        if not isinstance(atom, MapRef):
+            return isinstance(atom, Sum)
+        kinds = self.wiring.stores(atom.name).layout.kinds
+        return all(c <= 0 or kinds[c - 1] != Kind.FLOAT for c in atom.components)
 
     def needs(self, atom: Rel) -> Sequence[int] | None:
         """What must be bound before a relation is read."""
@@ -105,16 +124,23 @@ class Wiring:
         tables: Mapping[str, Table],
         maps: Mapping[str, MapStore],
         stores: Callable[[str], EntryStore],
+        compile: str = "off",
     ) -> None:
         self.catalog, self.interner, self.maps, self.stores = catalog, interner, maps, stores
         self.tables = {name: TableRows(table) for name, table in tables.items()}
         self.units: list[Unit] = []
         self._by_name: dict[tuple[str, str], Unit] = {}
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
+        self._apart: dict[tuple[int, str], list[list[Prepared]]] = {}
         read = {base for view in catalog.views.values() for base in view.compiled.bases}
         for view in catalog.views.values():
             self._wire(view, read)
         self.under = {name for unit in self.units for name in unit.maps}
+        self.native: Native | None = None
+        if compile != "off":
+            from everfresh.local.native.manager import Native
+
+            self.native = Native(self, compile)
 
     def _wire(self, view: ViewDef, read: set[str]) -> None:
         compiled = view.compiled
@@ -122,13 +148,14 @@ class Wiring:
             return
         for relation in compiled.program.relations:
             reader: Reader
+            store = self.stores(relation.map)
             if isinstance(relation, Partitions):
-                reader = partition_reader(relation, self.stores(relation.map))
-                maps: tuple[str, ...] = (relation.map,)
+                reader = partition_reader(relation, store)
+            elif isinstance(relation, Intervals):
+                reader = IntervalReader(relation, store, self.stores)
             else:
-                reader = ViewReader(relation, self.stores(relation.map), self.stores)
-                maps = relation.maps
-            self._unit(view.name, relation.name, reader, maps, is_view=False)
+                reader = ViewReader(relation, store, self.stores)
+            self._unit(view.name, relation.name, reader, relation.maps, is_view=False)
         if view.name in read or compiled.view.sides:
             self._unit(view.name, view.name, self.maps[view.name].reader, compiled.view.maps, is_view=True)
 
@@ -153,6 +180,47 @@ class Wiring:
             self._prepared[view or "", base] = found
         return found
 
+    def apart(self, statements: list[Prepared], unit: int) -> list[list[Prepared]]:
+        """Statements on one relation in groups, by views, of which no two read or change the same map or
+        table."""
+        if not statements:
+            return []
+        key = unit, statements[0].base
+        found = self._apart.get(key)
+        if found is None:
+            groups: list[tuple[set[str], list[Prepared]]] = []
+            for statement in statements:
+                used, members = self._used(statement), [statement]
+                for group in [g for g in groups if g[0] & used]:
+                    used, members = used | group[0], [*group[1], *members]
+                    groups.remove(group)
+                groups.append((used, members))
+            found = self._apart[key] = [members for _, members in groups]
+        return found
+
+    def _used(self, statement: Prepared) -> set[str]:
+        """What a statement reads and changes, and, so that its statements stay together, its view."""
+        program = self.catalog.views[statement.view].compiled.program
+        trigger = program.trigger(statement.base)
+        assert trigger is not None
+        used = {f"view {statement.view}", f"map {statement.store.target.name}"}
+        for node in trigger.statements[statement.index].expr.walk():
+            if isinstance(node, MapRef):
+                used.add(f"map {node.name}")
+            elif isinstance(node, Rel) and not node.delta and node.name in self.tables:
+                used.add(f"table {node.name}")
+            elif isinstance(node, Rel) and not node.delta:
+                unit = self._by_name.get((statement.view, node.name)) or self._by_name.get(("", node.name))
+                maps = unit.maps if unit is not None else self.maps[node.name].view.maps
+                used |= {f"map {name}" for name in maps}
+        return used
+
+    def form(self, statements: list[Prepared], change: Rows, unit: int) -> Form | None:
+        """The native form of the statements on one relation for a change of it, if one is ready."""
+        if self.native is None or not statements:
+            return None
+        return self.native.of(statements, change.codec, unit, len(change))
+
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)
         names, kept = Names(self, view.name, {}), Ordered.of(view.compiled.program)  # type: ignore[arg-type]
@@ -163,7 +231,10 @@ class Wiring:
                 raise TypeError(
                     f"{statement.target} {statement.op} is no statement of an incremental program"
                 )
-            terms = ordered(expr, store.target.keys, names.needs, kept=kept)
+            exact = Kind.FLOAT not in store.layout.kinds  # doubles are added entry by entry
+            terms = ordered(
+                expr, store.target.keys, names.needs, kept=kept, summable=names.summable if exact else None
+            )
             found.append(Prepared(view.name, base, index, store, terms))
         return found
 

@@ -1,7 +1,18 @@
 """What the compiler emits and the engines run: the program IR, and the engine protocol."""
 
-from everfresh.program.engine import Applied, Batch, Engine, OnConflict, Part, Progress, check_epoch
+from everfresh.program.engine import (
+    Applied,
+    Batch,
+    Engine,
+    OnConflict,
+    Part,
+    Progress,
+    Stale,
+    check_epoch,
+    one_by_one,
+)
 from everfresh.program.ir import (
+    Intervals,
     MapDef,
     Partitions,
     Program,
@@ -19,6 +30,7 @@ __all__ = [
     "Applied",
     "Batch",
     "Engine",
+    "Intervals",
     "MapDef",
     "OnConflict",
     "Part",
@@ -26,12 +38,14 @@ __all__ = [
     "Program",
     "Progress",
     "Side",
+    "Stale",
     "Statement",
     "Trigger",
     "View",
     "check_epoch",
     "component",
     "component_index",
+    "one_by_one",
     "parse_program",
     "side_component",
 ]

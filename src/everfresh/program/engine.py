@@ -95,10 +95,18 @@ class Applied:
     notes: dict[str, Any] = field(default_factory=dict)
 
 
+class Stale(Exception):
+    """A plan was bound to a catalog that is no longer that of the last epoch: bind it again."""
+
+
 class Engine(Protocol):
     """A runtime for tables and views. `everfresh.testing.engine_suite` says what it must satisfy."""
 
     name: str
+    concurrent: bool
+    """Whether `epoch`, `oldest`, `catalog`, `read`, `changes` and `select` may be called while another thread
+    changes something; they answer from the last committed epoch. Everything else is called by one thread at
+    a time."""
 
     @property
     def epoch(self) -> int:
@@ -136,14 +144,20 @@ class Engine(Protocol):
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically. Its key has not been committed."""
 
+    def apply_all(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
+        """Apply batches in order, each atomically and in an epoch of its own, and commit them together if the
+        engine can; for each what came of it. A batch that is refused is refused alone. If this raises, none
+        was applied."""
+
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
 
     def changes(self, view: str, since: int) -> pa.Table:
         """The view's change of each epoch after `since`, with `_weight` and `_epoch`."""
 
-    def select(self, plan: Any) -> pa.Table:
-        """The result of an ad hoc query plan over the current epoch."""
+    def select(self, plan: Any, bound: Any = None) -> pa.Table:
+        """The result of an ad hoc query plan over the current epoch. Raises `Stale` if `bound`, the catalog
+        that it was bound to, is not that of the epoch."""
 
     def matching(
         self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()
@@ -162,6 +176,17 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Release everything; further calls are refused by the database."""
+
+
+def one_by_one(engine: Engine, batches: Sequence[Batch]) -> list[Applied | Exception]:
+    """`apply_all` for an engine that commits every batch by itself."""
+    results: list[Applied | Exception] = []
+    for batch in batches:
+        try:
+            results.append(engine.apply(batch))
+        except Exception as error:
+            results.append(error)
+    return results
 
 
 def check_epoch(view: str, epoch: int, oldest: int, last: int) -> None:

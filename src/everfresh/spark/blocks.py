@@ -27,6 +27,8 @@ from pyspark import TaskContext
 
 from everfresh.delta import read_rows
 from everfresh.delta.bags import WEIGHT, expand, net, subtract
+from everfresh.distributed.routing import owners
+from everfresh.distributed.wire import entries_table, entries_values
 from everfresh.errors import EverfreshError
 from everfresh.expr import Vector
 from everfresh.local.columnar import FlatPlan, run, to_words
@@ -49,12 +51,9 @@ from everfresh.spark.jobs import (
     pack_control,
     pack_error,
 )
-from everfresh.spark.routing import owners
 from everfresh.spark.units import (
     Unit,
     bring_to,
-    entries_table,
-    entries_values,
     map_image,
     next_tag,
     open_for_reading,
@@ -301,7 +300,7 @@ def _send(
 
 def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Iterator[Message]:
     """Entries of a map's change cut by the worker that owns their key."""
-    table = entries_table(store, words, values)
+    table = entries_table(store.codec, words, values)
     to = owners(list(store.codec.vectors(words).values()), len(values), world.workers)
     head = world.ids[store.view.name].encode()
     for worker in range(world.workers):
@@ -447,7 +446,7 @@ def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], starte
     unit.begin()
     for identity, tables in sorted(pieces.items()):
         store = unit.map(world, identity.rsplit("@", 1)[0])
-        words, values = entries_values(store, pa.concat_tables(tables).combine_chunks())
+        words, values = entries_values(store.codec, store.layout, pa.concat_tables(tables).combine_chunks())
         touched = store.add_words(words, values)
         unit.record(_bound(store.pool.rollback, touched), _bound(store.pool.commit, touched))
         crash("mid-apply", world.fault, worker, world.inbox)

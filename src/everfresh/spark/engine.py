@@ -34,7 +34,7 @@ from everfresh.expr import Const, Expr, Var
 from everfresh.expr.build import cast
 from everfresh.local.mapstore import weighted_schema
 from everfresh.options import Options
-from everfresh.program import Applied, Batch, Part, Progress, check_epoch
+from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
 from everfresh.spark.blocks import change_block, read_block, split
@@ -80,6 +80,8 @@ class SparkEngine:
     """Tables and views on a Spark cluster. See `everfresh.program.Engine`."""
 
     name = "spark"
+    concurrent = False
+    apply_all = one_by_one
 
     def __init__(
         self,
@@ -193,6 +195,12 @@ class SparkEngine:
         """Run one DDL statement."""
         ledger = self._ledger
         catalog, effect = ledger.catalog.execute(statement)
+        if effect.create_table is not None and not effect.create_table.retained:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                "the Spark engine keeps the rows of every table: there is no retain = false",
+                hint="leave the option out, or connect with engine='local'",
+            )
         if effect.nothing:
             return ledger.epoch
         draft = Draft(ledger)
@@ -386,7 +394,7 @@ class SparkEngine:
         ]
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
-    def select(self, plan: p.Plan) -> SparkResult:
+    def select(self, plan: p.Plan, bound: Any = None) -> SparkResult:
         """An ad hoc query, by Spark SQL over the units."""
         return SparkResult(self._spark.sql(plan_sql(plan, self._temp_view)), plan.columns)
 

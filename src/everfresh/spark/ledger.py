@@ -17,7 +17,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.program.domain import Domain, sections_of
 from everfresh.spark.jobs import Base, Link, World
-from everfresh.state import Commit, StateFolder, crash, read_commit
+from everfresh.state import Commit, Snapshot, StateFolder, crash, read_commit
 
 ROLES = ("base", "maps")
 _KEYS_KEPT = 10_000
@@ -48,9 +48,7 @@ class Ledger:
         }
         self.snapshot_epoch = 0
         self.log_bytes = 0
-        manifest = self.folder.snapshots.latest()
-        for domain in self.domains:
-            domain.load(sections_of(domain, manifest.sections) if manifest is not None else {})
+        manifest = self._loaded()
         if manifest is None:
             return
         meta = manifest.meta
@@ -62,6 +60,21 @@ class Ledger:
         self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
         self.sources = dict(meta.get("sources", {}))
         self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
+
+    def _loaded(self) -> Snapshot | None:
+        """The newest manifest, taken by all domains. One that a writer replaces meanwhile may name files that
+        are gone: then the one in its place is taken."""
+        manifest = self.folder.snapshots.latest()
+        while True:
+            try:
+                for domain in self.domains:
+                    domain.load(sections_of(domain, manifest.sections) if manifest is not None else {})
+                return manifest
+            except EverfreshError:
+                newest = self.folder.snapshots.latest()
+                if newest is None or manifest is None or newest.epoch <= manifest.epoch:
+                    raise
+                manifest = newest
 
     def refresh(self) -> None:
         """Follow the commit records. A handle whose next record was trimmed starts again from the newest
@@ -76,14 +89,15 @@ class Ledger:
                         domain.replay(own)
                 self._advance(commit)
                 continue
-            if restarted:
+            stuck, before = self.epoch, self.snapshot_epoch
+            self._reset()
+            if restarted and self.snapshot_epoch == before:
                 raise EverfreshError(
                     Code.DAMAGED,
-                    f"there is no commit record that takes epoch {self.epoch} to the next",
+                    f"there is no commit record that takes epoch {stuck} to the next",
                     hint="restore the folder from a backup",
                 )
             restarted = True
-            self._reset()
 
     def _advance(self, commit: Commit) -> None:
         for entry in commit.ddl:

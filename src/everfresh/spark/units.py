@@ -14,9 +14,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
+from everfresh.distributed.wire import entries_table, entries_values
 from everfresh.errors import Code, EverfreshError
 from everfresh.local.mapstore import MapStore
 from everfresh.local.pool import Layout, Pool, Values
@@ -131,33 +131,7 @@ def table_image(table: Table, words: Any, n: Any) -> bytes:
 
 def map_image(store: MapStore, words: Any, values: Values) -> bytes:
     """Entries of a map after a step."""
-    return pack_table(entries_table(store, words, values))
-
-
-def entries_table(store: MapStore, words: Any, values: Values) -> pa.Table:
-    """Entries of a map as Arrow: keys as values, the count, and the raw rows of the components."""
-    table = store.codec.decode(words) if store.codec.columns else None
-    arrays = list(table.columns) if table is not None else []
-    names = list(table.column_names) if table is not None else []
-    for prefix, matrix in (("_i", values.ints), ("_f", values.floats)):
-        for i, row in enumerate(matrix):
-            arrays.append(pa.array(row))
-            names.append(f"{prefix}{i}")
-    return pa.Table.from_arrays([*arrays, pa.array(values.n)], names=[*names, _N])
-
-
-def entries_values(store: MapStore, table: pa.Table) -> tuple[Any, Values]:
-    """The inverse of `entries_table`: key words and values."""
-    layout: Layout = store.layout
-    values = Values.zeros(layout, table.num_rows)
-    values.n[:] = table.column(_N).to_numpy()
-    for i in range(layout.int_rows):
-        values.ints[i] = table.column(f"_i{i}").to_numpy()
-    for i in range(layout.float_rows):
-        values.floats[i] = table.column(f"_f{i}").to_numpy()
-    names = [c.name for c in store.codec.columns]
-    words = store.codec.encode(table.select(names)) if names else np.zeros((0, table.num_rows), np.int64)
-    return words, values
+    return pack_table(entries_table(store.codec, words, values))
 
 
 def seal_segment(unit: str, epoch: int, tag_in: str, sections: dict[str, bytes]) -> tuple[bytes, str]:
@@ -243,7 +217,7 @@ def replay(unit: Unit, world: World, link: Link) -> None:
             table.pool.put(words, values)
         else:
             store = unit.map(world, name)
-            store.pool.put(*entries_values(store, image))
+            store.pool.put(*entries_values(store.codec, store.layout, image))
     unit.version, unit.dirty = (link.epoch, link.tag), False
 
 

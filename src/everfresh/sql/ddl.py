@@ -87,7 +87,7 @@ def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
     columns = [replace(c, nullable=False) if c.name in key else c for c in columns]
     _check_options(source, parsed.options, TABLE_OPTIONS)
     return CreateTable(
-        TableSchema(name, tuple(columns), key, parsed.static),
+        TableSchema(name, tuple(columns), key, parsed.static, parsed.options.get("retain", True)),
         or_replace=bool(tree.args.get("replace")),
         if_not_exists=bool(tree.args.get("exists")),
         options=parsed.options,

@@ -58,6 +58,11 @@ class Parsed:
     inner: Parsed | None = None  # of EXPLAIN statement
 
     @property
+    def asks(self) -> bool:
+        """Whether it changes nothing."""
+        return self.verb in VERBS if self.tree is None else isinstance(self.tree, exp.Query | exp.Values)
+
+    @property
     def rest(self) -> tuple[Token, ...]:
         """The tokens after the verb."""
         return self.source.tokens[1:]
@@ -212,17 +217,26 @@ def _options_at(tokens: Sequence[Token]) -> int | None:
     return None
 
 
+_EQUALS = Token(TokenType.EQ, "=")
+
+
 def _read_options(source: Source, tokens: Sequence[Token], i: int) -> tuple[dict[str, Any], int]:
-    """`key = value, ...)` from token `i` on; also the index after the parenthesis."""
+    """`key = value, ...)` or `key value, ...)` from token `i` on; also the index after the parenthesis."""
     options: dict[str, Any] = {}
     while True:
         key, equals, value, after = (list(tokens[i : i + 4]) + [None] * 4)[:4]
+        if (
+            equals is not None and equals.token_type != TokenType.EQ and _ends(value)
+        ):  # name value, as in COPY
+            i -= 1
+            equals, value, after = _EQUALS, equals, value
         if (
             key is None
             or equals is None
             or value is None
             or after is None
             or equals.token_type != TokenType.EQ
+            or _ends(value)
         ):
             at = key or tokens[-1]
             raise EverfreshError(
@@ -245,6 +259,11 @@ def _read_options(source: Source, tokens: Sequence[Token], i: int) -> tuple[dict
                 f"',' or ')' expected, not '{_shorten(after.text)}'",
                 place=position(source.text, after.start),
             )
+
+
+def _ends(token: Token | None) -> bool:
+    """Whether a token ends an option."""
+    return token is not None and token.token_type in (TokenType.COMMA, TokenType.R_PAREN)
 
 
 def option_value(token: Token) -> Any:

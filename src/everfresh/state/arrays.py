@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _LENGTH = struct.Struct("<Q")
+_END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 
 
 def pack_arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
@@ -84,10 +86,13 @@ def pack_table(table: pa.Table) -> bytes:
     >>> unpack_table(pack_table(pa.table({"a": [1, None]}))).to_pydict()
     {'a': [1, None]}
     """
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    packed: bytes = sink.getvalue().to_pybytes()
+    return b"".join([_schema(table.schema), *(b.serialize() for b in table.to_batches()), _END])
+
+
+@lru_cache(maxsize=1024)
+def _schema(schema: pa.Schema) -> bytes:
+    """The message that a stream begins with: the same for every batch of a table."""
+    packed: bytes = schema.serialize().to_pybytes()
     return packed
 
 

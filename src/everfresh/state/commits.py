@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +35,10 @@ class CommitStore(Protocol):
 
     def create(self, epoch: int, data: bytes) -> bool:
         """Commit an epoch by its sealed record, atomically; False when that epoch was committed before."""
+        ...
+
+    def create_all(self, first: int, records: Sequence[bytes]) -> bool:
+        """Commit `first` and the epochs after it together: all of them, or none."""
         ...
 
     def read(self, epoch: int) -> bytes | None:
@@ -103,6 +108,12 @@ class FileCommits:
         if epoch != last + 1:
             raise ValueError(f"epoch {epoch} cannot follow epoch {last}: epochs are dense")
         return create_file(self._path(epoch), data, self._durable, before_publish=self._crash)
+
+    def create_all(self, first: int, records: Sequence[bytes]) -> bool:
+        """One at a time: a folder has no way to take two names at once."""
+        if len(records) != 1:
+            raise ValueError("epochs in files of their own are committed one at a time")
+        return self.create(first, records[0])
 
     def _crash(self) -> None:
         crash("mid-commit", self._fault, scratch=self._root / "inbox")

@@ -1,4 +1,5 @@
-"""The commit log of the local engine: records appended to one open file, one write and one sync per commit.
+"""The commit log of the local engine: records appended to one open file; those that are committed together
+with one write and one sync.
 
 `log/<first epoch>.log` is a sequence of frames, each followed by a sealed commit record. The next file's
 name is the epoch after the last one here, so a reader needs no list to go on.
@@ -22,6 +23,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -79,25 +81,32 @@ class LogCommits:
 
     def create(self, epoch: int, data: bytes) -> bool:
         """Append the record; when this fails, the log is as before and the error says why."""
-        if sealed_length(data) != len(data):
+        return self.create_all(epoch, [data])
+
+    def create_all(self, first: int, records: Sequence[bytes]) -> bool:
+        """Append the records of `first` and the epochs after it with one write and one sync: all, or none."""
+        if any(sealed_length(data) != len(data) for data in records):
             raise ValueError("a commit record must be sealed")
         with self._lock:
             self._require_writer()
             segment = self._segments[-1]
-            if epoch < segment.following:
+            if first < segment.following:
                 return False
-            if epoch > segment.following:
-                raise ValueError(f"epoch {epoch} cannot follow {segment.following - 1}: epochs are dense")
+            if first > segment.following:
+                raise ValueError(f"epoch {first} cannot follow {segment.following - 1}: epochs are dense")
             start = segment.end
+            chunks = [(make_frame(first + i, len(data)), data) for i, data in enumerate(records)]
             try:
-                write_all(segment.fd, [make_frame(epoch, len(data)), data])
+                write_all(segment.fd, [part for chunk in chunks for part in chunk])
                 crash("mid-commit", self._fault, scratch=self._root / "inbox")
                 if self._durable:
                     _sync_data(segment.fd)
-                self._add(segment, len(data))
+                for data in records:
+                    self._add(segment, len(data))
             except BaseException:  # also an interrupt: what is not acknowledged must not stay
-                self._index.pop(epoch, None)
-                segment.following, segment.end = epoch, start
+                for epoch in range(first, first + len(records)):
+                    self._index.pop(epoch, None)
+                segment.following, segment.end = first, start
                 self._cut(segment)
                 raise
             return True

@@ -37,6 +37,9 @@ class SuiteBase:
     history_views = 6
     """Views in a random history."""
 
+    passing_tables = True
+    """Whether tables can be without rows of their own (`retain = false`)."""
+
     def connect(self, path: str | Path | None = None, **kwargs: Any) -> Database:
         """A database of the engine under test; `kwargs` are those of `everfresh.connect`."""
         raise NotImplementedError

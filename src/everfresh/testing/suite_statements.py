@@ -344,6 +344,26 @@ class StatementSuite(SuiteBase):
         stock.sql("DELETE FROM stock WHERE place = 'x'")
         assert_same(stock.view("by_place").to_arrow(), stock.view("late").to_arrow(), "a late view")
 
+    def test_a_table_that_is_not_retained(self, db: Database) -> None:
+        ddl = "CREATE TABLE s (g VARCHAR, x BIGINT) WITH (retain = false)"
+        if not self.passing_tables:
+            with refused(Code.UNSUPPORTED, "retain"):
+                db.sql(ddl)
+            assert not db.tables
+            return
+        db.sql(f"{ddl}; CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS x, COUNT(*) AS n FROM s GROUP BY g")
+        db.apply(s=[("a", 1), ("b", 2), ("a", 3)])
+        db.apply(s=Delta(deletes=[("b", 2)], inserts=[("c", 4)]))
+        assert_rows(db.view("v"), ("a", 4, 2), ("c", 4, 1))
+        epoch = db.epoch
+        with refused(Code.UNSUPPORTED, "not kept"):
+            db.sql("SELECT * FROM s")
+        with refused(Code.UNSUPPORTED, "not kept"):
+            db.view("v").verify()
+        with refused(Code.UNSUPPORTED, "too late"):
+            db.sql("CREATE MATERIALIZED VIEW w AS SELECT x FROM s")
+        assert db.epoch == epoch
+
     def test_a_static_table(self, db: Database) -> None:
         db.sql("CREATE STATIC TABLE rates (c VARCHAR, r DOUBLE)")
         db.apply(rates=[("eur", 1.5)])

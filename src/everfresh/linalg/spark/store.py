@@ -1,7 +1,8 @@
 """Matrix views of a database on Spark, and their matrices in its log and manifests.
 
 A manifest names the files of the blocks. A reader puts them together in its own process and follows the log
-there: it writes nothing. Invariant: whatever the last manifest names is there until the next one is.
+there: it writes nothing. Invariant: whatever the last manifest names is there until the next one is; a reader
+that is late finds files missing, and starts from the newest manifest (`spark.ledger`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.drift import sample
 from everfresh.linalg.evaluate import Evaluator
 from everfresh.linalg.execute import evaluate_flat
@@ -224,7 +226,7 @@ class SparkMatrixStore(MatrixStore):
         }
         plain = {key: array for key, array in arrays.items() if not key.startswith(_BLOCKS)}
         if self.cluster is None:
-            whole = {matrix: assemble(self._folder, one) for matrix, one in blocks.items()}
+            whole = {matrix: self._whole(name, matrix, one) for matrix, one in blocks.items()}
             return super()._restored(name, info, {**plain, **whole}, static, like)
         view = SparkView.__new__(SparkView)
         view.cluster = self.cluster
@@ -233,6 +235,17 @@ class SparkMatrixStore(MatrixStore):
         both: dict[str, Any] = {**plain, **blocks}
         restore(view, parse(info.text), both, None, static=static, **kept)
         return view
+
+    def _whole(self, view: str, matrix: str, blocks: Blocks) -> Array:
+        """A matrix in a reader, which a writer may take the files from."""
+        try:
+            return assemble(self._folder, blocks)
+        except FileNotFoundError as error:
+            raise EverfreshError(
+                Code.DAMAGED,
+                f"a file of the matrix '{matrix}' of the view '{view}' is missing: {error.filename}",
+                hint="restore the folder from a backup",
+            ) from error
 
 
 def _blocks(told: Mapping[str, Any]) -> Blocks:

@@ -33,7 +33,7 @@ from everfresh.spark.jobs import CONTROL, ERROR, PROPERTY, pack_error
 from everfresh.state import open_sealed, pack_arrays, unpack_arrays
 
 _CACHE_BYTES = 4 << 30
-_BACKEND = NumpyBackend()
+_BACKEND = NumpyBackend(threads=1)  # a task has one processor
 _SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())])
 
 

@@ -1,0 +1,108 @@
+"""From a catalog and a placement to distributed programs: the passes of chapter 5, in their order.
+
+Each pass can be left out, for comparison (section 5.5.3); what comes out is right in any case. A program is
+made for the tables that a batch changes and for where their changes are: on every worker if each reads the
+whole batch and keeps its part (which saves the first exchange), anywhere if the batch is spread already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from everfresh.compiler import Catalog
+from everfresh.distributed.flat import Programs
+from everfresh.distributed.fusion import connected, fused, single
+from everfresh.distributed.ir import Change, DistributedProgram, Temp
+from everfresh.distributed.lower import Lowering, MapsApart
+from everfresh.distributed.placement import Placement, with_replicated
+from everfresh.distributed.sharing import pruned, shared
+from everfresh.distributed.spec import check
+from everfresh.distributed.tags import RANDOM, REPLICATED, Tag
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Which optimisations are made."""
+
+    simplify: bool = True
+    """Push transformers down and remove them (5.3.1)."""
+    common: bool = True
+    """Compute and send once what is computed and sent alike."""
+    dead: bool = True
+    """Leave out what nobody reads."""
+    fusion: bool = True
+    """Merge blocks."""
+
+
+ALL = Passes()
+NAIVE = Passes(False, False, False, False)
+
+
+def distributed(
+    catalog: Catalog,
+    placement: Placement,
+    changed: Sequence[str],
+    given: Tag | Mapping[str, Tag] = REPLICATED,
+    passes: Passes = ALL,
+    rows: bool = True,
+) -> DistributedProgram:
+    """The program of a batch that changes these tables; `given` says where their changes are, `rows` whether
+    the rows of tables are kept (the thesis keeps maps alone)."""
+    programs = Programs(catalog)
+    prefix = _prefix(catalog)
+    temps = {
+        name: Temp(f"{prefix}{i}", catalog.schemas[name], (), _given(given, name), name)
+        for i, name in enumerate(changed)
+    }
+    lowering = Lowering(programs, placement, passes.simplify, prefix)
+    instructions = lowering.run(temps)
+    if not rows:
+        instructions = tuple(i for i in instructions if not isinstance(i, Change))
+    check(instructions, temps.values())
+    if passes.common:
+        instructions = shared(instructions)
+        check(instructions, temps.values())
+    if passes.dead:
+        instructions = pruned(instructions)
+        check(instructions, temps.values())
+    blocks = single(instructions)
+    if passes.fusion:
+        blocks = fused(blocks)
+        check([i for b in blocks for i in b.instructions], temps.values())
+    return DistributedProgram(tuple(temps.items()), connected(blocks))
+
+
+def settled(catalog: Catalog, placement: Placement) -> Placement:
+    """A placement under which every statement can be run: maps that one joins with each other, and that are
+    apart, are kept on every worker."""
+    programs = Programs(catalog)
+    everything = [*catalog.tables, *(n for n, v in catalog.views.items() if v.compiled.reevaluated)]
+    while True:
+        try:
+            for name in everything:
+                for given in (REPLICATED, RANDOM):
+                    distributed(catalog, placement, (name,), given)
+            return placement
+        except MapsApart as apart:
+            names = {n for n in apart.maps if placement.maps.get(n, REPLICATED) != REPLICATED}
+            together = [u.maps for u in programs.units if names & {*u.maps}]
+            names |= {m for maps in together for m in maps}
+            tables = {n.removeprefix("table:") for n in apart.maps if n.startswith("table:")}
+            if not names and all(placement.tables[t] == REPLICATED for t in tables):
+                raise
+            placement = with_replicated(placement, names)
+            placement = Placement({**placement.tables, **dict.fromkeys(tables, REPLICATED)}, placement.maps)
+
+
+def _given(given: Tag | Mapping[str, Tag], name: str) -> Tag:
+    return given[name] if isinstance(given, Mapping) else given
+
+
+def _prefix(catalog: Catalog) -> str:
+    """What the names of temporaries begin with: no map's or table's does."""
+    prefix = "temp"
+    names = [*catalog.names(), *(m.name for v in catalog.views.values() for m in v.compiled.program.maps)]
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
+    return prefix

@@ -1,0 +1,195 @@
+"""What readers see: the last committed epoch, whatever a batch or a DDL statement is doing meanwhile.
+
+A running batch changes tables and maps in place and keeps their old values, to take them back should it fail
+(`Steps.done`, `Steps.nets`). A reader that has its turn (`Latch`) puts these over what it finds. DDL replaces
+tables and maps and never changes one, so those of the last epoch are simply still there.
+
+Invariant: everything that one call returns is of one epoch, the last one that was committed when it had its
+turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from everfresh.compiler import Catalog
+from everfresh.compiler.compile import scans
+from everfresh.delta.bags import EPOCH, WEIGHT, expand, net, subtract
+from everfresh.errors import Code, EverfreshError
+from everfresh.local import adhoc
+from everfresh.local.atoms import netted_rows
+from everfresh.local.entries import Before, merged
+from everfresh.local.latch import Latch
+from everfresh.local.mapstore import MapStore, weighted_schema
+from everfresh.local.pool import Touched
+from everfresh.local.publishing import Change
+from everfresh.local.state import LocalState
+from everfresh.local.table import Net, Table
+from everfresh.options import Options
+from everfresh.program import Stale, check_epoch
+from everfresh.sql import plan as p
+from everfresh.state import StateFolder, read_commit, unpack_table
+
+Ints = NDArray[np.int64]
+
+
+class Committed:
+    """Tables and views at the last committed epoch, and the changes that led there."""
+
+    def __init__(self, state: LocalState, folder: StateFolder | None, options: Options) -> None:
+        self._folder, self._options = folder, options
+        self._history: deque[tuple[int, dict[str, Change]]] = deque(maxlen=options.history)
+        self._latch: Latch = state.latch
+        self.show(0, state)
+
+    def show(self, epoch: int, state: LocalState, changes: dict[str, Change] | None = None) -> None:
+        """Move to an epoch, with the changes of views that made it; the caller holds the latch."""
+        self.epoch = epoch
+        self.catalog: Catalog = state.catalog
+        self._tables, self._maps, self._created = state.tables, state.maps, state.created
+        self._running = state.running
+        state.running.clear()
+        state.renumbering = self.make_changes
+        if changes is not None:
+            self._history.append((epoch, changes))
+
+    def make_changes(self) -> None:
+        """Make the rows of all changes: what they are made from is not good any more when strings are
+        renumbered."""
+        for _, changes in self._history:
+            for change in changes.values():
+                assert change.table is not None
+
+    @property
+    def oldest(self) -> int:
+        """The earliest epoch that reads reach: as far back as the options say, and as the log goes."""
+        oldest = max(0, self.epoch - self._options.history)
+        if self._folder is not None:  # an earlier handle may have kept less
+            with self._latch.reading():
+                kept = [self.epoch + 1, *(epoch for epoch, _ in self._history)]
+            oldest = max(oldest, min(self._folder.commits.first(), *kept) - 1)
+        return oldest
+
+    # -- rows ----------------------------------------------------------------------------------------
+
+    def read(self, name: str, at: int | None = None) -> pa.Table:
+        """The rows of a table or view, now or at an earlier epoch."""
+        with self._latch.reading():
+            if name in self._tables:
+                if at is not None and at != self.epoch:
+                    raise EverfreshError(
+                        Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only"
+                    )
+                return self._rows(name)
+            self.catalog.expect_view(name)
+            if at is None or at == self.epoch:
+                return self._rows(name)
+            later = self.epoch
+        check_epoch(name, at, max(self.oldest, self._created[name]), later)
+        with self._latch.reading():
+            return self._at(name, at)
+
+    def select(self, plan: p.Plan, bound: Catalog | None = None) -> pa.Table:
+        """The result of an ad hoc query; `Stale` if it was bound to a catalog that is gone."""
+        with self._latch.reading():
+            if bound is not None and bound is not self.catalog:
+                raise Stale
+            rows = {name: self._rows(name) for name in {scan.table for scan in scans(plan)}}
+        return adhoc.execute(plan, rows.__getitem__)
+
+    def _rows(self, name: str) -> pa.Table:
+        if name not in self._tables:
+            return self._view_rows(self._maps[name])
+        rows, counts = self._table_rows(self._tables[name])
+        return expand(rows.append_column(WEIGHT, pa.array(counts)))
+
+    def _view_rows(self, store: MapStore) -> pa.Table:
+        rows = store.rows(self._before(store))
+        if (rows.column(WEIGHT).to_numpy() < 0).any():  # only trusted deletes can do that
+            raise EverfreshError(
+                Code.MISSING_ROW,
+                f"view '{store.view.name}' has rows that were deleted more often than they came",
+                hint="a table that is not retained trusts its deletes: send the rows that are missing",
+            )
+        return expand(rows)
+
+    def _table_rows(self, table: Table) -> tuple[pa.Table, Ints]:
+        nets = [change for steps in self._running for change in steps.nets.get(table.schema.name, ())]
+        return rows_before(table, nets) if nets and table.schema.retained else table.rows()
+
+    def _before(self, store: MapStore) -> Before:
+        """What running batches have done to the maps that a view is read off."""
+        found: dict[str, list[Touched]] = {}
+        for steps in self._running:
+            for changed, what in steps.done:
+                if isinstance(what, Touched) and changed.target.name in store.view.maps:
+                    found.setdefault(changed.target.name, []).append(what)
+        return {name: merged(done) for name, done in found.items()}
+
+    # -- the past ------------------------------------------------------------------------------------
+
+    def changes(self, view: str, since: int) -> pa.Table:
+        """The view's change of each epoch after `since`."""
+        oldest = self.oldest
+        with self._latch.reading():
+            self.catalog.expect_view(view)
+            check_epoch(view, since, min(oldest, self.epoch), self.epoch)
+            parts = self._changes_after(view, since)
+            created, store = self._created[view], self._maps[view]
+            if since < created:  # what it held when it was created is its first change
+                rows = self._at(view, created)
+                first = net(rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64))))
+                parts.insert(0, (created, first))
+        schema = weighted_schema(store.view.columns).append(pa.field(EPOCH, pa.int64(), nullable=False))
+        tables = [
+            t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema)
+            for e, t in parts
+            if t.num_rows
+        ]
+        return pa.concat_tables(tables) if tables else schema.empty_table()
+
+    def _at(self, view: str, at: int) -> pa.Table:
+        later = [t for _, t in self._changes_after(view, at)]
+        rows = self._view_rows(self._maps[view])
+        return subtract(rows, net(pa.concat_tables(later))) if later else rows
+
+    def _changes_after(self, view: str, since: int) -> list[tuple[int, pa.Table]]:
+        """The view's changes of the epochs after `since`, from memory or from the log."""
+        known = dict(self._history)
+        found = []
+        for epoch in range(max(since, self._created[view]) + 1, self.epoch + 1):
+            if epoch in known:
+                change = known[epoch].get(view)
+                table = change.table if change is not None else None
+            else:
+                commit = read_commit(self._folder.commits, epoch) if self._folder is not None else None
+                section = commit.sections.get(f"changes/{view}") if commit is not None else None
+                table = unpack_table(section) if section is not None else None
+            if table is not None:
+                found.append((epoch, table))
+        return found
+
+
+def rows_before(table: Table, nets: Sequence[Net]) -> tuple[pa.Table, Ints]:
+    """The distinct rows of a table and their multiplicities before these changes were added to it."""
+    pool, codec = table.pool, table.codec
+    words = np.concatenate([change.words for change in nets], axis=1)
+    compared = words.copy()
+    for row in codec.kept_words:
+        (compared[row],) = codec.texts.comparable(words[row])
+    first, weights = netted_rows(compared, np.concatenate([change.weights for change in nets]))
+    words = words.take(first, axis=1)
+    slots = pool.find(np.ascontiguousarray(words[list(pool.key)]))
+    here = (slots >= 0) & ~table.differ(words, pool.keys_at(slots))
+    live = pool.live()
+    n = np.zeros(int(live.max(initial=-1)) + 1, np.int64)
+    n[live] = pool.gather(live).n
+    n[slots[here]] -= weights[here]
+    live = live[n[live] != 0]
+    every = np.concatenate([pool.keys_at(live), words[:, ~here]], axis=1)
+    return codec.decode(every), np.concatenate([n[live], -weights[~here]])

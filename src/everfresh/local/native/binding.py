@@ -1,0 +1,241 @@
+"""Addresses for a generated function: where pools, slices, buffers and columns lie when it is called.
+
+Invariant: the arrays whose addresses stand in the context are held by what owns them, or here, while a call
+runs. Pools and slices write theirs anew when they have grown.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everfresh.algebra import Kind
+from everfresh.local.atoms import Indexed
+from everfresh.local.native import layout as at
+from everfresh.local.native.helpers import (
+    POOL_CAPACITY,
+    POOL_COUNT,
+    POOL_CREATED,
+    POOL_FLOAT_ROWS,
+    POOL_INT_ROWS,
+    POOL_JOURNAL,
+    POOL_OLD_FLOATS,
+    POOL_OLD_INTS,
+    POOL_OLD_N,
+    POOL_ROOM,
+    POOL_SLICES,
+    POOL_TOUCHED,
+    SLICE_SIZE,
+)
+from everfresh.local.native.layout import BufferUse, PoolUse
+from everfresh.local.pool import Pool, Touched, Values
+from everfresh.local.slices import Slice
+
+Ints = NDArray[np.int64]
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where an array lies."""
+    return int(array.__array_interface__["data"][0])
+
+
+def pool_words(pool: Pool) -> list[int]:
+    """The block of a pool, as far as it only reads."""
+    values = pool._values
+    return [
+        address(pool._keys),
+        pool._keys.shape[1],
+        address(pool._table),
+        len(pool._table) - 1,
+        address(pool._mark),
+        address(pool._state),
+        address(values.n),
+        address(values.ints),
+        address(values.floats),
+    ]
+
+
+class SliceBinding:
+    """The block of a slice; `words` are what it is, kept as long as its arrays are."""
+
+    def __init__(self, slice_: Slice) -> None:
+        self.slice = slice_
+        self._source = _sources(slice_)
+        self._scratch = np.zeros(max(slice_.codec.words, 1), np.int64)
+        self._arrays: tuple[Any, ...] = ()
+        self.words: list[int] = []
+
+    def refresh(self, slots: int) -> bool:
+        """Make it fit `slots` slots; whether anything has moved."""
+        s = self.slice
+        s._room(slots)
+        arrays = (s._keys._table, s._heads, s._nexts)
+        if len(self._arrays) == 3 and all(a is b for a, b in zip(arrays, self._arrays, strict=True)):
+            return False
+        self._arrays = arrays
+        keys = s._keys
+        self.words = [
+            s.codec.words,
+            (len(self._source) - s.codec.words) // 4,
+            address(self._source),
+            *pool_words(keys)[:7],
+            address(keys._multipliers),
+            address(s._heads),
+            address(s._nexts),
+            address(s._prevs),
+            address(s._groups),
+            address(self._scratch),
+            keys.capacity,
+        ]
+        return True
+
+
+def _sources(slice_: Slice) -> Ints:
+    """Where the words of a slice's key come from in an entry; then from which bit to which each null goes."""
+    words, nulls = [-1] * slice_.codec.words, []
+    for column in slice_.codec.columns:
+        places, null = slice_.codec.places(column)
+        source, from_null = slice_._source.places(column)
+        for place, row in zip(places, source, strict=True):
+            words[place] = row
+        if null is not None and from_null is not None:
+            nulls += [*from_null, *null]
+    return np.array([*words, *nulls], np.int64)
+
+
+class PoolBinding:
+    """A pool in the context, with a journal and its slices if the function changes it."""
+
+    def __init__(self, use: PoolUse, target: bool) -> None:
+        self.use, self.target = use, target
+        self._seen: Any = None
+        self._slices: dict[tuple[str, ...], SliceBinding] = {}
+        self._blocks = np.zeros(0, np.int64)
+        self._journal = 0
+
+    def refresh(self, context: Ints, rows: int) -> None:
+        """Write what has moved; `rows` is how many slots a journal has room for at least."""
+        pool, place = self.use.stored.pool, self.use.place
+        if self._seen is not pool._table:
+            self._write(context)
+        if self.target:
+            self._refresh_slices(context)
+            if self._journal < rows:
+                self._make_journal(context, rows)
+            context[place + POOL_COUNT] = 0
+            context[place + POOL_ROOM] = 0
+
+    def _write(self, context: Ints) -> None:
+        pool, place = self.use.stored.pool, self.use.place
+        context[place : place + 9] = pool_words(pool)
+        context[place + POOL_CAPACITY] = pool.capacity
+        self._seen = pool._table
+
+    def _refresh_slices(self, context: Ints) -> None:
+        stored: Indexed = self.use.stored
+        moved = False
+        for names, slice_ in stored._slices.items():
+            binding = self._slices.get(names)
+            if binding is None or binding.slice is not slice_:
+                binding = self._slices[names] = SliceBinding(slice_)
+            moved |= binding.refresh(self.use.stored.pool.capacity)
+        if len(self._slices) > len(stored._slices):
+            self._slices = {n: b for n, b in self._slices.items() if n in stored._slices}
+            moved = True
+        if moved or len(self._blocks) != SLICE_SIZE * len(self._slices):
+            words = [word for binding in self._slices.values() for word in binding.words]
+            self._blocks = np.array(words, np.int64)
+            place = self.use.place + POOL_SLICES
+            context[place : place + 2] = len(self._slices), address(self._blocks)
+
+    def _make_journal(self, context: Ints, rows: int) -> None:
+        layout, place = self.use.stored.pool.layout, self.use.place
+        count, old = int(context[place + POOL_COUNT]), getattr(self, "_old", None)
+        slots, created = np.empty(rows, np.int64), np.empty(rows, np.bool_)
+        values = Values.empty(layout, rows)
+        if count and old is not None:
+            slots[:count], created[:count] = old[0][:count], old[1][:count]
+            for new, was in zip(
+                (values.n, values.ints, values.floats), (old[2].n, old[2].ints, old[2].floats), strict=True
+            ):
+                new[..., :count] = was[..., :count]
+        self._old = (slots, created, values)
+        self._journal = rows
+        context[place + POOL_TOUCHED] = address(slots)
+        context[place + POOL_CREATED] = address(created)
+        context[place + POOL_OLD_N] = address(values.n)
+        context[place + POOL_OLD_INTS] = address(values.ints)
+        context[place + POOL_OLD_FLOATS] = address(values.floats)
+        context[place + POOL_JOURNAL] = rows
+        context[place + POOL_INT_ROWS] = layout.int_rows
+        context[place + POOL_FLOAT_ROWS] = layout.float_rows
+
+    def grow(self, context: Ints, need: int) -> None:
+        """Make room for `need` more upserts."""
+        pool, place = self.use.stored.pool, self.use.place
+        if int(context[place + POOL_COUNT]) + need > self._journal:
+            self._make_journal(context, 2 * (self._journal + need))
+        if len(pool) + need > pool.capacity:
+            pool.reserve(max(need, pool.capacity))
+            self._write(context)
+        for binding in self._slices.values():
+            keys = binding.slice._keys
+            if len(keys) + need > keys.capacity:
+                keys.reserve(max(need, keys.capacity))
+        self._refresh_slices(context)
+        context[place + POOL_ROOM] = 0
+
+    def touched(self, context: Ints) -> Touched:
+        """What the function changed."""
+        count = int(context[self.use.place + POOL_COUNT])
+        slots, created, values = self._old
+        return Touched(slots[:count].copy(), values.take(slice(0, count)), created[:count].copy())
+
+
+class BufferBinding:
+    """The buffer of a statement."""
+
+    def __init__(self, use: BufferUse) -> None:
+        self.use = use
+        kinds = use.components.kinds
+        self._rows = use.words + 1 + sum(kind != Kind.FLOAT for kind in kinds)
+        self._float_rows = use.components.float_rows
+        self._words, self._floats = np.empty((self._rows, 0), np.int64), np.empty((self._float_rows, 0))
+
+    def refresh(self, context: Ints, rows: int) -> None:
+        """Make room for `rows` rows, and begin anew."""
+        if self._words.shape[1] < rows:
+            self._allocate(context, rows)
+        context[self.use.place + at.BUFFER_COUNT] = 0
+
+    def _allocate(self, context: Ints, rows: int) -> None:
+        count, place = int(context[self.use.place + at.BUFFER_COUNT]), self.use.place
+        words, floats = np.empty((self._rows, rows), np.int64), np.empty((self._float_rows, rows))
+        words[:, :count], floats[:, :count] = self._words[:, :count], self._floats[:, :count]
+        self._words, self._floats = words, floats
+        context[place : place + 3] = address(words), address(floats), rows
+
+    def grow(self, context: Ints) -> None:
+        """Make twice the room."""
+        self._allocate(context, 2 * self._words.shape[1])
+
+    def rows(self, context: Ints) -> tuple[Ints, Values]:
+        """The words and values of what was made."""
+        count = int(context[self.use.place + at.BUFFER_COUNT])
+        keys, row = self.use.words, self.use.words + 1
+        words = self._words[:keys, :count].copy()
+        values = Values.empty(self.use.components, count)
+        values.n[:] = self._words[keys, :count]
+        for kind, place in zip(self.use.components.kinds, self.use.components.offsets, strict=True):
+            if kind == Kind.FLOAT:
+                continue
+            cells = self._words[row, :count]
+            if kind == Kind.WIDE:
+                values.ints[place], values.ints[place + 1] = cells >> 63, cells
+            else:
+                values.ints[place] = cells
+            row += 1
+        values.floats[:] = self._floats[:, :count]
+        return words, values

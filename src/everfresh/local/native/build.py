@@ -1,0 +1,63 @@
+"""Generated text as a compiled function, kept on disk under a name that says all that it depends on.
+
+The name is a hash of the text, of the source of everything that the text calls, and of the versions of Numba
+and of its compiler: Numba notices none of those by itself. So a file never changes once it is there, and a
+stale one is never found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from everfresh.local.native.runner import Function
+
+HELPERS = ("memory.py", "helpers.py")
+"""The modules that generated code calls."""
+
+
+def folder() -> Path:
+    """Where generated code is kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "everfresh" / "native"
+
+
+def name_of(text: str, sources: Sequence[bytes] | None = None) -> str:
+    """The name of a generated module."""
+    import llvmlite  # type: ignore[import-untyped]
+    import numba
+
+    here = Path(__file__).parent
+    parts = [(here / name).read_bytes() for name in HELPERS] if sources is None else list(sources)
+    digest = hashlib.sha256()
+    for part in (text.encode(), *parts, numba.__version__.encode(), llvmlite.__version__.encode()):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return f"ef_{digest.hexdigest()[:32]}"
+
+
+def build(text: str) -> Function:
+    """The function `run` of a generated text, compiled now or before."""
+    name = name_of(text)
+    loaded = sys.modules.get(name)
+    if loaded is None:
+        path = folder() / f"{name}.py"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            made = path.with_suffix(f".{os.getpid()}.tmp")
+            made.write_text(text, encoding="utf-8")
+            made.replace(path)
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = importlib.util.module_from_spec(spec)
+        sys.modules[name] = loaded  # before it runs: Numba looks for the module of what it loads
+        try:
+            spec.loader.exec_module(loaded)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    found: Function = loaded.run
+    return found

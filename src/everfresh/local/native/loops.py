@@ -1,0 +1,255 @@
+"""One term of a statement as nested loops: the change's row, then entries found, sliced or scanned.
+
+Implements 001, section 4.2.1 (foreach, get, slice), over the same steps that the interpreter runs
+(`joined`, its slow twin). Conditions and lookups are nested blocks, in the order that `ordering` sets; what is
+looked up by the change's row alone is looked up once for all statements.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from everfresh.algebra import Kind
+from everfresh.calculus import Bind, Cond, MapRef, Query, Rel, Value
+from everfresh.expr import Expr, Var, substitute, variables
+from everfresh.local.atoms import Pooled, TableRows
+from everfresh.local.codec import Codec
+from everfresh.local.native.bounds import Bound, bind, key_words, same, stored, value_of
+from everfresh.local.native.numbers import Number, Product
+from everfresh.local.native.scalars import Scalars, Unsupported, Val
+from everfresh.local.ordering import Step, Term, atom_vars
+from everfresh.local.reading import ViewReader
+from everfresh.types import Column
+
+if TYPE_CHECKING:
+    from everfresh.local.native.generate import Generator
+
+Emit = Callable[["Loops"], None]
+
+
+class Loops:
+    """The code of one term. `looped` says whether more than one row may come of a row of the change."""
+
+    def __init__(self, made: Generator, statement: int, view: str, k: int) -> None:
+        self.made, self.out, self.statement = made, made.out, statement
+        self._view = view
+        self.env: dict[str, Bound] = {}
+        self.product = Product(self.out, k)
+        self.looped = False
+        self._started = False
+
+    def run(self, term: Term, emit: Emit) -> None:
+        """All steps, and then what is made of each row."""
+        if term.narrow is not None:
+            raise Unsupported("a threshold")
+        if not term.counted:
+            self.product.n = Number.whole("0")
+        if term.sign != 1:
+            self.product.times_all(Number.whole(str(term.sign)))
+        depth = self.out.depth
+        for step in term.steps:
+            self._step(step)
+        emit(self)
+        self.out.back_to(depth)
+
+    def _step(self, step: Step) -> None:
+        if step.range is not None:
+            raise Unsupported("a range")
+        match step.factor:
+            case Rel(_, _, True):
+                self._change(step.factor, step.keep)
+            case Rel():
+                self._relation(step.factor, step.keep)
+            case MapRef():
+                self._map(step.factor, step.keep)
+            case Cond():
+                self.scalars().when(step.factor.condition)
+            case Bind():
+                self._bind(step.factor, step.keep)
+            case Value():
+                scalars = self.scalars()
+                self.product.times_each(
+                    None, [Number.of(scalars.value(item), self.out) for item in step.factor.items]
+                )
+            case _:
+                raise Unsupported(type(step.factor).__name__)
+
+    # -- scalars -----------------------------------------------------------------------------------
+
+    def scalars(self, variable: Callable[[Var], Val] | None = None) -> Scalars:
+        """Expressions over what is bound here."""
+        return Scalars(self.out, variable or self._variable, self.made.text, self._beforehand)
+
+    def _variable(self, var: Var) -> Val:
+        return value_of(self.out, self.env[var.name])
+
+    def _beforehand(self, expr: Expr) -> Val | None:
+        """An expression over columns of the change, computed for all rows before the call."""
+        names: dict[str, Expr] = {}
+        for var in variables(expr):
+            bound = self.env.get(var.name)
+            if bound is None or bound.column is None:
+                return None
+            names[var.name] = Var(f"@{bound.column}", var.type, var.nullable)
+        if not names:
+            return None
+        return value_of(self.out, self.made.column(substitute(expr, names)))
+
+    def _bind(self, factor: Bind, keep: frozenset[str]) -> None:
+        if isinstance(factor.expr, Var) and factor.expr.name in self.env:
+            made = self.env[factor.expr.name]
+        else:
+            lead = all(self.env[v.name].lead for v in variables(factor.expr))
+            made = bind(self.out, self.scalars().value(factor.expr), lead and self.out.depth < 3)
+        name = factor.var.name
+        if name in self.env:
+            self.out.open(f"if {same(self.env[name], made)}:")
+        else:
+            self.env[name] = made
+
+    # -- atoms -------------------------------------------------------------------------------------
+
+    def _change(self, factor: Rel, keep: frozenset[str]) -> None:
+        if self._started and not self.made.one_by_one:
+            raise Unsupported("two changes")
+        self._started = True
+        self._visit("1")
+        times = Counter(v.name for v in factor.vars)
+        for i, var in enumerate(factor.vars):
+            if var.name in keep or var.name in self.env or times[var.name] > 1:
+                self._take(var.name, self.made.change_column(i))
+        self.product.times_all(Number.whole("w"))
+
+    def _take(self, name: str, bound: Bound) -> None:
+        """Bind a variable, or compare with what it is."""
+        known = self.env.get(name)
+        if known is None:
+            self.env[name] = bound
+        elif known != bound:
+            self.out.open(f"if {same(known, bound)}:")
+
+    def _map(self, factor: MapRef, keep: frozenset[str]) -> None:
+        store = self.made.wiring.stores(factor.name)
+        self.made.reads.add(factor.name)
+        slot = self._entry(store, [v.name for v in factor.keys], keep)
+        numbers = [self._component(store, c, slot) for c in factor.components]
+        tests = [n.nonzero for n in numbers if n.nonzero is not None]
+        if len(tests) == len(numbers) or len(numbers) == 1:
+            self.out.open(f"if {' or '.join(tests)}:" if tests else "if False:")
+        if len(numbers) == 1:
+            self.product.times_all(numbers[0])
+        else:
+            self.product.times_each(numbers[0], numbers[1:])
+
+    def _relation(self, factor: Rel, keep: frozenset[str]) -> None:
+        table = self.made.wiring.tables.get(factor.name)
+        if table is None:
+            from everfresh.local.native.relations import read_relation
+
+            read_relation(self, self._view, factor, keep)
+            return
+        self.made.tables.add(factor.name)
+        slot = self._entry(table, [v.name for v in factor.vars], keep)
+        count = self._component(table, 0, slot)
+        self.out.open(f"if {count.nonzero}:")
+        self.product.times_all(count)
+
+    def _component(self, store: Pooled, component: int, slot: str) -> Number:
+        if component < 0:
+            return Number.whole("0")
+        pool = self.made.pool(store)
+        if component == 0:
+            return Number.whole(self.out.let(f"ld({pool}_n, {slot})", "n"))
+        kind = store.pool.layout.kinds[component - 1]
+        at = store.pool.layout.offsets[component - 1]
+        return Number.stored(
+            self.out, kind, [f"{pool}_{'floats' if kind == Kind.FLOAT else 'ints'}", f"{pool}_cap"], at, slot
+        )
+
+    def _entry(self, store: Pooled, names: Sequence[str], keep: frozenset[str]) -> str:
+        """Find the entries that agree with what is bound; the variables that are not are bound to them."""
+        bound = [self.env.get(name) for name in names]
+        known = [i for i, one in enumerate(bound) if one is not None]
+        key = store._key_names
+        columns = store.columns
+        extra: list[int] = []
+        if len(known) > len(key) and key and set(key) <= {columns[i].name for i in known}:
+            extra = [i for i in known if columns[i].name not in key]
+            known = [i for i in known if columns[i].name in key]
+        slot = self.entries(store, [columns[i] for i in known], [bound[i] for i in known])  # type: ignore[misc]
+        self._visit("1")
+        for i in extra:
+            self.out.open(f"if {same(self.column(store, columns[i], slot), bound[i])}:")  # type: ignore[arg-type]
+        times = Counter(names)
+        for i, name in enumerate(names):
+            if bound[i] is None:
+                if times[name] > 1 and name in self.env:
+                    self.out.open(f"if {same(self.env[name], self.column(store, columns[i], slot))}:")
+                elif times[name] > 1 or name in keep:
+                    self.env[name] = self.column(store, columns[i], slot)
+        return slot
+
+    def column(self, store: Pooled, column: Column, slot: str) -> Bound:
+        """A column of an entry."""
+        pool = self.made.pool(store)
+        return stored(store.codec, column, f"ld({pool}_keys, {{}} * {pool}_cap + {slot})")
+
+    def entries(self, store: Pooled, columns: Sequence[Column], bound: Sequence[Bound]) -> str:
+        """Open the blocks in which a name runs over the entries that agree on some columns."""
+        pool = self.made.pool(store)
+        names = tuple(c.name for c in columns)
+        if names == store._key_names:
+            slot = self.find(store, columns, bound)
+            self.out.open(f"if {slot} >= 0:")
+            return slot
+        self.looped = True
+        slot, next_ = self.out.fresh("s"), self.out.fresh("s")
+        if not names:
+            self.out.open(f"for {slot} in range(ld({pool}_state, 0)):")
+            self.out.open(f"if ld32({pool}_mark, {slot}) >= 0:")
+            return slot
+        codec = Codec(columns, store.codec.interner)
+        words, never = key_words(codec, list(bound))
+        self._unless(never)
+        slice_ = self.made.slice(store, names)
+        find = self.made.finder(tuple(range(codec.words)))
+        where = f"{slice_}_keys, {slice_}_cap, {slice_}_table, {slice_}_mask"
+        self.made.ahead(slice_, words)
+        group = self.out.let(f"{find}({', '.join([where, *words])})", "g")
+        self.out.open(f"if {group} >= 0:")
+        self.out.add(f"{next_} = ld32({slice_}_heads, {group})")
+        self.out.open(f"while {next_} >= 0:")
+        self.out.add(f"{slot} = {next_}", f"{next_} = ld32({slice_}_nexts, {slot})")
+        return slot
+
+    def find(self, store: Pooled, columns: Sequence[Column], bound: Sequence[Bound]) -> str:
+        """The name of the slot with these key columns, -1 for none."""
+        pool = self.made.pool(store)
+        codec = Codec(columns, store.codec.interner)
+        words, never = key_words(codec, list(bound))
+        find = self.made.finder(store.pool.key)
+        where = f"{pool}_keys, {pool}_cap, {pool}_table, {pool}_mask"
+        code = f"{find}({', '.join([where, *words])})"
+        if never:
+            code = f"-1 if {' or '.join(never)} else {code}"
+        if all(one.lead for one in bound):
+            self.made.ahead(pool, words, ["n"])
+            return self.made.once(code)
+        return self.out.let(code, "s")
+
+    def _unless(self, never: list[str]) -> None:
+        if never:
+            self.out.open(f"if not ({' or '.join(never)}):")
+
+    def _visit(self, count: str) -> None:
+        self.out.add(f"v{self.statement} += {count}")
+
+
+def reads_of(query: Query) -> set[str]:
+    """The maps that a query reads by name."""
+    return {node.name for node in query.walk() if isinstance(node, MapRef)}
+
+
+__all__ = ["Loops", "TableRows", "ViewReader", "reads_of"]

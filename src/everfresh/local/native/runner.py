@@ -1,0 +1,157 @@
+"""A compiled function at work: it is given a change, and what it made is handed on.
+
+Statements that are applied leave what an `add` to their map leaves: the entries that were touched, with
+their values before. If the function says that it cannot go on (an error, a number beyond a word),
+everything is taken back, and the interpreter runs the statements: it knows the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everfresh.errors import EverfreshError
+from everfresh.expr import evaluate_vector, variables
+from everfresh.local.atoms import Indexed, Rows
+from everfresh.local.cells import Cells, VectorsOf
+from everfresh.local.entries import EntryStore
+from everfresh.local.joined import PoolDelta
+from everfresh.local.native import layout as at
+from everfresh.local.native.binding import BufferBinding, PoolBinding, SliceBinding, address
+from everfresh.local.native.generate import Generated
+from everfresh.local.pool import Touched
+from everfresh.local.wiring import Prepared
+
+Ints = NDArray[np.int64]
+Function = Callable[[int, int, int], int]
+_LEAST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a call made: deltas that are to be added, changes of maps that are made, and visited entries."""
+
+    deltas: list[tuple[EntryStore, PoolDelta]]
+    touched: list[tuple[EntryStore, Touched]]
+    visited: list[tuple[Prepared, int]]
+
+
+class Runner:
+    """One compiled function and its context."""
+
+    def __init__(self, made: Generated, function: Function) -> None:
+        self.made, self._run = made, function
+        places = made.places
+        self._context = np.zeros(places.size, np.int64)
+        self._at = address(self._context)
+        self._pools = [PoolBinding(use, use.number in places.targets) for use in places.pools.values()]
+        self._slices = [(use, use.stored.slice(use.names)) for use in places.slices.values()]
+        self._slice_blocks = [SliceBinding(slice_) for _, slice_ in self._slices]
+        self._buffers = [BufferBinding(use) for use in places.buffers.values()]
+        self._texts_bound = False
+
+    def run(self, change: Rows, before: Mapping[str, Touched]) -> Outcome | None:
+        """Run the statements on a change; None if the interpreter has to."""
+        rows = len(change)
+        held = self._bind(change, rows, before)
+        if held is None:
+            return None
+        context, start = self._context, 0
+        while True:
+            code = self._run(self._at, start, rows)
+            if code == at.DONE:
+                return self._outcome()
+            if code == at.BAD:
+                self._take_back()
+                return None
+            start, number = int(context[at.ROW]), int(context[at.POOL])
+            if code == at.FULL_POOL:
+                self._pools[number].grow(context, int(context[at.NEED]))
+                self._bind_slices()
+            else:
+                self._buffers[number].grow(context)
+
+    def _outcome(self) -> Outcome:
+        context, jobs = self._context, self.made.jobs
+        deltas = [
+            (jobs[b.use.statement].prepared.store, PoolDelta(*b.rows(context)))
+            for b in self._buffers
+            if not jobs[b.use.statement].apply
+        ]
+        touched = []
+        for pool in self._pools:
+            if pool.target:
+                store, change = pool.use.stored, pool.touched(context)
+                assert isinstance(store, EntryStore)
+                store.told(change)
+                touched.append((store, change))
+        visited = [(job.prepared, int(context[at.VISITED + i])) for i, job in enumerate(jobs)]
+        return Outcome(deltas, touched, visited)
+
+    def _take_back(self) -> None:
+        for pool in self._pools:
+            if pool.target:
+                change = pool.touched(self._context)
+                Indexed.leave(pool.use.stored, change.slots[change.created])
+                pool.use.stored.pool.rollback(change)
+
+    # -- binding -----------------------------------------------------------------------------------
+
+    def _bind(self, change: Rows, rows: int, before: Mapping[str, Touched]) -> list[object] | None:
+        """Write all addresses; the arrays that only they hold, or None if a column cannot be computed."""
+        context, places = self._context, self.made.places
+        context[: at.VISITED + places.statements] = 0
+        words, weights = np.ascontiguousarray(change._words), np.ascontiguousarray(change._weights, np.int64)
+        held: list[object] = [words, weights]
+        context[places.change : places.change + at.CHANGE_SIZE] = address(words), rows, address(weights)
+        for pool in self._pools:
+            pool.refresh(context, max(rows, _LEAST))
+        self._bind_slices()
+        for buffer in self._buffers:
+            applied = self.made.jobs[buffer.use.statement].apply
+            buffer.refresh(context, _LEAST if applied else max(rows, _LEAST))
+        if places.columns and not self._bind_columns(change, rows, held):
+            return None
+        for use in places.befores.values():
+            self._bind_before(use.place, before.get(use.map), held)
+        if not self._texts_bound and places.texts:
+            codes = self.made.codec.interner.intern_list(list(places.texts))
+            for place, code in zip(places.texts.values(), codes.tolist(), strict=True):
+                context[place] = code
+            self._texts_bound = True
+        return held
+
+    def _bind_slices(self) -> None:
+        for (use, _), block in zip(self._slices, self._slice_blocks, strict=True):
+            if block.refresh(use.stored.pool.capacity) or not self._context[use.place]:
+                self._context[use.place : use.place + len(block.words)] = block.words
+
+    def _bind_columns(self, change: Rows, rows: int, held: list[object]) -> bool:
+        every = np.arange(rows)
+        read = {int(v.name[1:]) for expr in self.made.places.columns for v in variables(expr)}
+        env = VectorsOf({f"@{i}": change.cells(change.columns[i], every) for i in sorted(read)})
+        for expr, use in self.made.places.columns.items():
+            try:
+                cells = Cells.of(evaluate_vector(expr, env, rows), change.codec.interner)
+            except EverfreshError:
+                return False  # perhaps of a row that another condition drops
+            words = np.ascontiguousarray(cells.words[0], np.int64)
+            valid = None if cells.valid is None else np.ascontiguousarray(cells.valid)
+            held += [words, valid]
+            self._context[use.place] = address(words)
+            self._context[use.place + 1] = 0 if valid is None else address(valid)
+        return True
+
+    def _bind_before(self, place: int, change: Touched | None, held: list[object]) -> None:
+        if change is None or not len(change.slots):
+            self._context[place : place + at.BEFORE_SIZE] = 0
+            return
+        arrays = [
+            np.ascontiguousarray(a) for a in (change.slots, change.old.n, change.old.ints, change.old.floats)
+        ]
+        held += arrays
+        slots, n, ints, floats = (address(a) for a in arrays)
+        self._context[place : place + at.BEFORE_SIZE] = slots, len(change.slots), n, ints, floats

@@ -1,0 +1,173 @@
+"""Compiled loops over the strings of `texts.Texts`: bytes in blocks of a heap, free blocks in lists by size.
+
+The heap is an array of cells of eight bytes. A block is some of them, the last filled up with zeros; a free
+one holds the next free block of its class in its first cell. Kernels and helpers live in this one module,
+but for the intrinsic `load64`: a function cached on disk does not notice that a callee elsewhere has changed.
+
+Invariants: kernels raise nothing and never run out of room (they return how far they came); a word at least 0
+holds its string, of at most seven bytes, itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everfresh.local.jit import njit
+from everfresh.local.kernels import load64
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+# Positions in the state: cells ever used, cells in use.
+TOP, USED = 0, 1
+
+EXACT = 128
+"""Blocks of up to so many cells have a class of their own; larger ones are powers of two."""
+CLASSES = EXACT + 33
+
+_INLINE = 7
+_BLOCK = np.int64(-1 << 63)
+_AT = np.int64((1 << 32) - 1)
+_SIZE = np.int64((1 << 31) - 1)
+
+
+@njit(forceinline=True, cache=True)
+def _class(cells: int) -> int:
+    if cells <= EXACT:
+        return cells
+    power = 7
+    while (1 << power) < cells:
+        power += 1
+    return EXACT + power - 7
+
+
+@njit(forceinline=True, cache=True)
+def _room(class_: int) -> int:
+    """The cells of a block of a class."""
+    return class_ if class_ <= EXACT else 1 << (class_ - EXACT + 7)
+
+
+@njit(forceinline=True, cache=True)
+def _size(word: int) -> int:
+    return int(word >> 56 if word >= 0 else (word >> 32) & _SIZE)
+
+
+@njit(forceinline=True, cache=True)
+def _tail(data: Bytes, begin: int, size: int) -> int:
+    """Less than eight bytes as one word."""
+    word = np.int64(0)
+    for j in range(size):
+        word |= np.int64(data[begin + j]) << (8 * j)
+    return int(word)
+
+
+@njit(cache=True)
+def keep(
+    cells: Ints,
+    heads: Ints,
+    state: Ints,
+    data: Bytes,
+    offsets: Any,
+    valid: Bytes,
+    bit: int,
+    start: int,
+    out: Ints,
+) -> int:
+    """The words of the strings `start`.. of an Arrow array, their bytes copied; 0 for NULL.
+
+    `valid` is the validity bitmap from bit `bit` on, empty for no NULLs. Returns the string reached: less
+    than all when the heap is full.
+    """
+    for i in range(start, out.size):
+        if valid.size != 0 and not (valid[(bit + i) >> 3] >> ((bit + i) & 7)) & 1:
+            out[i] = 0
+            continue
+        begin = np.int64(offsets[i])
+        size = np.int64(offsets[i + 1]) - begin
+        if size <= _INLINE:
+            word = (size << 56) | _tail(data, begin, size)
+            out[i] = word
+            continue
+        class_ = _class((size + 7) >> 3)
+        room = _room(class_)
+        at = heads[class_]
+        if at >= 0:
+            heads[class_] = cells[at]
+        else:
+            at = state[TOP]
+            if at + room > cells.size:
+                return i
+            state[TOP] = at + room
+        state[USED] += room
+        whole = size >> 3
+        for j in range(whole):
+            cells[at + j] = np.int64(load64(data, begin + 8 * j))
+        if size & 7:  # what is behind the string may not be memory of ours
+            cells[at + whole] = _tail(data, begin + 8 * whole, size & 7)
+        out[i] = _BLOCK | (size << 32) | at
+    return int(out.size)
+
+
+@njit(cache=True)
+def release(cells: Ints, heads: Ints, state: Ints, words: Ints) -> None:
+    """Free the blocks of some words, each once."""
+    for i in range(words.size):
+        word = words[i]
+        if word < 0:
+            class_ = _class((_size(word) + 7) >> 3)
+            at = word & _AT
+            cells[at] = heads[class_]
+            heads[class_] = at
+            state[USED] -= _room(class_)
+
+
+@njit(forceinline=True, cache=True)
+def _equal(cells: Ints, a: int, b: int) -> bool:
+    if a == b:
+        return True
+    if a >= 0 or b >= 0 or _size(a) != _size(b):
+        return False
+    x, y = a & _AT, b & _AT
+    for j in range((_size(a) + 7) >> 3):  # noqa: SIM110 - Numba compiles the loop better than all()
+        if cells[x + j] != cells[y + j]:
+            return False
+    return True
+
+
+@njit(cache=True)
+def unify(cells: Ints, words: Ints, stored: Ints, slots: Ints, first: Ints) -> None:
+    """Give a string the word of an equal one: of the stored row of its key, else of the first row with it."""
+    for i in range(words.size):
+        word = words[i]
+        if word >= 0:
+            continue
+        if slots[i] >= 0 and _equal(cells, word, stored[slots[i]]):
+            words[i] = stored[slots[i]]
+        elif _equal(cells, word, words[first[i]]):
+            words[i] = words[first[i]]
+
+
+@njit(cache=True)
+def offsets_of(words: Ints, offsets: Ints) -> None:
+    """Arrow offsets of the strings of `words`."""
+    offsets[0] = 0
+    for i in range(words.size):
+        offsets[i + 1] = offsets[i] + _size(words[i])
+
+
+@njit(cache=True)
+def copy(heap: Bytes, words: Ints, offsets: Ints, out: Bytes) -> None:
+    """The bytes of the strings of `words`, one after the other."""
+    for i in range(words.size):
+        word, to = words[i], offsets[i]
+        size = offsets[i + 1] - to
+        if word >= 0:
+            for j in range(size):
+                out[to + j] = np.uint8((word >> (8 * j)) & 0xFF)
+        else:
+            begin = (word & _AT) << 3
+            for j in range(size):
+                out[to + j] = heap[begin + j]

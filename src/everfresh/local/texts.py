@@ -1,0 +1,162 @@
+"""Strings that no view and no key reads: kept as bytes, one by one, and never compared unless a row goes.
+
+An `Interner` looks every string up, which costs more than all other columns of a row together where most
+strings differ. `Texts` copies it instead. A word is the string itself up to seven bytes, else the place and
+the length of its block in a heap; blocks of rows that go are used again. Equal strings may have different
+words: `unify` and `comparable` are for the moments where that matters.
+
+Invariant: a word below 0 belongs to one cell of one row, and its block is released once, when that row has
+gone for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from everfresh.local import text_kernels as kernels
+from everfresh.local.arena import enlarge, pages, reserved
+from everfresh.local.strings import Interner, bytes_of, strings_array
+from everfresh.local.text_kernels import CLASSES, TOP, USED, Ints
+
+_MOST: Final = 1 << 32  # cells of one heap: a place fits 32 bits
+_LASTING: Final = 1 << 15  # cells from which it grows in place
+_RESERVED: Final = 1 << 29  # cells that it has address space for then
+_LARGE: Final = 1 << 18  # cells from which memory is taken by large pages
+
+
+class Texts:
+    """A heap of strings by words.
+
+    >>> texts = Texts()
+    >>> words = texts.keep(pa.array(["short", None, "a longer string", "a longer string"]))
+    >>> words[2] == words[3], texts.decode(words).to_pylist()
+    (np.False_, ['short', '', 'a longer string', 'a longer string'])
+    """
+
+    def __init__(self) -> None:
+        self._full = self._cells = np.zeros(64, np.int64)
+        self._heads = np.full(CLASSES, -1, np.int64)
+        self._state = np.zeros(2, np.int64)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the heap, unused capacity included, but not what is only reserved."""
+        used = self._cells.nbytes if len(self._full) == len(self._cells) else pages(8 * int(self._state[TOP]))
+        return used + self._heads.nbytes
+
+    @property
+    def used(self) -> int:
+        """Bytes of the blocks in use."""
+        return 8 * int(self._state[USED])
+
+    @property
+    def _heap(self) -> NDArray[np.uint8]:
+        return self._cells.view(np.uint8)
+
+    # --------------------------------------------------------------------------------------- words
+
+    def keep(self, array: pa.Array | pa.ChunkedArray) -> Ints:
+        """Words for the strings of an Arrow array; 0 for NULL."""
+        out = np.empty(len(array), np.int64)
+        done = 0
+        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+            self._keep_chunk(chunk, out[done : done + len(chunk)])
+            done += len(chunk)
+        return out
+
+    def release(self, words: Ints) -> None:
+        """The rows of these words have gone for good."""
+        kernels.release(self._cells, self._heads, self._state, np.ascontiguousarray(words))
+
+    def unify(self, words: Ints, stored: Ints, slots: Ints, first: Ints) -> None:
+        """Write over `words` where the row of the same key has an equal string: that at `slots` in `stored`,
+        or the one at `first`."""
+        kernels.unify(self._cells, words, stored, slots, first)
+
+    def comparable(self, *words: Ints) -> list[Ints]:
+        """Numbers for the strings of `words`, equal exactly for equal strings."""
+        known = Interner()
+        return [known.intern(self.decode(some)) for some in words]
+
+    def decode(self, words: Ints, valid: NDArray[np.bool_] | None = None) -> pa.Array:
+        """The strings of `words`, as the interner decodes its codes; NULL where `valid` is False."""
+        words = np.ascontiguousarray(words)
+        offsets = np.empty(len(words) + 1, np.int64)
+        kernels.offsets_of(words, offsets)
+        data = np.empty(int(offsets[-1]), np.uint8)
+        kernels.copy(self._heap, words, offsets, data)
+        return strings_array(offsets, data, valid)
+
+    # ----------------------------------------------------------------------------------- snapshots
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Everything as arrays, copied."""
+        return {
+            "cells": self._cells[: int(self._state[TOP])].copy(),
+            "heads": self._heads.copy(),
+            "state": self._state.copy(),
+        }
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Texts:
+        """What `to_arrays` wrote, in memory of its own."""
+        out = Texts()
+        cells = arrays["cells"]
+        out._grow(len(cells))
+        out._cells[: len(cells)] = cells
+        out._heads, out._state = np.array(arrays["heads"]), np.array(arrays["state"])
+        return out
+
+    # -------------------------------------------------------------------------------------- inside
+
+    def _keep_chunk(self, array: pa.Array, out: Ints) -> None:
+        if len(array) == 0:
+            return
+        if array.type not in (pa.string(), pa.large_string()):
+            array = array.cast(pa.large_string())
+        bitmap, offset_buffer, data_buffer = array.buffers()
+        width = np.int32 if array.type == pa.string() else np.int64
+        offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
+        offsets.flags.writeable = False
+        valid = bytes_of(bitmap if array.null_count else None)
+        data, reached = bytes_of(data_buffer), 0
+        while True:
+            reached = kernels.keep(
+                self._cells,
+                self._heads,
+                self._state,
+                data,
+                offsets,
+                valid,
+                array.offset,
+                reached,
+                out,
+            )
+            if reached == len(out):
+                return
+            # A block is at most twice its string.
+            rest = int(offsets[reached + 1] - offsets[reached]) // 4 + 2
+            self._grow(int(self._state[TOP]) + rest)
+
+    def _grow(self, need: int) -> None:
+        if need > _MOST:
+            raise MemoryError(f"the strings of a table take at most {_MOST * 8 >> 30} GiB")
+        size = len(self._cells)
+        while size < need:
+            size *= 2
+        if size > len(self._full):
+            full = None
+            if size >= _LASTING:
+                full = reserved((_RESERVED if size <= _RESERVED else _MOST,), np.int64)
+            if full is None:
+                full = np.zeros(size, np.int64)
+            full[: len(self._cells)] = self._cells
+            self._full = full
+        if size >= _LARGE:
+            enlarge(self._full)
+        self._cells = self._full[:size]

@@ -1,0 +1,85 @@
+"""Batches that wait to be committed: whoever has the lock commits all that have queued meanwhile.
+
+Threads that apply small batches at the same time share the cost of a commit (group commit): one write and one
+sync for several epochs. Each batch stays atomic, with an epoch and a key of its own, in the order in which
+they came; one that is refused is refused alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.program.engine import Batch
+
+ROWS = 1 << 17
+"""A group ends with the batch that brings it to this many rows."""
+
+
+@dataclass(eq=False)
+class Waiting:
+    """A batch on its way, the catalog that its rows were read by, and what came of it."""
+
+    batch: Batch
+    catalog: Any
+    result: int | BaseException | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(int(part.rows.num_rows) for part in self.batch.parts)
+
+    def check(self, catalog: Any) -> None:
+        """Raise if a table is no longer what it was when the rows were read."""
+        if catalog is self.catalog:
+            return
+        for name in {part.table for part in self.batch.parts}:
+            if catalog.expect_table(name) != self.catalog.tables[name]:
+                raise EverfreshError(
+                    Code.DEPENDENCY,
+                    f"table '{name}' was altered while a batch for it was on its way",
+                    hint="send the batch again",
+                )
+
+    def is_repeated(self, before: Sequence[Waiting]) -> bool:
+        """Whether one before it has the same key."""
+        key = self.batch.key
+        return key is not None and any(other.batch.key == key for other in before)
+
+
+class Queue:
+    """What waits, in order."""
+
+    def __init__(self, commit: Callable[[Sequence[Waiting]], None]) -> None:
+        self._commit = commit
+        self._waiting: deque[Waiting] = deque()
+
+    def commit(self, batch: Batch, catalog: Any, lock: AbstractContextManager[Any]) -> int:
+        """Commit a batch with those that wait when the lock is free; returns its epoch."""
+        mine = Waiting(batch, catalog)
+        self._waiting.append(mine)
+        with lock:
+            while mine.result is None:
+                self._commit_group()
+        if isinstance(mine.result, BaseException):
+            raise mine.result
+        return mine.result
+
+    def _commit_group(self) -> None:
+        group: list[Waiting] = []
+        rows = 0
+        while self._waiting and rows < ROWS:
+            group.append(self._waiting.popleft())
+            rows += group[-1].rows
+        try:
+            self._commit(group)
+        except BaseException as error:  # none of them was committed, unless it has an epoch already
+            for waiting in group:
+                if waiting.result is None:
+                    waiting.result = error
+            if not isinstance(error, Exception):
+                raise
