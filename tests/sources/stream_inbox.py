@@ -13,14 +13,14 @@ import everfresh as ef
 from everfresh.testing.oracle import assert_rows
 from everfresh.testing.suite_feeds import History, feed
 
-DDL = """
+FLAT = """
 CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x INTEGER NOT NULL);
 CREATE TABLE u (x BIGINT);
 CREATE MATERIALIZED VIEW v AS SELECT g, COUNT(*) AS n, SUM(x) AS s FROM t GROUP BY g;
-CREATE MATERIALIZED VIEW w AS SELECT g, COUNT(*) AS n FROM t JOIN u ON t.x = u.x GROUP BY g;
 """
-BASE = 4
-"""The epoch after the DDL."""
+"""Three epochs."""
+
+JOIN = "CREATE MATERIALIZED VIEW w AS SELECT g, COUNT(*) AS n FROM t JOIN u ON t.x = u.x GROUP BY g;"
 
 
 class Inbox:

@@ -11,11 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stream_inbox import BASE, DDL, Inbox
+from stream_inbox import FLAT, JOIN, Inbox
 
 import everfresh as ef
 from everfresh.testing.oracle import assert_rows
 from everfresh.testing.suite_base import refused
+
+DDL = FLAT + JOIN
+BASE = 4
 
 
 def connect(path: Path | None = None, **options: Any) -> ef.Database:
