@@ -191,7 +191,8 @@ class PoolBinding:
         """What the function changed."""
         count = int(context[self.use.place + POOL_COUNT])
         slots, created, values = self._old
-        return Touched(slots[:count].copy(), values.take(slice(0, count)), created[:count].copy())
+        old = Values(values.n[:count].copy(), values.ints[:, :count].copy(), values.floats[:, :count].copy())
+        return Touched(slots[:count].copy(), old, created[:count].copy())
 
 
 class BufferBinding:
