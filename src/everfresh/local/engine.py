@@ -434,6 +434,8 @@ class LocalEngine:
             "streams": dict(self._sources),
             "strings": {"distinct": len(state.interner), "bytes": state.interner.nbytes},
         }
+        if state.wiring.native is not None:
+            found["compiled"] = state.wiring.native.report()
         if self._options.timing:
             found["seconds"] = self._phases.seconds
         return found

@@ -168,7 +168,7 @@ class Steps:
 
     def _made(self, statements: list[Prepared], change: Rows, at: int) -> list[tuple[EntryStore, PoolDelta]]:
         """What statements make of a change."""
-        form = self._wiring.form(statements, change, at)
+        form = self._wiring.form(statements, change, at, self._alone)
         if form is None:
             return self._interpret(statements, change, at)
         result = self._interpret([s for i, s in enumerate(statements) if i not in form.covered], change, at)
@@ -178,10 +178,11 @@ class Steps:
         self, form: Form, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         """Run what is compiled; the interpreter, if it says that it cannot."""
-        assert form.runner is not None
-        outcome = form.runner.run(change, self._applied)
+        runner = form.runner
+        assert runner is not None
+        outcome = runner.run(change, self._applied)
         if outcome is None:
-            form.gave_up()
+            form.bad += 1
             return self._interpret([statements[i] for i in sorted(form.covered)], change, at)
         for store, touched in outcome.touched:
             self.touched.setdefault(store.target.name, []).append(touched)

@@ -67,10 +67,11 @@ class SliceBinding:
         self._arrays: tuple[Any, ...] = ()
         self.words: list[int] = []
 
-    def refresh(self, slots: int) -> bool:
-        """Make it fit `slots` slots; whether anything has moved."""
+    def refresh(self, slots: int = 0) -> bool:
+        """Make it fit `slots` slots, if they are to be entered; whether anything has moved."""
         s = self.slice
-        s._room(slots)
+        if slots:
+            s._room(slots)
         arrays = (s._keys._table, s._heads, s._nexts)
         if len(self._arrays) == 3 and all(a is b for a, b in zip(arrays, self._arrays, strict=True)):
             return False
