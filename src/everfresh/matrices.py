@@ -198,7 +198,7 @@ class LinearView(View):
         """Not offered: a matrix is read as an array."""
         raise _only_now(self.name)
 
-    def explain(self, format: str = "text") -> str:
+    def explain(self, format: str = "text", distributed: bool = False) -> str:
         """The triggers with their cost in big-O and in flops, and how the view is doing."""
         if format != "text":
             raise EverfreshError(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,18 @@ from pyspark import TaskContext
 from everfresh.delta import read_rows
 from everfresh.delta.bags import WEIGHT, expand, net, subtract
 from everfresh.distributed.routing import owners
+from everfresh.distributed.tags import Replicated
 from everfresh.distributed.wire import entries_table, entries_values
 from everfresh.errors import EverfreshError
 from everfresh.expr import Vector
 from everfresh.local.columnar import FlatPlan, run, to_words
 from everfresh.local.mapstore import MapStore
 from everfresh.local.pool import Pool, Values
+from everfresh.local.state import LocalState
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.program import Part
+from everfresh.spark.distribute import images, published, received, sent, site_of
 from everfresh.spark.failures import TaskError
 from everfresh.spark.jobs import (
     CONTROL,
@@ -51,6 +54,7 @@ from everfresh.spark.jobs import (
     pack_control,
     pack_error,
 )
+from everfresh.spark.programs import batch_program, incremental, load_program, placement_of
 from everfresh.spark.units import (
     Unit,
     bring_to,
@@ -203,11 +207,7 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
             parts.setdefault(spec.table, []).append(part)
     nets = {name: unit.table(world, name).resolve(of) for name, of in parts.items()}
     nets = {name: change for name, change in nets.items() if len(change)}
-    deltas = [
-        message
-        for name, change in nets.items()
-        for message in _to_maps(world, unit.table(world, name), change)
-    ]
+    deltas = list(_deltas(world, unit, worker, nets))
     tag_in = unit.version[1]
     sections: dict[str, bytes] = {}
     changed = 0
@@ -222,6 +222,16 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
     crash("after-apply", world.fault, worker, world.inbox)
     yield worker, CONTROL, _finish(job, unit, tag_in, sections, changed)
     yield from deltas
+
+
+def _deltas(world: World, unit: Unit, worker: int, nets: Mapping[str, Net]) -> Iterator[Message]:
+    """What follows from the changes of this worker's rows, for the maps."""
+    if not world.joins:
+        for name, change in nets.items():
+            yield from _to_maps(world, unit.table(world, name), change)
+    elif nets:
+        program = batch_program(world.catalog, set(nets))
+        yield from sent(world, worker, program, {n: unit.table(world, n) for n in nets}, nets)
 
 
 def _bound(fn: Callable[[Any], None], value: Any) -> Callable[[], None]:
@@ -331,8 +341,9 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
     """The first contents of a new view, from the rows this worker has."""
     world = job.world
     unit, _ = _open_base(job, worker)
-    store = MapStore(world.catalog.views[job.view or ""].compiled, Interner())
-    plan = store.load_plan()
+    compiled = world.catalog.views[job.view or ""].compiled
+    store = MapStore(compiled, Interner())
+    plan = store.load_plan() if not world.joins else None
     yield (
         worker,
         CONTROL,
@@ -347,6 +358,11 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
             }
         ),
     )
+    if world.joins:
+        tables = {n: unit.table(world, n) for n in compiled.bases}
+        nets = {n: _all_rows(table) for n, table in tables.items()}
+        program = load_program(world.catalog, job.view or "")
+        yield from sent(world, worker, program, tables, nets)
     if plan is None:
         return
     table = unit.table(world, plan.terms[0].relation)
@@ -354,6 +370,11 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
     for slots in table.chunks():
         vectors = table.codec.vectors(table.pool.keys_at(slots), plan.columns(names))
         yield from _send(world, store, plan, names, vectors, table.pool.gather(slots).n)
+
+
+def _all_rows(table: Table) -> Net:
+    slots = table.pool.live()
+    return Net(table.pool.keys_at(slots), table.pool.gather(slots).n)
 
 
 def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
@@ -435,6 +456,8 @@ def maps_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
 def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], started: float) -> bytes:
     world = job.world
     unit, how = bring_to(job.bases[f"maps/{worker}"], world)
+    if world.joins and _by_program(job):
+        return _run_program(job, worker, unit, how, messages, started)
     pieces: dict[str, list[pa.Table]] = {}
     for kind, payload in messages:
         if kind == DATA:
@@ -460,6 +483,52 @@ def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], starte
     payload = _finish(job, unit, tag_in, sections, rows, how=how, ms=spent)
     crash("before-yield", world.fault, worker, world.inbox)
     return payload
+
+
+def _by_program(job: Job) -> bool:
+    """Whether the maps' part of a job is a block of a program, and not the change of a re-evaluated view."""
+    if job.kind == "load":
+        return not job.world.catalog.views[job.view or ""].compiled.reevaluated
+    return job.kind == "batch"
+
+
+def _run_program(
+    job: Job, worker: int, unit: Unit, how: str, messages: list[tuple[int, bytes]], started: float
+) -> bytes:
+    """The maps' block of a distributed program."""
+    world = job.world
+    payloads = [payload for kind, payload in messages if kind == DATA]
+    tag_in = unit.version[1]
+    sections: dict[str, bytes] = {}
+    rows = 0
+    unit.begin()
+    if payloads or job.kind == "load":
+        if job.kind == "load":
+            program = load_program(world.catalog, job.view or "")
+            state = unit.state_of(world, incremental(world.catalog, job.view))
+        else:
+            program = batch_program(world.catalog, {part.table for part in job.parts})
+            state = unit.state(world)
+        journal = received(world, unit, state, worker, program, payloads)
+        unit.record(journal.rollback, journal.commit)
+        crash("mid-apply", world.fault, worker, world.inbox)
+        sections = images(world, state, journal)
+        for view in state.catalog.views if job.kind == "batch" else ():
+            change = published(state, journal, view, site_of(world, state, worker))
+            if change is not None and change.num_rows:
+                rows += change.num_rows
+                sections[f"changes/{world.ids[view]}"] = pack_table(change)
+        if job.kind == "load":
+            _checked(state, job.view or "")
+    spent = round((time.perf_counter() - started) * 1000, 1)
+    payload = _finish(job, unit, tag_in, sections, rows, how=how, ms=spent)
+    crash("before-yield", world.fault, worker, world.inbox)
+    return payload
+
+
+def _checked(state: LocalState, view: str) -> None:
+    """An aggregate outside its type is found now, not at the first read."""
+    state.maps[view].rows()
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -492,6 +561,9 @@ def _view_rows(unit: Unit, world: World, base: Base, name: str, at: int | None) 
     store = unit.map(world, name)
     # A view that always has one row has it on the worker that owns the empty key.
     mine = not store.view.always or base.unit == "maps/0"
+    if world.joins and not store.compiled.reevaluated:
+        everywhere = isinstance(placement_of(world.catalog).maps[store.target.name], Replicated)
+        mine = mine and (not everywhere or base.unit == "maps/0")
     table = expand(store.rows()) if mine else store.no_change().drop_columns([WEIGHT])
     if at is None:
         return table

@@ -42,6 +42,7 @@ from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
 from everfresh.spark.jobs import EXCHANGE, Job, PartSpec, World
 from everfresh.spark.ledger import Draft, Ledger
+from everfresh.spark.programs import executed
 from everfresh.spark.runner import Runner
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
 from everfresh.spark.units import read_segment
@@ -173,7 +174,7 @@ class SparkEngine:
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
         ledger = self._ledger
-        catalog, effect = ledger.catalog.execute(statement)
+        catalog, effect = executed(ledger.catalog, statement)
         if effect.create_table is not None and not effect.create_table.retained:
             raise EverfreshError(
                 Code.UNSUPPORTED,

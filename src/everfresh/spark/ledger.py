@@ -17,6 +17,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.program.domain import Domain, sections_of
 from everfresh.spark.jobs import Base, Link, World
+from everfresh.spark.programs import no_catalog, replayed
 from everfresh.state import Commit, Snapshot, StateFolder, crash, read_commit
 
 ROLES = ("base", "maps")
@@ -37,7 +38,7 @@ class Ledger:
     def _reset(self) -> None:
         self.epoch = 0
         self.digest = ""
-        self.catalog = Catalog()
+        self.catalog = no_catalog(self.options.joins)
         self.ids: dict[str, str] = {}
         self.keys: OrderedDict[str, int] = OrderedDict()
         self.bases = {
@@ -54,7 +55,7 @@ class Ledger:
         self.epoch = self.snapshot_epoch = manifest.epoch
         self.digest = meta["digest"]
         for entry in meta["ddl"]:
-            self.catalog, _ = self.catalog.replay(entry)
+            self.catalog, _ = replayed(self.catalog, entry)
         self.ids = dict(meta["ids"])
         self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
         self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
@@ -99,7 +100,7 @@ class Ledger:
 
     def _advance(self, commit: Commit) -> None:
         for entry in commit.ddl:
-            catalog, effect = self.catalog.replay(entry)
+            catalog, effect = replayed(self.catalog, entry)
             self.catalog, self.ids = catalog, self.ids_after(effect, commit.epoch)
         for part in commit.meta.get("parts", ()):
             self.bases[part["unit"]] = after(self.bases[part["unit"]], commit.epoch, part)
@@ -146,6 +147,7 @@ class Ledger:
             options.inline_bytes,
             options.durable,
             options.fault,
+            options.joins,
         )
 
     # -- commit ------------------------------------------------------------------------------------
