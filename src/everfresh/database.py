@@ -28,6 +28,7 @@ from everfresh.options import Options
 from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
 from everfresh.program.queue import Queue, Waiting
 from everfresh.relations import Result, Table, View
+from everfresh.sources import Stream, StreamMethods
 from everfresh.types import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def connect(
     raise EverfreshError(Code.ARGUMENT, f"there is no engine '{engine}'", hint="engines are: spark, local")
 
 
-class Database(MatrixMethods):
+class Database(MatrixMethods, StreamMethods):
     """Tables, views over them, and the one way to change both. Made by `everfresh.connect`."""
 
     def __init__(self, engine: Engine, *, read_only: bool = False, matrices: Matrices | None = None) -> None:
@@ -98,6 +99,7 @@ class Database(MatrixMethods):
         self._closed = False
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
+        self._streams: dict[str, Stream] = {}
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -110,7 +112,8 @@ class Database(MatrixMethods):
         self.close()
 
     def close(self) -> None:
-        """Release the folder and everything held for it. Closing twice is harmless."""
+        """Stop the streams, and release the folder and everything held for it. Closing twice is harmless."""
+        self._stop_streams()
         with self._lock:
             if not self._closed:
                 self._closed = True

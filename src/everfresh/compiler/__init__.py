@@ -10,11 +10,12 @@ from everfresh.compiler.explain import explain
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.passes import PASSES, simplify
 from everfresh.compiler.polynomial import Monomial, polynomial
-from everfresh.compiler.ranges import VALUE, Comparison, Range, range_of
+from everfresh.compiler.ranges import MIRRORED, VALUE, Comparison, Range, range_of
 from everfresh.compiler.sharing import readers
 from everfresh.compiler.tops import Top, top_of
 
 __all__ = [
+    "MIRRORED",
     "PASSES",
     "VALUE",
     "Catalog",

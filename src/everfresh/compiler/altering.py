@@ -14,8 +14,9 @@ from typing import Any
 from everfresh.calculus import Query, Rel
 from everfresh.compiler.compile import CompiledView
 from everfresh.compiler.held import products
+from everfresh.compiler.lower import Relation
 from everfresh.expr import Var
-from everfresh.program import MapDef, Partitions, Program, Statement, Trigger, View
+from everfresh.program import MapDef, Partitions, Program, Statement, Trigger
 from everfresh.sql import plan as p
 from everfresh.types import TableSchema
 
@@ -26,7 +27,7 @@ def altered(view: CompiledView, old: TableSchema, new: TableSchema) -> CompiledV
     def follow(node: Any) -> Any:
         return _followed(node, old, new)
 
-    def relation(r: View | Partitions[Any]) -> View | Partitions[Any]:
+    def relation(r: Relation) -> Relation:
         return replace(r, expr=follow(r.expr)) if isinstance(r, Partitions) else r
 
     def target(m: MapDef[Any]) -> MapDef[Any]:

@@ -22,6 +22,7 @@ from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.estimate import Statistics
 from everfresh.compiler.guess import guessed
 from everfresh.compiler.held import HIGHER_ORDER, Choices
+from everfresh.compiler.intervals import with_intervals
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import transform
 from everfresh.compiler.placing import composites
@@ -189,7 +190,7 @@ def _incremental(
 ) -> CompiledView:
     prefix = setting.prefix or name
     keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
-    lowered = pruned(lower(prefix, plan, keys))
+    lowered = pruned(with_intervals(pruned(lower(prefix, plan, keys))))
     choices = replace(
         _CHOICES.get(strategy, HIGHER_ORDER),
         views=views,

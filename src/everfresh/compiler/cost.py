@@ -32,7 +32,7 @@ from everfresh.calculus import (
 )
 from everfresh.compiler.estimate import Atom, Estimate, Statistics, TableStats, values_of
 from everfresh.expr import Var
-from everfresh.program import MapDef, Program, Statement, View
+from everfresh.program import Intervals, MapDef, Program, Statement, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,8 @@ class Model:
     def _derived(self, relation: object) -> TableStats:
         assert hasattr(relation, "map")
         size, keys = self.size(relation.map), self.program.map(relation.map).keys
+        if isinstance(relation, Intervals):
+            return TableStats(1.0)
         if not isinstance(relation, View):
             return TableStats(size.rows)
         names = [e.name if isinstance(e, Var) else "" for e in relation.outputs]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from everfresh.calculus import Cond, MapRef, Query, Rel, inputs, outputs
 from everfresh.compiler.ranges import Range, range_of
 from everfresh.compiler.rows import atom_vars
-from everfresh.program import Program, View
+from everfresh.program import Intervals, Program, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """Which derived relations of a program have one row at most, and which are read off the entries of one
-    map, so that these can be kept in the order of a column."""
+    """Which derived relations of a program have one row at most (intervals: a few), and which are read off
+    the entries of one map, so that these can be kept in the order of a column."""
 
     single: Collection[str]
     plain: Collection[str]
@@ -42,7 +42,8 @@ class Ordered:
     def of(program: Program[Query]) -> Ordered:
         """Those of a program."""
         views = [r for r in program.relations if isinstance(r, View)]
-        single = frozenset(r.name for r in views if not program.map(r.map).keys)
+        single = {r.name for r in views if not program.map(r.map).keys}
+        single |= {r.name for r in program.relations if isinstance(r, Intervals)}
         return Ordered.among(views, single)
 
     @staticmethod

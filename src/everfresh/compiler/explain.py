@@ -13,9 +13,10 @@ from typing import Any
 
 from everfresh.compiler.compile import CompiledView
 from everfresh.compiler.listing import listing, shower
+from everfresh.compiler.lower import Relation
 from everfresh.compiler.tops import top_of
 from everfresh.errors import Code, EverfreshError
-from everfresh.program import Partitions, View
+from everfresh.program import Intervals, Partitions, View
 
 FORMATS = ("text", "json", "dot")
 
@@ -135,7 +136,7 @@ def _json(
     )
 
 
-def _columns(relation: View | Partitions[Any]) -> list[dict[str, Any]]:
+def _columns(relation: Relation) -> list[dict[str, Any]]:
     return [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in relation.columns]
 
 
@@ -149,11 +150,20 @@ def _reading(view: View) -> dict[str, Any]:
     }
 
 
-def _relation(relation: View | Partitions[Any], compiled: CompiledView) -> dict[str, Any]:
+def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
     found: dict[str, Any] = {"name": relation.name, "columns": _columns(relation)}
     if isinstance(relation, View):
         looked_up = relation.always and bool(compiled.program.map(relation.map).keys)
         return {**found, "strategy": "incremental", **_reading(relation), "looked up only": looked_up}
+    if isinstance(relation, Intervals):
+        return {
+            **found,
+            "strategy": "incremental",
+            "map": relation.map,
+            "sides": [{"map": side.map, "how": side.how} for side in relation.sides],
+            "running sum by": relation.op,
+            "having": str(relation.having),
+        }
     keys = compiled.program.map(relation.map).keys[: relation.prefix]
     return {
         **found,
@@ -208,7 +218,7 @@ def _dot(
     return "\n".join([*lines, "}"])
 
 
-def _condition(relation: View | Partitions[Any]) -> str:
+def _condition(relation: Relation) -> str:
     if isinstance(relation, Partitions) or relation.having is None:
         return ""
     return f" where {relation.having}"

@@ -24,7 +24,7 @@ from everfresh.calculus import (
 from everfresh.compiler.canonical import Canonical, canonical
 from everfresh.compiler.lower import Relation
 from everfresh.expr import Expr, Var, substitute, variables
-from everfresh.program import MapDef, View
+from everfresh.program import Intervals, MapDef, View
 
 Key = tuple[str, tuple[str, ...], str]
 
@@ -105,9 +105,12 @@ class Transform:
 
     @property
     def always(self) -> dict[str, int]:
-        """Of each relation that can only be looked up: how many of its first columns are its keys."""
-        views = ((n, r) for n, r in self.derived.items() if isinstance(r, View))
-        return {n: self.keys[n] for n, r in views if r.always}
+        """Of each relation that is looked up, and not joined: how many of its first columns are its keys."""
+        return {
+            n: self.keys[n]
+            for n, r in self.derived.items()
+            if isinstance(r, Intervals) or (isinstance(r, View) and r.always)
+        }
 
     def add(self, m: MapDef[Query]) -> None:
         """A map that the view needs."""

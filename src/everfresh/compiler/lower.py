@@ -22,13 +22,13 @@ from everfresh.compiler.closing import Link, close
 from everfresh.compiler.partitions import partitioned
 from everfresh.compiler.rows import Fresh, Term, arrange, not_null, settle
 from everfresh.expr import Const, Expr, Var, build, substitute, variables
-from everfresh.program import MapDef, Partitions, Side, View, component
+from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
 from everfresh.sql import plan as p
 from everfresh.sql.renaming import has_subquery
 from everfresh.types import BIGINT, BOOLEAN, INTERVAL, NULL, Column
 
 _MOST_TERMS = 8
-Relation = View | Partitions[Any]
+Relation = View | Partitions[Any] | Intervals
 Scope = tuple[tuple[Term, ...], ...]
 Rows = tuple[Term, ...]
 Keys = Mapping[str, tuple[frozenset[int], ...]]

@@ -38,7 +38,7 @@ from everfresh.compiler.passes.expand import expand
 from everfresh.compiler.statements import term_over_maps
 from everfresh.compiler.strategy import strategy_of
 from everfresh.expr import Var
-from everfresh.program import MapDef, Program, Statement, Trigger, View
+from everfresh.program import Intervals, MapDef, Program, Statement, Trigger, View
 
 
 def transform(
@@ -57,6 +57,8 @@ def transform(
             held = [v.name for v in by_map[r.map].keys]
             if [e.name for e in r.outputs[: len(held)] if isinstance(e, Var)] == held:
                 keys[r.name] = len(held)
+        elif isinstance(r, Intervals):
+            keys[r.name] = 0
     choices = replace(choices, static=_static(choices.static, by_map, derived))
     unshared: frozenset[str] = frozenset()
     while True:

@@ -115,6 +115,32 @@ def placed(
     return parts, late
 
 
+def with_thresholds(
+    work: Transform,
+    looked: list[Rel],
+    rest: list[Query],
+    parts: list[list[Rel]],
+    keys: set[str],
+    read: set[str],
+) -> list[list[Rel]]:
+    """Components with the relations of a row or so that only limit them, if they are grouped by `keys`: what
+    a threshold lets pass is kept by group. (Without groups, prefix sums know it.) Such relations are taken
+    from `looked`; none whose columns are in `read`."""
+    if not work.choices.whole:
+        return parts
+    for atom in [f for f in looked if not work.keys[f.name]]:
+        own = names([atom])
+        users = [f for f in rest if read_by(f) & own]
+        used = {name for f in users for name in read_by(f)} - own
+        homes = [part for part in parts if used & names(part)]
+        if own & read or not users or not all(isinstance(f, Cond) for f in users) or len(homes) != 1:
+            continue
+        if used <= names(homes[0]) and keys & names(homes[0]):
+            looked.remove(atom)
+            parts = [[*part, atom] if part is homes[0] else part for part in parts]
+    return parts
+
+
 def _reachable(part: list[Rel], rest: list[Query], bound: set[str]) -> set[str]:
     """The variables of a component, those that bindings compute from them included."""
     inside = names(part)

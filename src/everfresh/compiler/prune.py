@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from everfresh.calculus import Prod, Query, Rel
 from everfresh.compiler.held import products
-from everfresh.compiler.lower import Lowered
+from everfresh.compiler.lower import Lowered, Relation
 from everfresh.expr import Var
-from everfresh.program import MapDef, Partitions, View
+from everfresh.program import MapDef, View
 
 
 def pruned(lowered: Lowered) -> Lowered:
@@ -57,7 +57,7 @@ def _columns(lowered: Lowered) -> Lowered:
     )
 
 
-def _narrowed(relation: View | Partitions[object], keep: dict[str, list[int]]) -> View | Partitions[object]:
+def _narrowed(relation: Relation, keep: dict[str, list[int]]) -> Relation:
     if not isinstance(relation, View) or relation.name not in keep:
         return relation
     positions = keep[relation.name]

@@ -35,6 +35,7 @@ from everfresh.compiler.placing import (
     read_by,
     readable,
     take_local,
+    with_thresholds,
 )
 from everfresh.compiler.polynomial import Monomial, polynomial
 from everfresh.compiler.rows import arrange, atom_vars, names
@@ -70,6 +71,10 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
                 break
     values = [row[index] for row in target.values]
     parts, late = placed(work, still, rest, bound)
+    keys = {v.name for v in target.keys}
+    parts = with_thresholds(work, looked, rest, parts, keys, keys.union(*map(_read_in, values)))
+    bound = names([*changes, *looked])
+    bound |= bindable(rest, bound)
     plans = [Part(part) for part in kept(work, parts, bound)]
     for plan in plans:
         plan.virtual = len(plan.atoms) == 1 and readable(work, plan.atoms[0], bound, changed)
@@ -105,6 +110,10 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
         for t in range(max(count, 1))
     )
     return [Neg(m) if sign < 0 else m for m in made if m is not None]
+
+
+def _read_in(value: Expr) -> set[str]:
+    return {v.name for v in variables(value)}
 
 
 def _kind(expr: Expr) -> Kind:

@@ -14,6 +14,7 @@ nowhere), under the words they have now, with the values that the pool has now.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -239,7 +240,7 @@ class Band:
             if c < 0:
                 found.append(np.zeros(sums.shape[1], np.int64))
                 continue
-            place = 0 if c == 0 else 1 + self._ints.index(c - 1)
+            place = self._place(c)
             kind, at = layout.kinds[place], layout.offsets[place]
             found.append(from_words(kind, tuple(sums[at : at + (2 if kind == Kind.WIDE else 1)])))
         return tuple(found)
@@ -247,6 +248,38 @@ class Band:
     def summable(self, components: Sequence[int]) -> bool:
         """Whether these components have prefix sums: doubles have none."""
         return all(c <= 0 or c - 1 in self._ints for c in components)
+
+    # -- running sums ------------------------------------------------------------------------------
+
+    def monotone(self, component: int) -> bool:
+        """Whether no entry is negative in a component (0 is the count), so that sums grow with the order."""
+        self._settle()
+        return self.summable([component]) and self._index.grows(self._place(component))
+
+    def _place(self, component: int) -> int:
+        return 0 if component == 0 else 1 + self._ints.index(component - 1)
+
+    def total(self, component: int) -> int:
+        """The sum over all entries."""
+        every = [(np.array([0]), np.array([len(self)]))]
+        found: Any = self.numbers(every, (component,))[0]
+        return int(found[0])
+
+    def reaches(self, component: int, value: int) -> int:
+        """How many entries it takes, from the first, until their sum reaches a value; one more than there
+        are if all do not."""
+        if value <= 0:
+            return 0
+        if value > self.total(component):
+            return len(self) + 1
+        return int(self._index.find(self._place(component), [value])[0]) + 1
+
+    def value_at(self, rank: int) -> int:
+        """The exact value of the entry of a rank."""
+        words = self._index.keys_at(np.array([rank]))[self.groups.words : -1, 0].tolist()
+        if not self._type.is_wide:
+            return int(words[0])
+        return int((words[0] << 64) | ((words[1] ^ -(1 << 63)) & ((1 << 64) - 1)))
 
     def crossed(self, asked: Asked, weights: Ints) -> tuple[Ints, Ints, Ints]:
         """The sum of `weights[i]` over the rows i for which an entry satisfies what is asked, where it is

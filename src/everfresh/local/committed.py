@@ -22,7 +22,7 @@ from everfresh.compiler.compile import scans
 from everfresh.delta.bags import EPOCH, WEIGHT, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
 from everfresh.local import adhoc
-from everfresh.local.atoms import netted
+from everfresh.local.atoms import netted_rows
 from everfresh.local.entries import Before, merged
 from everfresh.local.latch import Latch
 from everfresh.local.mapstore import MapStore, weighted_schema
@@ -177,17 +177,19 @@ class Committed:
 
 def rows_before(table: Table, nets: Sequence[Net]) -> tuple[pa.Table, Ints]:
     """The distinct rows of a table and their multiplicities before these changes were added to it."""
-    pool = table.pool
-    words, weights = netted(
-        np.concatenate([change.words for change in nets], axis=1),
-        np.concatenate([change.weights for change in nets]),
-    )
+    pool, codec = table.pool, table.codec
+    words = np.concatenate([change.words for change in nets], axis=1)
+    compared = words.copy()
+    for row in codec.kept_words:
+        (compared[row],) = codec.texts.comparable(words[row])
+    first, weights = netted_rows(compared, np.concatenate([change.weights for change in nets]))
+    words = words.take(first, axis=1)
     slots = pool.find(np.ascontiguousarray(words[list(pool.key)]))
-    here = (slots >= 0) & (pool.keys_at(slots) == words).all(axis=0)
+    here = (slots >= 0) & ~table.differ(words, pool.keys_at(slots))
     live = pool.live()
-    n = np.zeros(pool.capacity, np.int64)
+    n = np.zeros(int(live.max(initial=-1)) + 1, np.int64)
     n[live] = pool.gather(live).n
     n[slots[here]] -= weights[here]
     live = live[n[live] != 0]
     every = np.concatenate([pool.keys_at(live), words[:, ~here]], axis=1)
-    return table.codec.decode(every), np.concatenate([n[live], -weights[~here]])
+    return codec.decode(every), np.concatenate([n[live], -weights[~here]])

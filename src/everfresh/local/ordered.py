@@ -293,6 +293,10 @@ class OrderedIndex:
             out[row] -= low[0] < low[1]
         return out
 
+    def grows(self, component: int) -> bool:
+        """Whether no entry is negative in a component."""
+        return bool(self._state[2 + 1 + self.layout.offsets[component]] == 0)
+
     def total(self) -> Ints:
         """The sums `[rows]` over all entries."""
         return self.sums_before(np.array([len(self)]))[:, 0]

@@ -35,6 +35,7 @@ from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.local.wiring import Wiring
+from everfresh.local.workers import Workers
 from everfresh.program import Part, Progress
 from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
@@ -59,6 +60,7 @@ class LocalState:
         """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
         self.phases = phases
         self.latch = Latch()
+        self.workers = Workers()
         self.running: list[Steps] = []
         """What has been done and is not shown to readers yet."""
         self.renumbering: Callable[[], None] = lambda: None
@@ -199,7 +201,7 @@ class LocalState:
     def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, Change]]:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
         self.visited.clear()
-        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe)
+        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe, self.workers)
         with ExitStack() as stack:
             try:
                 with self.latch:

@@ -9,6 +9,7 @@ Everything that was done is on a list, to be made final or taken back together.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,13 @@ from everfresh.local.pool import Touched
 from everfresh.local.reading import RowSet
 from everfresh.local.table import Net
 from everfresh.local.wiring import Names, Prepared, Unit, Wiring, run_prepared
+from everfresh.local.workers import Workers
 
 Visited = dict[tuple[str, str, int], int]
 """Entries visited by (view, relation of the trigger, statement); -1 stands for a relation's own step."""
+
+
+ALONE = Workers()
 
 
 class Steps:
@@ -37,8 +42,10 @@ class Steps:
         visited: Visited,
         phases: Untimed = UNTIMED,
         breathe: Callable[[], None] = lambda: None,
+        workers: Workers = ALONE,
     ) -> None:
         self._wiring, self._visited, self._phases = wiring, visited, phases
+        self._workers, self._alone = workers, True
         self._breathe = breathe
         """Called wherever what is done and `done` agree, so that others may read."""
         self.touched: dict[str, list[Touched]] = {}
@@ -113,16 +120,25 @@ class Steps:
 
     def _distribute(self, made: list[tuple[EntryStore, PoolDelta]]) -> None:
         self._phases.to("maps")
+        adds = []
         for store, delta in made:
             name = store.target.name
             if name in self._wiring.under:
                 if len(delta):
                     self._pending.setdefault(name, []).append(delta)
                 continue
-            touched = store.add_words(delta.words, delta.values)
-            self.touched.setdefault(name, []).append(touched)
-            self.did(store, touched)
+            adds.append(partial(self._add, store, delta))
+        if self._workers.pays(sum(len(delta) for _, delta in made)):
+            self._workers.run(adds)  # no map has two
+            return
+        for add in adds:
+            add()
             self._breathe()
+
+    def _add(self, store: EntryStore, delta: PoolDelta) -> None:
+        touched = store.add_words(delta.words, delta.values)
+        self.touched.setdefault(store.target.name, []).append(touched)
+        self.did(store, touched)
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -130,6 +146,18 @@ class Steps:
         self, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         self._phases.to("statements")
+        groups = self._wiring.apart(statements, at) if self._workers.pays(len(change)) else ()
+        if len(groups) < 2:
+            return self._made(statements, change, at)
+        self._alone = False
+        try:
+            made = self._workers.run([partial(self._made, group, change.twin(), at) for group in groups])
+        finally:
+            self._alone = True
+        return [one for group in made for one in group]
+
+    def _made(self, statements: list[Prepared], change: Rows, at: int) -> list[tuple[EntryStore, PoolDelta]]:
+        """What statements make of a change."""
         form = self._wiring.form(statements, change, at)
         if form is None:
             return self._interpret(statements, change, at)
@@ -157,7 +185,8 @@ class Steps:
     ) -> list[tuple[EntryStore, PoolDelta]]:
         result = []
         for statement in statements:
-            self._breathe()
+            if self._alone:
+                self._breathe()
             names = Names(self._wiring, statement.view, {statement.base: change}, at, self._applied)
             try:
                 result.append((statement.store, run_prepared(statement, names)))

@@ -331,7 +331,7 @@ class Table:
         gone, come = weights < 0, weights > 0
         if gone.any():
             stored = self.pool.keys_at(slots)
-            other = self._differ(words, stored)
+            other = self.differ(words, stored)
             wrong = gone & ((slots < 0) | other | (weights < -1))
             if wrong.any():
                 self._wrong_delete(words, stored, other, slots, np.flatnonzero(wrong), weights, first, signed)
@@ -359,7 +359,7 @@ class Table:
                 else "give each key once",
             )
 
-    def _differ(self, words: Ints, stored: Ints) -> NDArray[np.bool_]:
+    def differ(self, words: Ints, stored: Ints) -> NDArray[np.bool_]:
         """Where two rows are not the same."""
         unequal = stored != words
         for row in self.codec.kept_words:

@@ -18,7 +18,7 @@ from everfresh.expr import Var, Vector
 from everfresh.expr import evaluate as scalar
 from everfresh.local import adhoc
 from everfresh.local.recompute import components
-from everfresh.program import MapDef, Partitions, Program, Side, View
+from everfresh.program import Intervals, MapDef, Partitions, Program, Side, View
 from everfresh.types import Column, canonical_float
 
 
@@ -52,7 +52,7 @@ def _ready(item: Any, maps: Mapping[str, Gmr], derived: Collection[str], program
     if isinstance(item, MapDef):
         names = {r.name for r in program.relations}
         return all(n in derived for n in relations(item.definition) if n in names)
-    return all(m in maps for m in (item.maps if isinstance(item, View) else (item.map,)))
+    return all(m in maps for m in item.maps)
 
 
 def map_entries(
@@ -67,7 +67,7 @@ def map_entries(
 
 
 def relation_rows(
-    relation: View | Partitions[Any],
+    relation: View | Partitions[Any] | Intervals,
     maps: Mapping[str, Gmr],
     defs: Mapping[str, MapDef[Any]],
     at: Sequence[Key] | None = None,
@@ -76,6 +76,8 @@ def relation_rows(
     every key."""
     if isinstance(relation, Partitions):
         return _partition_rows(relation, maps[relation.map], defs[relation.map])
+    if isinstance(relation, Intervals):
+        return _interval_rows(relation, maps, defs)
     target, entries = defs[relation.map], maps[relation.map]
     keys: list[Key] = [key for key, _ in entries.items()]
     if relation.always:
@@ -96,6 +98,33 @@ def relation_rows(
         if times:
             out.add(tuple(_canonical(scalar(e, env)) for e in relation.outputs), (int(times),))
     return out
+
+
+def _interval_rows(relation: Intervals, maps: Mapping[str, Gmr], defs: Mapping[str, MapDef[Any]]) -> Gmr:
+    """Every value at which the running sum may change, tried."""
+    target, entries = defs[relation.map], maps[relation.map]
+    low, high = relation.columns[0].type.bounds
+    keys = sorted(key[0] for key, _ in entries.items())
+    starts = sorted({low, *keys, *(k + 1 for k in keys if k < high)})
+    env: dict[str, Any] = {}
+    for number, side in enumerate(relation.sides, 1):
+        env.update(_side(number, side, env, (), target, maps[side.map], defs[side.map]))
+    found: list[tuple[int, int]] = []
+    for start, end in zip(starts, [*(s - 1 for s in starts[1:]), high], strict=True):
+        counted = [w for (k,), w in entries.items() if compared(k, relation.op, start)]
+        sums = [sum(w[i] for w in counted) for i in range(len(target.kinds) + 1)]
+        if scalar(relation.having, {**env, **components(tuple(sums), target.kinds)}) is not True:
+            continue
+        if found and found[-1][1] + 1 == start:
+            found[-1] = found[-1][0], end
+        else:
+            found.append((start, end))
+    return Gmr((row, (1,)) for row in found)
+
+
+def compared(a: Any, op: str, b: Any) -> bool:
+    """Whether `a op b`."""
+    return bool({"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[op])
 
 
 def _canonical(value: Any) -> Any:

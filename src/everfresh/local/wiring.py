@@ -20,6 +20,7 @@ from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
+from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, run_terms
 from everfresh.local.mapstore import MapStore
 from everfresh.local.ordering import Term, ordered
@@ -28,7 +29,7 @@ from everfresh.local.strings import Interner
 from everfresh.local.table import Table
 from everfresh.local.thresholds import Between, between
 from everfresh.local.toprows import partition_reader
-from everfresh.program import Partitions
+from everfresh.program import Intervals, Partitions
 
 if TYPE_CHECKING:
     from everfresh.local.native.manager import Form, Native
@@ -130,6 +131,7 @@ class Wiring:
         self.units: list[Unit] = []
         self._by_name: dict[tuple[str, str], Unit] = {}
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
+        self._apart: dict[tuple[int, str], list[list[Prepared]]] = {}
         read = {base for view in catalog.views.values() for base in view.compiled.bases}
         for view in catalog.views.values():
             self._wire(view, read)
@@ -146,13 +148,14 @@ class Wiring:
             return
         for relation in compiled.program.relations:
             reader: Reader
+            store = self.stores(relation.map)
             if isinstance(relation, Partitions):
-                reader = partition_reader(relation, self.stores(relation.map))
-                maps: tuple[str, ...] = (relation.map,)
+                reader = partition_reader(relation, store)
+            elif isinstance(relation, Intervals):
+                reader = IntervalReader(relation, store, self.stores)
             else:
-                reader = ViewReader(relation, self.stores(relation.map), self.stores)
-                maps = relation.maps
-            self._unit(view.name, relation.name, reader, maps, is_view=False)
+                reader = ViewReader(relation, store, self.stores)
+            self._unit(view.name, relation.name, reader, relation.maps, is_view=False)
         if view.name in read or compiled.view.sides:
             self._unit(view.name, view.name, self.maps[view.name].reader, compiled.view.maps, is_view=True)
 
@@ -176,6 +179,41 @@ class Wiring:
             found = [p for v in views if not v.compiled.reevaluated for p in self._of(v, base)]
             self._prepared[view or "", base] = found
         return found
+
+    def apart(self, statements: list[Prepared], unit: int) -> list[list[Prepared]]:
+        """Statements on one relation in groups, by views, of which no two read or change the same map or
+        table."""
+        if not statements:
+            return []
+        key = unit, statements[0].base
+        found = self._apart.get(key)
+        if found is None:
+            groups: list[tuple[set[str], list[Prepared]]] = []
+            for statement in statements:
+                used, members = self._used(statement), [statement]
+                for group in [g for g in groups if g[0] & used]:
+                    used, members = used | group[0], [*group[1], *members]
+                    groups.remove(group)
+                groups.append((used, members))
+            found = self._apart[key] = [members for _, members in groups]
+        return found
+
+    def _used(self, statement: Prepared) -> set[str]:
+        """What a statement reads and changes, and, so that its statements stay together, its view."""
+        program = self.catalog.views[statement.view].compiled.program
+        trigger = program.trigger(statement.base)
+        assert trigger is not None
+        used = {f"view {statement.view}", f"map {statement.store.target.name}"}
+        for node in trigger.statements[statement.index].expr.walk():
+            if isinstance(node, MapRef):
+                used.add(f"map {node.name}")
+            elif isinstance(node, Rel) and not node.delta and node.name in self.tables:
+                used.add(f"table {node.name}")
+            elif isinstance(node, Rel) and not node.delta:
+                unit = self._by_name.get((statement.view, node.name)) or self._by_name.get(("", node.name))
+                maps = unit.maps if unit is not None else self.maps[node.name].view.maps
+                used |= {f"map {name}" for name in maps}
+        return used
 
     def form(self, statements: list[Prepared], change: Rows, unit: int) -> Form | None:
         """The native form of the statements on one relation for a change of it, if one is ready."""

@@ -12,6 +12,7 @@ from everfresh.program.engine import (
     one_by_one,
 )
 from everfresh.program.ir import (
+    Intervals,
     MapDef,
     Partitions,
     Program,
@@ -29,6 +30,7 @@ __all__ = [
     "Applied",
     "Batch",
     "Engine",
+    "Intervals",
     "MapDef",
     "OnConflict",
     "Part",

@@ -81,6 +81,30 @@ class Partitions(Generic[E]):
 
 
 @dataclass(frozen=True, slots=True)
+class Intervals:
+    """Where a condition on a running sum holds: rows `(lo, hi)`, the longest intervals of values of a key.
+
+    For a value x the entries of the map, whose one key is k, are added up for which `k op x` is true;
+    `having` is over these sums (the variables `#0`, `#1`, ..., all zero over no entry) and over the
+    components of `sides`, maps without keys. The intervals are closed, over the physical integers of the
+    key's type, and do not touch: a condition that is monotone in a sum of what is never negative holds in one
+    interval at most.
+    """
+
+    name: str
+    map: str
+    columns: tuple[Column, ...]
+    op: str
+    having: Expr
+    sides: tuple[Side, ...] = ()
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """All maps that it is read off."""
+        return (self.map, *(side.map for side in self.sides))
+
+
+@dataclass(frozen=True, slots=True)
 class Statement(Generic[E]):
     """`target[keys] += expr` (or `:=`), run when the trigger's base changes."""
 
@@ -110,7 +134,7 @@ class Program(Generic[E]):
 
     maps: tuple[MapDef[E], ...]
     triggers: tuple[Trigger[E], ...]
-    relations: tuple[View | Partitions[E], ...] = ()
+    relations: tuple[View | Partitions[E] | Intervals, ...] = ()
     shared: tuple[MapDef[E], ...] = ()
     static: tuple[str, ...] = ()
 

@@ -29,7 +29,7 @@ from everfresh.algebra import Kind
 from everfresh.expr.nodes import Expr, Var, variables
 from everfresh.expr.text import declaration, parse_declaration, parse_expr
 from everfresh.expr.tokens import TokenStream, indented, lines_of, quote_name
-from everfresh.program.ir import MapDef, Partitions, Program, Side, Statement, Trigger, View
+from everfresh.program.ir import Intervals, MapDef, Partitions, Program, Side, Statement, Trigger, View
 from everfresh.types import Column
 
 E = TypeVar("E")
@@ -38,7 +38,7 @@ Maps = Mapping[str, tuple[Var, ...]]
 Relations = Mapping[str, tuple[Column, ...]]
 
 _NOTE = re.compile(r"   -- ([^:]+)(?:: (.*))?$", re.DOTALL)
-_WORDS = frozenset({"FROM", "WHERE", "TIMES", "BAG", "EVERY", "PARTITIONS", "MIN", "MAX"})
+_WORDS = frozenset({"FROM", "WHERE", "TIMES", "BAG", "EVERY", "PARTITIONS", "INTERVALS", "MIN", "MAX"})
 
 
 # -- printing ----------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def _map_text(word: str, m: MapDef[E], show: Callable[[E], str]) -> list[str]:
 
 
 def relation_text(
-    relation: View | Partitions[E],
+    relation: View | Partitions[E] | Intervals,
     program: Program[E],
     show: Callable[[E], str],
     how: Callable[[Partitions[E]], str | None] | None = None,
@@ -89,18 +89,25 @@ def relation_text(
     return "\n".join([head, *_definition(relation, program, show)])
 
 
-def _how(relation: View | Partitions[E], program: Program[E]) -> str:
+def _how(relation: View | Partitions[E] | Intervals, program: Program[E]) -> str:
     """How the relation changes, in words; it follows from the rest, and is not read back."""
     keys = [quote_name(v.name) for v in program.map(relation.map).keys]
     if isinstance(relation, Partitions):
         where = f"where {', '.join(keys[: relation.prefix])} is touched" if relation.prefix else "as a whole"
         return f"partition recompute: {where}"
+    if isinstance(relation, Intervals):
+        return f"incremental: where a running sum by {keys[0]} passes a limit"
     if relation.always:
         return "incremental: looked up only" if keys else "incremental: always one row"
     return "incremental: at the keys that are touched"
 
 
-def _definition(relation: View | Partitions[E], program: Program[E], show: Callable[[E], str]) -> list[str]:
+def _definition(
+    relation: View | Partitions[E] | Intervals, program: Program[E], show: Callable[[E], str]
+) -> list[str]:
+    if isinstance(relation, Intervals):
+        of = ", ".join(_sources(relation))
+        return [f"  INTERVALS OF {of} BY {relation.op}", f"  WHERE {relation.having}"]
     if isinstance(relation, Partitions):
         by = ", ".join(quote_name(v.name) for v in program.map(relation.map).keys[: relation.prefix])
         head = f"  PARTITIONS OF {quote_name(relation.map)} BY [{by}]"
@@ -117,9 +124,11 @@ def _definition(relation: View | Partitions[E], program: Program[E], show: Calla
     return [*lines, "  EVERY KEY"] if relation.always else lines
 
 
-def _sources(relation: View) -> Iterator[str]:
+def _sources(relation: View | Intervals) -> Iterator[str]:
     """The maps that a relation is read off, each with the components that are read."""
-    exprs = [*relation.outputs, *(e for e in (relation.having, relation.weight) if e is not None)]
+    exprs = [relation.having] if relation.having is not None else []
+    if isinstance(relation, View):
+        exprs = [*relation.outputs, *exprs, *([relation.weight] if relation.weight is not None else [])]
     read = {v: None for e in exprs for v in variables(e) if v.name.startswith("#")}
     for j, side in enumerate((Side(relation.map), *relation.sides)):
         own = [v for v in read if ("." in v.name) == (j > 0) and (j == 0 or v.name.startswith(f"#{j}."))]
@@ -224,9 +233,20 @@ def _statements(body: Sequence[str], expression: Callable[[Sequence[str]], E]) -
 
 def _relation(
     head: View, body: Sequence[str], maps: Maps, expression: Callable[[Sequence[str]], E]
-) -> View | Partitions[E]:
+) -> View | Partitions[E] | Intervals:
     (first, below), *rest = _blocks(body, 0)
     stream = TokenStream(first)
+    if stream.accept("INTERVALS"):
+        stream.expect("OF")
+        sources, known = _parse_sources(stream, end=False)
+        stream.expect("BY")
+        op = stream.next().text
+        stream.end()
+        stream = TokenStream(rest[0][0])
+        stream.expect("WHERE")
+        having = parse_expr(stream, known)
+        stream.end()
+        return Intervals(head.name, sources[0].map, head.columns, op, having, tuple(sources[1:]))
     if stream.accept("PARTITIONS"):
         stream.expect("OF")
         name = stream.name()
@@ -271,7 +291,7 @@ def _relation(
     )
 
 
-def _parse_sources(stream: TokenStream) -> tuple[list[Side], dict[str, Var]]:
+def _parse_sources(stream: TokenStream, *, end: bool = True) -> tuple[list[Side], dict[str, Var]]:
     sources: list[Side] = []
     known: dict[str, Var] = {}
     while not sources or stream.accept(","):
@@ -280,5 +300,6 @@ def _parse_sources(stream: TokenStream) -> tuple[list[Side], dict[str, Var]]:
         stream.expect("(")
         known.update({v.name: v for v in stream.listed(lambda: parse_declaration(stream), ")")})
         sources.append(Side(name, how))
-    stream.end()
+    if end:
+        stream.end()
     return sources, known

@@ -1,4 +1,4 @@
-"""The two stages of a distributed program in tasks: what the holders of rows send, what the holders of maps do.
+"""The two stages of a distributed program in tasks: what holders of rows send, what holders of maps do.
 
 Both are functions of state and inputs (`everfresh.distributed.execute`); here temporaries become messages of
 the exchange and back, and what was done becomes the sections of a segment.
@@ -18,7 +18,6 @@ from everfresh.distributed.tags import Replicated
 from everfresh.distributed.wire import Held, empty, entries_table, packed, routed, unpacked
 from everfresh.local.entries import merged
 from everfresh.local.pool import Layout, Values
-from everfresh.local.reading import added
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net, Table
 from everfresh.spark.jobs import DATA, World
@@ -113,7 +112,7 @@ def published(state: LocalState, journal: Journal, view: str, site: Site) -> pa.
     if isinstance(site.placement.maps[target], Replicated) and site.number:
         return None
     if view in journal.changes:
-        return store.table(added(journal.changes[view]))
+        return store.table_of(journal.changes[view])
     if target in journal.touched and target not in state.wiring.under:
         return store.published(merged(journal.touched[target]))
     return None

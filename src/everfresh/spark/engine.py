@@ -13,7 +13,7 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -140,6 +140,26 @@ class SparkEngine:
         """Tables and views as of `epoch`."""
         return self._ledger.catalog
 
+    @property
+    def sources(self) -> Mapping[str, int]:
+        """The last batch of each stream."""
+        return self._ledger.sources
+
+    @property
+    def folder(self) -> StateFolder:
+        """The folder; a temporary one if none was given."""
+        return self._folder
+
+    @property
+    def options(self) -> Options:
+        """What the database was opened with."""
+        return self._options
+
+    @property
+    def session(self) -> SparkSession:
+        """The session that was given, or that was found or started."""
+        return self._user
+
     def refresh(self) -> None:
         """Readers: follow the commit records."""
         if self._read_only:
@@ -150,9 +170,10 @@ class SparkEngine:
     def _job(self, kind: str, draft: Draft, world: World, **fields: Any) -> Job:
         return Job(uuid.uuid4().hex, kind, world, draft.bases, **fields)
 
-    def _commit(self, draft: Draft, *, keys: Sequence[str] = (), ddl: Sequence[str] = ()) -> int:
+    def _commit(self, draft: Draft, batch: Batch | None = None, *, ddl: Sequence[str] = ()) -> int:
+        keys, sources = (batch.keys, batch.sources) if batch is not None else ((), {})
         with uninterrupted():
-            epoch = self._ledger.commit(draft, keys=keys, ddl=ddl)
+            epoch = self._ledger.commit(draft, keys=keys, ddl=ddl, sources=sources)
         if self._ledger.snapshot_due():
             try:
                 self.snapshot()
@@ -283,7 +304,7 @@ class SparkEngine:
         for told in others:
             draft.sections.update(told())
         if others and not batch.parts:
-            return Applied(self._commit(draft, keys=(batch.key,) if batch.key is not None else ()))
+            return Applied(self._commit(draft, batch))
         affected = ledger.catalog.affected_by(part.table for part in batch.parts)
         job = self._job("batch", draft, world, parts=tuple(specs), pieces=pieces)
         incremental = any(not view.compiled.reevaluated for view in affected)
@@ -292,7 +313,7 @@ class SparkEngine:
         for view in affected:
             if view.compiled.reevaluated:
                 self._reevaluate(draft, world, view.name, "replace")
-        epoch = self._commit(draft, keys=(batch.key,) if batch.key is not None else ())
+        epoch = self._commit(draft, batch)
         self._last = {h["unit"]: {k: h[k] for k in ("rows", "ms", "how") if k in h} for h, _ in controls}
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
         return Applied(epoch, rows=rows, notes=self._last)
@@ -440,6 +461,7 @@ class SparkEngine:
             "workers": self._workers,
             "snapshot": ledger.snapshot_epoch,
             "log bytes since": ledger.log_bytes,
+            "streams": dict(ledger.sources),
             "tables": {n: {} for n in ledger.catalog.tables},
             "views": {n: {} for n in ledger.catalog.views},
             "last batch": self._last,

@@ -41,6 +41,7 @@ class Ledger:
         self.catalog = no_catalog(self.options.joins)
         self.ids: dict[str, str] = {}
         self.keys: OrderedDict[str, int] = OrderedDict()
+        self.sources: dict[str, int] = {}
         self.bases = {
             f"{role}/{worker}": Base(f"{role}/{worker}")
             for role in ROLES
@@ -58,6 +59,7 @@ class Ledger:
             self.catalog, _ = replayed(self.catalog, entry)
         self.ids = dict(meta["ids"])
         self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
+        self.sources = dict(meta.get("sources", {}))
         self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
 
     def _loaded(self) -> Snapshot | None:
@@ -109,6 +111,7 @@ class Ledger:
             own = sections_of(domain, commit.sections)
             self.log_bytes += sum(memoryview(section).nbytes for section in own.values())
         self.epoch, self.digest = commit.epoch, commit.digest
+        self.sources.update(commit.sources)
         for key in commit.keys:
             self.keys[key] = commit.epoch
             if len(self.keys) > _KEYS_KEPT:
@@ -152,13 +155,21 @@ class Ledger:
 
     # -- commit ------------------------------------------------------------------------------------
 
-    def commit(self, draft: Draft, *, keys: Sequence[str] = (), ddl: Sequence[str] = ()) -> int:
+    def commit(
+        self,
+        draft: Draft,
+        *,
+        keys: Sequence[str] = (),
+        ddl: Sequence[str] = (),
+        sources: Mapping[str, int] | None = None,
+    ) -> int:
         """Make the next epoch: one record, created only if absent. Whoever loses that race stops."""
         record = Commit(
             draft.epoch,
             self.digest,
             keys=tuple(keys),
             ddl=tuple(ddl),
+            sources=sources or {},
             meta={"parts": draft.parts},
             sections=draft.sections,
         )
@@ -191,6 +202,7 @@ class Ledger:
             "ddl": [text for _, text in self.catalog.ddl],
             "ids": self.ids,
             "keys": list(self.keys.items()),
+            "sources": self.sources,
             "digest": self.digest,
             "bases": [base.to_json() for base in bases.values()],
         }

@@ -53,7 +53,7 @@ def _runs(catalog: Catalog, view: str) -> bool:
     compiled = catalog.views[view].compiled
     own = {r.name for r in compiled.program.relations}
     exprs = [s.expr for t in compiled.program.triggers for s in t.statements]
-    read = {n.name for e in exprs for n in e.walk() if isinstance(n, Rel) and not n.delta}  # type: ignore[union-attr]
+    read = {n.name for e in exprs for n in e.walk() if isinstance(n, Rel) and not n.delta}
     if compiled.program.static or not read <= own or not set(compiled.bases) <= set(catalog.tables):
         return False
     return _two_stages(load_program(catalog, view))

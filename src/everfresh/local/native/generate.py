@@ -318,7 +318,7 @@ def {name}(keys, cap, table, mask{args}):
         self.out = body
         functions = "".join(self._functions[name] for name in sorted(self._functions))
         return self._flushed(
-            f"{_HEAD}{functions}\n\n@njit(\"int64(int64, int64, int64)\", error_model=\"numpy\", cache=True)\n"
+            f"{_HEAD}{functions}\n\n@njit(\"int64(int64, int64, int64)\", error_model=\"numpy\", cache=True, nogil=True)\n"
             f"def run(C, start, stop):\n{head}\n{body.text()}\n{tail}\n"
         )
 

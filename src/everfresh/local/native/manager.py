@@ -20,13 +20,16 @@ from dataclasses import dataclass, field
 
 from everfresh.local.codec import Codec
 from everfresh.local.native.generate import Generated, Generator, Job, generate
-from everfresh.local.native.runner import Runner
+from everfresh.local.native.runner import Function, Runner
 from everfresh.local.native.scalars import Unsupported
 from everfresh.local.wiring import Prepared, Wiring
 
 SMALL = 64
 """Changes of up to so many rows run by row."""
 _OFTEN = 16
+_BATCH = 32
+_ENOUGH = 5_000
+"""Work after which compiling pays: a database that is filled and closed never waits for a compiler."""
 _log = logging.getLogger("everfresh")
 
 
@@ -38,11 +41,19 @@ class Form:
     covered: frozenset[int]
     applied: frozenset[int]
     made: Generated
+    function: Function | None = None
     runner: Runner | None = None
     asked: bool = False
     failed: bool = False
     bad: int = 0
     """How many times the interpreter had to run them after all."""
+
+    def ready(self) -> bool:
+        """Whether it can run. A runner makes slices of tables and maps, so it is made here, by the thread that
+        changes these, and not where the function is compiled."""
+        if self.runner is None and self.function is not None and self.bad < _OFTEN:
+            self.runner = Runner(self.made, self.function)
+        return self.runner is not None
 
     def gave_up(self) -> None:
         """The interpreter had to run them: after some times it is left in charge."""
@@ -65,16 +76,22 @@ class Native:
 
     def __init__(self, wiring: Wiring, how: str) -> None:
         self._wiring, self._how = wiring, how
-        self.planned: dict[tuple[int, str], Planned] = {}
-        """By the number of the unit, -1 for a table or a re-evaluated view, and the relation."""
+        self.planned: dict[tuple[int, str, str, int], Planned] = {}
+        """By the number of the unit, -1 for a table or a re-evaluated view, the relation, the view of the first
+        statement, and how many there are: threads share them out."""
         self.small = SMALL
+        self._work: dict[object, int] = {}
+        """Rows that came so far for a relation without a plan, and what batches cost beside their rows."""
 
     def of(self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int) -> Form | None:
         """The form in which the statements on a relation, at least one, run for a change of some rows; None if
         none is ready."""
-        key = unit, statements[0].base
+        key = unit, statements[0].base, statements[0].view, len(statements)
         found = self.planned.get(key)
         if found is None:
+            work = self._work[key] = self._work.get(key, 0) + rows + _BATCH
+            if self._how != "now" and work < _ENOUGH:
+                return None
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
         first, second = (found.by_row, found.whole) if rows <= self.small else (found.whole, found.by_row)
         first = first or second
@@ -86,9 +103,9 @@ class Native:
                 compile_now(first)
             else:
                 _behind().put(first)
-        if first.runner is None and second is not None and second.runner is not None:
+        if not first.ready() and second is not None and second.ready():
             return second
-        return first if first.runner is not None else None
+        return first if first.ready() else None
 
 
 def compile_now(form: Form) -> None:
@@ -96,7 +113,7 @@ def compile_now(form: Form) -> None:
     from everfresh.local.native.build import build
 
     try:
-        form.runner = Runner(form.made, build(form.made.text))
+        form.function = build(form.made.text)
     except Exception:
         form.failed = True
         names = sorted({job.prepared.view for job in form.made.jobs})
