@@ -35,11 +35,10 @@ from everfresh.expr import Vector
 from everfresh.local.columnar import FlatPlan, run, to_words
 from everfresh.local.mapstore import MapStore
 from everfresh.local.pool import Pool, Values
-from everfresh.local.state import LocalState
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.program import Part
-from everfresh.spark.distribute import images, published, received, sent, site_of
+from everfresh.spark.distribute import given, handed_on, images, published, received, sent, site_of
 from everfresh.spark.failures import TaskError
 from everfresh.spark.jobs import (
     CONTROL,
@@ -54,7 +53,8 @@ from everfresh.spark.jobs import (
     pack_control,
     pack_error,
 )
-from everfresh.spark.programs import batch_program, incremental, load_program, placement_of
+from everfresh.spark.programs import batch_program, incremental, load_program, placement_of, results_of
+from everfresh.spark.stages import MAPS, RESULTS
 from everfresh.spark.units import (
     Unit,
     bring_to,
@@ -207,7 +207,7 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
             parts.setdefault(spec.table, []).append(part)
     nets = {name: unit.table(world, name).resolve(of) for name, of in parts.items()}
     nets = {name: change for name, change in nets.items() if len(change)}
-    deltas = list(_deltas(world, unit, worker, nets))
+    deltas = list(_deltas(job, unit, worker, nets))
     tag_in = unit.version[1]
     sections: dict[str, bytes] = {}
     changed = 0
@@ -224,14 +224,19 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
     yield from deltas
 
 
-def _deltas(world: World, unit: Unit, worker: int, nets: Mapping[str, Net]) -> Iterator[Message]:
+def _changed(job: Job) -> set[str]:
+    return {part.table for part in job.parts}
+
+
+def _deltas(job: Job, unit: Unit, worker: int, nets: Mapping[str, Net]) -> Iterator[Message]:
     """What follows from the changes of this worker's rows, for the maps."""
+    world = job.world
     if not world.joins:
         for name, change in nets.items():
             yield from _to_maps(world, unit.table(world, name), change)
     elif nets:
-        program = batch_program(world.catalog, set(nets))
-        yield from sent(world, worker, program, {n: unit.table(world, n) for n in nets}, nets)
+        program = batch_program(world.catalog, _changed(job))
+        yield from sent(world, worker, program, given(program, {n: unit.table(world, n) for n in nets}, nets))
 
 
 def _bound(fn: Callable[[Any], None], value: Any) -> Callable[[], None]:
@@ -362,7 +367,7 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
         tables = {n: unit.table(world, n) for n in compiled.bases}
         nets = {n: _all_rows(table) for n, table in tables.items()}
         program = load_program(world.catalog, job.view or "")
-        yield from sent(world, worker, program, tables, nets)
+        yield from sent(world, worker, program, given(program, tables, nets))
     if plan is None:
         return
     table = unit.table(world, plan.terms[0].relation)
@@ -408,8 +413,8 @@ def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]
 
 
 def _snapshot(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
-    """Both units of this worker as files."""
-    for name in (f"base/{worker}", f"maps/{worker}"):
+    """The units of this worker as files."""
+    for name in [unit for unit in job.bases if unit.endswith(f"/{worker}")]:
         unit, _ = bring_to(job.bases[name], job.world)
         file = write_snapshot(unit, job.world, unit.version)
         crash("mid-snapshot", job.world.fault, worker, job.world.inbox)
@@ -434,8 +439,30 @@ _BASE: dict[str, Callable[[Job, int, list[bytes]], Iterator[Message]]] = {
 # -- maps: the entries of the views ----------------------------------------------------------------
 
 
-def maps_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Add what the base blocks sent to the maps of this worker, and publish each view's change."""
+def maps_block(root: str, last: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Add what the base blocks sent to the maps of this worker, publish each view's change, and (unless this
+    block is the `last`) send on what belongs to results."""
+    job = _job(root)
+    worker = _worker()
+    started = time.perf_counter()
+    messages = _drain(batches)
+    errors = [payload for kind, payload in messages if kind == ERROR]
+    out: list[Message] = [(worker, CONTROL, payload) for kind, payload in messages if kind == CONTROL]
+    try:
+        if errors:
+            out = [(to, ERROR, errors[0]) for to in _targets(job, worker, last)]
+        elif job.world.joins and _by_program(job):
+            out += _run_program(job, worker, "maps", messages, started, last)
+        else:
+            out.append((worker, CONTROL, _apply_maps(job, worker, messages, started)))
+    except EverfreshError as error:
+        out = [(to, ERROR, pack_error(error.to_dict())) for to in _targets(job, worker, last)]
+    yield from _emit(out)
+    _freeze()
+
+
+def results_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Add what the maps blocks sent to the results of this worker."""
     job = _job(root)
     worker = _worker()
     started = time.perf_counter()
@@ -446,7 +473,7 @@ def maps_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
         if errors:
             out = [(worker, ERROR, errors[0])]
         else:
-            out.append((worker, CONTROL, _apply_maps(job, worker, messages, started)))
+            out += _run_program(job, worker, "results", messages, started, True)
     except EverfreshError as error:
         out = [(worker, ERROR, pack_error(error.to_dict()))]
     yield from _emit(out)
@@ -456,8 +483,6 @@ def maps_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
 def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], started: float) -> bytes:
     world = job.world
     unit, how = bring_to(job.bases[f"maps/{worker}"], world)
-    if world.joins and _by_program(job):
-        return _run_program(job, worker, unit, how, messages, started)
     pieces: dict[str, list[pa.Table]] = {}
     for kind, payload in messages:
         if kind == DATA:
@@ -493,42 +518,37 @@ def _by_program(job: Job) -> bool:
 
 
 def _run_program(
-    job: Job, worker: int, unit: Unit, how: str, messages: list[tuple[int, bytes]], started: float
-) -> bytes:
-    """The maps' block of a distributed program."""
+    job: Job, worker: int, role: str, messages: list[tuple[int, bytes]], started: float, last: bool
+) -> list[Message]:
+    """The block of a distributed program that changes this worker's maps, or its results."""
     world = job.world
+    unit, how = bring_to(job.bases[f"{role}/{worker}"], world)
     payloads = [payload for kind, payload in messages if kind == DATA]
     tag_in = unit.version[1]
-    sections: dict[str, bytes] = {}
-    rows = 0
     unit.begin()
-    if payloads or job.kind == "load":
-        if job.kind == "load":
-            program = load_program(world.catalog, job.view or "")
-            state = unit.state_of(world, incremental(world.catalog, job.view))
-        else:
-            program = batch_program(world.catalog, {part.table for part in job.parts})
-            state = unit.state(world)
-        journal = received(world, unit, state, worker, program, payloads)
-        unit.record(journal.rollback, journal.commit)
-        crash("mid-apply", world.fault, worker, world.inbox)
-        sections = images(world, state, journal)
-        for view in state.catalog.views if job.kind == "batch" else ():
-            change = published(state, journal, view, site_of(world, state, worker))
-            if change is not None and change.num_rows:
-                rows += change.num_rows
+    if job.kind == "load":
+        program = load_program(world.catalog, job.view or "")
+        state = unit.state_of(world, incremental(world.catalog, job.view))
+    else:
+        program, state = batch_program(world.catalog, _changed(job)), unit.state(world)
+    stage = RESULTS if role == "results" else MAPS
+    journal, held = received(world, unit, state, worker, program, stage, payloads)
+    unit.record(journal.rollback, journal.commit)
+    crash("mid-apply", world.fault, worker, world.inbox)
+    sections, rows = images(world, state, journal), 0
+    for view in state.catalog.views:
+        change = published(state, journal, view, site_of(world, state, worker))
+        if change is not None and change.num_rows:
+            rows += change.num_rows
+            if job.kind == "batch":
                 sections[f"changes/{world.ids[view]}"] = pack_table(change)
-        if job.kind == "load":
-            _checked(state, job.view or "")
-    spent = round((time.perf_counter() - started) * 1000, 1)
-    payload = _finish(job, unit, tag_in, sections, rows, how=how, ms=spent)
+    if job.kind == "load" and (role == "results") == (job.view in results_of(world.catalog)):
+        state.maps[job.view or ""].rows()  # an aggregate outside its type is found now, not at the first read
+    # What goes through an exchange holds nothing that a retry would not repeat.
+    spent = {"how": how, "ms": round((time.perf_counter() - started) * 1000, 1)} if last else {}
+    out = [(worker, CONTROL, _finish(job, unit, tag_in, sections, rows, **spent))]
     crash("before-yield", world.fault, worker, world.inbox)
-    return payload
-
-
-def _checked(state: LocalState, view: str) -> None:
-    """An aggregate outside its type is found now, not at the first read."""
-    state.maps[view].rows()
+    return out if last else [*out, *handed_on(world, worker, program, stage, held)]
 
 
 # -- reading ---------------------------------------------------------------------------------------
@@ -560,10 +580,10 @@ def _read(world: World, base: Base, name: str, at: int | None) -> pa.Table:
 def _view_rows(unit: Unit, world: World, base: Base, name: str, at: int | None) -> pa.Table:
     store = unit.map(world, name)
     # A view that always has one row has it on the worker that owns the empty key.
-    mine = not store.view.always or base.unit == "maps/0"
+    mine = not store.view.always or base.unit.endswith("/0")
     if world.joins and not store.compiled.reevaluated:
         everywhere = isinstance(placement_of(world.catalog).maps[store.target.name], Replicated)
-        mine = mine and (not everywhere or base.unit == "maps/0")
+        mine = mine and (not everywhere or base.unit.endswith("/0"))
     table = expand(store.rows()) if mine else store.no_change().drop_columns([WEIGHT])
     if at is None:
         return table

@@ -1,7 +1,7 @@
-"""The two stages of a distributed program in tasks: what holders of rows send, what holders of maps do.
+"""The stages of a distributed program in tasks: what is sent from each to the next, and what was done.
 
-Both are functions of state and inputs (`everfresh.distributed.execute`); here temporaries become messages of
-the exchange and back, and what was done becomes the sections of a segment.
+The blocks are functions of state and inputs (`everfresh.distributed.execute`); here temporaries become
+messages of the exchange and back, and what was done becomes the sections of a segment.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from everfresh.distributed import DistributedProgram
+from everfresh.distributed import Temp
 from everfresh.distributed.execute import Journal, Site, run_block
-from everfresh.distributed.ir import Send, Temp
 from everfresh.distributed.tags import Replicated
 from everfresh.distributed.wire import Held, empty, entries_table, packed, routed, unpacked
 from everfresh.local.entries import merged
 from everfresh.local.pool import Layout, Values
 from everfresh.local.state import LocalState
+from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.spark.jobs import DATA, World
 from everfresh.spark.programs import incremental, placement_of
+from everfresh.spark.stages import ROWS, Staged
 from everfresh.spark.units import Unit, store_id
 from everfresh.state import pack_table, unpack_table
 
@@ -33,39 +34,41 @@ def site_of(world: World, state: LocalState, worker: int) -> Site:
     return Site(state, worker, world.workers, placement_of(world.catalog))
 
 
-def sent(
-    world: World,
-    worker: int,
-    program: DistributedProgram,
-    tables: Mapping[str, Table],
-    nets: Mapping[str, Net],
-) -> Iterator[Message]:
-    """What follows from the changes of this worker's rows alone, to the workers that it belongs to."""
-    if not program.blocks:
-        return
-    first = program.blocks[0]
-    state = LocalState.blank(incremental(world.catalog))
-    held = {}
+def given(program: Staged, tables: Mapping[str, Table], nets: Mapping[str, Net]) -> dict[str, Held]:
+    """The changes of this worker's rows, as the program reads them."""
+    found = {}
     for name, temp in program.given:
-        if name in nets:
-            held[temp.name] = _given(temp, tables[name], nets[name])
-        else:
-            held[temp.name] = empty(temp, tables[name].codec.interner)
-        state.interner = held[temp.name].codec.interner
-    outputs, _ = run_block(site_of(world, state, worker), first, held)
-    outputs = {**held, **outputs}
-    for block in program.blocks[1:-1]:
-        for send in block.instructions:
-            assert isinstance(send, Send)
-            for to, part in routed(outputs[send.source.name], send.target, world.workers):
-                if len(part):
-                    yield to, DATA, _message(send.target.name, packed(part))
+        interner = tables[name].codec.interner if name in tables else Interner()
+        found[temp.name] = _rows(temp, tables[name], nets[name]) if name in nets else empty(temp, interner)
+    return found
 
 
-def _given(temp: Temp, table: Table, net: Net) -> Held:
+def _rows(temp: Temp, table: Table, net: Net) -> Held:
     values = Values.zeros(Layout(()), len(net.weights))
     values.n[:] = net.weights
     return Held(temp, table.codec, net.words, values)
+
+
+def sent(world: World, worker: int, program: Staged, held: Mapping[str, Held]) -> Iterator[Message]:
+    """What follows from the changes of this worker's rows alone."""
+    state = LocalState.blank(
+        incremental(world.catalog), next((h.codec.interner for h in held.values()), None)
+    )
+    outputs, _ = run_block(site_of(world, state, worker), program.blocks[ROWS], held)
+    yield from handed_on(world, worker, program, ROWS, {**held, **outputs})
+
+
+def handed_on(
+    world: World, worker: int, program: Staged, stage: int, held: Mapping[str, Held]
+) -> Iterator[Message]:
+    """What a stage gives the next: each part to the worker that it belongs to, or to this one again."""
+    for send in program.sends[stage]:
+        for to, part in routed(held[send.source.name], send.target, world.workers):
+            if len(part):
+                yield to, DATA, _message(send.target.name, packed(part))
+    for temp in program.carries[stage]:
+        if len(held[temp.name]):
+            yield worker, DATA, _message(temp.name, packed(held[temp.name]))
 
 
 def _message(name: str, table: pa.Table) -> bytes:
@@ -78,17 +81,20 @@ def received(
     unit: Unit,
     state: LocalState,
     worker: int,
-    program: DistributedProgram,
+    program: Staged,
+    stage: int,
     payloads: list[bytes],
-) -> Journal:
-    """Run the last block on this worker's maps with what came."""
+) -> tuple[Journal, dict[str, Held]]:
+    """Run the block of a stage with what came for it: what it did, and all temporaries that are known now."""
     pieces: dict[str, list[pa.Table]] = {}
     for payload in payloads:
         size = int.from_bytes(payload[:2], "big")
         pieces.setdefault(payload[2 : 2 + size].decode(), []).append(unpack_table(payload[2 + size :]))
-    last = program.blocks[-1]
-    inputs = {t.name: unpacked(t, pieces.get(t.name, ()), unit.interner) for t in last.inputs}
-    return run_block(site_of(world, state, worker), last, inputs)[1]
+    block = program.blocks[stage]
+    came = [send.target for send in program.sends[stage - 1]] + list(program.carries[stage - 1])
+    inputs = {t.name: unpacked(t, pieces.get(t.name, ()), unit.interner) for t in (*came, *block.inputs)}
+    outputs, journal = run_block(site_of(world, state, worker), block, inputs)
+    return journal, {**inputs, **outputs}
 
 
 def images(world: World, state: LocalState, journal: Journal) -> dict[str, bytes]:
@@ -98,8 +104,7 @@ def images(world: World, state: LocalState, journal: Journal) -> dict[str, bytes
         for m in definition.compiled.program.maps:
             if m.name in journal.touched:
                 store = state._store(m.name)
-                touched = merged(journal.touched[m.name])
-                slots = touched.slots[np.argsort(touched.slots, kind="stable")]
+                slots = np.sort(merged(journal.touched[m.name]).slots)
                 table = entries_table(store.codec, store.words(slots), store.pool.gather(slots))
                 sections[f"map/{store_id(world, view, m.name)}"] = pack_table(table)
     return sections

@@ -20,7 +20,7 @@ from everfresh.spark.jobs import Base, Link, World
 from everfresh.spark.programs import no_catalog, replayed
 from everfresh.state import Commit, Snapshot, StateFolder, crash, read_commit
 
-ROLES = ("base", "maps")
+ROLES = ("base", "maps", "results")
 _KEYS_KEPT = 10_000
 _FIELDS = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes")
 
@@ -44,7 +44,7 @@ class Ledger:
         self.sources: dict[str, int] = {}
         self.bases = {
             f"{role}/{worker}": Base(f"{role}/{worker}")
-            for role in ROLES
+            for role in (ROLES if self.options.joins else ROLES[:2])
             for worker in range(self.folder.workers)
         }
         self.snapshot_epoch = 0

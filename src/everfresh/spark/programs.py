@@ -1,10 +1,11 @@
 """Which views run as distributed programs on Spark, and the programs of their batches.
 
-A batch of the programs here takes two stages: tasks that hold the tables' rows send what follows from their
-change alone, and after one exchange tasks that hold maps do everything else. A view whose program takes more,
-or reads the rows of tables or other views, is re-evaluated; that follows from the catalog alone, so driver
-and tasks agree on it without being told. So does the placement: what is decided for a view depends on nothing
-but its own text and its tables.
+A batch takes two or three stages: tasks that hold the tables' rows send what follows from their change
+alone; tasks that hold maps do everything else; and, where a view's result is partitioned otherwise than the
+maps that it is computed from, tasks that hold results add what came for them. A view whose program takes
+more, or reads the rows of tables or other views, is re-evaluated; that follows from the catalog alone, so
+driver and tasks agree on it without being told. So does the placement: what is decided for a view depends on
+nothing but its own text and its tables.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 from everfresh.calculus import Rel
 from everfresh.compiler import Catalog, Effect, compile_view
 from everfresh.compiler.compile import Setting
-from everfresh.distributed import RANDOM, DistributedProgram, Limits, Placement, distributed, placed, settled
-from everfresh.distributed.ir import EXCHANGE, WORKERS, Eval, Keep, Send
+from everfresh.distributed import RANDOM, Limits, Placement, distributed, placed, settled
+from everfresh.spark.stages import Staged, staged
 
 _LIMITS = Limits(driver=0)  # the driver holds no state
 
@@ -56,25 +57,7 @@ def _runs(catalog: Catalog, view: str) -> bool:
     read = {n.name for e in exprs for n in e.walk() if isinstance(n, Rel) and not n.delta}
     if compiled.program.static or not read <= own or not set(compiled.bases) <= set(catalog.tables):
         return False
-    return _two_stages(load_program(catalog, view))
-
-
-def _two_stages(program: DistributedProgram) -> bool:
-    """Whether a program sends from where tables are, and does the rest after one exchange."""
-    modes = [block.mode for block in program.blocks]
-    if modes not in ([WORKERS], [WORKERS, EXCHANGE, WORKERS]):
-        return False
-    first, last = program.blocks[0], program.blocks[-1]
-    sent = {i.target.name for b in program.blocks for i in b.instructions if isinstance(i, Send)}
-    return (
-        len(modes) == 3
-        and all(isinstance(i, Eval | Keep) and not _stored(i) for i in first.instructions)
-        and all(temp.name in sent for temp in last.inputs)
-    )
-
-
-def _stored(instruction: Eval | Keep) -> bool:
-    return isinstance(instruction, Eval) and bool(instruction.read)
+    return _staged(catalog, view) is not None
 
 
 def incremental(catalog: Catalog, view: str | None = None) -> Catalog:
@@ -105,17 +88,33 @@ def _placed_view(alone: Catalog) -> Placement:
     return _PLACED[key]
 
 
-def load_program(catalog: Catalog, view: str) -> DistributedProgram:
+def load_program(catalog: Catalog, view: str) -> Staged:
     """What fills a new view: all rows of its tables as one change."""
+    found = _staged(catalog, view)
+    assert found is not None
+    return found
+
+
+def _staged(catalog: Catalog, view: str) -> Staged | None:
     alone = incremental(catalog, view)
     changed = tuple(t for t in catalog.tables if t in catalog.views[view].compiled.bases)
-    return distributed(alone, _placed_view(alone), changed, RANDOM, rows=False)
+    program = distributed(alone, _placed_view(alone), changed, RANDOM, rows=False)
+    first = staged(program, frozenset())
+    return staged(program, first.late) if first is not None and first.late else first
+
+
+def results_of(catalog: Catalog) -> frozenset[str]:
+    """The views whose maps are held apart from those that they are computed from."""
+    return frozenset(n for n in incremental(catalog).views if load_program(catalog, n).late)
 
 
 @lru_cache(maxsize=64)
-def _batch(ddl: tuple[Any, ...], changed: tuple[str, ...], keep: _Kept) -> DistributedProgram:
+def _batch(ddl: tuple[Any, ...], changed: tuple[str, ...], keep: _Kept) -> Staged:
     catalog = incremental(keep.catalog)
-    return distributed(catalog, placement_of(catalog), changed, RANDOM, rows=False)
+    late = frozenset(catalog.views[n].compiled.map.name for n in results_of(catalog))
+    found = staged(distributed(catalog, placement_of(catalog), changed, RANDOM, rows=False), late)
+    assert found is not None, "views that run alone run together"
+    return found
 
 
 class _Kept:
@@ -131,7 +130,7 @@ class _Kept:
         return 0
 
 
-def batch_program(catalog: Catalog, changed: set[str]) -> DistributedProgram:
+def batch_program(catalog: Catalog, changed: set[str]) -> Staged:
     """What a batch does that changes these tables."""
     order = tuple(t for t in catalog.tables if t in changed)
     return _batch(tuple(catalog.ddl), order, _Kept(catalog))
