@@ -29,7 +29,7 @@ for folder in ("distributed", "workloads"):
 from test_distributed_twin import histories  # noqa: E402
 from twin import started  # noqa: E402
 
-from everfresh.delta.bags import expand, net  # noqa: E402
+from everfresh.delta.bags import expand, net, weigh  # noqa: E402
 from everfresh.program import Part  # noqa: E402
 from everfresh.workloads import WORKLOADS  # noqa: E402
 
@@ -126,7 +126,6 @@ def test_stages_equal_the_local_engine(name: str, workers: int) -> None:
         cluster.apply(decoded)  # type: ignore[arg-type]
         assert_same(expand(state.maps[query.view].rows()), cluster.rows(query.view))
         if cluster.changes[query.view]:
-            from everfresh.delta.bags import weigh
-
-            moved = net(pa.concat_tables([weigh(before), *cluster.changes[query.view]]))
+            parts_ = cluster.changes[query.view]
+            moved = net(pa.concat_tables([weigh(before).cast(parts_[0].schema), *parts_]))
             assert_same(cluster.rows(query.view), expand(moved))

@@ -245,9 +245,9 @@ class _BlockNames(Names):
             reader, maps = atom.reader, self.site.placement.maps
             if isinstance(reader, IntervalReader) and isinstance(tag := maps[reader.relation.map], Dist):
                 return _Owned(atom, self.site, tag, ())
-            if isinstance(reader, ViewReader) and reader.view.always:
-                if isinstance(tag := maps[reader.view.map], Dist):
-                    return _Owned(atom, self.site, tag, _places(reader.view, tag))
+            always = isinstance(reader, ViewReader) and reader.view.always
+            if always and isinstance(tag := maps[reader.view.map], Dist):  # type: ignore[attr-defined]
+                return _Owned(atom, self.site, tag, _places(reader.view, tag))  # type: ignore[attr-defined]
         return atom
 
 
