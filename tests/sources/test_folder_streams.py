@@ -11,11 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stream_inbox import BASE, DDL, Inbox
+from stream_inbox import FLAT, JOIN, Inbox
 
 import everfresh as ef
 from everfresh.testing.oracle import assert_rows
 from everfresh.testing.suite_base import refused
+
+DDL = FLAT + JOIN
+BASE = 4
 
 
 def connect(path: Path | None = None, **options: Any) -> ef.Database:
@@ -176,7 +179,7 @@ def test_a_stream_of_spark_connect_is_refused() -> None:
 def test_what_cannot_be_streamed(tmp_path: Path, inbox: Inbox) -> None:
     with connect(tmp_path / "db") as db:
         db.sql(
-            DDL + "CREATE STATIC TABLE s (a BIGINT); CREATE MATERIALIZED VIEW w AS SELECT SUM(a) AS a FROM s;"
+            DDL + "CREATE STATIC TABLE s (a BIGINT); CREATE MATERIALIZED VIEW z AS SELECT SUM(a) AS a FROM s;"
         )
         with refused(ef.Code.NOT_FOUND, "nothing"):
             db.stream("nothing", inbox.folder)
@@ -203,9 +206,8 @@ def test_what_cannot_be_streamed(tmp_path: Path, inbox: Inbox) -> None:
             db.stream("u", inbox.folder, name="one")
         with refused(ef.Code.ARGUMENT, "folder"):
             db.stream("t", tmp_path, name="one")
-    with ef.connect(tmp_path / "db", engine="local", read_only=True) as reader:
-        with refused(ef.Code.READ_ONLY):
-            reader.stream("t", inbox.folder)
+    with ef.connect(tmp_path / "db", engine="local", read_only=True) as db, refused(ef.Code.READ_ONLY):
+        db.stream("t", inbox.folder)
 
 
 @pytest.mark.parametrize("damage", ["folder", "log", "line"])

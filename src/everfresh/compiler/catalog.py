@@ -70,6 +70,8 @@ class Catalog:
     """Whether the engine maintains joins incrementally, and shares maps between views."""
     share: bool = True
     """Whether views may share maps, if the engine does that at all."""
+    intervals: bool = True
+    """Whether it keeps maps in order, and reads off them where a condition on a running sum holds."""
 
     # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
@@ -283,7 +285,14 @@ class Catalog:
             self.views,
             self.joins,
             self.statistics(sizes),
-            Setting(prefix, self.static if self.joins else frozenset(), offered, passing=self.passing),
+            Setting(
+                prefix,
+                self.static if self.joins else frozenset(),
+                offered,
+                None,
+                self.passing,
+                self.intervals,
+            ),
         )
         shared = tuple(m.name for m in compiled.program.shared)
         kept = upkeep(shared, [v.program for v in views.values()])
@@ -298,6 +307,7 @@ class Catalog:
             self.static if self.joins else frozenset(),
             tuple(kept.map(name) for name in record.shared),
             record.split,
+            intervals=self.intervals,
         )
         compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, None, setting)
         there = {m.name for v in self.compiled.values() for m in v.program.maps}

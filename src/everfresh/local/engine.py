@@ -375,8 +375,8 @@ class LocalEngine:
         """The rows of a table or view, now or at an earlier epoch."""
         return self._shown.read(name, at)
 
-    def changes(self, view: str, since: int) -> pa.Table:
-        """The view's change of each epoch after `since`."""
+    def changes(self, view: str, since: int | None) -> pa.Table:
+        """The view's change of each epoch after `since`; of all that are kept if that is None."""
         return self._shown.changes(view, since)
 
     def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:
@@ -434,6 +434,8 @@ class LocalEngine:
             "streams": dict(self._sources),
             "strings": {"distinct": len(state.interner), "bytes": state.interner.nbytes},
         }
+        if state.wiring.native is not None:
+            found["compiled"] = state.wiring.native.report()
         if self._options.timing:
             found["seconds"] = self._phases.seconds
         return found

@@ -352,8 +352,8 @@ class LocalState:
         live = np.unique(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
         if len(live) * 2 > len(self.interner):
             return
-        self.renumbering()
         with self.latch:
+            self.renumbering()
             remap = self.interner.compact(live[live != 0])
             self._wiring = None  # its indexes on tables hold codes
             for holder in holders:

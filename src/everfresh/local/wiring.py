@@ -215,11 +215,12 @@ class Wiring:
                 used |= {f"map {name}" for name in maps}
         return used
 
-    def form(self, statements: list[Prepared], change: Rows, unit: int) -> Form | None:
-        """The native form of the statements on one relation for a change of it, if one is ready."""
+    def form(self, statements: list[Prepared], change: Rows, unit: int, alone: bool) -> Form | None:
+        """The native form of the statements on one relation, not `alone` if there are others, for a change of
+        it, if one is ready."""
         if self.native is None or not statements:
             return None
-        return self.native.of(statements, change.codec, unit, len(change))
+        return self.native.of(statements, change.codec, unit, len(change), alone)
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)

@@ -374,8 +374,9 @@ class SparkEngine:
             )
         check_epoch(name, at, max(self.oldest, self._ledger.created(name)), self.epoch)
 
-    def changes(self, view: str, since: int) -> pa.Table:
+    def changes(self, view: str, since: int | None) -> pa.Table:
         """The view's change of each epoch after `since`, from the segments of its units."""
+        since = self.oldest if since is None else since
         check_epoch(view, since, self.oldest, self.epoch)
         ledger = self._ledger
         world, created, section = (

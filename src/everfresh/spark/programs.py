@@ -25,7 +25,7 @@ _LIMITS = Limits(driver=0)  # the driver holds no state
 
 def no_catalog(joins: bool) -> Catalog:
     """The catalog of an empty database."""
-    return Catalog(joins=joins, share=False) if joins else Catalog()
+    return Catalog(joins=True, share=False, intervals=False) if joins else Catalog()
 
 
 def executed(catalog: Catalog, statement: Any) -> tuple[Catalog, Effect]:
