@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from everfresh.database import Database, connect
     from everfresh.matrices import LinearView
     from everfresh.relations import Result, Table, View
+    from everfresh.sources import Stream
 
 __all__ = [
     "Code",
@@ -41,6 +42,7 @@ __all__ = [
     "LinearView",
     "Options",
     "Result",
+    "Stream",
     "Table",
     "View",
     "__version__",
@@ -54,6 +56,7 @@ _LAZY = {
     "Database": "database",
     "LinearView": "matrices",
     "Result": "relations",
+    "Stream": "sources",
     "Table": "relations",
     "View": "relations",
 }

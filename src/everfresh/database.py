@@ -28,6 +28,7 @@ from everfresh.options import Options
 from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
 from everfresh.program.queue import Queue, Waiting
 from everfresh.relations import Result, Table, View
+from everfresh.sources import Stream, StreamMethods
 from everfresh.types import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def connect(
     raise EverfreshError(Code.ARGUMENT, f"there is no engine '{engine}'", hint="engines are: spark, local")
 
 
-class Database(MatrixMethods):
+class Database(MatrixMethods, StreamMethods):
     """Tables, views over them, and the one way to change both. Made by `everfresh.connect`."""
 
     def __init__(self, engine: Engine, *, read_only: bool = False, matrices: Matrices | None = None) -> None:
@@ -98,6 +99,7 @@ class Database(MatrixMethods):
         self._closed = False
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
+        self._streams: dict[str, Stream] = {}
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -110,7 +112,8 @@ class Database(MatrixMethods):
         self.close()
 
     def close(self) -> None:
-        """Release the folder and everything held for it. Closing twice is harmless."""
+        """Stop the streams, and release the folder and everything held for it. Closing twice is harmless."""
+        self._stop_streams()
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -463,11 +466,14 @@ class Database(MatrixMethods):
         names = list(catalog.tables if statement.kind == "tables" else catalog.views)
         return Result(pa.table({"name": pa.array(names, pa.string())}))
 
-    def explain(self, view: str, format: str = "text") -> str:
-        """How a view is maintained, and why: as "text", "json" or "dot"."""
+    def explain(self, view: str, format: str = "text", distributed: bool = False) -> str:
+        """How a view is maintained, and why: as "text", "json" or "dot"; or (`distributed`) where its maps
+        are on a cluster, and what runs where."""
         with self._reading() as engine:
             catalog = engine.catalog
             definition = catalog.expect_view(view)
+            if distributed:
+                return _distributed(engine, definition.name)
             known = getattr(engine, "explain", None)
             return explain(
                 definition.compiled,
@@ -477,6 +483,18 @@ class Database(MatrixMethods):
                 catalog.sharing(definition.name),
                 catalog.passing,
             )
+
+
+def _distributed(engine: Engine, view: str) -> str:
+    """How a view is distributed, as the engine has placed its maps, or would by the sizes of its tables."""
+    from everfresh.distributed import explained, placed, settled
+
+    catalog, where = engine.catalog, getattr(engine, "placement", None)
+    if where is None:
+        tables = engine.statistics()["tables"]
+        sizes = {name: known["rows"] for name, known in tables.items() if isinstance(known.get("rows"), int)}
+        where = settled(catalog, placed(catalog, sizes))
+    return explained(catalog, where, view)
 
 
 class _Current:

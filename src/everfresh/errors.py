@@ -33,6 +33,7 @@ class Code:
     DAMAGED: Final = "damaged"  # a state file fails its checks
     FENCED: Final = "fenced"  # another writer has taken over
     ENVIRONMENT: Final = "environment"  # Java, Python or a package is missing or too old
+    STREAM: Final = "stream"  # the source of a stream failed
     ARGUMENT: Final = "argument"  # a call's arguments do not fit
 
 

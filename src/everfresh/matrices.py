@@ -198,8 +198,9 @@ class LinearView(View):
         """Not offered: a matrix is read as an array."""
         raise _only_now(self.name)
 
-    def explain(self, format: str = "text") -> str:
-        """The triggers with their cost in big-O and in flops, and how the view is doing."""
+    def explain(self, format: str = "text", distributed: bool = False) -> str:
+        """The triggers with their cost in big-O and in flops, and how the view is doing; where its blocks
+        are is said in any case."""
         if format != "text":
             raise EverfreshError(
                 Code.ARGUMENT, f"a matrix view is explained as text, not as '{format}'", place="format"

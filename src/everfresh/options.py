@@ -46,6 +46,13 @@ class Options:
     """Local: whether triggers become native code: `"background"` while the interpreter serves, `"now"` before
     the first change that needs them, or `"off"`."""
 
+    joins: bool = False
+    """Spark: whether views over several tables are maintained incrementally, by distributed programs. Without
+    it they are recomputed by Spark SQL. Fixed when a folder is created."""
+
+    threads: int | None = None
+    """Local: how many threads a large batch may use; None for as many as there are cores."""
+
     timing: bool = False
     """Local: whether `statistics()` has the seconds that batches spent in each phase. See
     `everfresh.local.phases`."""
@@ -61,6 +68,8 @@ class Options:
                     Code.ARGUMENT, f"option {name} must be at least {least}", place=f"Options.{name}"
                 )
 
+        if self.threads is not None and self.threads < 1:
+            raise EverfreshError(Code.ARGUMENT, "option threads must be at least 1", place="Options.threads")
         if self.compile not in ("background", "now", "off"):
             raise EverfreshError(
                 Code.ARGUMENT,

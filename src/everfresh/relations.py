@@ -154,7 +154,7 @@ class View(_Named):
         """
         with self._db._reading() as engine:
             self._check(engine.catalog)
-            return engine.changes(self.name, engine.oldest if since is None else since)
+            return engine.changes(self.name, since)
 
     def on_change(self, fn: Callable[[pa.Table], Any]) -> Callable[[], None]:
         """Call `fn(changes)` after each batch that changes the view; returns a function that ends it."""
@@ -162,9 +162,10 @@ class View(_Named):
             self._check(self._db._open().catalog)
         return self._db._listen(self.name, fn)
 
-    def explain(self, format: str = "text") -> str:
-        """The maintenance program, and why each choice was made: as "text", "json" or "dot"."""
-        return self._db.explain(self.name, format)
+    def explain(self, format: str = "text", distributed: bool = False) -> str:
+        """The maintenance program, and why each choice was made: as "text", "json" or "dot"; or
+        (`distributed`) where its maps are on a cluster, and what runs where."""
+        return self._db.explain(self.name, format, distributed)
 
     def verify(self) -> pa.Table:
         """Recompute the view from its base tables; returns the rows that differ, with `_weight`: none when

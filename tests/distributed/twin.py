@@ -13,6 +13,7 @@ from everfresh.compiler import Catalog
 from everfresh.delta.bags import WEIGHT
 from everfresh.distributed.compile import ALL, Passes
 from everfresh.distributed.inprocess import InProcess
+from everfresh.distributed.placement import Limits
 from everfresh.distributed.tags import REPLICATED, Tag
 from everfresh.local.state import LocalState
 from everfresh.program import Part
@@ -44,12 +45,13 @@ class Twins:
         given: Iterable[Tag] = (REPLICATED,),
         sizes: Mapping[str, int] | None = None,
         by: Mapping[str, str] | None = None,
+        limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         self.state = state
         self.others = []
         for count in workers:
             for tag in given:
-                other = InProcess(count, passes, tag, sizes)
+                other = InProcess(count, passes, tag, sizes, limits)
                 other.scatter(state, by)
                 self.others.append(other)
 
@@ -66,8 +68,9 @@ class Twins:
         given = {
             n: (self.state.tables[n].codec.decode(net.words), net.weights.copy()) for n, net in nets.items()
         }
-        with self.state.changing(nets) as published:
-            pass
+        with self.state.changing(nets) as made:
+            published = {name: change.table for name, change in made.items()}
+        published = {name: table for name, table in published.items() if table.num_rows}
         for other in self.others:
             other.apply(given)
             if check:
@@ -84,7 +87,8 @@ class Twins:
         assert published.keys() == other.changes.keys(), note
         for name, change in published.items():
             mine, theirs = (
-                _bag(t.drop_columns([WEIGHT]), t.column(WEIGHT).to_numpy()) for t in (change, other.changes[name])
+                _bag(t.drop_columns([WEIGHT]), t.column(WEIGHT).to_numpy())
+                for t in (change, other.changes[name])
             )
             assert mine == theirs, f"{note}, the change of {name}"
 

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,12 @@ def _measure_log(settings: Settings, report: Report, data: dict[str, pa.Table], 
             batch = data["lineitem"].slice(turn * ROWS, ROWS)
             before = log.stat().st_size
             for kind in KINDS if turn % 2 else reversed(KINDS):
-                took, used = _both(lambda kind=kind, batch=batch: dbs[kind].apply(lineitem=batch))  # type: ignore[misc]
+                took, used = _both(partial(dbs[kind].apply, lineitem=batch))
                 if turn >= warm:
                     times[kind].append(took)
                     work[kind].append(used)
             size = log.stat().st_size - before
-            raw.append(seconds(lambda size=size: _written(file.fileno(), size)))  # type: ignore[misc]
+            raw.append(seconds(partial(_written, file.fileno(), size)))
     for kind, db in dbs.items():
         db.close()
         report.row(what=f"a batch of {ROWS:,} rows {kind}", seconds=median(times[kind]))
@@ -139,7 +140,7 @@ def _measure_queue(settings: Settings, report: Report, data: dict[str, pa.Table]
                 for batch in batches[me::threads]:
                     db.apply(lineitem=batch)
 
-            took = seconds(lambda threads=threads, work=work: _in_threads(threads, work))  # type: ignore[misc]
+            took = seconds(partial(_in_threads, threads, work))
             report.row(
                 what=f"a batch of {SMALL} rows on the disk, {threads} threads at once",
                 seconds=took / count,
@@ -179,9 +180,8 @@ def _measure_readers(settings: Settings, report: Report, data: dict[str, pa.Tabl
 
         def write() -> None:
             for i in range(1, count):
-                batches.append(
-                    seconds(lambda i=i: db.apply(lineitem=data["lineitem"].slice(i * LARGE, LARGE)))
-                )  # type: ignore[misc]
+                rows = data["lineitem"].slice(i * LARGE, LARGE)
+                batches.append(seconds(partial(db.apply, lineitem=rows)))
 
         writer = threading.Thread(target=write)
         writer.start()

@@ -103,7 +103,7 @@ def _below(filesystem: Any, path: str, what: str) -> list[str]:
         item.path
         for item in inside
         if item.type == pa_fs.FileType.File
-        and _kind(item.path)
+        and kind_of(item.path)
         and not any(part.startswith((".", "_")) for part in item.path[len(path) :].split("/"))
     )
 
@@ -115,7 +115,13 @@ def _partition(below: str) -> Iterator[tuple[str, str | None]]:
             yield unquote(name), None if value == _NO_VALUE else unquote(value)
 
 
-def _kind(path: str) -> str | None:
+def suffixes(format: str | None) -> list[str]:
+    """How the names of data files end: of "parquet" files, of "csv" files, or (None) of both."""
+    text = [*_TEXT, *(suffix + packed for suffix in _TEXT for packed in _PACKED)]
+    return {"parquet": list(_PARQUET), "csv": text, None: [*_PARQUET, *text]}[format]
+
+
+def kind_of(path: str) -> str | None:
     """`parquet`, the separator of a text file, or None."""
     lower = path.lower()
     if lower.endswith(_PARQUET):
@@ -125,7 +131,7 @@ def _kind(path: str) -> str | None:
 
 
 def _read(filesystem: Any, path: str, what: str, given: str | None = None) -> pa.Table:
-    kind = {None: _kind(path), "csv": _kind(path) or ","}.get(given, given)
+    kind = {None: kind_of(path), "csv": kind_of(path) or ","}.get(given, given)
     if kind is None:
         raise EverfreshError(
             Code.ARGUMENT, f"cannot tell what '{path}' is by its name", place=what, hint=_HINT
@@ -224,7 +230,7 @@ def find_parquet(data: Any, what: str) -> Parquet | None:
     if not isinstance(data, str | os.PathLike) or "://" in str(os.fspath(data)):
         return None
     filesystem, root, files = _find(str(os.fspath(data)), what)
-    if any(_kind(file) != "parquet" for file in files):
+    if any(kind_of(file) != "parquet" for file in files):
         return None
     try:
         names = pq.read_schema(files[0], filesystem=filesystem).names

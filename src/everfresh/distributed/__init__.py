@@ -1,0 +1,41 @@
+"""Distributed programs (chapter 5 of the thesis): a catalog's programs on workers and a driver.
+
+- `placement`   where tables and maps are kept: location tags, by keys and sizes
+- `flat`        a batch as one sequence of steps over all programs
+- `annotate`, `rules`, `lower`   statements with transformers; fewest rounds; single transformer form
+- `sharing`, `fusion`            common subexpressions and dead code; statement blocks
+- `spec`        what every pass must leave
+- `execute`     one block on one worker, by the local engine's code
+- `inprocess`   all of it in one process: the slow twin of the transport on Spark
+
+Invariant: maps and tables never travel, only changes and what is derived from them.
+"""
+
+from everfresh.distributed.compile import ALL, NAIVE, Passes, distributed, settled
+from everfresh.distributed.explain import complexity, explained
+from everfresh.distributed.ir import Block, DistributedProgram, Temp
+from everfresh.distributed.placement import Limits, Placement, placed
+from everfresh.distributed.tags import LOCAL, RANDOM, REPLICATED, Dist, Tag
+from everfresh.distributed.text import parse_distributed
+
+__all__ = [
+    "ALL",
+    "LOCAL",
+    "NAIVE",
+    "RANDOM",
+    "REPLICATED",
+    "Block",
+    "Dist",
+    "DistributedProgram",
+    "Limits",
+    "Passes",
+    "Placement",
+    "Tag",
+    "Temp",
+    "complexity",
+    "distributed",
+    "explained",
+    "parse_distributed",
+    "placed",
+    "settled",
+]

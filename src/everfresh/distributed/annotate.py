@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everfresh.calculus import Prod, Query, Rel, Sum, inputs, outputs
+from everfresh.calculus import Bind, Prod, Query, Rel, Sum, inputs, outputs
 from everfresh.calculus.nodes import MapRef
 from everfresh.distributed.located import (
     AtomTag,
@@ -57,7 +57,14 @@ class _Product:
         self.tag: Tag | None = None
 
     def query(self) -> Query:
-        for place in self.order:
+        left = list(self.order)
+        while left:
+            bound = self._bound()
+            place = next((i for i in left if self._ready(self.factors[i], bound)), None)
+            if place is None:
+                self._bind_ahead(bound)
+                continue
+            left.remove(place)
             self._atom(place)
             self._scalars()
         if self.left:
@@ -66,6 +73,19 @@ class _Product:
 
     def _bound(self) -> set[str]:
         return {v.name for f in self.acc for v in outputs(f)}
+
+    def _ready(self, atom: Query, bound: set[str]) -> bool:
+        return not isinstance(atom, Rel) or atom.delta or self.where.needs(atom) <= bound
+
+    def _bind_ahead(self, bound: set[str]) -> None:
+        """Bind one variable ahead of its place: an atom can only be read then."""
+        for i in self.left:
+            factor = self.factors[i]
+            if isinstance(factor, Bind) and {v.name for v in inputs(factor)} <= bound:
+                self.acc.append(factor)
+                self.left.remove(i)
+                return
+        raise NotWellFormed("a relation is read before its keys are bound")
 
     def _scalars(self) -> None:
         """What is bound, and stands behind nothing that is still to come."""
@@ -98,7 +118,7 @@ class _Product:
                 atom = Move(LOCAL if isinstance(self.tag, Local) else REPLICATED, atom)
                 self.tag = joined(self.tag, atom.to)
             else:
-                self._move(tag)
+                self._move(tag_of(atom, self.where))
                 self.tag = joined(self.tag, tag)
         self.acc.append(atom)
         self.done.add(place)
@@ -111,14 +131,15 @@ class _Product:
         body = atom.body.factors if isinstance(atom.body, Prod) else (atom.body,)
         return Sum(atom.group, _Product(body, atom.group, self.where, ()).query())
 
-    def _move(self, to: Tag) -> None:
+    def _move(self, to: Tag | None) -> None:
         """Bring what was joined so far to where it meets entries at `to`."""
         aim: Tag
         if isinstance(to, Dist):
             bound = self._bound()
             by = {self.names.get(name, name): name for name in sorted(bound)}
-            there = all(c in by for c in to.columns)
-            aim = Dist(tuple(by[c] for c in to.columns)) if there else REPLICATED
+            names = [c if c in bound else by.get(self.names.get(c, c)) for c in to.columns]
+            known = [name for name in names if name is not None]
+            aim = Dist(tuple(known)) if len(known) == len(names) else REPLICATED
         else:
             aim = LOCAL if to == LOCAL else REPLICATED
         body: Query = self.acc[0] if len(self.acc) == 1 else Prod(tuple(self.acc))

@@ -18,7 +18,7 @@ from everfresh.distributed.lower import Lowering, MapsApart
 from everfresh.distributed.placement import Placement, with_replicated
 from everfresh.distributed.sharing import pruned, shared
 from everfresh.distributed.spec import check
-from everfresh.distributed.tags import REPLICATED, Tag
+from everfresh.distributed.tags import RANDOM, REPLICATED, Tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def distributed(
         instructions = shared(instructions)
         check(instructions, temps.values())
     if passes.dead:
-        instructions = pruned(instructions, dict(programs.maps))
+        instructions = pruned(instructions)
         check(instructions, temps.values())
     blocks = single(instructions)
     if passes.fusion:
@@ -81,7 +81,8 @@ def settled(catalog: Catalog, placement: Placement) -> Placement:
     while True:
         try:
             for name in everything:
-                distributed(catalog, placement, (name,))
+                for given in (REPLICATED, RANDOM):
+                    distributed(catalog, placement, (name,), given)
             return placement
         except MapsApart as apart:
             names = {n for n in apart.maps if placement.maps.get(n, REPLICATED) != REPLICATED}

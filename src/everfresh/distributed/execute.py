@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from everfresh.calculus import MapRef, Query, Rel
+from everfresh.calculus import MapRef, Rel
 from everfresh.compiler import Ordered
 from everfresh.distributed.ir import Add, Block, Change, Eval, Instruction, Keep, Step, Temp
 from everfresh.distributed.placement import Placement, shown_columns
@@ -30,6 +30,7 @@ from everfresh.local.atoms import Atom, Found
 from everfresh.local.cells import Cells
 from everfresh.local.codec import Codec
 from everfresh.local.entries import EntryStore
+from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, joined_deltas, run_terms
 from everfresh.local.ordering import Term, ordered
 from everfresh.local.pool import Layout, Touched, Values
@@ -59,7 +60,8 @@ class Site:
     def owns(self, tag: Dist, columns: Sequence[Cells]) -> NDArray[np.bool_]:
         """Which rows belong here, by the values of a tag's columns."""
         rows = len(columns[0].vector.values) if columns else 1
-        return owners([c.vector for c in columns], rows, self.workers) == self.number
+        mine: NDArray[np.bool_] = owners([c.vector for c in columns], rows, self.workers) == self.number
+        return mine
 
 
 @dataclass
@@ -239,11 +241,13 @@ class _BlockNames(Names):
         if isinstance(factor, MapRef) and factor.name in self.temps:
             return self.temps[factor.name].picked(factor.components)
         atom = super().atom(factor)
-        if isinstance(factor, Rel) and isinstance(atom, Reading) and isinstance(atom.reader, ViewReader):
-            view = atom.reader.view
-            tag = self.site.placement.maps[view.map]
-            if view.always and isinstance(tag, Dist):
-                return _Owned(atom, self.site, tag, _places(view, tag))
+        if isinstance(atom, Reading):
+            reader, maps = atom.reader, self.site.placement.maps
+            if isinstance(reader, IntervalReader) and isinstance(tag := maps[reader.relation.map], Dist):
+                return _Owned(atom, self.site, tag, ())
+            always = isinstance(reader, ViewReader) and reader.view.always
+            if always and isinstance(tag := maps[reader.view.map], Dist):  # type: ignore[attr-defined]
+                return _Owned(atom, self.site, tag, _places(reader.view, tag))  # type: ignore[attr-defined]
         return atom
 
 
@@ -274,8 +278,10 @@ class _Owned:
             mine = self.site.owns(self.tag, [c.take(found.at) for c in cells])  # type: ignore[union-attr]
         if mine.all():
             return found
-        weight = tuple(w[mine] for w in found.weight)  # type: ignore[index]
-        return Found(found.at[mine], {i: c.take(mine) for i, c in found.columns.items()}, weight, found.visited)
+        weight = tuple(w[mine] for w in found.weight)
+        return Found(
+            found.at[mine], {i: c.take(mine) for i, c in found.columns.items()}, weight, found.visited
+        )
 
 
-__all__ = ["Before", "Journal", "Query", "Site", "run_block"]
+__all__ = ["Before", "Journal", "Site", "run_block"]

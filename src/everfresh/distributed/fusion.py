@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from everfresh.distributed.ir import EXCHANGE, Block, Eval, Instruction, Step, Temp, uses_of
+from everfresh.distributed.ir import EXCHANGE, WORKERS, Block, Eval, Instruction, Step, Temp, uses_of
 
 
 def commute(a: Block, b: Block) -> bool:
@@ -20,8 +20,12 @@ def single(instructions: Sequence[Instruction]) -> list[Block]:
 
 def fused(blocks: Sequence[Block]) -> list[Block]:
     """As few blocks as the data dependencies allow: the first takes in later ones of its mode that commute
-    with all that stay between, until it finds no more."""
-    left, out = list(blocks), []
+    with all that stay between, until it finds no more.
+
+    The first is one on the workers, where the batch is: what it sends travels after what it can compute.
+    """
+    left: list[Block] = [Block(WORKERS, ()), *blocks]
+    out: list[Block] = []
     while left:
         head, rest = _merged(left[0], left[1:])
         if len(rest) == len(left) - 1:

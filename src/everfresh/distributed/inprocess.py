@@ -20,7 +20,7 @@ from everfresh.delta.bags import WEIGHT, expand, net, weigh
 from everfresh.distributed.compile import ALL, Passes, distributed, settled
 from everfresh.distributed.execute import Before, Journal, Site, run_block
 from everfresh.distributed.ir import DRIVER, WORKERS, Block, DistributedProgram, Send, Temp
-from everfresh.distributed.placement import Placement, placed
+from everfresh.distributed.placement import Limits, Placement, placed
 from everfresh.distributed.routing import owners
 from everfresh.distributed.tags import LOCAL, REPLICATED, Dist, Local, Replicated, Tag
 from everfresh.distributed.wire import Held, empty, entries_table, entries_values, packed, routed, unpacked
@@ -49,9 +49,15 @@ class InProcess:
     """The state of a catalog on W workers and a driver."""
 
     def __init__(
-        self, workers: int, passes: Passes = ALL, given: Tag = REPLICATED, sizes: Mapping[str, int] | None = None
+        self,
+        workers: int,
+        passes: Passes = ALL,
+        given: Tag = REPLICATED,
+        sizes: Mapping[str, int] | None = None,
+        limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         self.workers, self.passes, self.given, self.sizes = workers, passes, given, sizes
+        self.limits = limits
         self.catalog = Catalog(joins=True, intervals=False)
         self.placement = Placement()
         self.sites: list[Site] = []
@@ -69,7 +75,9 @@ class InProcess:
         kept = Placement(
             {n: t for n, t in self.placement.tables.items() if n in whole.catalog.tables}, self.placement.maps
         )
-        self.placement = settled(self.catalog, placed(self.catalog, sizes, by=by, kept=kept))
+        self.placement = settled(
+            self.catalog, placed(self.catalog, sizes, by=by, kept=kept, limits=self.limits)
+        )
         self.sites = [
             Site(LocalState.blank(self.catalog), w, self.workers, self.placement)
             for w in (*range(self.workers), -1)
@@ -77,7 +85,9 @@ class InProcess:
         for name, table in whole.tables.items():
             rows, counts = table.rows()
             names, tag = table.schema.names, self.placement.tables[name]
-            for site, index in self._parts(tag, names, table.codec.vectors(table.codec.encode(rows)), len(counts)):
+            for site, index in self._parts(
+                tag, names, table.codec.vectors(table.codec.encode(rows)), len(counts)
+            ):
                 other = site.state.tables[name]
                 other.commit(other.apply(Net(other.codec.encode(rows.take(index)), counts[index])))
         for name, store in whole.stores().items():
@@ -146,7 +156,11 @@ class InProcess:
             if len(parts[-1].pool):
                 found.append(f"{name} on the driver")
             if isinstance(tag, Replicated):
-                found += [f"{name} differs on worker {w}" for w, part in enumerate(parts[1:-1], 1) if not _same(parts[0], part)]
+                found += [
+                    f"{name} differs on worker {w}"
+                    for w, part in enumerate(parts[1:-1], 1)
+                    if not _same(parts[0], part)
+                ]
                 continue
             assert isinstance(tag, Dist)
             for w, part in enumerate(parts[:-1]):
@@ -223,7 +237,9 @@ class InProcess:
                     assert isinstance(send, Send)
                     self._send(send, there)
 
-    def _give(self, temp: Temp, rows: pa.Table, weights: NDArray[np.int64], there: list[dict[str, Held]]) -> None:
+    def _give(
+        self, temp: Temp, rows: pa.Table, weights: NDArray[np.int64], there: list[dict[str, Held]]
+    ) -> None:
         """A change as it arrives: all of it on every worker, or dealt out in turn."""
         for w, site in enumerate(self.sites[:-1]):
             index = np.arange(len(weights))

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Query
-from everfresh.distributed.tags import Dist, Local, Replicated, Tag
+from everfresh.distributed.tags import Local, Replicated, Tag
 from everfresh.expr import Var
 from everfresh.types import Column
 
@@ -247,8 +247,10 @@ class DistributedProgram:
 
     @property
     def stages(self) -> int:
-        """How many times all workers run a block."""
-        return sum(block.mode == WORKERS for block in self.blocks)
+        """How many times all workers run a block; sending a batch from where it is takes one, even if
+        nothing is computed there."""
+        running = [block.mode for block in self.blocks if block.mode != DRIVER]
+        return running.count(WORKERS) + (running[:1] == [EXCHANGE])
 
     @property
     def jobs(self) -> int:
@@ -292,7 +294,6 @@ __all__ = [
     "Add",
     "Block",
     "Change",
-    "Dist",
     "DistributedProgram",
     "Eval",
     "Instruction",

@@ -8,7 +8,8 @@ tag of a query, or raises `NotWellFormed`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
 from everfresh.calculus.binding import Pattern, outputs, pattern
@@ -16,8 +17,18 @@ from everfresh.distributed.tags import LOCAL, RANDOM, REPLICATED, Dist, Local, R
 from everfresh.expr import Var
 from everfresh.rewrite import node
 
-AtomTag = Callable[[Rel | MapRef], Tag]
-"""Where an atom's entries are, over the names of its variables."""
+
+class AtomTag(Protocol):
+    """Where an atom's entries are, over the names of its variables."""
+
+    known: dict[Query, Tag | None]
+    """The tags of queries that were asked for before."""
+
+    def __call__(self, atom: Rel | MapRef, /) -> Tag:
+        """The tag of an atom."""
+
+    def needs(self, atom: Rel) -> set[str]:
+        """The variables that must be bound before a relation is read."""
 
 
 class NotWellFormed(TypeError):
@@ -86,6 +97,12 @@ def grouped(tag: Tag | None, names: dict[str, str], group: Iterable[str]) -> Tag
 
 def tag_of(query: Query, where: AtomTag) -> Tag | None:
     """Where the result of a query is; None for what is everywhere. Raises if it is not well formed."""
+    if query not in where.known:
+        where.known[query] = _tag(query, where)
+    return where.known[query]
+
+
+def _tag(query: Query, where: AtomTag) -> Tag | None:
     match query:
         case Rel() | MapRef():
             return where(query)

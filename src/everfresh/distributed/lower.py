@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from everfresh.calculus import MapRef, Neg, Plus, Prod, Query, Rel, Sum, arity, outputs
+from everfresh.calculus import MapRef, Neg, Plus, Query, Rel, Sum, arity, outputs
 from everfresh.distributed import flat
 from everfresh.distributed.annotate import annotated
 from everfresh.distributed.ir import Add, Change, Eval, Instruction, Keep, Send, Step, Temp
 from everfresh.distributed.located import Move, NotWellFormed, tag_of
-from everfresh.distributed.placement import Placement, _maps_read
+from everfresh.distributed.placement import Placement, maps_read, shown_columns
 from everfresh.distributed.rules import optimised
 from everfresh.distributed.tags import Dist, Replicated, Tag, renamed
 from everfresh.expr import Var
 from everfresh.local.ordering import products
+from everfresh.program import View
 from everfresh.types import Column
 
 
@@ -59,12 +60,12 @@ class Lowering:
                     self.out += [Add(target, temp) for temp in made[of]]
                 case flat.Step(unit, adds, round_):
                     relation = unit.relation
-                    target = self._temp(relation.columns, (), self.placement.relation(unit), unit.name)
+                    change = self._temp(relation.columns, (), self.placement.relation(unit), unit.name)
                     pending = tuple((name, t) for name, of in adds for t in made[of])
                     self.out.append(
-                        Step(target, unit.view, unit.name, unit.number, round_, pending, unit.maps)
+                        Step(change, unit.view, unit.name, unit.number, round_, pending, unit.maps)
                     )
-                    current[unit.name if unit.is_view else f"{unit.view}/{unit.name}"] = target
+                    current[unit.name if unit.is_view else f"{unit.view}/{unit.name}"] = change
         return tuple(self.out)
 
     def _home(self, table: str) -> Tag:
@@ -97,16 +98,16 @@ class Lowering:
             if any(isinstance(n, Move) for n in body.walk()):
                 done[len(done), moved] = [_signed(sign, located)]
             else:  # what is computed and moved alike is one temporary
-                done.setdefault((tag_of(body, scope.tag), moved), []).append(_signed(sign, located))
+                done.setdefault((tag_of(body, scope), moved), []).append(_signed(sign, located))
         return [self._emit(_union(queries), s, scope, len(target.kinds)) for queries in done.values()]
 
     def _located(self, factors: Sequence[Query], keys: Sequence[Var], to: Tag, scope: _Scope) -> Query:
         try:
             build = optimised if self.optimise else annotated
-            return build(factors, keys, to, scope.tag)
+            return build(factors, keys, to, scope)
         except NotWellFormed as error:
             stored = [n for f in factors for n in f.walk() if isinstance(n, Rel | MapRef)]
-            names = [m for n in stored for m in _maps_read(self.programs, scope.view, n)]
+            names = [m for n in stored for m in maps_read(self.programs, scope.view, n)]
             raise MapsApart(tuple(dict.fromkeys(names)), str(error)) from error
 
     def _emit(self, query: Query, s: flat.Evaluate, scope: _Scope, k: int) -> Temp:
@@ -119,7 +120,7 @@ class Lowering:
         """The query with each transformer inside of it replaced by what it makes; one at the top stays."""
 
         def inner(q: Query) -> Query:
-            q = q.map_children(lambda c: inner(c) if isinstance(c, Query) else c)  # type: ignore[arg-type,return-value]
+            q = q.map_children(lambda c: inner(c) if isinstance(c, Query) else c)
             return scope.reading(self._moved(q, s, scope, k), q) if isinstance(q, Move) else q
 
         if isinstance(query, Move):
@@ -149,7 +150,7 @@ class Lowering:
 
     def _eval(self, query: Query, s: flat.Evaluate, scope: _Scope, k: int, *, whole: bool) -> Temp:
         """A temporary that holds a query; `whole`: in the form of the statement's target."""
-        tag = tag_of(query, scope.tag)
+        tag = tag_of(query, scope)
         assert tag is not None
         if whole or isinstance(query, Plus | Neg):
             keys = self.programs.maps[s.target].keys
@@ -163,7 +164,7 @@ class Lowering:
         target = self._temp(columns, kinds, tag)
         read = frozenset(
             m if m.startswith("table:") else f"map:{m}"
-            for m in _maps_read(self.programs, s.view, query)
+            for m in maps_read(self.programs, s.view, query)
             if m not in self.temps
         )
         names = [n.name for n in query.walk() if isinstance(n, Rel | MapRef) and n.name in self.temps]
@@ -179,12 +180,13 @@ class _Scope:
     lowering: Lowering
     view: str
     changes: Mapping[str, Temp]
+    known: dict[Query, Tag | None] = field(default_factory=dict)
 
     def resolved(self, query: Query) -> Query:
         """A factor with its changes named by their temporaries."""
         if isinstance(query, Rel) and query.delta:
             return Rel(self.changes[query.name].name, query.vars, True)
-        return query.map_children(lambda c: self.resolved(c) if isinstance(c, Query) else c)  # type: ignore[arg-type,return-value]
+        return query.map_children(lambda c: self.resolved(c) if isinstance(c, Query) else c)
 
     def reading(self, temp: Temp, of: Query) -> Query:
         """A read of a temporary in place of the query that it holds."""
@@ -196,7 +198,16 @@ class _Scope:
             return Rel(temp.name, tuple(keys), True)
         return MapRef(temp.name, tuple(keys), tuple(range(len(temp.kinds) + 1)))
 
-    def tag(self, atom: Rel | MapRef) -> Tag:
+    def needs(self, atom: Rel) -> set[str]:
+        """The keys of a relation with a row for every key."""
+        unit = self.lowering.programs.unit(self.view, atom.name)
+        if unit is None or not isinstance(unit.relation, View) or not unit.relation.always:
+            return set()
+        _, shown = shown_columns(unit.relation)
+        columns = [c.name for c in unit.relation.columns]
+        return {atom.vars[columns.index(c)].name for c in shown}
+
+    def __call__(self, atom: Rel | MapRef, /) -> Tag:
         """Where an atom's entries are, over its variables."""
         names = [v.name for v in (atom.vars if isinstance(atom, Rel) else atom.keys)]
         lowering, placement = self.lowering, self.lowering.placement
@@ -233,4 +244,4 @@ def _union(queries: Sequence[Query]) -> Query:
     return Sum(first.group, Plus(tuple(q.body for q in queries)))  # type: ignore[attr-defined]
 
 
-__all__ = ["Lowering", "MapsApart", "Prod"]
+__all__ = ["Lowering", "MapsApart"]

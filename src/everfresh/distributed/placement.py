@@ -21,11 +21,11 @@ from everfresh.calculus import MapRef, Query, Rel
 from everfresh.compiler import Catalog
 from everfresh.compiler.cost import Model
 from everfresh.compiler.guess import guessed
-from everfresh.distributed.flat import Programs, Unit
+from everfresh.distributed.flat import Programs, Relation, Unit
 from everfresh.distributed.tags import FIRST, LOCAL, REPLICATED, Dist, Tag, renamed
 from everfresh.expr import Var
 from everfresh.local.ordering import products
-from everfresh.program import Partitions, View
+from everfresh.program import Intervals, Partitions, View
 
 Place = tuple[str, str]
 """A column of something stored: `("map:q#1", "o_orderkey")`, `("table:orders", ...)`."""
@@ -37,7 +37,7 @@ _SMALL = 1000.0  # entries of a result that no key is a column of
 class Limits:
     """How large things may be, in entries."""
 
-    driver: int = 100_000
+    driver: int = 50_000
     """A map on the driver."""
     replicated: int = 1_000_000
     """A map or table on every worker."""
@@ -59,9 +59,9 @@ class Placement:
         return renamed(tag, shown, names)
 
 
-def shown_columns(relation: View | Partitions[Query]) -> tuple[list[str], list[str]]:
+def shown_columns(relation: Relation) -> tuple[list[str], list[str]]:
     """Keys of a relation's map that are columns of it, and which."""
-    if isinstance(relation, Partitions):
+    if not isinstance(relation, View):
         return [], []
     found = {
         e.name: c.name
@@ -142,7 +142,9 @@ class _Chooser:
                 known = self.classes.get(place, place)
                 most[known] = min(self.entries[f"table:{name}"], most.get(known, float("inf")))
         results = {v.compiled.map.name for v in self.programs.catalog.views.values()}
-        results -= self.read | {v.compiled.map.name for v in self.programs.catalog.views.values() if v.compiled.reevaluated}
+        results -= self.read | {
+            v.compiled.map.name for v in self.programs.catalog.views.values() if v.compiled.reevaluated
+        }
         for name in self.programs.maps:
             classes = {c: self._class(name, c) for c in self._columns(name)}
             for column, known in classes.items():
@@ -160,6 +162,7 @@ class _Chooser:
     def placement(self) -> Placement:
         programs = self.programs
         driver = self._driver()
+        fed = {target for target, atoms, origin in self._uses() if (atoms | origin) & driver}
         for name, view in programs.catalog.views.items():
             mine = [m.name for m in view.compiled.program.maps if m.name not in self.maps]
             if view.compiled.reevaluated:
@@ -167,7 +170,10 @@ class _Chooser:
                 continue
             chosen = self._class_of(name, mine, driver)
             for m in mine:
-                self.maps[m] = LOCAL if m in driver else self._by_class(m, chosen)
+                result = m not in self.read and m not in programs.under and m not in fed
+                there = chosen is not None and self._column_in(m, chosen) is not None
+                local = m in driver and not (result and there)  # where its entries are made is as good
+                self.maps[m] = LOCAL if local else self._by_class(m, chosen)
         self._together(driver)
         tables = {name: self._table(name) for name in programs.catalog.tables}
         return Placement(tables, self.maps)
@@ -253,23 +259,27 @@ class _Chooser:
             small -= gone
 
     def _uses(self) -> Iterable[tuple[str, set[str], set[str]]]:
-        """Each statement: its target, the maps and tables that it reads, and those whose change it is about."""
+        """Each statement: its target, the maps and tables that it reads, those whose change it is about."""
         for view, base, s in self.programs.every_statement():
             unit = self.programs.unit(view, base)
             origin = {*unit.maps} if unit is not None else {f"table:{base}"}
-            yield s.target, set(_maps_read(self.programs, view, s.expr)), origin
+            yield s.target, set(maps_read(self.programs, view, s.expr)), origin
 
     # -- what lies together ------------------------------------------------------------------------
 
     def _together(self, driver: Collection[str]) -> None:
         """Bring the maps of each relation together; repeated, since a map may be under several."""
-        relations = [u.relation for u in self.programs.units]
-        relations += [v.compiled.view for v in self.programs.catalog.views.values() if not v.compiled.reevaluated]
+        relations: list[Relation] = [u.relation for u in self.programs.units]
+        relations += [
+            v.compiled.view for v in self.programs.catalog.views.values() if not v.compiled.reevaluated
+        ]
         for _ in range(len(self.maps) + 1):
             before = dict(self.maps)
             for relation in relations:
                 if isinstance(relation, Partitions):
                     self._partitions(relation)
+                elif isinstance(relation, Intervals):
+                    self._whole(relation)
                 else:
                     self._sides(relation)
             if self.maps == before:
@@ -283,12 +293,23 @@ class _Chooser:
             best = max(prefix, key=lambda c: self.distinct.get((f"map:{relation.map}", c), 1.0), default=None)
             self.maps[relation.map] = Dist((best,)) if best is not None else FIRST
 
+    def _whole(self, relation: Intervals) -> None:
+        """A relation that is of all entries together."""
+        if isinstance(self.maps[relation.map], Dist):
+            small = self.entries[relation.map] <= self.limits.replicated
+            self.maps[relation.map] = REPLICATED if small else FIRST
+        self.maps.update({side.map: self.maps[relation.map] for side in relation.sides})
+
     def _sides(self, view: View) -> None:
         keys, tag = self._columns(view.map), self.maps[view.map]
         for side in view.sides:
             own = self._columns(side.map)
             own = own if side.how == "at" else own[:-1]
-            same = dict(zip(own, own, strict=True)) if set(own) <= set(keys) else dict(zip(keys, own, strict=False))
+            same = (
+                dict(zip(own, own, strict=True))
+                if set(own) <= set(keys)
+                else dict(zip(keys, own, strict=False))
+            )
             if not isinstance(tag, Dist):
                 self.maps[side.map] = tag
             elif all(c in same for c in tag.columns):
@@ -310,15 +331,13 @@ class _Chooser:
         if f"table:{name}" in self.read and self.entries.get(f"table:{name}", 0.0) <= self.limits.replicated:
             return REPLICATED
         able = schema.key or schema.names
-        used = [
-            self._class(m, c) for m, t in self.maps.items() if isinstance(t, Dist) for c in t.columns
-        ]
+        used = [self._class(m, c) for m, t in self.maps.items() if isinstance(t, Dist) for c in t.columns]
         counts = {c: used.count(self.classes.get((f"table:{name}", c), (f"table:{name}", c))) for c in able}
         best = max(able, key=lambda c: counts[c])
         return Dist((best,)) if counts[best] else Dist(tuple(able))
 
 
-def _maps_read(programs: Programs, view: str, query: Query) -> Iterable[str]:
+def maps_read(programs: Programs, view: str, query: Query) -> Iterable[str]:
     """The maps and (as `table:name`) tables that a statement reads, also through relations."""
     for n in query.walk():
         if isinstance(n, MapRef):
@@ -335,7 +354,7 @@ def _maps_read(programs: Programs, view: str, query: Query) -> Iterable[str]:
 
 def _read(programs: Programs) -> set[str]:
     """The maps and tables that some statement reads."""
-    return {m for view, _, s in programs.every_statement() for m in _maps_read(programs, view, s.expr)}
+    return {m for view, _, s in programs.every_statement() for m in maps_read(programs, view, s.expr)}
 
 
 def _classes(programs: Programs) -> dict[Place, Place]:
@@ -350,7 +369,7 @@ def _classes(programs: Programs) -> dict[Place, Place]:
     def same(a: Place, b: Place) -> None:
         parent[find(a)] = find(b)
 
-    for view, base, s in programs.every_statement():
+    for view, _, s in programs.every_statement():
         target = [(f"map:{s.target}", v.name) for v in programs.maps[s.target].keys]
         for _, factors in products(s.expr):
             at: dict[str, Place] = {}

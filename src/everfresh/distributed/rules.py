@@ -130,18 +130,35 @@ def optimised(factors: Sequence[Query], group: Sequence[Var], to: Tag, where: At
             offer(_simplified(annotated(factors, group, to, where, order), where))
         except NotWellFormed:
             continue
+        if heap and not any(heap[0][0][:4]):
+            break
     if not heap:
         raise NotWellFormed(f"no way to evaluate {Prod(tuple(factors))} where its maps are")
     best = heap[0]
     for _ in range(_STATES):
-        if not heap:
+        if not heap or (not any(best[0][:5]) and not best[0][6]):
             break
-        cost, _, query = best = min(best, heapq.heappop(heap))
-        if not any(cost[:4]) and not cost[5]:
-            break
-        for other in _pushed(query, where):
+        popped = heapq.heappop(heap)
+        best = min(best, popped)
+        for other in _pushed(popped[2], where):
             offer(_simplified(other, where))
-    return best[2]
+    return _cut(min([best, *heap[:1]])[2], where)
+
+
+def _cut(query: Query, where: AtomTag) -> Query:
+    """A change that is everywhere, joined with what is not: each worker joins its own part of it, if the
+    change shows whose it is."""
+    query = query.map_children(lambda c: _cut(c, where) if isinstance(c, Query) else c)
+    if not isinstance(query, Prod) or not isinstance(tag := tag_of(query, where), Dist):
+        return query
+    return Prod(
+        tuple(
+            Move(tag, f)
+            if isinstance(f, Rel) and f.delta and tag_of(f, where) == REPLICATED and _has(f, tag.columns)
+            else f
+            for f in query.factors
+        )
+    )
 
 
 def _orders(factors: Sequence[Query], where: AtomTag) -> Iterator[tuple[int, ...]]:
@@ -163,11 +180,18 @@ def _orders(factors: Sequence[Query], where: AtomTag) -> Iterator[tuple[int, ...
 
 
 def _cost(query: Query, where: AtomTag) -> tuple[int, ...]:
+    """What is made as small as can be, the first first."""
     tag_of(query, where)
-    return *rounds(query, where), _on(query, where, Local), _on(query, where, Replicated)
+    rows = sum(isinstance(n, Move) and not _is_small(n.body) for n in query.walk())
+    return *rounds(query, where), rows, _on(query, where, Local), _on(query, where, Replicated)
 
 
-def _on(query: Query, where: AtomTag, kind: type[Tag]) -> int:  # type: ignore[type-arg]
+def _is_small(query: Query) -> bool:
+    """Whether what is moved is a change as it is, or summed: never rows of a join one by one."""
+    return isinstance(query, Sum) or (isinstance(query, Rel) and query.delta)
+
+
+def _on(query: Query, where: AtomTag, kind: type[Tag]) -> int:
     """How many atoms are joined where everything is of this kind."""
     found = 0
     for n in query.walk():

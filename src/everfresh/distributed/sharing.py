@@ -13,7 +13,7 @@ from dataclasses import replace
 from everfresh.calculus import MapRef, Query, Rel
 from everfresh.distributed.ir import Add, Change, Eval, Instruction, Keep, Send, Step, Temp, uses_of
 from everfresh.distributed.tags import Dist
-from everfresh.program import MapDef
+from everfresh.expr import Var
 
 
 def shared(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
@@ -70,10 +70,10 @@ def _reading(query: Query, by: dict[str, Temp]) -> Query:
         return Rel(by[query.name].name, query.vars, True)
     if isinstance(query, MapRef) and query.name in by:
         return MapRef(by[query.name].name, query.keys, query.components)
-    return query.map_children(lambda c: _reading(c, by) if isinstance(c, Query) else c)  # type: ignore[arg-type,return-value]
+    return query.map_children(lambda c: _reading(c, by) if isinstance(c, Query) else c)
 
 
-def pruned(instructions: Sequence[Instruction], maps: dict[str, MapDef[Query]]) -> tuple[Instruction, ...]:
+def pruned(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
     """Without what nobody reads."""
     return _narrowed(_alive(instructions))
 
@@ -145,8 +145,7 @@ def _columns_read(query: Query) -> list[tuple[Rel | MapRef, set[int]]]:
     """Each atom of a change, and the places whose variables something else reads."""
     seen: dict[str, int] = {}
     atoms = [n for n in query.walk() if isinstance(n, Rel | MapRef)]
-    names = [v.name for v in _all_names(query)]
-    for name in names:
+    for name in (n.name for n in query.walk() if isinstance(n, Var)):
         seen[name] = seen.get(name, 0) + 1
     found = []
     for atom in atoms:
@@ -155,13 +154,7 @@ def _columns_read(query: Query) -> list[tuple[Rel | MapRef, set[int]]]:
     return found
 
 
-def _all_names(query: Query) -> list[object]:
-    from everfresh.expr import Var
-
-    return [n for n in query.walk() if isinstance(n, Var)]
-
-
 def _thinned(query: Query, narrow: dict[str, tuple[Temp, list[int]]]) -> Query:
     if isinstance(query, Rel) and query.delta and query.name in narrow:
         return Rel(query.name, tuple(query.vars[i] for i in narrow[query.name][1]), True)
-    return query.map_children(lambda c: _thinned(c, narrow) if isinstance(c, Query) else c)  # type: ignore[arg-type,return-value]
+    return query.map_children(lambda c: _thinned(c, narrow) if isinstance(c, Query) else c)

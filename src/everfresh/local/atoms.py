@@ -146,6 +146,10 @@ class Stored(Indexed):
 class Rows(Stored):
     """Rows given as words, with weights: a change."""
 
+    def twin(self) -> Rows:
+        """The same rows, with slices of their own: for another thread."""
+        return Rows(self.codec, self._words, self._weights)
+
     def __init__(self, codec: Codec, words: Ints, weights: Ints) -> None:
         super().__init__(codec)
         self._words, self._weights = words, weights

@@ -9,8 +9,9 @@ a chain: the first head of a fresh group is not read. Linking and unlinking are 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from everfresh.local.jit import njit
 
 Ints = NDArray[np.int64]
 Links = NDArray[np.int32]

@@ -10,6 +10,7 @@ net changes of later commit records through the same code.
 from __future__ import annotations
 
 import logging
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,6 +32,7 @@ from everfresh.local.pool import Pool
 from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState
 from everfresh.local.table import Net
+from everfresh.local.workers import Workers, cores
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress
 from everfresh.program.domain import Domain, Sections, sections_of
@@ -54,6 +56,7 @@ class _Draft:
     epoch: int
     keys: tuple[str, ...] = ()
     ddl: tuple[str, ...] = ()
+    sources: Mapping[str, int] = field(default_factory=dict)
     deltas: Mapping[str, pa.Table] = field(default_factory=dict)
     changes: dict[str, Change] = field(default_factory=dict)
     others: Sequence[Callable[[], Sections]] = ()
@@ -91,6 +94,7 @@ class LocalEngine:
             if path is not None
             else None
         )
+        self._workers = Workers(options.threads or cores())
         self._reset()
         if self._folder is not None:
             try:
@@ -103,8 +107,10 @@ class LocalEngine:
         self._state = LocalState(self._phases, self._options.compile)
         for domain in self._domains:
             domain.load({})
+        self._state.workers = self._workers
         self._shown = Committed(self._state, self._folder, self._options)
         self._keys: OrderedDict[str, int] = OrderedDict()
+        self._sources: dict[str, int] = {}
         self._digest = ""
         self._log_bytes = 0
         self._snapshot_epoch = 0
@@ -124,6 +130,21 @@ class LocalEngine:
     def catalog(self) -> Catalog:
         """Tables and views as of `epoch`."""
         return self._shown.catalog
+
+    @property
+    def sources(self) -> Mapping[str, int]:
+        """The last batch of each stream."""
+        return self._sources
+
+    @property
+    def folder(self) -> StateFolder | None:
+        """The folder, if there is one."""
+        return self._folder
+
+    @property
+    def options(self) -> Options:
+        """What the database was opened with."""
+        return self._options
 
     # -- DDL ---------------------------------------------------------------------------------------
 
@@ -192,10 +213,9 @@ class LocalEngine:
             ]
             changes = own.enter_context(self._state.changing(nets))
             deltas = {n: self._delta(n, parts[n], nets[n]) for n in nets} if self._folder is not None else {}
-            keys = (batch.key,) if batch.key is not None else ()
             stack.enter_context(own.pop_all())
         rows = sum(int(np.abs(change.weights).sum()) for change in nets.values())
-        return _Draft(epoch, keys, (), deltas, changes, others), rows
+        return _Draft(epoch, batch.keys, (), batch.sources, deltas, changes, others), rows
 
     def _delta(self, name: str, parts: Sequence[Part], change: Net) -> pa.Table:
         """A change of a table as the log keeps it: without `_weight` all rows are inserted once."""
@@ -211,7 +231,14 @@ class LocalEngine:
         if self._folder is not None:
             digest, records = self._digest, []
             for draft in drafts:
-                record = Commit(draft.epoch, digest, draft.keys, draft.ddl, sections=draft.sections())
+                record = Commit(
+                    draft.epoch,
+                    digest,
+                    keys=draft.keys,
+                    ddl=draft.ddl,
+                    sources=draft.sources,
+                    sections=draft.sections(),
+                )
                 records.append(record.encode())
                 digest = record.digest
             if not self._folder.commits.create_all(drafts[0].epoch, records):
@@ -224,10 +251,13 @@ class LocalEngine:
             self._log_bytes += sum(map(len, records))
         with self._state.latch:
             for draft in drafts:
-                self._advance(draft.epoch, draft.keys, draft.changes)
+                self._advance(draft.epoch, draft.keys, draft.sources, draft.changes)
 
-    def _advance(self, epoch: int, keys: Sequence[str], changes: dict[str, Change]) -> None:
+    def _advance(
+        self, epoch: int, keys: Sequence[str], sources: Mapping[str, int], changes: dict[str, Change]
+    ) -> None:
         self._shown.show(epoch, self._state, changes)
+        self._sources.update(sources)
         for key in keys:
             self._keys[key] = epoch
             if len(self._keys) > _KEYS_KEPT:
@@ -286,7 +316,7 @@ class LocalEngine:
             pass
         self._digest = commit.digest
         self._log_bytes += sum(memoryview(section).nbytes for section in commit.sections.values())
-        self._advance(commit.epoch, commit.keys, changes)
+        self._advance(commit.epoch, commit.keys, commit.sources, changes)
 
     def _maybe_snapshot(self) -> None:
         """Snapshot when replaying the log would cost more than loading one."""
@@ -309,6 +339,7 @@ class LocalEngine:
         meta = {
             "ddl": [list(item) for item in self._state.catalog.ddl],
             "keys": list(self._keys.items()),
+            "sources": self._sources,
             "created": self._state.created,
             "digest": self._digest,
         }
@@ -331,8 +362,10 @@ class LocalEngine:
         for domain in self._domains:
             domain.load(sections_of(domain, snapshot.sections))
         self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
+        self._sources = dict(snapshot.meta.get("sources", {}))
         self._digest = snapshot.meta["digest"]
         self._snapshot_epoch = snapshot.epoch
+        self._state.workers = self._workers
         self._shown = Committed(self._state, self._folder, self._options)
         self._shown.show(snapshot.epoch, self._state)
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in snapshot.sections.values())
@@ -343,8 +376,8 @@ class LocalEngine:
         """The rows of a table or view, now or at an earlier epoch."""
         return self._shown.read(name, at)
 
-    def changes(self, view: str, since: int) -> pa.Table:
-        """The view's change of each epoch after `since`."""
+    def changes(self, view: str, since: int | None) -> pa.Table:
+        """The view's change of each epoch after `since`; of all that are kept if that is None."""
         return self._shown.changes(view, since)
 
     def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:
@@ -399,14 +432,25 @@ class LocalEngine:
                 n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
                 for n, m in state.beside.items()
             },
+            "streams": dict(self._sources),
             "strings": {"distinct": len(state.interner), "bytes": state.interner.nbytes},
         }
+        if state.wiring.native is not None:
+            found["compiled"] = state.wiring.native.report()
         if self._options.timing:
             found["seconds"] = self._phases.seconds
         return found
 
+    def compile(self, *, by_row: bool = False) -> None:
+        """Compile all triggers now, for benchmarks; `by_row`: let changes of any size run row by row."""
+        native = self._state.wiring.native
+        if native is not None:
+            native.everything()
+            native.small = sys.maxsize if by_row else native.small
+
     def close(self) -> None:
         """Release the folder."""
+        self._workers.close()
         if self._folder is not None:
             self._folder.close()
 

@@ -19,8 +19,9 @@ arguments or array shapes: a cached function does not notice that a global has c
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from everfresh.local.jit import njit
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

@@ -10,8 +10,9 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from everfresh.local.jit import njit
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -8,13 +8,14 @@ Everything that was done is on a list, to be made final or taken back together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from everfresh.errors import EverfreshError
-from everfresh.local.atoms import Rows
+from everfresh.local.atoms import Rows, TableRows
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
 from everfresh.local.native.manager import Form
@@ -23,9 +24,13 @@ from everfresh.local.pool import Touched
 from everfresh.local.reading import RowSet
 from everfresh.local.table import Net
 from everfresh.local.wiring import Names, Prepared, Unit, Wiring, run_prepared
+from everfresh.local.workers import Workers
 
 Visited = dict[tuple[str, str, int], int]
 """Entries visited by (view, relation of the trigger, statement); -1 stands for a relation's own step."""
+
+
+ALONE = Workers()
 
 
 class Steps:
@@ -37,8 +42,10 @@ class Steps:
         visited: Visited,
         phases: Untimed = UNTIMED,
         breathe: Callable[[], None] = lambda: None,
+        workers: Workers = ALONE,
     ) -> None:
         self._wiring, self._visited, self._phases = wiring, visited, phases
+        self._workers, self._alone = workers, True
         self._breathe = breathe
         """Called wherever what is done and `done` agree, so that others may read."""
         self.touched: dict[str, list[Touched]] = {}
@@ -74,10 +81,17 @@ class Steps:
         change = Rows(table.codec, net.words, net.weights)
         made = self._evaluate(self._wiring.statements(name), change, -1)
         self._phases.to("tables")
-        self.did(table, table.apply(net))
-        self.nets.setdefault(name, []).append(net)
-        self._distribute(made)
+        store = partial(self._store, table, net)
+        if self._workers.pays(len(net)):
+            self._distribute(made, [store])
+        else:
+            store()
+            self._distribute(made)
         self._units()
+
+    def _store(self, table: TableRows, net: Net) -> None:
+        self.did(table, table.apply(net))
+        self.nets.setdefault(table.table.schema.name, []).append(net)
 
     def view(self, name: str, change: RowSet, touched: Touched) -> None:
         """A re-evaluated view has changed, and all that is maintained from it.
@@ -111,18 +125,30 @@ class Steps:
         statements = self._wiring.statements(unit.name, None if unit.is_view else unit.view)
         self._distribute(self._evaluate(statements, change.atom(), unit.number))
 
-    def _distribute(self, made: list[tuple[EntryStore, PoolDelta]]) -> None:
-        self._phases.to("maps")
+    def _distribute(
+        self, made: list[tuple[EntryStore, PoolDelta]], also: Sequence[Callable[[], None]] = ()
+    ) -> None:
+        """Add what was made to its maps, or keep it for the units over them; `also` is done beside that."""
+        if not also:
+            self._phases.to("maps")
+        adds = [*also]
         for store, delta in made:
             name = store.target.name
-            if name in self._wiring.under:
-                if len(delta):
-                    self._pending.setdefault(name, []).append(delta)
-                continue
-            touched = store.add_words(delta.words, delta.values)
-            self.touched.setdefault(name, []).append(touched)
-            self.did(store, touched)
+            if name not in self._wiring.under:
+                adds.append(partial(self._add, store, delta))
+            elif len(delta):
+                self._pending.setdefault(name, []).append(delta)
+        if also or self._workers.pays(sum(len(delta) for _, delta in made)):
+            self._workers.run(adds)  # no map has two
+            return
+        for add in adds:
+            add()
             self._breathe()
+
+    def _add(self, store: EntryStore, delta: PoolDelta) -> None:
+        touched = store.add_words(delta.words, delta.values)
+        self.touched.setdefault(store.target.name, []).append(touched)
+        self.did(store, touched)
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -130,7 +156,19 @@ class Steps:
         self, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         self._phases.to("statements")
-        form = self._wiring.form(statements, change, at)
+        groups = self._wiring.apart(statements, at) if self._workers.pays(len(change)) else ()
+        if len(groups) < 2:
+            return self._made(statements, change, at)
+        self._alone = False
+        try:
+            made = self._workers.run([partial(self._made, group, change.twin(), at) for group in groups])
+        finally:
+            self._alone = True
+        return [one for group in made for one in group]
+
+    def _made(self, statements: list[Prepared], change: Rows, at: int) -> list[tuple[EntryStore, PoolDelta]]:
+        """What statements make of a change."""
+        form = self._wiring.form(statements, change, at, self._alone)
         if form is None:
             return self._interpret(statements, change, at)
         result = self._interpret([s for i, s in enumerate(statements) if i not in form.covered], change, at)
@@ -140,10 +178,11 @@ class Steps:
         self, form: Form, statements: list[Prepared], change: Rows, at: int
     ) -> list[tuple[EntryStore, PoolDelta]]:
         """Run what is compiled; the interpreter, if it says that it cannot."""
-        assert form.runner is not None
-        outcome = form.runner.run(change, self._applied)
+        runner = form.runner
+        assert runner is not None
+        outcome = runner.run(change, self._applied)
         if outcome is None:
-            form.gave_up()
+            form.bad += 1
             return self._interpret([statements[i] for i in sorted(form.covered)], change, at)
         for store, touched in outcome.touched:
             self.touched.setdefault(store.target.name, []).append(touched)
@@ -157,7 +196,8 @@ class Steps:
     ) -> list[tuple[EntryStore, PoolDelta]]:
         result = []
         for statement in statements:
-            self._breathe()
+            if self._alone:
+                self._breathe()
             names = Names(self._wiring, statement.view, {statement.base: change}, at, self._applied)
             try:
                 result.append((statement.store, run_prepared(statement, names)))

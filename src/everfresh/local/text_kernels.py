@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from everfresh.local.jit import njit
 from everfresh.local.kernels import load64
 
 Ints = NDArray[np.int64]

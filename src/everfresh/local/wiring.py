@@ -131,6 +131,7 @@ class Wiring:
         self.units: list[Unit] = []
         self._by_name: dict[tuple[str, str], Unit] = {}
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
+        self._apart: dict[tuple[int, str], list[list[Prepared]]] = {}
         read = {base for view in catalog.views.values() for base in view.compiled.bases}
         for view in catalog.views.values():
             self._wire(view, read)
@@ -179,11 +180,47 @@ class Wiring:
             self._prepared[view or "", base] = found
         return found
 
-    def form(self, statements: list[Prepared], change: Rows, unit: int) -> Form | None:
-        """The native form of the statements on one relation for a change of it, if one is ready."""
+    def apart(self, statements: list[Prepared], unit: int) -> list[list[Prepared]]:
+        """Statements on one relation in groups, by views, of which no two read or change the same map or
+        table."""
+        if not statements:
+            return []
+        key = unit, statements[0].base
+        found = self._apart.get(key)
+        if found is None:
+            groups: list[tuple[set[str], list[Prepared]]] = []
+            for statement in statements:
+                used, members = self._used(statement), [statement]
+                for group in [g for g in groups if g[0] & used]:
+                    used, members = used | group[0], [*group[1], *members]
+                    groups.remove(group)
+                groups.append((used, members))
+            found = self._apart[key] = [members for _, members in groups]
+        return found
+
+    def _used(self, statement: Prepared) -> set[str]:
+        """What a statement reads and changes, and, so that its statements stay together, its view."""
+        program = self.catalog.views[statement.view].compiled.program
+        trigger = program.trigger(statement.base)
+        assert trigger is not None
+        used = {f"view {statement.view}", f"map {statement.store.target.name}"}
+        for node in trigger.statements[statement.index].expr.walk():
+            if isinstance(node, MapRef):
+                used.add(f"map {node.name}")
+            elif isinstance(node, Rel) and not node.delta and node.name in self.tables:
+                used.add(f"table {node.name}")
+            elif isinstance(node, Rel) and not node.delta:
+                unit = self._by_name.get((statement.view, node.name)) or self._by_name.get(("", node.name))
+                maps = unit.maps if unit is not None else self.maps[node.name].view.maps
+                used |= {f"map {name}" for name in maps}
+        return used
+
+    def form(self, statements: list[Prepared], change: Rows, unit: int, alone: bool) -> Form | None:
+        """The native form of the statements on one relation, not `alone` if there are others, for a change of
+        it, if one is ready."""
         if self.native is None or not statements:
             return None
-        return self.native.of(statements, change.codec, unit, len(change))
+        return self.native.of(statements, change.codec, unit, len(change), alone)
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)

@@ -17,6 +17,9 @@ from everfresh.expr.nodes import Expr
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from everfresh.options import Options
+    from everfresh.state import StateFolder
+
 Op = Literal["insert", "delete", "delete_key", "update", "upsert", "change"]
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many rows are done, and how many there are."""
@@ -64,11 +67,23 @@ class Batch:
     """One atomic batch over any number of tables; `key`, if given, is applied at most once.
 
     `steps` are what it does to the objects of domains (`everfresh.program.domain`), by the domain's name.
+    `source` is the stream that it was read from and its number there, which the commit record keeps.
     """
 
     parts: tuple[Part, ...]
     key: str | None = None
     steps: Mapping[str, Any] = field(default_factory=dict)
+    source: tuple[str, int] | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key as commit records have them."""
+        return (self.key,) if self.key is not None else ()
+
+    @property
+    def sources(self) -> dict[str, int]:
+        """The source as commit records have them."""
+        return dict([self.source]) if self.source is not None else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +120,18 @@ class Engine(Protocol):
     def catalog(self) -> Any:
         """The tables and views as of `epoch` (`everfresh.compiler.Catalog`)."""
 
+    @property
+    def sources(self) -> Mapping[str, int]:
+        """Of each stream that was ever applied, the number of its last batch that is committed."""
+
+    @property
+    def folder(self) -> StateFolder | None:
+        """Where the state is kept; None if it is in memory only."""
+
+    @property
+    def options(self) -> Options:
+        """What the database was opened with."""
+
     def refresh(self) -> None:
         """Readers: move to the last committed epoch."""
 
@@ -125,8 +152,9 @@ class Engine(Protocol):
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
 
-    def changes(self, view: str, since: int) -> pa.Table:
-        """The view's change of each epoch after `since`, with `_weight` and `_epoch`."""
+    def changes(self, view: str, since: int | None) -> pa.Table:
+        """The view's change of each epoch after `since`, with `_weight` and `_epoch`; None: of all that are
+        kept."""
 
     def select(self, plan: Any, bound: Any = None) -> pa.Table:
         """The result of an ad hoc query plan over the current epoch. Raises `Stale` if `bound`, the catalog

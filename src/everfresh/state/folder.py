@@ -157,6 +157,11 @@ class StateFolder:
         """Where tasks write the files of their units, in a folder for each partition."""
         return self.path / "parts"
 
+    @property
+    def sources(self) -> Path:
+        """Where streams keep how far they have read, in a folder for each."""
+        return self.path / "sources"
+
     def retention(self, last_epoch: int, history: int) -> int:
         """The lowest epoch whose record must be kept.
 

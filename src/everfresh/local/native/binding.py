@@ -67,10 +67,11 @@ class SliceBinding:
         self._arrays: tuple[Any, ...] = ()
         self.words: list[int] = []
 
-    def refresh(self, slots: int) -> bool:
-        """Make it fit `slots` slots; whether anything has moved."""
+    def refresh(self, slots: int = 0) -> bool:
+        """Make it fit `slots` slots, if they are to be entered; whether anything has moved."""
         s = self.slice
-        s._room(slots)
+        if slots:
+            s._room(slots)
         arrays = (s._keys._table, s._heads, s._nexts)
         if len(self._arrays) == 3 and all(a is b for a, b in zip(arrays, self._arrays, strict=True)):
             return False
@@ -191,7 +192,8 @@ class PoolBinding:
         """What the function changed."""
         count = int(context[self.use.place + POOL_COUNT])
         slots, created, values = self._old
-        return Touched(slots[:count].copy(), values.take(slice(0, count)), created[:count].copy())
+        old = Values(values.n[:count].copy(), values.ints[:, :count].copy(), values.floats[:, :count].copy())
+        return Touched(slots[:count].copy(), old, created[:count].copy())
 
 
 class BufferBinding:

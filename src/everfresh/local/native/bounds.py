@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from everfresh.expr import Var
 from everfresh.local.codec import Codec
 from everfresh.local.native.lines import Lines
-from everfresh.local.native.scalars import Unsupported, Val, bounds_of, form
+from everfresh.local.native.scalars import Val, bounds_of, form
 from everfresh.types import Column, SqlType
 
 
@@ -100,12 +99,3 @@ def key_words(codec: Codec, bound: list[Bound]) -> tuple[list[str], list[str]]:
                 bit = f"({1 << null[1]} if {one.null} else 0)"
                 words[null[0]] = bit if words[null[0]] == "0" else f"{words[null[0]]} | {bit}"
     return words, never
-
-
-def check_var(var: Var) -> None:
-    """Refuse variables whose values cannot even be handed on."""
-    if var.type.name == "NULL":
-        raise Unsupported("a variable without a type")
-
-
-__all__ = ["Bound", "bind", "key_words", "same", "stored", "value_of", "words_as"]

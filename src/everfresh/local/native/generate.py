@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from everfresh.algebra import Kind
@@ -25,7 +25,7 @@ from everfresh.local.entries import EntryStore
 from everfresh.local.native import layout as at
 from everfresh.local.native.bounds import Bound, key_words, stored
 from everfresh.local.native.helpers import POOL_ROOM
-from everfresh.local.native.layout import BufferUse, Places, PoolUse, SliceUse
+from everfresh.local.native.layout import BeforeUse, BufferUse, ColumnUse, Places
 from everfresh.local.native.lines import Lines
 from everfresh.local.native.loops import Loops
 from everfresh.local.native.scalars import Unsupported
@@ -36,6 +36,7 @@ _FLUSH = "flush"
 _AHEAD = 8  # rows between asking for something and reading it
 _OF_ROW = re.compile(r"0|ld\(cw, \d+ \* m \+ r\)|ld\(C, \d+\)|ld\(x\d+_words, r\)")
 """A word that is known from the number of the row alone."""
+_DECORATOR = '@njit("int64(int64, int64, int64)", error_model="numpy", cache=True, nogil=True)'
 _HEAD = '''\
 """Generated. See everfresh.local.native."""
 
@@ -76,7 +77,9 @@ class Generated:
 class Generator:
     """One function in the making: what its terms share."""
 
-    def __init__(self, wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int, counted: Counter[str]) -> None:
+    def __init__(
+        self, wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int, counted: Counter[str]
+    ) -> None:
         self.wiring, self.jobs, self.codec, self.at = wiring, tuple(jobs), codec, unit
         self.one_by_one = any(job.apply for job in jobs)
         self.places = Places(len(self.jobs))
@@ -226,9 +229,9 @@ def {name}(keys, cap, table, mask{args}):
 
     def _flushed(self, text: str) -> str:
         """`text` with the marks replaced by what is written back before a return."""
-        lines = [
-            f"st(C, {use.place + at.BUFFER_COUNT}, b{use.number}_start)" for use in self._emitted()
-        ] + [f"st(C, {at.VISITED + i}, v{i})" for i in range(len(self.jobs))]
+        lines = [f"st(C, {use.place + at.BUFFER_COUNT}, b{use.number}_start)" for use in self._emitted()] + [
+            f"st(C, {at.VISITED + i}, v{i})" for i in range(len(self.jobs))
+        ]
         return re.sub(
             rf"^( *){_FLUSH}$", lambda m: "\n".join(m[1] + line for line in lines), text, flags=re.MULTILINE
         )
@@ -256,8 +259,9 @@ def {name}(keys, cap, table, mask{args}):
             place = self.places.pool(stores[number]).place
             self.places.targets.add(number)
             need = out.let(" + ".join(needs[number]), "q")
-            with out.block(f"if ld(C, {place + POOL_ROOM}) < {need}:"), out.block(
-                f"if room(C + {8 * place}) < {need}:"
+            with (
+                out.block(f"if ld(C, {place + POOL_ROOM}) < {need}:"),
+                out.block(f"if room(C + {8 * place}) < {need}:"),
             ):
                 self._exit(at.FULL_POOL, f"st(C, {at.POOL}, {number})", f"st(C, {at.NEED}, {need})")
         for number, site, cells, _ in self._sites:
@@ -266,10 +270,10 @@ def {name}(keys, cap, table, mask{args}):
                 out.add(f"bad |= {self._adder(number)}{args})")
         for use in self.places.buffers.values():
             if self.jobs[use.statement].apply:
-                store = self.jobs[use.statement].prepared.store
+                store, b = self.jobs[use.statement].prepared.store, f"b{use.number}"
                 args = ", ".join(
-                    f"{'ldf' if load == 'stf' else 'ld'}(b{use.number}_{matrix}, {row} * b{use.number}_cap + j)"
-                    for load, matrix, row in _rows(store)
+                    f"{'ldf' if put == 'stf' else 'ld'}({b}_{matrix}, {row} * {b}_cap + j)"
+                    for put, matrix, row in _rows(store)
                 )
                 with out.block(f"for j in range(b{use.number}):"):
                     out.add(f"bad |= {self._adder(use.statement)}{args})")
@@ -318,8 +322,7 @@ def {name}(keys, cap, table, mask{args}):
         self.out = body
         functions = "".join(self._functions[name] for name in sorted(self._functions))
         return self._flushed(
-            f"{_HEAD}{functions}\n\n@njit(\"int64(int64, int64, int64)\", error_model=\"numpy\", cache=True)\n"
-            f"def run(C, start, stop):\n{head}\n{body.text()}\n{tail}\n"
+            f"{_HEAD}{functions}\n\n{_DECORATOR}\ndef run(C, start, stop):\n{head}\n{body.text()}\n{tail}\n"
         )
 
     def _bindings(self) -> None:
@@ -335,15 +338,14 @@ def {name}(keys, cap, table, mask{args}):
             out.add(*(f"p{pool.number}_{n} = ld(C, {pool.place + i})" for i, n in enumerate(pool_names)))
         for slice_ in self.places.slices.values():
             out.add(*(f"i{slice_.number}_{n} = ld(C, {slice_.place + i})" for n, i in slice_names.items()))
-        for buffer in self.places.buffers.values():
-            names = ("words", "floats", "cap")
-            out.add(*(f"b{buffer.number}_{n} = ld(C, {buffer.place + i})" for i, n in enumerate(names)))
-        for column in self.places.columns.values():
-            names = ("words", "valid")
-            out.add(*(f"x{column.number}_{n} = ld(C, {column.place + i})" for i, n in enumerate(names)))
-        for before in self.places.befores.values():
-            names = ("slots", "count", "n", "ints", "floats")
-            out.add(*(f"o{before.number}_{n} = ld(C, {before.place + i})" for i, n in enumerate(names)))
+        others: list[tuple[str, Iterable[BufferUse | ColumnUse | BeforeUse], tuple[str, ...]]] = [
+            ("b", self.places.buffers.values(), ("words", "floats", "cap")),
+            ("x", self.places.columns.values(), ("words", "valid")),
+            ("o", self.places.befores.values(), ("slots", "count", "n", "ints", "floats")),
+        ]
+        for prefix, uses, names in others:
+            for use in uses:
+                out.add(*(f"{prefix}{use.number}_{n} = ld(C, {use.place + i})" for i, n in enumerate(names)))
 
 
 def _tag(words: Sequence[str]) -> str:
@@ -417,7 +419,9 @@ def {name}(P, {", ".join(args)}):
 """
 
 
-def generate(wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1) -> tuple[Generated, Generator]:
+def generate(
+    wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1
+) -> tuple[Generated, Generator]:
     """The text for some statements on the change of a relation with this codec; `Unsupported` if one of them
     has no native form."""
     counted: Counter[str] = Counter()
@@ -431,6 +435,3 @@ def generate(wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1) 
         text = made.source()
         counted = made.seen
     return Generated(text, made.places, made.jobs, codec), made
-
-
-__all__ = ["Generated", "Generator", "Job", "PoolUse", "SliceUse", "generate"]

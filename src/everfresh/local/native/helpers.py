@@ -64,7 +64,7 @@ def take_slot(mark: int, state: int) -> int:
         slot = ld(state, 0)
         st(state, 0, slot + 1)
     st(state, 2, ld(state, 2) + 1)
-    return slot
+    return int(slot)
 
 
 # -- slices ----------------------------------------------------------------------------------------
@@ -140,7 +140,7 @@ def room(pool: int) -> int:
         b = ld(pool, 10) + 8 * 17 * i
         left = min(left, ld(b, 16) - ld(ld(b, 8), 2))
     st(pool, 11, left)
-    return left
+    return int(left)
 
 
 @njit
@@ -166,7 +166,7 @@ def add_count(at: int, index: int, delta: int) -> int:
     """Add to a count; 1 if it overflows."""
     s, bad = add_checked(ld(at, index), delta)
     st(at, index, s)
-    return bad
+    return int(bad)
 
 
 @njit(forceinline=True)
@@ -178,7 +178,7 @@ def add_wide(at: int, cap: int, slot: int, delta: int) -> int:
     high, bad = add_checked(ld(at, slot), (delta >> 63) + (1 if y < x else 0))
     st(at, cap + slot, np.int64(y))
     st(at, slot, high)
-    return bad
+    return int(bad)
 
 
 @njit(forceinline=True)
@@ -238,9 +238,7 @@ def two_product(a: float, b: float) -> tuple[float, float]:
 
 
 @njit(forceinline=True, error_model="numpy")
-def _more(
-    s: float, c: float, cc: float, x: float, y: float
-) -> tuple[float, float, float]:
+def _more(s: float, c: float, cc: float, x: float, y: float) -> tuple[float, float, float]:
     if x == 0.0 or y == 0.0:
         return s, c, cc
     p, e = two_product(x, y)
@@ -282,7 +280,7 @@ def cascade_total(a: float, b: float, c: float) -> float:
         up = total + twice
         if twice == up - total:
             total = up
-    return total + 0.0
+    return float(total + 0.0)
 
 
 # -- scalars ---------------------------------------------------------------------------------------
@@ -351,4 +349,4 @@ def civil_part(days: int, part: int) -> int:
 def words_of_float(x: float) -> int:
     """The word of a double: its canonical bits."""
     from_ = x + 0.0
-    return as_word(from_ if from_ == from_ else np.nan)
+    return int(as_word(from_ if from_ == from_ else np.nan))

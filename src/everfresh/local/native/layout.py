@@ -15,7 +15,7 @@ from everfresh.local.native.helpers import POOL_SIZE, SLICE_SIZE
 from everfresh.local.pool import Layout as Components
 
 ROW, POOL, NEED, VISITED = 0, 1, 2, 3
-"""The row that was reached; which pool or buffer was full there, and for how many rows; then come counters."""
+"""The row that was reached; which pool or buffer was full there, and for how many rows; then counters."""
 
 CHANGE_WORDS, CHANGE_ROWS, CHANGE_WEIGHTS, CHANGE_SIZE = 0, 1, 2, 3
 COLUMN_WORDS, COLUMN_VALID, COLUMN_SIZE = 0, 1, 2

@@ -1,8 +1,8 @@
 """One term of a statement as nested loops: the change's row, then entries found, sliced or scanned.
 
 Implements 001, section 4.2.1 (foreach, get, slice), over the same steps that the interpreter runs
-(`joined`, its slow twin). Conditions and lookups are nested blocks, in the order that `ordering` sets; what is
-looked up by the change's row alone is looked up once for all statements.
+(`joined`, its slow twin). Conditions and lookups are nested blocks, in the order that `ordering` sets; what
+is looked up by the change's row alone is looked up once for all statements.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from everfresh.algebra import Kind
-from everfresh.calculus import Bind, Cond, MapRef, Query, Rel, Value
+from everfresh.calculus import Bind, Cond, MapRef, Rel, Value
 from everfresh.expr import Expr, Var, substitute, variables
-from everfresh.local.atoms import Pooled, TableRows
+from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
 from everfresh.local.native.bounds import Bound, bind, key_words, same, stored, value_of
 from everfresh.local.native.numbers import Number, Product
 from everfresh.local.native.scalars import Scalars, Unsupported, Val
-from everfresh.local.ordering import Step, Term, atom_vars
-from everfresh.local.reading import ViewReader
+from everfresh.local.ordering import Step, Term
 from everfresh.types import Column
 
 if TYPE_CHECKING:
@@ -245,11 +244,3 @@ class Loops:
 
     def _visit(self, count: str) -> None:
         self.out.add(f"v{self.statement} += {count}")
-
-
-def reads_of(query: Query) -> set[str]:
-    """The maps that a query reads by name."""
-    return {node.name for node in query.walk() if isinstance(node, MapRef)}
-
-
-__all__ = ["Loops", "TableRows", "ViewReader", "reads_of"]

@@ -12,20 +12,29 @@ A statement without a native form stays with the interpreter. There are two form
 
 from __future__ import annotations
 
+import atexit
 import logging
 import queue
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 from everfresh.local.codec import Codec
 from everfresh.local.native.generate import Generated, Generator, Job, generate
-from everfresh.local.native.runner import Runner
+from everfresh.local.native.runner import Function, Runner
 from everfresh.local.native.scalars import Unsupported
 from everfresh.local.wiring import Prepared, Wiring
 
 SMALL = 64
 """Changes of up to so many rows run by row."""
+ENOUGH = 5_000
+"""Rows of a relation after which compiling in the background pays: a database that is filled and closed never
+waits for a compiler."""
+_BATCH = 32
+"""What a batch costs beside its rows, in rows."""
 _OFTEN = 16
 _log = logging.getLogger("everfresh")
 
@@ -38,17 +47,21 @@ class Form:
     covered: frozenset[int]
     applied: frozenset[int]
     made: Generated
-    runner: Runner | None = None
+    function: Function | None = None
     asked: bool = False
     failed: bool = False
     bad: int = 0
-    """How many times the interpreter had to run them after all."""
+    """How many times the interpreter had to run them after all: after some it is left in charge."""
+    _runner: Runner | None = None
 
-    def gave_up(self) -> None:
-        """The interpreter had to run them: after some times it is left in charge."""
-        self.bad += 1
-        if self.bad >= _OFTEN:
-            self.runner = None
+    @property
+    def runner(self) -> Runner | None:
+        """How to run it, once it is compiled. Slices are made here, in the thread that changes the maps."""
+        if self.function is None or self.bad >= _OFTEN:
+            return None
+        if self._runner is None:
+            self._runner = Runner(self.made, self.function)
+        return self._runner
 
 
 @dataclass
@@ -65,18 +78,27 @@ class Native:
 
     def __init__(self, wiring: Wiring, how: str) -> None:
         self._wiring, self._how = wiring, how
-        self.planned: dict[tuple[int, str], Planned] = {}
-        """By the number of the unit, -1 for a table or a re-evaluated view, and the relation."""
+        self.planned: dict[tuple[int, str, str, int], Planned] = {}
+        """By the number of the unit, -1 for a table or a re-evaluated view, the relation, the view of the
+        first statement, and how many there are: threads share them out."""
         self.small = SMALL
+        self._work: dict[object, int] = {}
+        """Rows that came so far for a relation without a plan, and what batches cost beside them."""
 
-    def of(self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int) -> Form | None:
-        """The form in which the statements on a relation, at least one, run for a change of some rows; None if
-        none is ready."""
-        key = unit, statements[0].base
+    def of(
+        self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int, alone: bool = True
+    ) -> Form | None:
+        """The form in which the statements on one relation, at least one, run for a change of some rows; None
+        if none is ready. Unless they are `alone`, all statements of the relation, nothing may be applied."""
+        key = unit, statements[0].base, statements[0].view, len(statements)
         found = self.planned.get(key)
         if found is None:
+            work = self._work[key] = self._work.get(key, 0) + rows + _BATCH
+            if self._how != "now" and work < ENOUGH:
+                return None
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
-        first, second = (found.by_row, found.whole) if rows <= self.small else (found.whole, found.by_row)
+        by_row = found.by_row if alone else None
+        first, second = (by_row, found.whole) if rows <= self.small else (found.whole, by_row)
         first = first or second
         if first is None:
             return None
@@ -85,10 +107,52 @@ class Native:
             if self._how == "now":
                 compile_now(first)
             else:
-                _behind().put(first)
+                _behind().put((weakref.ref(self), first))
         if first.runner is None and second is not None and second.runner is not None:
             return second
         return first if first.runner is not None else None
+
+    def everything(self) -> None:
+        """Plan and compile all statements, in all forms, whether their relation changes or not."""
+        wiring = self._wiring
+        relations = [(wiring.statements(name), rows.codec, -1) for name, rows in wiring.tables.items()]
+        for unit in wiring.units:
+            some = wiring.statements(unit.name, None if unit.is_view else unit.view)
+            relations.append((some, unit.reader.codec, unit.number))
+        for statements, codec, number in relations:
+            if statements:
+                key = number, statements[0].base, statements[0].view, len(statements)
+                planned = plan(wiring, key[1], statements, codec, number)
+                self.planned[key] = planned
+                for form in (planned.whole, planned.by_row):
+                    if form is not None:
+                        form.asked = True
+                        compile_now(form)
+
+    def report(self) -> dict[str, Any]:
+        """Which statements are compiled, by the relation whose change they run on, for people."""
+        return {
+            base: {
+                "compiled": sorted(_targets(f for f in (p.whole, p.by_row) if f is not None and f.function)),
+                "interpreted": dict(p.reasons),
+            }
+            for (_, base, _, _), p in self.planned.items()
+        }
+
+    def source(self) -> dict[str, str]:
+        """The generated texts, by the relation whose change they run on and the form."""
+        return {
+            f"{base}, {name}": form.made.text
+            for (_, base, _, _), planned in self.planned.items()
+            for name, form in (("whole", planned.whole), ("by row", planned.by_row))
+            if form is not None
+        }
+
+
+def _targets(forms: Iterable[Form]) -> set[str]:
+    return {
+        form.made.jobs[i].prepared.store.target.name for form in forms for i in range(len(form.made.jobs))
+    }
 
 
 def compile_now(form: Form) -> None:
@@ -96,7 +160,7 @@ def compile_now(form: Form) -> None:
     from everfresh.local.native.build import build
 
     try:
-        form.runner = Runner(form.made, build(form.made.text))
+        form.function = build(form.made.text)
     except Exception:
         form.failed = True
         names = sorted({job.prepared.view for job in form.made.jobs})
@@ -105,22 +169,33 @@ def compile_now(form: Form) -> None:
 
 # -- background ------------------------------------------------------------------------------------
 
-_queue: queue.Queue[Form] | None = None
+Work = tuple["weakref.ref[Native]", Form]
 
 
-def _behind() -> queue.Queue[Form]:
+@cache
+def _behind() -> queue.Queue[Work | None]:
     """The queue of the thread that compiles, one function at a time."""
-    global _queue
-    if _queue is None:
-        _queue = queue.Queue()
-        threading.Thread(target=_work, args=(_queue,), name="everfresh-compile", daemon=True).start()
-    return _queue
+    todo: queue.Queue[Work | None] = queue.Queue()
+    thread = threading.Thread(target=_work, args=(todo,), name="everfresh-compile", daemon=True)
+    thread.start()
+    atexit.register(_stop, todo, thread)
+    return todo
 
 
-def _work(todo: queue.Queue[Form]) -> None:
-    while True:
-        compile_now(todo.get())
+def _work(todo: queue.Queue[Work | None]) -> None:
+    while (item := todo.get()) is not None:
+        owner, form = item
+        if owner() is not None:  # nobody waits for the triggers of a catalog that is gone
+            compile_now(form)
         todo.task_done()
+
+
+def _stop(todo: queue.Queue[Work | None], thread: threading.Thread) -> None:
+    """Before the process ends, let the compiler come to the end of what it is at."""
+    while not todo.empty():
+        todo.get_nowait()
+    todo.put(None)
+    thread.join(30)
 
 
 # -- planning --------------------------------------------------------------------------------------

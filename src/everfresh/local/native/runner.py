@@ -48,8 +48,7 @@ class Runner:
         self._context = np.zeros(places.size, np.int64)
         self._at = address(self._context)
         self._pools = [PoolBinding(use, use.number in places.targets) for use in places.pools.values()]
-        self._slices = [(use, use.stored.slice(use.names)) for use in places.slices.values()]
-        self._slice_blocks = [SliceBinding(slice_) for _, slice_ in self._slices]
+        self._slices = {use: SliceBinding(use.stored.slice(use.names)) for use in places.slices.values()}
         self._buffers = [BufferBinding(use) for use in places.buffers.values()]
         self._texts_bound = False
 
@@ -125,8 +124,11 @@ class Runner:
         return held
 
     def _bind_slices(self) -> None:
-        for (use, _), block in zip(self._slices, self._slice_blocks, strict=True):
-            if block.refresh(use.stored.pool.capacity) or not self._context[use.place]:
+        for use, block in self._slices.items():
+            slice_ = use.stored.slice(use.names)
+            if slice_ is not block.slice:
+                block = self._slices[use] = SliceBinding(slice_)
+            if block.refresh():
                 self._context[use.place : use.place + len(block.words)] = block.words
 
     def _bind_columns(self, change: Rows, rows: int, held: list[object]) -> bool:

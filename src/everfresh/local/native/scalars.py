@@ -249,7 +249,7 @@ class Scalars:
         """`+`, `-` or `*` of words; with a check where the bounds say that it may be needed."""
         a, b = args
         null = _any_null(args)
-        if _LOW <= bounds[0] and bounds[1] <= _HIGH:
+        if bounds[0] >= _LOW and bounds[1] <= _HIGH:
             name = self._out.let(f"{a.code} {op} {b.code}")
         else:
             name, flag = self._out.fresh(), self._out.fresh()
