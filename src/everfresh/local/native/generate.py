@@ -72,6 +72,8 @@ class Generated:
     places: Places
     jobs: tuple[Job, ...]
     codec: Codec
+    ranged: tuple[tuple[EntryStore, tuple[str, ...]], ...] = ()
+    """Maps of which all entries that agree on some columns are looked at, to find those in a range."""
 
 
 class Generator:
@@ -91,6 +93,7 @@ class Generator:
         """The maps of relations that are read."""
         self.relations: set[str] = set()
         self.tables: set[str] = set()
+        self.ranged: list[tuple[EntryStore, tuple[str, ...]]] = []
         self._counted = counted
         self._once: dict[str, str] = {}
         self._functions: dict[str, str] = {}
@@ -434,4 +437,4 @@ def generate(
         made.apply()
         text = made.source()
         counted = made.seen
-    return Generated(text, made.places, made.jobs, codec), made
+    return Generated(text, made.places, made.jobs, codec, tuple(made.ranged)), made

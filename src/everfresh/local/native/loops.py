@@ -55,7 +55,8 @@ class Loops:
 
     def _step(self, step: Step) -> None:
         if step.range is not None:
-            raise Unsupported("a range")
+            self._ranged(step)
+            return
         match step.factor:
             case Rel(_, _, True):
                 self._change(step.factor, step.keep)
@@ -74,6 +75,17 @@ class Loops:
                 )
             case _:
                 raise Unsupported(type(step.factor).__name__)
+
+    def _ranged(self, step: Step) -> None:
+        """An atom with a range: for one row, all entries that agree with it are looked at while they are not
+        too many (`Generated.ranged` says of which); for many rows the interpreter has an ordered index."""
+        if not self.made.one_by_one or not isinstance(step.factor, MapRef):
+            raise Unsupported("a range")
+        store = self.made.wiring.stores(step.factor.name)
+        names = zip(store.columns, step.factor.keys, strict=True)
+        self.made.ranged.append((store, tuple(c.name for c, v in names if v.name in self.env)))
+        for slow in step.slow:
+            self._step(slow)
 
     # -- scalars -----------------------------------------------------------------------------------
 

@@ -36,6 +36,8 @@ waits for a compiler."""
 _BATCH = 32
 """What a batch costs beside its rows, in rows."""
 _OFTEN = 16
+_MOST = 2048
+"""Entries that a row may look at to find those in a range."""
 _log = logging.getLogger("everfresh")
 
 
@@ -98,6 +100,8 @@ class Native:
                 return None
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
         by_row = found.by_row if alone else None
+        if by_row is not None and by_row.made.ranged and (rows > self.small or _many(by_row.made)):
+            by_row = None
         first, second = (by_row, found.whole) if rows <= self.small else (found.whole, by_row)
         first = first or second
         if first is None:
@@ -153,6 +157,15 @@ def _targets(forms: Iterable[Form]) -> set[str]:
     return {
         form.made.jobs[i].prepared.store.target.name for form in forms for i in range(len(form.made.jobs))
     }
+
+
+def _many(made: Generated) -> bool:
+    """Whether a row looks at so many entries to find those in a range that an ordered index is better."""
+    for store, names in made.ranged:
+        groups = len(store.slice(names)) if names else 1
+        if len(store.pool) > _MOST * groups:
+            return True
+    return False
 
 
 def compile_now(form: Form) -> None:
