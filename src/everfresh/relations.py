@@ -154,7 +154,7 @@ class View(_Named):
         """
         with self._db._reading() as engine:
             self._check(engine.catalog)
-            return engine.changes(self.name, engine.oldest if since is None else since)
+            return engine.changes(self.name, since)
 
     def on_change(self, fn: Callable[[pa.Table], Any]) -> Callable[[], None]:
         """Call `fn(changes)` after each batch that changes the view; returns a function that ends it."""

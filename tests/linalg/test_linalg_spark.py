@@ -128,6 +128,36 @@ def test_jobs_and_chains(cluster: Any) -> None:
     assert max(chains) <= 8
 
 
+def test_a_matrix_is_gathered_from_files(cluster: Any) -> None:
+    """However much is in its chain; and no file is left that nobody names."""
+    made, a = cluster(2), random(0, 9, 7)
+    blocks = made.scatter(a)
+    assert np.array_equal(made.gather(blocks), a)
+    for i in range(3):
+        u, v = random(2 * i, 9, 2), random(2 * i + 1, 7, 2)
+        blocks, a = made.plus(blocks, u, v), a + u @ v.T
+    before = sorted(made.folder.rglob("*"))
+    assert close(made.gather(blocks), a)
+    assert sorted(made.folder.rglob("*")) == before
+
+
+def test_answers_that_are_missing_are_told(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's driver drops a result that it has no memory for, and reports no error."""
+    made = cluster(2)
+    blocks = made.scatter(random(0, 4, 4))
+    made.run([("take", blocks, "at")], {"at": np.arange(4)})
+    whole = made._plan
+
+    class Short:
+        def collect(self) -> Any:
+            return whole.collect()[:1]
+
+    monkeypatch.setattr(made, "_plan", Short())
+    with pytest.raises(ef.EverfreshError, match="1 of 2 workers answered") as e:
+        made.run([("take", blocks, "at")], {"at": np.arange(4)})
+    assert e.value.code == "environment"
+
+
 def test_an_epoch_that_was_committed_is_there(spark: Any, tmp_path: Path) -> None:
     """A driver that fails right after a commit finds the epoch when it comes back; right before, it does
     not."""

@@ -180,9 +180,10 @@ def together_loosely(db: ef.Database, calls: list[Callable[[], Any]]) -> list[An
     return results
 
 
-def test_a_group_that_cannot_be_written_is_taken_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compile", ["off", "now"])
+def test_a_group_that_cannot_be_written_is_taken_back(tmp_path: Path, compile: str) -> None:
     create(tmp_path / "db").close()
-    options = ef.Options(fault="mid-commit:raise:*:1")
+    options = ef.Options(fault="mid-commit:raise:*:1", compile=compile)
     with ef.connect(tmp_path / "db", engine="local", options=options) as db:
         start = db.epoch
         calls = [lambda i=i: db.apply({"t": [(i, "a", i)]}, key=f"k{i}") for i in range(4)]
@@ -311,15 +312,15 @@ def test_kill_9_between_batches_that_queue(tmp_path: Path) -> None:
             assert all(db.view(name).verify().num_rows == 0 for name in VIEWS)
 
 
-def test_readers_beside_a_group(tmp_path: Path) -> None:
+def test_readers_beside_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that one batch of a group brings and the next one takes away, with strings that nothing reads."""
     with ef.connect(tmp_path / "db", engine="local") as db:
         db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, note VARCHAR, x BIGINT); CREATE TABLE b (g VARCHAR)")
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT SUM(x) AS x, COUNT(*) AS n FROM t")
         db.apply(t=[(1, "a note that is long", 1), (2, "another note", 2)], b=[("x",), ("x",), ("y",)])
-    fault = "mid-commit:sleep=3:*:1"
-    with ef.connect(tmp_path / "db", engine="local", options=ef.Options(fault=fault)) as db:
         engine = db._engine
+        held = threading.Event()
+        monkeypatch.setattr(log_module, "crash", lambda *args, **kwargs: held.wait(60))
         before = {name: db.table(name).to_arrow() for name in ("t", "b")}
         long = "a note that is longer still"
         calls = [
@@ -336,6 +337,7 @@ def test_readers_beside_a_group(tmp_path: Path) -> None:
             assert_same(rows, db.table(name).to_arrow(), name)
         assert_rows(db.view("v"), (3, 2))
         assert group.is_alive(), "a reader waited for the group"
+        held.set()
         group.join()
         assert_rows(db.table("t"), (2, "another note", 2), (5, "a note that is long", 1))
         assert_rows(db.table("b"), ("x",), ("y",))

@@ -96,9 +96,12 @@ def at_every_breath(db: ef.Database, busy: threading.Event) -> Iterator[list[int
     latch.breathe = breathe  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("name", ["bag", "item", *VIEWS, "again"])
-def test_what_is_read_at_every_point_of_a_batch(name: str) -> None:
-    with ef.connect(engine="local") as db:
+@pytest.mark.parametrize(
+    ("name", "compile"),
+    [*((name, "off") for name in ("bag", "item", *VIEWS, "again")), ("grouped", "now"), ("joined", "now")],
+)
+def test_what_is_read_at_every_point_of_a_batch(name: str, compile: str) -> None:
+    with ef.connect(engine="local", options=ef.Options(compile=compile)) as db:
         create(db)
         *first, last = batches(1, 6)
         for batch in first:
@@ -155,29 +158,67 @@ def test_a_batch_that_fails_was_never_seen() -> None:
             assert_same(before[name], rows, name)
 
 
-def test_the_log_is_written_beside_readers(tmp_path: Path) -> None:
-    with ef.connect(tmp_path / "db", engine="local") as db:
+@contextmanager
+def held_in_the_log(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Commits stop between the write and the sync while the block runs."""
+    entered, released = threading.Event(), threading.Event()
+
+    def gate(*args: Any, **kwargs: Any) -> None:
+        entered.set()
+        released.wait(60)
+
+    monkeypatch.setattr("everfresh.state.log.crash", gate)
+    yield entered
+    released.set()
+
+
+def test_the_log_is_written_beside_readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ef.connect(tmp_path / "db", engine="local", options=ef.Options(history=1000)) as db:
         create(db)
         db.apply(bag=[(1, "a", 5.0)])
-    fault = "mid-commit:sleep=3:*:1"  # the next commit takes three seconds
-    with ef.connect(tmp_path / "db", engine="local", options=ef.Options(fault=fault)) as db:
+    with ef.connect(tmp_path / "db", engine="local", options=ef.Options(history=1000)) as db:
         epoch = db.epoch
         writer = threading.Thread(target=db.apply, args=({"bag": [(2, "b", 7.0)]},))
-        writer.start()
-        while not db._engine._state.running:  # type: ignore[attr-defined]
-            time.sleep(0.001)
-        assert_rows(db.view("flat"), (1, 10.0))
-        assert_rows(db.table("bag"), (1, "a", 5.0))
-        assert_rows(db.sql("SELECT COUNT(*) AS n FROM bag JOIN grouped ON bag.g = grouped.g"), (1,))
-        assert db.view("flat").changes(since=epoch).num_rows == 0
-        assert_rows(db.view("flat").to_arrow(at=epoch - 1))
-        assert "flat" in db.view("flat").explain()
-        assert_rows(db.sql("SHOW TABLES"), ("bag",), ("item",))
-        assert db.epoch == epoch
-        assert writer.is_alive(), "a reader waited for the batch"
+        with held_in_the_log(monkeypatch) as entered:
+            writer.start()
+            entered.wait(60)
+            assert_rows(db.view("flat"), (1, 10.0))
+            assert_rows(db.table("bag"), (1, "a", 5.0))
+            assert_rows(db.sql("SELECT COUNT(*) AS n FROM bag JOIN grouped ON bag.g = grouped.g"), (1,))
+            assert db.view("flat").changes(since=epoch).num_rows == 0
+            assert db.view("flat").changes().num_rows == 1
+            assert_rows(db.view("flat").to_arrow(at=epoch - 1))
+            assert "flat" in db.view("flat").explain()
+            assert_rows(db.sql("SHOW TABLES"), ("bag",), ("item",))
+            assert db.epoch == epoch
+            assert writer.is_alive(), "a reader waited for the batch"
         writer.join()
         assert_rows(db.view("flat"), (1, 10.0), (2, 14.0))
         assert db.epoch == epoch + 1
+
+
+def test_all_changes_while_history_moves_on() -> None:
+    with ef.connect(engine="local", options=ef.Options(history=3)) as db:
+        db.sql("CREATE TABLE t (a BIGINT); CREATE MATERIALIZED VIEW v AS SELECT a FROM t")
+        errors: list[BaseException] = []
+        stop = threading.Event()
+
+        def reader() -> None:
+            try:
+                while not stop.is_set():
+                    epochs = db.view("v").changes()["_epoch"].to_pylist()
+                    assert len(epochs) <= 3
+                    assert epochs == list(range(epochs[0], epochs[0] + len(epochs))) if epochs else True
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=reader)
+        thread.start()
+        for i in range(300):
+            db.apply(t=[(i,)])
+        stop.set()
+        thread.join()
+        assert not errors
 
 
 def test_a_new_view_is_filled_beside_readers() -> None:

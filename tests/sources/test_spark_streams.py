@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stream_inbox import BASE, DDL, Inbox
+from stream_inbox import FLAT, JOIN, Inbox
 
 import everfresh as ef
 from everfresh.sources import methods
@@ -19,6 +19,7 @@ from everfresh.testing.suite_base import refused
 
 pytestmark = pytest.mark.spark
 
+BASE = 3
 COLUMNS = "k BIGINT, g STRING, x INT, _change_type STRING, _commit_version BIGINT"
 
 
@@ -28,14 +29,14 @@ def frame(spark: Any, inbox: Inbox) -> Any:
 
 
 def connect(spark: Any, path: Path | None, **options: Any) -> ef.Database:
-    return ef.connect(path, spark=spark, options=ef.Options(durable=False, **options))
+    return ef.connect(path, spark=spark, options=ef.Options(**options))
 
 
 def test_a_streaming_frame_and_a_crash_after_the_commit(
     spark: Any, tmp_path: Path, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with connect(spark, tmp_path / "db", fault="before-checkpoint:raise:*:1") as db:
-        db.sql(DDL)
+        db.sql(FLAT)
         inbox.put(suffix="parquet")
         inbox.put(suffix="parquet")
         with refused(ef.Code.STREAM, "before-checkpoint"):
@@ -51,11 +52,12 @@ def test_a_streaming_frame_and_a_crash_after_the_commit(
     assert not stream.active
     # Started again, from the files alone; direct batches in between.
     with connect(spark, tmp_path / "db") as db:
+        db.sql(JOIN)
         db.apply(u=[(1,)])
         inbox.put(suffix="parquet")
         stream = db.stream("t", frame(spark, inbox), available_now=True)
         assert stream.wait()
-        assert (db.epoch, stream.last) == (BASE + 4, 2)
+        assert (db.epoch, stream.last) == (BASE + 5, 2)
         inbox.check(db)
         with refused(ef.Code.ARGUMENT, "db.apply"):
             db.stream("t", spark.range(3), name="fixed")
@@ -71,7 +73,7 @@ def test_two_streams_a_bad_file_and_direct_batches(spark: Any, tmp_path: Path, i
     other = tmp_path / "other"
     other.mkdir()
     with connect(spark, tmp_path / "db") as db:
-        db.sql(DDL)
+        db.sql(FLAT)
         changes = db.stream("t", inbox.folder, interval=0.01)
         lines = db.stream("u", other, name="lines", format="csv", interval=0.01)
         for number in range(2):
@@ -94,6 +96,13 @@ def test_two_streams_a_bad_file_and_direct_batches(spark: Any, tmp_path: Path, i
         (other / "bad.csv").write_text("x\n7\n8\n")
         db.stream("u", other, name="lines", format="csv").process_all()
         assert_rows(db.table("u"), (0,), (1,), (7,), (8,), (1000,), (1001,))
+        # A listener may stop the stream whose batch it is told of.
+        end = db.view("v").on_change(lambda _: changes.stop())
+        inbox.put()
+        assert changes.wait(60)
+        end()
+        assert changes.exception is None
+        inbox.check(db)
 
 
 def test_a_streaming_frame_into_the_local_engine(spark: Any, tmp_path: Path, inbox: Inbox) -> None:
@@ -101,7 +110,7 @@ def test_a_streaming_frame_into_the_local_engine(spark: Any, tmp_path: Path, inb
     for path in (None, tmp_path / "db", tmp_path / "db"):
         with ef.connect(path, engine="local") as db:
             if not db.tables:
-                db.sql(DDL)
+                db.sql(FLAT)
             assert db.stream("t", frame(spark, inbox), available_now=True).wait()
             assert db.epoch == BASE + inbox.count
             inbox.check(db)
@@ -119,7 +128,7 @@ with ef.connect(path, options=ef.Options(durable=False, fault=fault)) as db:
 @pytest.mark.slow
 def test_a_driver_killed_between_the_commits(spark: Any, tmp_path: Path, inbox: Inbox) -> None:
     with connect(spark, tmp_path / "db") as db:
-        db.sql(DDL)
+        db.sql(FLAT)
     inbox.put()
     inbox.put()
     command = [sys.executable, "-c", CHILD, str(tmp_path / "db"), str(inbox.folder), "before-checkpoint:kill"]

@@ -68,6 +68,10 @@ class Catalog:
     ddl: tuple[tuple[str, str], ...] = ()
     joins: bool = False
     """Whether the engine maintains joins incrementally, and shares maps between views."""
+    share: bool = True
+    """Whether views may share maps, if the engine does that at all."""
+    intervals: bool = True
+    """Whether it keeps maps in order, and reads off them where a condition on a running sum holds."""
 
     # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
@@ -273,7 +277,7 @@ class Catalog:
         while prefix in known or any(name.startswith(f"{prefix}#") for name in known):
             number += 1
             prefix = f"{s.name}~{number}"
-        offered = tuple(m for v in views.values() for m in offers(v)) if self.joins else ()
+        offered = tuple(m for v in views.values() for m in offers(v)) if self.joins and self.share else ()
         compiled = compile_view(
             s.name,
             s.plan,
@@ -281,7 +285,14 @@ class Catalog:
             self.views,
             self.joins,
             self.statistics(sizes),
-            Setting(prefix, self.static if self.joins else frozenset(), offered, passing=self.passing),
+            Setting(
+                prefix,
+                self.static if self.joins else frozenset(),
+                offered,
+                None,
+                self.passing,
+                self.intervals,
+            ),
         )
         shared = tuple(m.name for m in compiled.program.shared)
         kept = upkeep(shared, [v.program for v in views.values()])
@@ -296,6 +307,7 @@ class Catalog:
             self.static if self.joins else frozenset(),
             tuple(kept.map(name) for name in record.shared),
             record.split,
+            intervals=self.intervals,
         )
         compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, None, setting)
         there = {m.name for v in self.compiled.values() for m in v.program.maps}

@@ -57,6 +57,8 @@ class Setting:
     """The components that are not held, if that is known already; otherwise they are chosen by cost."""
     passing: frozenset[str] = frozenset()
     """Tables whose rows are not kept: no statement may read them."""
+    intervals: bool = True
+    """Whether the engine reads intervals off a map in order."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,9 @@ def _incremental(
 ) -> CompiledView:
     prefix = setting.prefix or name
     keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
-    lowered = pruned(with_intervals(pruned(lower(prefix, plan, keys))))
+    lowered = pruned(lower(prefix, plan, keys))
+    if setting.intervals:
+        lowered = pruned(with_intervals(lowered))
     choices = replace(
         _CHOICES.get(strategy, HIGHER_ORDER),
         views=views,

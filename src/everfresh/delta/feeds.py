@@ -66,12 +66,14 @@ def find_feed(names: Sequence[Any], schema: TableSchema) -> Feed | None:
     Feed(kind=1, version=None, timestamp=None)
     >>> find_feed(["a", "_commit_version"], schema)
     """
+    folded = [str(name).casefold() for name in names]
+    if CHANGE_TYPE not in folded:
+        return None
     own = {name.casefold() for name in schema.names}
     found: dict[str, int] = {}
-    for index, name in enumerate(names):
-        folded = str(name).casefold()
-        if folded not in own:
-            found.setdefault(folded, index)
+    for index, name in enumerate(folded):
+        if name not in own:
+            found.setdefault(name, index)
     if CHANGE_TYPE not in found:
         return None
     return Feed(found[CHANGE_TYPE], found.get(COMMIT_VERSION), found.get(COMMIT_TIMESTAMP))

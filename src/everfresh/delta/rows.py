@@ -32,6 +32,7 @@ from everfresh.delta.coerce import coerce_column, null_error
 from everfresh.delta.feeds import (
     CHANGE_TYPE,
     COMMIT_VERSION,
+    Feed,
     check_pairs,
     find_feed,
     fit_feed,
@@ -195,17 +196,44 @@ def _fit(source: _Source, schema: TableSchema, what: str, op: Operation) -> pa.T
     """The columns of `source` that the operation is about, with the schema's types."""
     if not source.names and source.rows == 0:  # nothing at all: no rows, of any shape
         return schema.arrow.empty_table()
-    chosen = match_columns(source.names, schema, what=what, op=op)
-    feed = find_feed(source.names, schema)
-    if feed is not None:
-        return fit_feed(source.columns, source.rows, feed, chosen, schema, what)
+    plan = _plan(source.names, schema, what, op)
+    if plan.feed is not None:
+        return fit_feed(source.columns, source.rows, plan.feed, plan.chosen, schema, what)
     arrays = [
         pa.nulls(source.rows, to_arrow(column.type))
         if index is None
         else coerce_column(source.columns[index], column, what=what, required=_required(column, schema))
-        for column, index in chosen
+        for column, index in plan.chosen
     ]
-    return pa.Table.from_arrays(arrays, schema=arrow_schema(tuple(column for column, _ in chosen)))
+    return pa.Table.from_arrays(arrays, schema=plan.arrow)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Which of the given columns are which of the table's; it is good for all rows with the same names."""
+
+    schema: TableSchema
+    chosen: list[tuple[Column, int | None]]
+    feed: Feed | None
+    arrow: pa.Schema
+
+
+_PLANS: dict[tuple[int, Operation, tuple[Any, ...]], _Plan] = {}
+"""By the identity of the schema (which a plan holds), the operation and the given names."""
+_MOST = 1000
+
+
+def _plan(names: Sequence[Any], schema: TableSchema, what: str, op: Operation) -> _Plan:
+    key = id(schema), op, tuple(names)
+    plan = _PLANS.get(key)
+    if plan is None:
+        chosen = match_columns(names, schema, what=what, op=op)
+        arrow = arrow_schema(tuple(column for column, _ in chosen))
+        plan = _Plan(schema, chosen, find_feed(names, schema), arrow)
+        if len(_PLANS) >= _MOST:
+            _PLANS.clear()
+        _PLANS[key] = plan
+    return plan
 
 
 def _read_spark(df: Any, schema: TableSchema, what: str, op: Operation) -> SparkRows:

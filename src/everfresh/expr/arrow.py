@@ -6,6 +6,7 @@ A decimal128 is two little-endian 64-bit words: for 18 digits or fewer the low w
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,11 @@ def _intervals(vector: Vector, target: pa.DataType) -> pa.Array:
 def _decimals(values: Array, mask: Array | None, vector: Vector, target: pa.DataType) -> pa.Array:
     rows = len(values)
     words = np.empty((rows, 2), dtype=np.int64)
+    if values.dtype == object:
+        with contextlib.suppress(
+            OverflowError
+        ):  # most values fit one word, where no one is looked at by itself
+            values = values.astype(np.int64)
     if values.dtype == object:
         limit = 10**38
         if any(not -limit < v < limit for v in values.tolist()):

@@ -40,8 +40,6 @@ class Codec:
         self.columns = tuple(columns)
         self.interner = interner
         self.texts = texts if texts is not None else Texts()
-        self.kept = frozenset(kept)
-        """The VARCHAR columns that nothing reads: their strings are in `texts`."""
         self._parts: dict[tuple[str, ...], Codec] = {}
         self._first: dict[str, int] = {}
         at = 0
@@ -51,7 +49,14 @@ class Codec:
         nullable = [c.name for c in self.columns if c.nullable]
         self._null_bit = {name: (at + i // _MASK_BITS, i % _MASK_BITS) for i, name in enumerate(nullable)}
         self._masks = at
+        self.keep_only(kept)
         self.words = at + -(-len(nullable) // _MASK_BITS)
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Say which VARCHAR columns nothing reads: their strings are in `texts` from now on."""
+        self.kept = frozenset(names)
+        self.kept_words = [self._first[c.name] for c in self.columns if c.name in self.kept]
+        """The positions of their words."""
 
     def positions(self, names: Sequence[str]) -> tuple[int, ...]:
         """The word positions of some columns, which must not be nullable."""
@@ -231,11 +236,6 @@ class Codec:
         return [
             self._first[c.name] for c in self.columns if c.type.name == "VARCHAR" and c.name not in self.kept
         ]
-
-    @property
-    def kept_words(self) -> list[int]:
-        """The positions of the words of strings that are only kept."""
-        return [self._first[c.name] for c in self.columns if c.name in self.kept]
 
 
 def decoded(type_: SqlType, words: Sequence[Ints], valid: Mask | None, interner: Interner) -> Vector:

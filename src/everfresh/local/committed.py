@@ -68,11 +68,14 @@ class Committed:
     @property
     def oldest(self) -> int:
         """The earliest epoch that reads reach: as far back as the options say, and as the log goes."""
+        with self._latch.reading():
+            return self._oldest()
+
+    def _oldest(self) -> int:
         oldest = max(0, self.epoch - self._options.history)
         if self._folder is not None:  # an earlier handle may have kept less
-            with self._latch.reading():
-                kept = [self.epoch + 1, *(epoch for epoch, _ in self._history)]
-            oldest = max(oldest, min(self._folder.commits.first(), *kept) - 1)
+            kept = [self._folder.commits.first(), self.epoch + 1, *(epoch for epoch, _ in self._history)]
+            oldest = max(oldest, min(kept) - 1)
         return oldest
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -89,9 +92,7 @@ class Committed:
             self.catalog.expect_view(name)
             if at is None or at == self.epoch:
                 return self._rows(name)
-            later = self.epoch
-        check_epoch(name, at, max(self.oldest, self._created[name]), later)
-        with self._latch.reading():
+            check_epoch(name, at, max(self._oldest(), self._created[name]), self.epoch)
             return self._at(name, at)
 
     def select(self, plan: p.Plan, bound: Catalog | None = None) -> pa.Table:
@@ -133,12 +134,13 @@ class Committed:
 
     # -- the past ------------------------------------------------------------------------------------
 
-    def changes(self, view: str, since: int) -> pa.Table:
-        """The view's change of each epoch after `since`."""
-        oldest = self.oldest
+    def changes(self, view: str, since: int | None) -> pa.Table:
+        """The view's change of each epoch after `since`; of all that are kept if that is None."""
         with self._latch.reading():
             self.catalog.expect_view(view)
-            check_epoch(view, since, min(oldest, self.epoch), self.epoch)
+            oldest = self._oldest()
+            since = oldest if since is None else since
+            check_epoch(view, since, oldest, self.epoch)
             parts = self._changes_after(view, since)
             created, store = self._created[view], self._maps[view]
             if since < created:  # what it held when it was created is its first change
@@ -168,7 +170,10 @@ class Committed:
                 table = change.table if change is not None else None
             else:
                 commit = read_commit(self._folder.commits, epoch) if self._folder is not None else None
-                section = commit.sections.get(f"changes/{view}") if commit is not None else None
+                if commit is None:  # the log was trimmed since it was asked for
+                    check_epoch(view, since, epoch, self.epoch)
+                    continue
+                section = commit.sections.get(f"changes/{view}")
                 table = unpack_table(section) if section is not None else None
             if table is not None:
                 found.append((epoch, table))

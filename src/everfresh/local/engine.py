@@ -376,8 +376,8 @@ class LocalEngine:
         """The rows of a table or view, now or at an earlier epoch."""
         return self._shown.read(name, at)
 
-    def changes(self, view: str, since: int) -> pa.Table:
-        """The view's change of each epoch after `since`."""
+    def changes(self, view: str, since: int | None) -> pa.Table:
+        """The view's change of each epoch after `since`; of all that are kept if that is None."""
         return self._shown.changes(view, since)
 
     def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:

@@ -90,7 +90,8 @@ class EntryStore(Pooled):
 
     def commit(self, touched: Touched) -> None:
         """Make a change final: entries that have come to nothing go."""
-        self.leave(touched.slots[self.pool.gather(touched.slots).n == 0])
+        if self._slices or self._followers:
+            self.leave(touched.slots[self.pool.counts[touched.slots] == 0])
         self.pool.commit(touched)
 
     def rollback(self, touched: Touched) -> None:

@@ -101,7 +101,7 @@ def _two_sum(a: float, b: float) -> tuple[float, float]:
 
 
 @njit(cache=True)
-def _tags(words: Ints, rows: Ints, multipliers: Ints, start: int) -> Ints:
+def tags_of(words: Ints, rows: Ints, multipliers: Ints, start: int) -> Ints:
     """The tags of columns `start`.. of `words`, hashing its rows `rows`."""
     m = words.shape[1] - start
     sums = np.zeros(m, np.uint64)
@@ -236,7 +236,7 @@ def spread(table: Ints, size: int) -> None:
 @njit(cache=True)
 def find(keys: Ints, table: Ints, key: Ints, words: Ints, rows: Ints, multipliers: Ints, out: Ints) -> None:
     """`out[i]`: the slot whose key words equal column `i` of `words`, or -1."""
-    tags = _tags(words, rows, multipliers, 0)
+    tags = tags_of(words, rows, multipliers, 0)
     mask = table.size - 1
     for i in range(out.size):
         if i + _AHEAD < out.size:
@@ -260,7 +260,7 @@ def locate(
     Returns how many rows have a key that is there already or that came before.
     """
     m = slots.size
-    tags[:] = _tags(words, key, multipliers, 0)
+    tags[:] = tags_of(words, key, multipliers, 0)
     mask = table.size - 1
     size = 16
     while size < 2 * m:
@@ -384,7 +384,7 @@ def resolve(
 
     Returns the column reached (not the end when the pool is full: grow, call again) and the number touched.
     """
-    tags = _tags(words, key, multipliers, start)
+    tags = tags_of(words, key, multipliers, start)
     mask = table.size - 1
     m = slots.size
     for i in range(start, m):
@@ -630,7 +630,7 @@ def put(
     new_floats: Floats,
 ) -> int:
     """Set the entries of columns `start`.. to new values; n = 0 removes. Returns the column reached."""
-    tags = _tags(words, key, multipliers, start)
+    tags = tags_of(words, key, multipliers, start)
     m = words.shape[1]
     for i in range(start, m):
         slot = _probe(keys, table, key, tags[i - start], words, key, i)

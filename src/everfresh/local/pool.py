@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -59,17 +60,17 @@ class Layout:
 
     kinds: tuple[Kind, ...] = ()
 
-    @property
+    @cached_property
     def int_rows(self) -> int:
         """Rows of the int matrix."""
         return sum((1, 2, 0)[kind] for kind in self.kinds)
 
-    @property
+    @cached_property
     def float_rows(self) -> int:
         """Rows of the float matrix."""
         return sum((0, 0, 3)[kind] for kind in self.kinds)
 
-    @property
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Per component: its first row in the matrix of its kind."""
         out, rows = [], [0, 0]
@@ -462,6 +463,11 @@ class Pool:
             self._keys, self._table, self._key, words, self._multipliers, tags, slots, first
         )
         return Located(tags, slots, first, known)
+
+    def tags(self, words: Ints) -> Ints:
+        """The hashes of the keys of some full rows."""
+        out: Ints = kernels.tags_of(self._words(words, self.words), self._key, self._multipliers, 0)
+        return out
 
     def judge(self, words: Ints, weights: Ints, at: Located) -> NDArray[np.bool_] | None:
         """Which rows of a batch change something, for a pool of entries that are there once; None where the

@@ -13,12 +13,14 @@ from typing import Final
 import pyarrow as pa
 
 from everfresh.algebra import Kind
+from everfresh.delta.values import limits
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var
 from everfresh.local.pool import Layout, Values
 from everfresh.program import View, component_index
-from everfresh.types import SqlType
 
-_ARROW_HIGH: Final = 10**38 >> 64  # the high word of the largest integers of 38 digits
+_FEW: Final = 8  # values that Python compares faster than NumPy
+_ARROW: Final = 10**38 - 1
+_ARROW_HIGH: Final = _ARROW >> 64
 
 _SAFE: Final = frozenset({
     "=", "<>", "<", "<=", ">", ">=", "is_distinct", "is_not_distinct", "in", "and", "or", "not", "coalesce",
@@ -61,22 +63,25 @@ class Promise:
         read = {n.name: n.type for e in exprs for n in e.walk() if isinstance(n, Var)}
         sums = [(component_index(n) - 1, t) for n, t in read.items() if n.startswith("#") and "." not in n]
         self._sums = [
-            (layout.offsets[i], type_) for i, type_ in sums if i >= 0 and layout.kinds[i] == Kind.WIDE
+            (layout.offsets[i], *limits(type_))
+            for i, type_ in sums
+            if i >= 0 and layout.kinds[i] == Kind.WIDE
         ]
 
     def holds(self, values: Values) -> bool:
         """Whether rows of these values can be made without failing."""
-        return self.possible and all(_fits(values, at, type_) for at, type_ in self._sums)
+        return self.possible and all(fits(values, *sums) for sums in self._sums)
 
 
-def _fits(values: Values, at: int, type_: SqlType) -> bool:
-    """Whether sums are inside their type, or at least surely so."""
+def fits(values: Values, at: int, least: int, most: int) -> bool:
+    """Whether sums are surely inside the limits of their type."""
     high, low = values.ints[at], values.ints[at + 1]
+    if most == _ARROW:
+        if len(high) <= _FEW:
+            return all(-_ARROW_HIGH < word < _ARROW_HIGH for word in high.tolist())
+        return bool(high.min() > -_ARROW_HIGH and high.max() < _ARROW_HIGH)
     if not len(high):
         return True
-    if type_.is_wide and type_.bounds[1] >= 10**38 - 1:
-        return bool(high.min() > -_ARROW_HIGH and high.max() < _ARROW_HIGH)
-    least, most = type_.bounds
     return bool((high == low >> 63).all() and least <= low.min() and low.max() <= most)
 
 

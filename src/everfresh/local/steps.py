@@ -8,14 +8,14 @@ Everything that was done is on a list, to be made final or taken back together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from everfresh.errors import EverfreshError
-from everfresh.local.atoms import Rows
+from everfresh.local.atoms import Rows, TableRows
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
 from everfresh.local.native.manager import Form
@@ -81,10 +81,17 @@ class Steps:
         change = Rows(table.codec, net.words, net.weights)
         made = self._evaluate(self._wiring.statements(name), change, -1)
         self._phases.to("tables")
-        self.did(table, table.apply(net))
-        self.nets.setdefault(name, []).append(net)
-        self._distribute(made)
+        store = partial(self._store, table, net)
+        if self._workers.pays(len(net)):
+            self._distribute(made, [store])
+        else:
+            store()
+            self._distribute(made)
         self._units()
+
+    def _store(self, table: TableRows, net: Net) -> None:
+        self.did(table, table.apply(net))
+        self.nets.setdefault(table.table.schema.name, []).append(net)
 
     def view(self, name: str, change: RowSet, touched: Touched) -> None:
         """A re-evaluated view has changed, and all that is maintained from it.
@@ -118,17 +125,20 @@ class Steps:
         statements = self._wiring.statements(unit.name, None if unit.is_view else unit.view)
         self._distribute(self._evaluate(statements, change.atom(), unit.number))
 
-    def _distribute(self, made: list[tuple[EntryStore, PoolDelta]]) -> None:
-        self._phases.to("maps")
-        adds = []
+    def _distribute(
+        self, made: list[tuple[EntryStore, PoolDelta]], also: Sequence[Callable[[], None]] = ()
+    ) -> None:
+        """Add what was made to its maps, or keep it for the units over them; `also` is done beside that."""
+        if not also:
+            self._phases.to("maps")
+        adds = [*also]
         for store, delta in made:
             name = store.target.name
-            if name in self._wiring.under:
-                if len(delta):
-                    self._pending.setdefault(name, []).append(delta)
-                continue
-            adds.append(partial(self._add, store, delta))
-        if self._workers.pays(sum(len(delta) for _, delta in made)):
+            if name not in self._wiring.under:
+                adds.append(partial(self._add, store, delta))
+            elif len(delta):
+                self._pending.setdefault(name, []).append(delta)
+        if also or self._workers.pays(sum(len(delta) for _, delta in made)):
             self._workers.run(adds)  # no map has two
             return
         for add in adds:

@@ -129,17 +129,39 @@ class Table:
         """The net change that `parts` make; raises, naming a row, if the table would not allow it."""
         signed = _Signed()
         try:
-            for part in parts:
-                getattr(self, f"_{part.op}")(part, signed)
-            words, weights = signed.joined(self.codec.words)
-            net = self._quickly(words, weights) if self._key else None
+            net = self._named(parts[0], signed) if len(parts) == 1 else None
             if net is None:
-                net = self._judged(words, weights, signed)
+                for part in parts:
+                    getattr(self, f"_{part.op}")(part, signed)
+                words, weights = signed.joined(self.codec.words)
+                net = self._quickly(words, weights) if self._key else None
+                if net is None:
+                    net = self._judged(words, weights, signed)
         except BaseException:
             for fresh in signed.fresh:
                 self.codec.texts.release(fresh)
             raise
         return replace(net, fresh=np.concatenate(signed.fresh)) if signed.fresh else net
+
+    def _named(self, part: Part, signed: _Signed) -> Net | None:
+        """The same for rows that are all found by their key and go, or change: nothing is left to judge."""
+        if part.op == "delete_key":
+            slots = self._found(part, "delete")
+            return Net(self.pool.keys_at(slots), np.full(len(slots), -1), Found(slots, slots[:0]))
+        if part.op != "update":
+            return None
+        slots = self._found(part, "update")
+        old = self.pool.keys_at(slots)
+        new = self._replaced(old, part.rows, signed)
+        for row in self.codec.kept_words:
+            self.codec.texts.unify(new[row], self.pool.words_of(row), slots, np.arange(len(slots)))
+        changed = (new != old).any(axis=0)
+        if not changed.all():
+            kept = np.flatnonzero(changed)
+            slots, old, new = slots[kept], old.take(kept, axis=1), new.take(kept, axis=1)
+        weights = np.ones(2 * len(slots), np.int64)
+        weights[: len(slots)] = -1
+        return Net(np.concatenate([old, new], axis=1), weights, Found(slots, self.pool.tags(new)))
 
     def _quickly(self, words: Ints, weights: Ints) -> Net | None:
         """The same for rows that each come or go once by their key; None if that is not so, or refused."""
@@ -220,7 +242,7 @@ class Table:
                 place=f"{part.what}, row {part.number(row)}",
                 hint=f"every {verb} must name a row of '{self.schema.name}' that exists",
             )
-        if len(np.unique(slots)) < len(slots):
+        if len(slots) > 1 and len(np.unique(slots)) < len(slots):
             _, first, counts = np.unique(slots, return_index=True, return_counts=True)
             row = int(first[counts > 1][0])
             raise EverfreshError(
@@ -487,7 +509,7 @@ class Table:
                 words = self.pool.words_of(row)[slots]
                 valid = codec.valid(self.pool.keys_at(slots), column)
                 codes = codec.interner.intern(codec.texts.decode(words, valid))
-                codec.kept -= {column.name}
+                codec.keep_only(codec.kept - {column.name})
                 self.pool.words_of(row)[slots] = codes
                 codec.texts.release(words)
         if not codec.kept:

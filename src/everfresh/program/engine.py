@@ -152,8 +152,9 @@ class Engine(Protocol):
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
 
-    def changes(self, view: str, since: int) -> pa.Table:
-        """The view's change of each epoch after `since`, with `_weight` and `_epoch`."""
+    def changes(self, view: str, since: int | None) -> pa.Table:
+        """The view's change of each epoch after `since`, with `_weight` and `_epoch`; None: of all that are
+        kept."""
 
     def select(self, plan: Any, bound: Any = None) -> pa.Table:
         """The result of an ad hoc query plan over the current epoch. Raises `Stale` if `bound`, the catalog

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +62,14 @@ class Queue:
         """Commit a batch with those that wait when the lock is free; returns its epoch."""
         mine = Waiting(batch, catalog)
         self._waiting.append(mine)
-        with lock:
-            while mine.result is None:
-                self._commit_group()
+        try:
+            with lock:
+                while mine.result is None:
+                    self._commit_group()
+        except BaseException:  # interrupted: what nobody has begun with is not to be committed
+            with suppress(ValueError):
+                self._waiting.remove(mine)
+            raise
         if isinstance(mine.result, BaseException):
             raise mine.result
         return mine.result

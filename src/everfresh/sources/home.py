@@ -14,6 +14,7 @@ from pathlib import Path
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.state import create_file
+from everfresh.state.files import sync_folder
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _HINT = "give it another name to read its source from the start"
@@ -51,6 +52,9 @@ def open_home(
         )
     if not file.exists():
         home.mkdir(parents=True, exist_ok=True)
+        if durable:
+            sync_folder(root.parent)
+            sync_folder(root)
         create_file(file, json.dumps(dict(about)).encode(), durable)
     try:
         known = json.loads(file.read_bytes())

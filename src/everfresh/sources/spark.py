@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from everfresh.delta.files import suffixes
 from everfresh.errors import EverfreshError
 from everfresh.sources.handle import Stream, Target, require_folder
+from everfresh.state.files import sync_file, sync_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,8 +71,10 @@ class SparkStream(Stream):
     ) -> None:
         super().__init__(db, name, table)
         self._rows = rows
+        self._checkpoint = home / _CHECKPOINT
+        self._durable = db._writable().options.durable
         writer = frame.writeStream.foreachBatch(self._batch)
-        writer = writer.option("checkpointLocation", f"{_FILE}{home / _CHECKPOINT}")
+        writer = writer.option("checkpointLocation", f"{_FILE}{self._checkpoint}")
         if once:
             writer = writer.trigger(availableNow=True)
         elif interval is not None:
@@ -81,7 +84,22 @@ class SparkStream(Stream):
     def _batch(self, frame: DataFrame, number: int) -> None:
         # The clone is this query's own; everfresh's jobs are planned without adaptive execution.
         frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
-        self._apply(int(number), lambda: self._rows(frame))
+        self._apply(int(number), lambda: self._planned(frame, int(number)))
+
+    def _planned(self, frame: DataFrame, number: int) -> Any:
+        """The rows of a batch, once the plan of the batch is on the disk: if it were lost after the commit,
+        Spark could put other rows into a batch of that number, which would be taken for the old one."""
+        if self._durable:
+            for folder in (
+                self._checkpoint,
+                *self._checkpoint.glob("offsets"),
+                *self._checkpoint.glob("sources/*"),
+            ):
+                for file in (folder / str(number), folder / f"{number}.compact", folder / "metadata"):
+                    if file.is_file():
+                        sync_file(file)
+                sync_folder(folder)
+        return self._rows(frame)
 
     @property
     def active(self) -> bool:

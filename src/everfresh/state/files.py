@@ -169,13 +169,18 @@ def write_all(fd: int, chunks: Sequence[Buffer]) -> None:
             views[0] = views[0][written:]
 
 
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    fd = os.open(folder, os.O_RDONLY)
+def sync_file(path: Path) -> None:
+    """Wait until the contents of a file are on the disk."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    sync_file(folder)
 
 
 def live_temporaries() -> frozenset[str]:

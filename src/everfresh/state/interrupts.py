@@ -6,26 +6,32 @@ apart. `uninterrupted` holds it back for these moments and delivers it right aft
 
 from __future__ import annotations
 
-import signal
+import _signal  # type: ignore[import-not-found]
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
+from typing import Any, Final
+
+_SIGINT: Final = int(_signal.SIGINT)  # the module itself: `signal` looks names up around each of its calls
+_MAIN: Final = threading.main_thread()
 
 
-@contextmanager
-def uninterrupted() -> Iterator[None]:
+class uninterrupted:
     """Hold SIGINT back while the block runs. Only the main thread receives it: elsewhere there is nothing
     to do."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught: list[tuple[int, FrameType | None]] = []
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if caught and callable(before):
-            before(*caught[0])
+
+    __slots__ = ("_before", "_caught")
+
+    def __enter__(self) -> None:
+        self._caught: list[tuple[int, FrameType | None]] = []
+        self._before: Any = None
+        if threading.current_thread() is _MAIN:
+            self._before = _signal.getsignal(_SIGINT)
+        if self._before is not None:  # none: a handler that is not Python's
+            _signal.signal(_SIGINT, lambda number, frame: self._caught.append((number, frame)))
+
+    def __exit__(self, *error: object) -> None:
+        if self._before is None:
+            return
+        _signal.signal(_SIGINT, self._before)
+        if self._caught and callable(self._before):
+            self._before(*self._caught[0])

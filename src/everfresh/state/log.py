@@ -65,6 +65,7 @@ class LogCommits:
         self._writer = writer
         self._fault = fault
         self._lock = threading.Lock()
+        self._writing = threading.Lock()  # beside the other, so that readers need not wait for the disk
         self._segments: list[_Segment] = []
         self._index: dict[int, tuple[_Segment, int, int]] = {}
         self._broken = False
@@ -87,27 +88,30 @@ class LogCommits:
         """Append the records of `first` and the epochs after it with one write and one sync: all, or none."""
         if any(sealed_length(data) != len(data) for data in records):
             raise ValueError("a commit record must be sealed")
-        with self._lock:
-            self._require_writer()
-            segment = self._segments[-1]
-            if first < segment.following:
-                return False
-            if first > segment.following:
-                raise ValueError(f"epoch {first} cannot follow {segment.following - 1}: epochs are dense")
-            start = segment.end
+        with self._writing:
+            with self._lock:
+                self._require_writer()
+                segment = self._segments[-1]
+                if first < segment.following:
+                    return False
+                if first > segment.following:
+                    raise ValueError(f"epoch {first} cannot follow {segment.following - 1}: epochs are dense")
+                start = segment.end
             chunks = [(make_frame(first + i, len(data)), data) for i, data in enumerate(records)]
             try:
                 write_all(segment.fd, [part for chunk in chunks for part in chunk])
                 crash("mid-commit", self._fault, scratch=self._root / "inbox")
                 if self._durable:
                     _sync_data(segment.fd)
-                for data in records:
-                    self._add(segment, len(data))
+                with self._lock:
+                    for data in records:
+                        self._add(segment, len(data))
             except BaseException:  # also an interrupt: what is not acknowledged must not stay
-                for epoch in range(first, first + len(records)):
-                    self._index.pop(epoch, None)
-                segment.following, segment.end = first, start
-                self._cut(segment)
+                with self._lock:
+                    for epoch in range(first, first + len(records)):
+                        self._index.pop(epoch, None)
+                    segment.following, segment.end = first, start
+                    self._cut(segment)
                 raise
             return True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.nodes import Add, Expr, Eye, MatMul, Matrix, Scale, Transpose, Zeros
-from everfresh.linalg.spark.blocks import Array, Blocks, cut, fresh_id, write_factors, write_rows
+from everfresh.linalg.spark.blocks import Array, Blocks, assemble, cut, fresh_id, write_factors, write_rows
 from everfresh.linalg.spark.tasks import matrix_block
 from everfresh.linalg.trees import distinct, names
 from everfresh.spark.failures import translated
@@ -63,6 +65,14 @@ class Cluster:
             if row["kind"] == ERROR:
                 raise read_error(bytes(row["payload"]))
         found = {int(row["to"]): unpack_arrays(bytes(row["payload"])) for row in rows}
+        if (
+            len(found) < self.workers
+        ):  # Spark ends a result that its driver has no memory for, and says nothing
+            raise EverfreshError(
+                Code.ENVIRONMENT,
+                f"{len(found)} of {self.workers} workers answered: too much for the memory of Spark's driver",
+                hint="give it more memory (spark.driver.memory)",
+            )
         return [[found[w][str(i)] for w in range(self.workers)] for i in range(len(ops))]
 
     def asked(self, ops: Sequence[Op], arrays: Mapping[str, Array]) -> list[Array]:
@@ -79,8 +89,14 @@ class Cluster:
         return Blocks(name, rows, columns, self.workers, str(array.dtype), (), float(array.sum()))
 
     def gather(self, blocks: Blocks) -> Array:
-        """A whole matrix, here."""
-        return self.asked([("rows", blocks)], {})[0]
+        """A whole matrix, here: from files, so that it need not fit the memory of Spark's driver."""
+        if not blocks.chain:
+            return assemble(self.folder, blocks)
+        written = self.compacted(blocks)
+        try:
+            return assemble(self.folder, written)
+        finally:
+            shutil.rmtree(self.folder / written.id, ignore_errors=True)
 
     def compacted(self, blocks: Blocks) -> Blocks:
         """The same value without a chain: the workers write their rows anew."""

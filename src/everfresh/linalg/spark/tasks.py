@@ -111,8 +111,6 @@ class Worker:
                 return self.part(blocks).rows[:, given[index]] @ given[x]
             case ("times_some", blocks, x, index, True):
                 return self.columns(blocks)[given[index]].T @ given[x]
-            case ("rows", blocks):
-                return self.part(blocks).rows
             case ("take", blocks, index):
                 at, own = given[index], blocks.rows_of(self.number)
                 mine = at[(at >= own.start) & (at < own.stop)] - own.start
