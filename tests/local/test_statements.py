@@ -130,6 +130,8 @@ def term(random: Random, keys: tuple[Var, ...], k: int) -> Query:
 
 
 class Scope:
+    many = False
+
     def __init__(self, random: Random) -> None:
         self.interner, self.visited = Interner(), 0
         self.tables = {n: self.gmr(random, c) for n, c in RELATIONS.items()}
