@@ -46,6 +46,10 @@ class Options:
     """Local: whether triggers become native code: `"background"` while the interpreter serves, `"now"` before
     the first change that needs them, or `"off"`."""
 
+    joins: bool = False
+    """Spark: whether views over several tables are maintained incrementally, by distributed programs. Without
+    it they are recomputed by Spark SQL. Fixed when a folder is created."""
+
     threads: int | None = None
     """Local: how many threads a large batch may use; None for as many as there are cores."""
 

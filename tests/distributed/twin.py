@@ -68,8 +68,9 @@ class Twins:
         given = {
             n: (self.state.tables[n].codec.decode(net.words), net.weights.copy()) for n, net in nets.items()
         }
-        with self.state.changing(nets) as published:
-            pass
+        with self.state.changing(nets) as made:
+            published = {name: change.table for name, change in made.items()}
+        published = {name: table for name, table in published.items() if table.num_rows}
         for other in self.others:
             other.apply(given)
             if check:

@@ -68,6 +68,8 @@ class Catalog:
     ddl: tuple[tuple[str, str], ...] = ()
     joins: bool = False
     """Whether the engine maintains joins incrementally, and shares maps between views."""
+    share: bool = True
+    """Whether views may share maps, if the engine does that at all."""
     intervals: bool = True
     """Whether it keeps maps in order, and reads off them where a condition on a running sum holds."""
 
@@ -275,7 +277,7 @@ class Catalog:
         while prefix in known or any(name.startswith(f"{prefix}#") for name in known):
             number += 1
             prefix = f"{s.name}~{number}"
-        offered = tuple(m for v in views.values() for m in offers(v)) if self.joins else ()
+        offered = tuple(m for v in views.values() for m in offers(v)) if self.joins and self.share else ()
         compiled = compile_view(
             s.name,
             s.plan,

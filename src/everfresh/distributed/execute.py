@@ -30,6 +30,7 @@ from everfresh.local.atoms import Atom, Found
 from everfresh.local.cells import Cells
 from everfresh.local.codec import Codec
 from everfresh.local.entries import EntryStore
+from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, joined_deltas, run_terms
 from everfresh.local.ordering import Term, ordered
 from everfresh.local.pool import Layout, Touched, Values
@@ -240,11 +241,13 @@ class _BlockNames(Names):
         if isinstance(factor, MapRef) and factor.name in self.temps:
             return self.temps[factor.name].picked(factor.components)
         atom = super().atom(factor)
-        if isinstance(factor, Rel) and isinstance(atom, Reading) and isinstance(atom.reader, ViewReader):
-            view = atom.reader.view
-            tag = self.site.placement.maps[view.map]
-            if view.always and isinstance(tag, Dist):
-                return _Owned(atom, self.site, tag, _places(view, tag))
+        if isinstance(atom, Reading):
+            reader, maps = atom.reader, self.site.placement.maps
+            if isinstance(reader, IntervalReader) and isinstance(tag := maps[reader.relation.map], Dist):
+                return _Owned(atom, self.site, tag, ())
+            always = isinstance(reader, ViewReader) and reader.view.always
+            if always and isinstance(tag := maps[reader.view.map], Dist):  # type: ignore[attr-defined]
+                return _Owned(atom, self.site, tag, _places(reader.view, tag))  # type: ignore[attr-defined]
         return atom
 
 

@@ -14,8 +14,10 @@ from functools import cached_property
 
 from everfresh.calculus import Query
 from everfresh.compiler import Catalog
-from everfresh.program import MapDef, Partitions, Statement, View
+from everfresh.program import Intervals, MapDef, Partitions, Statement, View
 from everfresh.types import Column
+
+Relation = View | Partitions[Query] | Intervals
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class Unit:
     """A relation with a change of its own, as `everfresh.local.wiring` numbers them."""
 
     view: str
-    relation: View | Partitions[Query]
+    relation: Relation
     number: int
     is_view: bool
 

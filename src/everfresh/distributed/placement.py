@@ -21,11 +21,11 @@ from everfresh.calculus import MapRef, Query, Rel
 from everfresh.compiler import Catalog
 from everfresh.compiler.cost import Model
 from everfresh.compiler.guess import guessed
-from everfresh.distributed.flat import Programs, Unit
+from everfresh.distributed.flat import Programs, Relation, Unit
 from everfresh.distributed.tags import FIRST, LOCAL, REPLICATED, Dist, Tag, renamed
 from everfresh.expr import Var
 from everfresh.local.ordering import products
-from everfresh.program import Partitions, View
+from everfresh.program import Intervals, Partitions, View
 
 Place = tuple[str, str]
 """A column of something stored: `("map:q#1", "o_orderkey")`, `("table:orders", ...)`."""
@@ -59,9 +59,9 @@ class Placement:
         return renamed(tag, shown, names)
 
 
-def shown_columns(relation: View | Partitions[Query]) -> tuple[list[str], list[str]]:
+def shown_columns(relation: Relation) -> tuple[list[str], list[str]]:
     """Keys of a relation's map that are columns of it, and which."""
-    if isinstance(relation, Partitions):
+    if not isinstance(relation, View):
         return [], []
     found = {
         e.name: c.name
@@ -269,7 +269,7 @@ class _Chooser:
 
     def _together(self, driver: Collection[str]) -> None:
         """Bring the maps of each relation together; repeated, since a map may be under several."""
-        relations = [u.relation for u in self.programs.units]
+        relations: list[Relation] = [u.relation for u in self.programs.units]
         relations += [
             v.compiled.view for v in self.programs.catalog.views.values() if not v.compiled.reevaluated
         ]
@@ -278,6 +278,8 @@ class _Chooser:
             for relation in relations:
                 if isinstance(relation, Partitions):
                     self._partitions(relation)
+                elif isinstance(relation, Intervals):
+                    self._whole(relation)
                 else:
                     self._sides(relation)
             if self.maps == before:
@@ -290,6 +292,13 @@ class _Chooser:
         if isinstance(tag, Dist) and not set(tag.columns) <= set(prefix):
             best = max(prefix, key=lambda c: self.distinct.get((f"map:{relation.map}", c), 1.0), default=None)
             self.maps[relation.map] = Dist((best,)) if best is not None else FIRST
+
+    def _whole(self, relation: Intervals) -> None:
+        """A relation that is of all entries together."""
+        if isinstance(self.maps[relation.map], Dist):
+            small = self.entries[relation.map] <= self.limits.replicated
+            self.maps[relation.map] = REPLICATED if small else FIRST
+        self.maps.update({side.map: self.maps[relation.map] for side in relation.sides})
 
     def _sides(self, view: View) -> None:
         keys, tag = self._columns(view.map), self.maps[view.map]

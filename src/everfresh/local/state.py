@@ -70,18 +70,25 @@ class LocalState:
         """How many strings there may be before those of rows that have passed are looked for."""
 
     @staticmethod
-    def blank(catalog: Catalog) -> LocalState:
-        """The tables and maps of a catalog, with nothing in them; all strings will be interned."""
+    def blank(
+        catalog: Catalog,
+        interner: Interner | None = None,
+        pools: Callable[[str, str], Pool | None] = lambda view, name: None,
+    ) -> LocalState:
+        """The tables and maps of a catalog, with nothing in them but the entries of these pools (by view and
+        name of the map); all strings will be interned."""
         state = LocalState()
         state.catalog = catalog
+        state.interner = interner if interner is not None else state.interner
         state.tables = {n: make_table(schema, state.interner) for n, schema in catalog.tables.items()}
         for table in state.tables.values():
             table.read(table.schema.names)
         for name, view in catalog.views.items():
-            state.maps[name] = MapStore(view.compiled, state.interner)
+            held = view.compiled.view.map
+            state.maps[name] = MapStore(view.compiled, state.interner, pools(name, held))
             for m in view.compiled.program.maps:
-                if m.name != view.compiled.view.map:
-                    state.beside[m.name] = EntryStore(m, state.interner)
+                if m.name != held:
+                    state.beside[m.name] = EntryStore(m, state.interner, pools(name, m.name))
             state.maps[name].beside(state._store)
         return state
 

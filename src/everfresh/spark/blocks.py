@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from pyspark import TaskContext
 from everfresh.delta import read_rows
 from everfresh.delta.bags import WEIGHT, expand, net, subtract
 from everfresh.distributed.routing import owners
+from everfresh.distributed.tags import Replicated
 from everfresh.distributed.wire import entries_table, entries_values
 from everfresh.errors import EverfreshError
 from everfresh.expr import Vector
@@ -37,6 +38,7 @@ from everfresh.local.pool import Pool, Values
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.program import Part
+from everfresh.spark.distribute import given, handed_on, images, published, received, sent, site_of
 from everfresh.spark.failures import TaskError
 from everfresh.spark.jobs import (
     CONTROL,
@@ -51,6 +53,8 @@ from everfresh.spark.jobs import (
     pack_control,
     pack_error,
 )
+from everfresh.spark.programs import batch_program, incremental, load_program, placement_of, results_of
+from everfresh.spark.stages import MAPS, RESULTS
 from everfresh.spark.units import (
     Unit,
     bring_to,
@@ -203,11 +207,7 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
             parts.setdefault(spec.table, []).append(part)
     nets = {name: unit.table(world, name).resolve(of) for name, of in parts.items()}
     nets = {name: change for name, change in nets.items() if len(change)}
-    deltas = [
-        message
-        for name, change in nets.items()
-        for message in _to_maps(world, unit.table(world, name), change)
-    ]
+    deltas = list(_deltas(job, unit, worker, nets))
     tag_in = unit.version[1]
     sections: dict[str, bytes] = {}
     changed = 0
@@ -222,6 +222,21 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
     crash("after-apply", world.fault, worker, world.inbox)
     yield worker, CONTROL, _finish(job, unit, tag_in, sections, changed)
     yield from deltas
+
+
+def _changed(job: Job) -> set[str]:
+    return {part.table for part in job.parts}
+
+
+def _deltas(job: Job, unit: Unit, worker: int, nets: Mapping[str, Net]) -> Iterator[Message]:
+    """What follows from the changes of this worker's rows, for the maps."""
+    world = job.world
+    if not world.joins:
+        for name, change in nets.items():
+            yield from _to_maps(world, unit.table(world, name), change)
+    elif nets:
+        program = batch_program(world.catalog, _changed(job))
+        yield from sent(world, worker, program, given(program, {n: unit.table(world, n) for n in nets}, nets))
 
 
 def _bound(fn: Callable[[Any], None], value: Any) -> Callable[[], None]:
@@ -331,8 +346,9 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
     """The first contents of a new view, from the rows this worker has."""
     world = job.world
     unit, _ = _open_base(job, worker)
-    store = MapStore(world.catalog.views[job.view or ""].compiled, Interner())
-    plan = store.load_plan()
+    compiled = world.catalog.views[job.view or ""].compiled
+    store = MapStore(compiled, Interner())
+    plan = store.load_plan() if not world.joins else None
     yield (
         worker,
         CONTROL,
@@ -347,6 +363,11 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
             }
         ),
     )
+    if world.joins:
+        tables = {n: unit.table(world, n) for n in compiled.bases}
+        nets = {n: _all_rows(table) for n, table in tables.items()}
+        program = load_program(world.catalog, job.view or "")
+        yield from sent(world, worker, program, given(program, tables, nets))
     if plan is None:
         return
     table = unit.table(world, plan.terms[0].relation)
@@ -354,6 +375,11 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
     for slots in table.chunks():
         vectors = table.codec.vectors(table.pool.keys_at(slots), plan.columns(names))
         yield from _send(world, store, plan, names, vectors, table.pool.gather(slots).n)
+
+
+def _all_rows(table: Table) -> Net:
+    slots = table.pool.live()
+    return Net(table.pool.keys_at(slots), table.pool.gather(slots).n)
 
 
 def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
@@ -387,8 +413,8 @@ def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]
 
 
 def _snapshot(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
-    """Both units of this worker as files."""
-    for name in (f"base/{worker}", f"maps/{worker}"):
+    """The units of this worker as files."""
+    for name in [unit for unit in job.bases if unit.endswith(f"/{worker}")]:
         unit, _ = bring_to(job.bases[name], job.world)
         file = write_snapshot(unit, job.world, unit.version)
         crash("mid-snapshot", job.world.fault, worker, job.world.inbox)
@@ -413,8 +439,30 @@ _BASE: dict[str, Callable[[Job, int, list[bytes]], Iterator[Message]]] = {
 # -- maps: the entries of the views ----------------------------------------------------------------
 
 
-def maps_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Add what the base blocks sent to the maps of this worker, and publish each view's change."""
+def maps_block(root: str, last: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Add what the base blocks sent to the maps of this worker, publish each view's change, and (unless this
+    block is the `last`) send on what belongs to results."""
+    job = _job(root)
+    worker = _worker()
+    started = time.perf_counter()
+    messages = _drain(batches)
+    errors = [payload for kind, payload in messages if kind == ERROR]
+    out: list[Message] = [(worker, CONTROL, payload) for kind, payload in messages if kind == CONTROL]
+    try:
+        if errors:
+            out = [(to, ERROR, errors[0]) for to in _targets(job, worker, last)]
+        elif job.world.joins and _by_program(job):
+            out += _run_program(job, worker, "maps", messages, started, last)
+        else:
+            out.append((worker, CONTROL, _apply_maps(job, worker, messages, started)))
+    except EverfreshError as error:
+        out = [(to, ERROR, pack_error(error.to_dict())) for to in _targets(job, worker, last)]
+    yield from _emit(out)
+    _freeze()
+
+
+def results_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Add what the maps blocks sent to the results of this worker."""
     job = _job(root)
     worker = _worker()
     started = time.perf_counter()
@@ -425,7 +473,7 @@ def maps_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
         if errors:
             out = [(worker, ERROR, errors[0])]
         else:
-            out.append((worker, CONTROL, _apply_maps(job, worker, messages, started)))
+            out += _run_program(job, worker, "results", messages, started, True)
     except EverfreshError as error:
         out = [(worker, ERROR, pack_error(error.to_dict()))]
     yield from _emit(out)
@@ -462,6 +510,47 @@ def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], starte
     return payload
 
 
+def _by_program(job: Job) -> bool:
+    """Whether the maps' part of a job is a block of a program, and not the change of a re-evaluated view."""
+    if job.kind == "load":
+        return not job.world.catalog.views[job.view or ""].compiled.reevaluated
+    return job.kind == "batch"
+
+
+def _run_program(
+    job: Job, worker: int, role: str, messages: list[tuple[int, bytes]], started: float, last: bool
+) -> list[Message]:
+    """The block of a distributed program that changes this worker's maps, or its results."""
+    world = job.world
+    unit, how = bring_to(job.bases[f"{role}/{worker}"], world)
+    payloads = [payload for kind, payload in messages if kind == DATA]
+    tag_in = unit.version[1]
+    unit.begin()
+    if job.kind == "load":
+        program = load_program(world.catalog, job.view or "")
+        state = unit.state_of(world, incremental(world.catalog, job.view))
+    else:
+        program, state = batch_program(world.catalog, _changed(job)), unit.state(world)
+    stage = RESULTS if role == "results" else MAPS
+    journal, held = received(world, unit, state, worker, program, stage, payloads)
+    unit.record(journal.rollback, journal.commit)
+    crash("mid-apply", world.fault, worker, world.inbox)
+    sections, rows = images(world, state, journal), 0
+    for view in state.catalog.views:
+        change = published(state, journal, view, site_of(world, state, worker))
+        if change is not None and change.num_rows:
+            rows += change.num_rows
+            if job.kind == "batch":
+                sections[f"changes/{world.ids[view]}"] = pack_table(change)
+    if job.kind == "load" and (role == "results") == (job.view in results_of(world.catalog)):
+        state.maps[job.view or ""].rows()  # an aggregate outside its type is found now, not at the first read
+    # What goes through an exchange holds nothing that a retry would not repeat.
+    spent = {"how": how, "ms": round((time.perf_counter() - started) * 1000, 1)} if last else {}
+    out = [(worker, CONTROL, _finish(job, unit, tag_in, sections, rows, **spent))]
+    crash("before-yield", world.fault, worker, world.inbox)
+    return out if last else [*out, *handed_on(world, worker, program, stage, held)]
+
+
 # -- reading ---------------------------------------------------------------------------------------
 
 
@@ -491,7 +580,10 @@ def _read(world: World, base: Base, name: str, at: int | None) -> pa.Table:
 def _view_rows(unit: Unit, world: World, base: Base, name: str, at: int | None) -> pa.Table:
     store = unit.map(world, name)
     # A view that always has one row has it on the worker that owns the empty key.
-    mine = not store.view.always or base.unit == "maps/0"
+    mine = not store.view.always or base.unit.endswith("/0")
+    if world.joins and not store.compiled.reevaluated:
+        everywhere = isinstance(placement_of(world.catalog).maps[store.target.name], Replicated)
+        mine = mine and (not everywhere or base.unit.endswith("/0"))
     table = expand(store.rows()) if mine else store.no_change().drop_columns([WEIGHT])
     if at is None:
         return table

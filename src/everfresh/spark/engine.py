@@ -42,6 +42,7 @@ from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
 from everfresh.spark.jobs import EXCHANGE, Job, PartSpec, World
 from everfresh.spark.ledger import Draft, Ledger
+from everfresh.spark.programs import executed, results_of
 from everfresh.spark.runner import Runner
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
 from everfresh.spark.units import read_segment
@@ -194,7 +195,7 @@ class SparkEngine:
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
         ledger = self._ledger
-        catalog, effect = ledger.catalog.execute(statement)
+        catalog, effect = executed(ledger.catalog, statement)
         if effect.create_table is not None and not effect.create_table.retained:
             raise EverfreshError(
                 Code.UNSUPPORTED,
@@ -212,7 +213,8 @@ class SparkEngine:
             if effect.create_view.compiled.reevaluated:
                 self._reevaluate(draft, world, name, "load")
             else:
-                draft.add(self._runner.run(self._job("load", draft, world, view=name), "maps"))
+                kind = self._role(name, world.catalog)
+                draft.add(self._runner.run(self._job("load", draft, world, view=name), kind))
             if progress is not None:
                 progress(f"loading {name}", 1, 1)
         elif effect.alter_table is not None and not effect.alter_table[1].key:
@@ -307,7 +309,9 @@ class SparkEngine:
         affected = ledger.catalog.affected_by(part.table for part in batch.parts)
         job = self._job("batch", draft, world, parts=tuple(specs), pieces=pieces)
         incremental = any(not view.compiled.reevaluated for view in affected)
-        controls = self._runner.run(job, "maps" if incremental else "base", frames)
+        late = any(self._role(view.name, world.catalog) == "results" for view in affected)
+        kind = "results" if late else "maps" if incremental else "base"
+        controls = self._runner.run(job, kind, frames)
         draft.add(controls)
         for view in affected:
             if view.compiled.reevaluated:
@@ -316,6 +320,10 @@ class SparkEngine:
         self._last = {h["unit"]: {k: h[k] for k in ("rows", "ms", "how") if k in h} for h, _ in controls}
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
         return Applied(epoch, rows=rows, notes=self._last)
+
+    def _role(self, view: str, catalog: Catalog) -> str:
+        """The units that hold a view: those of maps, or those of results."""
+        return "results" if self._options.joins and view in results_of(catalog) else "maps"
 
     def _pieces(self, index: int, part: Part) -> dict[str, bytes]:
         schema = self._ledger.catalog.tables[part.table]
@@ -339,7 +347,7 @@ class SparkEngine:
         world = world or ledger.world(ledger.epoch)
         found = world.catalog.relation(name)
         assert found is not None
-        role = "base" if found[0] == "table" else "maps"
+        role = "base" if found[0] == "table" else self._role(name, world.catalog)
         known = draft.bases if draft is not None else ledger.bases
         bases = tuple(known[f"{role}/{w}"] for w in range(self._workers))
         read = partial(read_block, world, bases, name, at, _READ_CHUNK)
@@ -381,7 +389,7 @@ class SparkEngine:
             rows = self.read(view, created)
             parts.append((created, rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64)))))
         for worker in range(self._workers):
-            base = ledger.bases[f"maps/{worker}"]
+            base = ledger.bases[f"{self._role(view, ledger.catalog)}/{worker}"]
             for link in base.since(max(since, created)):
                 sealed = read_segment(world, base.unit, link)
                 if section in sealed.sections:

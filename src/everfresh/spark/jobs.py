@@ -24,6 +24,7 @@ from everfresh.compiler import Catalog
 from everfresh.errors import EverfreshError
 from everfresh.expr import Const
 from everfresh.program import OnConflict, Part
+from everfresh.spark.programs import no_catalog, replayed
 from everfresh.state import open_sealed, seal, unpack_table
 from everfresh.types import TableSchema
 
@@ -117,11 +118,12 @@ class World:
     inline_bytes: int
     durable: bool
     fault: str | None = None
+    joins: bool = False
 
     @property
     def catalog(self) -> Catalog:
         """The catalog, compiled once per process."""
-        return _catalog(self.ddl)
+        return _catalog(self.ddl, self.joins)
 
     @property
     def parts(self) -> Path:
@@ -140,10 +142,10 @@ class World:
 
 
 @lru_cache(maxsize=8)
-def _catalog(ddl: tuple[str, ...]) -> Catalog:
-    catalog = Catalog()  # joins are re-evaluated by Spark SQL
+def _catalog(ddl: tuple[str, ...], joins: bool) -> Catalog:
+    catalog = no_catalog(joins)
     for entry in ddl:
-        catalog, _ = catalog.replay(entry)
+        catalog, _ = replayed(catalog, entry)
     return catalog
 
 

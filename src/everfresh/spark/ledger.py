@@ -17,9 +17,10 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.program.domain import Domain, sections_of
 from everfresh.spark.jobs import Base, Link, World
+from everfresh.spark.programs import no_catalog, replayed
 from everfresh.state import Commit, Snapshot, StateFolder, crash, read_commit
 
-ROLES = ("base", "maps")
+ROLES = ("base", "maps", "results")
 _KEYS_KEPT = 10_000
 _FIELDS = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes")
 
@@ -37,13 +38,13 @@ class Ledger:
     def _reset(self) -> None:
         self.epoch = 0
         self.digest = ""
-        self.catalog = Catalog()
+        self.catalog = no_catalog(self.options.joins)
         self.ids: dict[str, str] = {}
         self.keys: OrderedDict[str, int] = OrderedDict()
         self.sources: dict[str, int] = {}
         self.bases = {
             f"{role}/{worker}": Base(f"{role}/{worker}")
-            for role in ROLES
+            for role in (ROLES if self.options.joins else ROLES[:2])
             for worker in range(self.folder.workers)
         }
         self.snapshot_epoch = 0
@@ -55,7 +56,7 @@ class Ledger:
         self.epoch = self.snapshot_epoch = manifest.epoch
         self.digest = meta["digest"]
         for entry in meta["ddl"]:
-            self.catalog, _ = self.catalog.replay(entry)
+            self.catalog, _ = replayed(self.catalog, entry)
         self.ids = dict(meta["ids"])
         self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
         self.sources = dict(meta.get("sources", {}))
@@ -101,7 +102,7 @@ class Ledger:
 
     def _advance(self, commit: Commit) -> None:
         for entry in commit.ddl:
-            catalog, effect = self.catalog.replay(entry)
+            catalog, effect = replayed(self.catalog, entry)
             self.catalog, self.ids = catalog, self.ids_after(effect, commit.epoch)
         for part in commit.meta.get("parts", ()):
             self.bases[part["unit"]] = after(self.bases[part["unit"]], commit.epoch, part)
@@ -149,6 +150,7 @@ class Ledger:
             options.inline_bytes,
             options.durable,
             options.fault,
+            options.joins,
         )
 
     # -- commit ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 |---|---|---|
 | base | the tables' units only | base |
 | maps | the tables' units, then (one exchange) the maps' | base, maps |
+| results | the same, then (one more) the results' | base, maps, results |
 | change | the change of a re-evaluated view, routed to the maps' units | maps |
 
 Rows given as DataFrames are routed by a stage in front of `base` and `maps`.
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from everfresh.delta import SparkRows
 from everfresh.errors import EverfreshError
 from everfresh.options import Options
-from everfresh.spark.blocks import base_block, maps_block, route_block
+from everfresh.spark.blocks import base_block, maps_block, results_block, route_block
 from everfresh.spark.failures import translated
 from everfresh.spark.jobs import (
     CONTROL,
@@ -39,7 +40,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("everfresh")
 _ATTEMPTS = 3
-_ANSWERS = {"base": ("base",), "maps": ("base", "maps"), "change": ("maps",), "snapshot": ("base", "maps")}
+_ANSWERS = {
+    "base": ("base",),
+    "maps": ("base", "maps"),
+    "results": ("base", "maps", "results"),
+    "change": ("maps",),
+    "snapshot": (),
+}
 
 Controls = list[tuple[dict[str, Any], Any]]
 
@@ -100,15 +107,20 @@ class Runner:
         if kind not in self._plans:
             anchor = self._spark.range(0, self._workers, 1, self._workers)
             base = anchor.mapInArrow(partial(base_block, self._root, kind == "base"), EXCHANGE)
-            self._plans[kind] = base if kind == "base" else self._then_maps(base)
+            self._plans[kind] = base if kind == "base" else self._then_maps(base, kind)
         plan = self._plans[kind]
         # A plan with an exchange keeps its shuffle output: collected again, it would hand out the rows of the
         # batch before.
         return plan if kind == "base" else plan.select("*")
 
-    def _then_maps(self, before: DataFrame) -> DataFrame:
-        return before.repartitionById(self._workers, "to").mapInArrow(
-            partial(maps_block, self._root), EXCHANGE
+    def _then_maps(self, before: DataFrame, kind: str = "maps") -> DataFrame:
+        maps = before.repartitionById(self._workers, "to").mapInArrow(
+            partial(maps_block, self._root, kind != "results"), EXCHANGE
+        )
+        if kind != "results":
+            return maps
+        return maps.repartitionById(self._workers, "to").mapInArrow(
+            partial(results_block, self._root), EXCHANGE
         )
 
     def _routed(
@@ -123,11 +135,12 @@ class Runner:
         base = routed.repartitionById(self._workers, "to").mapInArrow(
             partial(base_block, self._root, kind == "base"), EXCHANGE
         )
-        return base if kind == "base" else self._then_maps(base)
+        return base if kind == "base" else self._then_maps(base, kind)
 
     def _check(self, job: Job, controls: Controls, kind: str) -> None:
         """Every unit answered exactly once, for this job, from the version it was given."""
         expected = sorted(f"{role}/{w}" for role in _ANSWERS[kind] for w in range(self._workers))
+        expected = sorted(job.bases) if kind == "snapshot" else expected
         answered = sorted(header["unit"] for header, _ in controls)
         good = answered == expected and all(
             header["nonce"] == job.nonce and header["tag_in"] == job.bases[header["unit"]].version[1]

@@ -16,13 +16,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from everfresh.compiler import Catalog
 from everfresh.distributed.wire import entries_table, entries_values
 from everfresh.errors import Code, EverfreshError
+from everfresh.local.entries import EntryStore
 from everfresh.local.mapstore import MapStore
 from everfresh.local.pool import Layout, Pool, Values
+from everfresh.local.state import LocalState
 from everfresh.local.strings import Interner
 from everfresh.local.table import Table
 from everfresh.spark.jobs import Base, Link, World
+from everfresh.spark.programs import incremental
 from everfresh.state import (
     Commit,
     create_file,
@@ -36,6 +40,7 @@ from everfresh.state import (
 )
 
 _N = "_n"
+_OF = "\n"  # between a view's identity and the name of one of its maps
 _CACHE: OrderedDict[tuple[str, str], Unit] = OrderedDict()
 _CACHE_BYTES = 4 << 30
 
@@ -48,6 +53,10 @@ class Unit:
         self.interner = Interner()
         self.tables: dict[str, Table] = {}
         self.maps: dict[str, MapStore] = {}
+        self.pools: dict[str, Pool] = {}
+        """Maps of views that run as programs, by `store_id`."""
+        self._state: LocalState | None = None
+        self._ddl: tuple[str, ...] = ()
         self.version: tuple[int, str] = (0, "")
         self.before: tuple[int, str] | None = None
         self._undo: list[Callable[[], None]] = []
@@ -64,6 +73,7 @@ class Unit:
         for identity in [i for i in (*self.tables, *self.maps) if i not in known]:
             self.tables.pop(identity, None)
             self.maps.pop(identity, None)
+        self.pools = {i: pool for i, pool in self.pools.items() if i.split(_OF)[0] in known}
         for identity, store in self.maps.items():
             name = world.name_of(identity)
             compiled = world.catalog.views[name].compiled if name is not None else store.compiled
@@ -77,8 +87,28 @@ class Unit:
             self.tables[identity] = Table(world.catalog.tables[name], self.interner)
         return self.tables[identity]
 
+    def state(self, world: World) -> LocalState:
+        """The worker's maps of all views that run as programs, as the local engine holds them."""
+        if self._state is None or self._ddl != world.ddl:
+            self._state, self._ddl = self.state_of(world, incremental(world.catalog)), world.ddl
+        return self._state
+
+    def state_of(self, world: World, catalog: Catalog) -> LocalState:
+        """The same for some of these views."""
+
+        def pool(view: str, name: str) -> Pool | None:
+            return self.pools.get(store_id(world, view, name))
+
+        state = LocalState.blank(catalog, self.interner, pool)
+        for view, definition in catalog.views.items():
+            for m in definition.compiled.program.maps:
+                self.pools[store_id(world, view, m.name)] = state._store(m.name).pool
+        return state
+
     def map(self, world: World, name: str) -> MapStore:
         """The worker's entries of a view's map."""
+        if world.joins and not world.catalog.views[name].compiled.reevaluated:
+            return self.state(world).maps[name]
         identity = world.ids[name]
         if identity not in self.maps:
             self.maps[identity] = MapStore(world.catalog.views[name].compiled, self.interner)
@@ -88,6 +118,7 @@ class Unit:
     def nbytes(self) -> int:
         """Memory held."""
         pools = [t.pool for t in self.tables.values()] + [m.pool for m in self.maps.values()]
+        pools += self.pools.values()
         return self.interner.nbytes + sum(pool.nbytes for pool in pools)
 
     # -- steps -------------------------------------------------------------------------------------
@@ -205,10 +236,14 @@ def replay(unit: Unit, world: World, link: Link) -> None:
     unit.begin()
     for section, data in sealed.sections.items():
         kind, identity = section.split("/", 1)
+        identity, _, inner = identity.partition(_OF)
         name = world.name_of(identity)
         if name is None or kind == "changes":
             continue
         image = unpack_table(data)
+        if inner:
+            _put(unit.state(world)._store(inner), image)
+            continue
         if kind == "table":
             table = unit.table(world, name)
             words = table.codec.encode(image.drop_columns([_N]))
@@ -219,6 +254,21 @@ def replay(unit: Unit, world: World, link: Link) -> None:
             store = unit.map(world, name)
             store.pool.put(*entries_values(store.codec, store.layout, image))
     unit.version, unit.dirty = (link.epoch, link.tag), False
+
+
+def store_id(world: World, view: str, name: str) -> str:
+    """The identity of a map of a view that runs as a program."""
+    return f"{world.ids[view]}{_OF}{name}"
+
+
+def _put(store: EntryStore, image: pa.Table) -> None:
+    """Entries as they are after a step; what follows the map is told."""
+    words, values = entries_values(store.codec, store.layout, image)
+    old = store.pool.find(words) if store.columns else store.slots()[: len(values)]
+    store.leave(old[old >= 0])
+    store.pool.put(words, values)
+    new = store.pool.find(words) if store.columns else store.slots()[: len(values)]
+    store.enter(new[new >= 0])
 
 
 # -- snapshots -------------------------------------------------------------------------------------
@@ -232,6 +282,9 @@ def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
         {f"table/{i}": pack_arrays(t.pool.to_arrays()) for i, t in unit.tables.items() if i in kept}
     )
     sections.update({f"map/{i}": pack_arrays(m.pool.to_arrays()) for i, m in unit.maps.items() if i in kept})
+    sections.update(
+        {f"map/{i}": pack_arrays(p.to_arrays()) for i, p in unit.pools.items() if i.split(_OF)[0] in kept}
+    )
     epoch, tag = version
     name = f"c-{epoch:010d}-{unit.name.split('/')[0]}-{tag or 'empty'}.snap"
     folder = folder_of(world, unit.name)
@@ -255,11 +308,14 @@ def load_snapshot(name: str, world: World, link: Link) -> Unit:
     unit.interner = Interner.from_arrays(unpack_arrays(sealed.sections["strings"]))
     for section, data in sealed.sections.items():
         kind, _, identity = section.partition("/")
+        whole, (identity, _, inner) = identity, identity.partition(_OF)
         known = world.name_of(identity)
         if known is None:
             continue
         pool = Pool.from_arrays(unpack_arrays(data))
-        if kind == "table":
+        if inner:
+            unit.pools[whole] = pool
+        elif kind == "table":
             unit.tables[identity] = Table(world.catalog.tables[known], unit.interner, pool)
         elif kind == "map":
             unit.maps[identity] = MapStore(world.catalog.views[known].compiled, unit.interner, pool)
