@@ -28,6 +28,9 @@ _FIELDS = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes")
 class Ledger:
     """The committed state of a database on Spark, by name."""
 
+    catalog: Catalog
+    bases: dict[str, Base]
+
     def __init__(self, folder: StateFolder, options: Options, domains: Sequence[Domain] = ()) -> None:
         self.folder = folder
         self.options = options
@@ -62,7 +65,7 @@ class Ledger:
         """Nothing yet. Whether views over several tables run as programs is the folder's, once there is an
         epoch."""
         self.joins = joins
-        self.catalog: Catalog = no_catalog(joins)
+        self.catalog = no_catalog(joins)
         self.bases = {
             f"{role}/{worker}": Base(f"{role}/{worker}")
             for role in (ROLES if joins else ROLES[:2])
