@@ -180,9 +180,10 @@ def together_loosely(db: ef.Database, calls: list[Callable[[], Any]]) -> list[An
     return results
 
 
-def test_a_group_that_cannot_be_written_is_taken_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compile", ["off", "now"])
+def test_a_group_that_cannot_be_written_is_taken_back(tmp_path: Path, compile: str) -> None:
     create(tmp_path / "db").close()
-    options = ef.Options(fault="mid-commit:raise:*:1")
+    options = ef.Options(fault="mid-commit:raise:*:1", compile=compile)
     with ef.connect(tmp_path / "db", engine="local", options=options) as db:
         start = db.epoch
         calls = [lambda i=i: db.apply({"t": [(i, "a", i)]}, key=f"k{i}") for i in range(4)]

@@ -96,9 +96,12 @@ def at_every_breath(db: ef.Database, busy: threading.Event) -> Iterator[list[int
     latch.breathe = breathe  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("name", ["bag", "item", *VIEWS, "again"])
-def test_what_is_read_at_every_point_of_a_batch(name: str) -> None:
-    with ef.connect(engine="local") as db:
+@pytest.mark.parametrize(
+    ("name", "compile"),
+    [*((name, "off") for name in ("bag", "item", *VIEWS, "again")), ("grouped", "now"), ("joined", "now")],
+)
+def test_what_is_read_at_every_point_of_a_batch(name: str, compile: str) -> None:
+    with ef.connect(engine="local", options=ef.Options(compile=compile)) as db:
         create(db)
         *first, last = batches(1, 6)
         for batch in first:

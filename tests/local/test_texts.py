@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everfresh
-from everfresh.local import texts as module
+from everfresh.local import arena
 from everfresh.local.texts import Texts
 
 TEXT = st.one_of(
@@ -32,8 +32,8 @@ TEXT = st.one_of(
 @given(st.lists(st.tuples(st.lists(TEXT, max_size=12), st.booleans()), max_size=8), st.data())
 def test_strings_come_back_and_go(batches: list[tuple[list[str | None], bool]], data: Any) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_LASTING", 256)
-        patch.setattr(module, "_LARGE", 1024)
+        patch.setattr(arena, "_LASTING", 2048)
+        patch.setattr(arena, "_LARGE", 8192)
         texts, live = Texts(), []
         for strings, again in batches:
             array = pa.array(["before", *strings], pa.string()).slice(1)

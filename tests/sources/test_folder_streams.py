@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -119,6 +121,7 @@ import sys
 import everfresh as ef
 path, inbox, fault = sys.argv[1:]
 with ef.connect(path, engine="local", options=ef.Options(durable=False, fault=fault)) as db:
+    print("ready", flush=True)
     db.stream("t", inbox).process_all()
 """
 
@@ -138,6 +141,31 @@ def test_a_process_killed_between_commit_and_log(tmp_path: Path, inbox: Inbox) -
     with connect(tmp_path / "db") as db:
         db.stream("t", inbox.folder).process_all()
         assert db.epoch == BASE + 3
+        inbox.check(db)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(3))
+def test_a_process_killed_at_random(tmp_path: Path, seed: int) -> None:
+    rng, inbox = Random(seed), Inbox(tmp_path / "in", seed)
+    with connect(tmp_path / "db") as db:
+        db.sql(DDL)
+    for _ in range(8):
+        for _ in range(rng.randint(1, 30)):
+            inbox.put()
+        command = [sys.executable, "-c", CHILD, str(tmp_path / "db"), str(inbox.folder), "never:kill"]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(rng.uniform(0, 0.3))
+        child.kill()
+        child.wait(30)
+        with connect(tmp_path / "db") as db:
+            assert db.epoch == BASE + 1 + db.statistics()["streams"].get("t", -1)
+            assert all(view.verify().num_rows == 0 for view in db.views.values())
+    with connect(tmp_path / "db") as db:
+        db.stream("t", inbox.folder).process_all()
+        assert db.epoch == BASE + inbox.count
         inbox.check(db)
 
 

@@ -96,6 +96,13 @@ def test_two_streams_a_bad_file_and_direct_batches(spark: Any, tmp_path: Path, i
         (other / "bad.csv").write_text("x\n7\n8\n")
         db.stream("u", other, name="lines", format="csv").process_all()
         assert_rows(db.table("u"), (0,), (1,), (7,), (8,), (1000,), (1001,))
+        # A listener may stop the stream whose batch it is told of.
+        end = db.view("v").on_change(lambda _: changes.stop())
+        inbox.put()
+        assert changes.wait(60)
+        end()
+        assert changes.exception is None
+        inbox.check(db)
 
 
 def test_a_streaming_frame_into_the_local_engine(spark: Any, tmp_path: Path, inbox: Inbox) -> None:

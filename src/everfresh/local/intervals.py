@@ -29,20 +29,22 @@ from everfresh.local.pool import Values, wide_from_python, wide_to_python
 from everfresh.local.ranges import band_of
 from everfresh.local.reading import RowSet, component_vector
 from everfresh.program import Intervals, component_index
+from everfresh.types import SqlType
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """`component op limit`, in units of which `factor` are one of the component's; `empty`: whether it may
-    hold over no entry."""
+    """`component op limit`, in units of which `factor` are one of the component's, and compared as `type`;
+    `empty`: whether it may hold over no entry."""
 
     component: int
     op: str
     limit: Expr
     factor: int
     empty: bool
+    type: SqlType
 
 
 def limit_of(having: Expr) -> Limit | None:
@@ -62,18 +64,25 @@ def limit_of(having: Expr) -> Limit | None:
         found = _component(own)
         if found is not None:
             component, factor, empty = found
-            return Limit(component, op, limit, factor, empty)
+            return Limit(component, op, limit, factor, empty, own.type)
     return None
 
 
 def _component(expr: Expr) -> tuple[int, int, bool] | None:
     """A running component, perhaps with more digits, and NULL over no entry or not."""
     factor = 1
-    while isinstance(expr, Cast):
-        if not expr.to.is_exact or not expr.arg.type.is_exact or expr.to.scale < expr.arg.type.scale:
-            return None
-        factor *= 10 ** (expr.to.scale - expr.arg.type.scale)
-        expr = expr.arg
+    while True:
+        match expr:
+            case Cast(arg, to) if to.is_exact and arg.type.is_exact and to.scale >= arg.type.scale:
+                factor *= 10 ** (to.scale - arg.type.scale)
+                expr = arg
+            case Call("*", (Const(int(times), of), arg) | (arg, Const(int(times), of))) if (
+                times > 0 and expr.type.is_exact and expr.type.scale == of.scale + arg.type.scale
+            ):
+                factor *= times
+                expr = arg
+            case _:
+                break
     match expr:
         case Case(((Call("=", (Var("#0"), Const(0))), Const(None)),), Var(name)) if name[0] == "#":
             return component_index(name), factor, False
@@ -143,9 +152,10 @@ class IntervalReader:
         vector = evaluate_vector(limit.limit, self._side_env(before, 1), 1)
         if vector.valid is not None and not vector.valid[0]:
             return []
-        self._check(band)
         bound, exact = divmod(int(vector.values[0]), limit.factor)
         last, total = len(band), band.total(limit.component)
+        if total * limit.factor > limit.type.bounds[1]:
+            return None  # to raise what the condition raises
         first = 0
         if limit.op in ("<", "<="):  # the sum is at most `most`
             most = bound - (limit.op == "<" and not exact)
@@ -172,15 +182,6 @@ class IntervalReader:
 
     def _stop(self, band: Band, piece: int) -> int:
         return self._key.type.bounds[1] if piece == len(band) else band.value_at(piece) + self._after - 1
-
-    def _check(self, band: Band) -> None:
-        """Raise what the condition would raise over all entries."""
-        names = [n for n in self._read if "." not in n]
-        wide = {n: band.total(component_index(n)) for n in names if self._read[n].is_exact}
-        for name, sum_ in wide.items():
-            low, high = self._read[name].bounds
-            if not low <= sum_ <= high:
-                self._tried({})
 
     # -- one pass ----------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ class MapStore(EntryStore):
         return self.add_words(np.concatenate([self.pool.keys_at(slots), new], axis=1), values)
 
     def change(self, touched: Touched) -> Change:
-        """The change of the view's rows that a change of its map made; at once only if that may fail."""
+        """The change of the view's rows that a change of its map made: at once only where it may fail."""
         slots, old = touched.slots, touched.old
         new = self.pool.gather(slots)
         words = self.pool.keys_at(slots)

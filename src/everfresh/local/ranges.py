@@ -95,7 +95,15 @@ def _long(value: Expr, atom: Source, store: Pooled, names: Sequence[str], groups
     """Whether it is better to keep the entries in order than to look at those that agree with a row."""
     if not isinstance(store, EntryStore):
         return len(store.pool) > LONG
-    return store.is_followed(_name(value, atom, names, groups)[0], wanted=True)
+    name = _name(value, atom, names, groups)[0]
+    if store.is_followed(name, wanted=True):
+        return True
+    if len(store.pool) > LONG:
+        columns = tuple(c.name for c in groups)
+        if len(store.pool) > LONG * (len(store.slice(columns)) if columns else 1):
+            store.want(name)
+            return True
+    return False
 
 
 def visits_cost(

@@ -32,6 +32,10 @@ class Slice:
         self._heads = np.empty(0, np.int32)
         self._nexts, self._prevs, self._groups = (np.full(0, -1, np.int32) for _ in range(3))
 
+    def __len__(self) -> int:
+        """How many groups there are."""
+        return len(self._keys)
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, unused capacity included."""

@@ -18,9 +18,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.local import kernels
+from everfresh.local.arena import Growing
 from everfresh.local.kernels import Bytes, Ints
 
 _STRINGS: Final = 1 << 30  # most strings of one interner: a code and its table cell fit 32 bits
+_RESERVED: Final = 1 << 26  # strings that one has address space for when it is large
+_HEAP: Final = 1 << 34  # bytes of strings, likewise
 _ARROW: Final = (1 << 31) - 1  # most bytes of one pa.string() array
 
 
@@ -36,9 +39,12 @@ class Interner:
 
     def __init__(self, capacity: int = 16, *, _tag_mask: int = -1) -> None:
         capacity = 1 << max(capacity - 1, 1).bit_length()
-        self._heap = np.empty(8 * capacity, np.uint8)
-        self._starts = np.zeros(capacity + 1, np.int64)
-        self._table = np.zeros(2 * capacity, np.int64)
+        self._grown = (
+            Growing(8 * capacity, np.uint8, _HEAP),
+            Growing(capacity + 1, np.int64, _RESERVED + 1),
+            Growing(2 * capacity, np.int64, 2 * _RESERVED),
+        )
+        self._heap, self._starts, self._table = (grown.array for grown in self._grown)
         self._state = np.zeros(2, np.int64)  # strings, bytes of the heap
         self._tag_mask = _tag_mask
         self._lock = threading.Lock()  # strings may come from several threads
@@ -116,10 +122,10 @@ class Interner:
         """The dictionary that `to_arrays` wrote, in memory of its own: the arrays may be read-only."""
         heap, starts, table = (arrays[f"{prefix}{name}"] for name in ("heap", "starts", "table"))
         out = Interner(len(table) // 2, _tag_mask=int(arrays[f"{prefix}mask"][0]))
-        out._heap = np.empty(max(len(heap), 64), np.uint8)
+        out._heap = out._grown[0].grow(len(heap))
         out._heap[: len(heap)] = heap
         out._starts[: len(starts)] = starts
-        out._table = np.array(table)
+        out._table[:] = table
         out._state[:] = len(starts) - 1, len(heap)
         return out
 
@@ -150,19 +156,16 @@ class Interner:
     def _grow(self, size: int) -> None:
         """Room for at least one more string, of `size` bytes: doubles what is full."""
         count, used = self._state.tolist()
+        heap, starts, table = self._grown
         if used + size > len(self._heap):
-            heap = np.empty(max(2 * len(self._heap), used + size), np.uint8)
-            heap[:used] = self._heap[:used]
-            self._heap = heap
+            self._heap = heap.grow(max(2 * len(self._heap), used + size))
         capacity = len(self._starts) - 1
         if count == capacity:
             if 2 * capacity > _STRINGS:
                 raise MemoryError(f"a dictionary holds at most {_STRINGS} strings")
-            starts = np.zeros(2 * capacity + 1, np.int64)
-            starts[: count + 1] = self._starts
-            table = np.zeros(4 * capacity, np.int64)
-            kernels.rehash(self._table, table)
-            self._starts, self._table = starts, table
+            self._starts = starts.grow(2 * capacity + 1)
+            self._table = table.grow(4 * capacity)
+            kernels.spread(self._table, 2 * capacity)
 
     def _checked(self, codes: Ints) -> Ints:
         codes = np.array(codes, dtype=np.int64)

@@ -19,14 +19,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.local import text_kernels as kernels
-from everfresh.local.arena import enlarge, pages, reserved
+from everfresh.local.arena import Growing, pages
 from everfresh.local.strings import Interner, bytes_of, strings_array
 from everfresh.local.text_kernels import CLASSES, TOP, USED, Ints
 
 _MOST: Final = 1 << 32  # cells of one heap: a place fits 32 bits
-_LASTING: Final = 1 << 15  # cells from which it grows in place
-_RESERVED: Final = 1 << 29  # cells that it has address space for then
-_LARGE: Final = 1 << 18  # cells from which memory is taken by large pages
+_RESERVED: Final = 1 << 29  # cells that it has address space for when it is large
 
 
 class Texts:
@@ -39,14 +37,15 @@ class Texts:
     """
 
     def __init__(self) -> None:
-        self._full = self._cells = np.zeros(64, np.int64)
+        self._grown = Growing(64, np.int64, _RESERVED)
+        self._cells = self._grown.array
         self._heads = np.full(CLASSES, -1, np.int64)
         self._state = np.zeros(2, np.int64)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the heap, unused capacity included, but not what is only reserved."""
-        used = self._cells.nbytes if len(self._full) == len(self._cells) else pages(8 * int(self._state[TOP]))
+        used = pages(8 * int(self._state[TOP])) if self._grown.in_place else self._cells.nbytes
         return used + self._heads.nbytes
 
     @property
@@ -149,14 +148,4 @@ class Texts:
         size = len(self._cells)
         while size < need:
             size *= 2
-        if size > len(self._full):
-            full = None
-            if size >= _LASTING:
-                full = reserved((_RESERVED if size <= _RESERVED else _MOST,), np.int64)
-            if full is None:
-                full = np.zeros(size, np.int64)
-            full[: len(self._cells)] = self._cells
-            self._full = full
-        if size >= _LARGE:
-            enlarge(self._full)
-        self._cells = self._full[:size]
+        self._cells = self._grown.grow(size)

@@ -100,6 +100,12 @@ class Cell:
         spent = sum(self.phases.get(name, 0.0) for name in (*INSIDE, "tables"))
         return self.tuples / spent if spent else self.rate
 
+    @property
+    def called(self) -> float:
+        """Tuples per second of statements, maps and relations alone: what a trigger is."""
+        spent = sum(self.phases.get(name, 0.0) for name in ("statements", "maps", "relations"))
+        return self.tuples / spent if spent else self.rate
+
     def to_json(self) -> dict[str, Any]:
         """Everything, with both rates."""
         names = list(self.__dataclass_fields__)
@@ -142,11 +148,19 @@ def measure(cell: Cell, subject: Subject, events: Events, seconds: float, patien
 class Everfresh:
     """A view of a database without a folder, over empty tables at first."""
 
-    def __init__(self, query: Query, tables: Mapping[str, pa.Table], mode: str) -> None:
+    def __init__(
+        self, query: Query, tables: Mapping[str, pa.Table], mode: str, compile: str = "background"
+    ) -> None:
         import everfresh
 
+        self._by_row = compile == "by row"
+        self._now = self._by_row or compile == "now"
+
         self.db = everfresh.connect(
-            engine="local", options=everfresh.Options(timing=True, history=1, durable=False)
+            engine="local",
+            options=everfresh.Options(
+                timing=True, history=1, durable=False, compile="now" if self._now else compile
+            ),
         )
         for name in tables:
             self.db.sql(WORKLOADS[query.workload].tables[name])
@@ -155,6 +169,8 @@ class Everfresh:
     def create(self) -> Everfresh:
         """Make the view."""
         self.db.sql(view_ddl(self._query, self._mode))
+        if self._now:
+            self.db._engine.compile(by_row=self._by_row)  # type: ignore[attr-defined]
         return self
 
     def prepare(self, batch: Batches) -> Any:

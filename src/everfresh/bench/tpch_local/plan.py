@@ -12,6 +12,8 @@ from everfresh.workloads import WORKLOADS, Query
 SECTIONS = ("inserts", "churn", "refresh", "micro", "durability")
 SIZES = (1, 10, 100, 1_000, 10_000, 100_000)
 MODES = ("auto", "higher-order", "first-order", "first-order-projected", "re-evaluate")
+FORMS = ("interpreter", "by row")
+"""Other ways to run the default strategy: nothing compiled; every batch row by row inside compiled calls."""
 PEERS = ("duckdb", "pathway")
 _WORKLOADS = ("tpch", "finance", "tpcds")
 _QUICK_QUERIES = ("tpch_q03", "finance_vwap", "tpcds_q03")
@@ -19,7 +21,7 @@ _QUICK_QUERIES = ("tpch_q03", "finance_vwap", "tpcds_q03")
 OPTIONS = {
     "queries": "names or workloads, such as tpch,finance_vwap; all unless given",
     "sizes": "batch sizes: " + ",".join(map(str, SIZES)),
-    "how": "strategies and peers: " + ",".join((*MODES, *PEERS)),
+    "how": "strategies and peers: " + ",".join((*MODES, *FORMS, *PEERS)),
     "sections": ",".join(SECTIONS),
     "seconds": "time of a cell that is measured: 3",
     "patience": "how many times that a cell may take in all, untimed parts of its stream included: 10",
@@ -34,6 +36,7 @@ class Plan:
     queries: tuple[Query, ...]
     sizes: tuple[int, ...]
     modes: tuple[str, ...]
+    forms: tuple[str, ...]
     peers: tuple[str, ...]
     sections: tuple[str, ...]
     seconds: float
@@ -44,12 +47,14 @@ class Plan:
 def plan_of(settings: Settings) -> Plan:
     """The plan that settings ask for."""
     given, quick = settings.options, settings.quick
-    how = _names(given, "how", MODES + PEERS, MODES + PEERS)
+    usual = MODES + PEERS if quick else MODES + FORMS + PEERS  # compiling takes more than seconds
+    how = _names(given, "how", MODES + FORMS + PEERS, usual)
     return Plan(
         sf=settings.sf or (0.001 if quick else 0.1),
         queries=_queries(given.get("queries", ",".join(_QUICK_QUERIES if quick else _WORKLOADS))),
         sizes=_sizes(given.get("sizes", "1,100" if quick else ",".join(map(str, SIZES)))),
         modes=tuple(mode for mode in MODES if mode in how),
+        forms=tuple(form for form in FORMS if form in how),
         peers=tuple(peer for peer in PEERS if peer in how),
         sections=_names(given, "sections", SECTIONS, SECTIONS),
         seconds=_number(given, "seconds", 0.05 if quick else 3.0),

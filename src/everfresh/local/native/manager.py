@@ -112,6 +112,23 @@ class Native:
             return second
         return first if first.runner is not None else None
 
+    def everything(self) -> None:
+        """Plan and compile all statements, in all forms, whether their relation changes or not."""
+        wiring = self._wiring
+        relations = [(wiring.statements(name), rows.codec, -1) for name, rows in wiring.tables.items()]
+        for unit in wiring.units:
+            some = wiring.statements(unit.name, None if unit.is_view else unit.view)
+            relations.append((some, unit.reader.codec, unit.number))
+        for statements, codec, number in relations:
+            if statements:
+                key = number, statements[0].base, statements[0].view, len(statements)
+                planned = plan(wiring, key[1], statements, codec, number)
+                self.planned[key] = planned
+                for form in (planned.whole, planned.by_row):
+                    if form is not None:
+                        form.asked = True
+                        compile_now(form)
+
     def report(self) -> dict[str, Any]:
         """Which statements are compiled, by the relation whose change they run on, for people."""
         return {
