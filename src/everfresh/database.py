@@ -487,13 +487,13 @@ class Database(MatrixMethods, StreamMethods):
 
 def _distributed(engine: Engine, view: str) -> str:
     """How a view is distributed, as the engine has placed its maps, or would by the sizes of its tables."""
-    from everfresh.distributed import explained, placed, settled
+    from everfresh.distributed import best, explained
 
     catalog, where = engine.catalog, getattr(engine, "placement", None)
     if where is None:
         tables = engine.statistics()["tables"]
         sizes = {name: known["rows"] for name, known in tables.items() if isinstance(known.get("rows"), int)}
-        where = settled(catalog, placed(catalog, sizes))
+        where = best(catalog, sizes)
     return explained(catalog, where, view)
 
 

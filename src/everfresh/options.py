@@ -48,7 +48,7 @@ class Options:
 
     joins: bool = False
     """Spark: whether views over several tables are maintained incrementally, by distributed programs. Without
-    it they are recomputed by Spark SQL. Fixed when a folder is created."""
+    it they are recomputed by Spark SQL. Fixed by a folder's first epoch."""
 
     threads: int | None = None
     """Local: how many threads a large batch may use; None for as many as there are cores."""

@@ -131,6 +131,8 @@ def term(random: Random, keys: tuple[Var, ...], k: int) -> Query:
 
 
 class Scope:
+    many = False
+
     def __init__(self, random: Random) -> None:
         self.interner, self.visited = Interner(), 0
         self.many = random.random() < 0.5

@@ -11,7 +11,7 @@
 Invariant: maps and tables never travel, only changes and what is derived from them.
 """
 
-from everfresh.distributed.compile import ALL, NAIVE, Passes, distributed, settled
+from everfresh.distributed.compile import ALL, NAIVE, Passes, best, distributed, settled
 from everfresh.distributed.explain import complexity, explained
 from everfresh.distributed.ir import Block, DistributedProgram, Temp
 from everfresh.distributed.placement import Limits, Placement, placed
@@ -32,6 +32,7 @@ __all__ = [
     "Placement",
     "Tag",
     "Temp",
+    "best",
     "complexity",
     "distributed",
     "explained",

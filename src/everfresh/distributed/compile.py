@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from everfresh.compiler import Catalog
-from everfresh.distributed.flat import Programs
+from everfresh.distributed.flat import Programs, only, tables_of
 from everfresh.distributed.fusion import connected, fused, single
 from everfresh.distributed.ir import Change, DistributedProgram, Temp
 from everfresh.distributed.lower import Lowering, MapsApart
-from everfresh.distributed.placement import Placement, with_replicated
+from everfresh.distributed.placement import Limits, Placement, placed, with_replicated
 from everfresh.distributed.sharing import pruned, shared
 from everfresh.distributed.spec import check
 from everfresh.distributed.tags import RANDOM, REPLICATED, Tag
@@ -71,6 +71,46 @@ def distributed(
         blocks = fused(blocks)
         check([i for b in blocks for i in b.instructions], temps.values())
     return DistributedProgram(tuple(temps.items()), connected(blocks))
+
+
+def best(
+    catalog: Catalog,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    by: Mapping[str, str] | None = None,
+    kept: Placement | None = None,
+    limits: Limits = Limits(),  # noqa: B008
+) -> Placement:
+    """A settled placement; a view whose batches would take more than two stages is partitioned by the column
+    that takes the fewest."""
+    chosen = dict(by or {})
+    first = settled(catalog, placed(catalog, sizes, by=chosen, kept=kept, limits=limits))
+    for name, view in catalog.views.items():
+        maps = [] if view.compiled.reevaluated else view.compiled.program.maps
+        if name in chosen or not maps or (kept is not None and maps[0].name in kept.maps):
+            continue
+        alone = only(catalog, name)
+        least = _cost(alone, first, name)
+        for column in dict.fromkeys(v.name for m in maps for v in m.keys):
+            if least[0] <= _ENOUGH:
+                break
+            other = settled(
+                alone, placed(alone, sizes, by={**chosen, name: column}, kept=kept, limits=limits)
+            )
+            if (cost := _cost(alone, other, name)) < least:
+                least, chosen[name] = cost, column
+    if chosen == dict(by or {}):
+        return first
+    return settled(catalog, placed(catalog, sizes, by=chosen, kept=kept, limits=limits))
+
+
+_ENOUGH = 2  # stages of a batch that is spread over the workers
+
+
+def _cost(catalog: Catalog, placement: Placement, view: str) -> tuple[int, int]:
+    changed = [t for t in tables_of(catalog, view) if t not in catalog.static]
+    program = distributed(catalog, placement, changed, RANDOM, rows=False)
+    return program.stages, program.exchanges
 
 
 def settled(catalog: Catalog, placement: Placement) -> Placement:

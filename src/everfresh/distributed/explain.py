@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from everfresh.compiler import Catalog
 from everfresh.distributed.compile import distributed
+from everfresh.distributed.flat import only, tables_of
 from everfresh.distributed.ir import DistributedProgram
 from everfresh.distributed.placement import Placement
 from everfresh.distributed.tags import RANDOM, REPLICATED
@@ -43,38 +43,6 @@ def _shown(program: DistributedProgram) -> str:
     return f"{jobs} job{'s' * (jobs != 1)}, {stages} stage{'s' * (stages != 1)}"
 
 
-def only(catalog: Catalog, view: str) -> Catalog:
-    """The catalog with a view and what it reads alone."""
-    wanted, left = set(), [view]
-    while left:
-        name = left.pop()
-        if name in catalog.views and name not in wanted:
-            wanted.add(name)
-            left += catalog.views[name].compiled.bases
-            left += [
-                v.name
-                for v in catalog.views.values()
-                for m in v.compiled.program.maps
-                if m.name in {s.name for s in catalog.views[name].compiled.program.shared}
-            ]
-    return replace(catalog, views={n: v for n, v in catalog.views.items() if n in wanted})
-
-
-def tables_of(catalog: Catalog, view: str) -> tuple[str, ...]:
-    """The tables that a view depends on, also through other views."""
-    found: dict[str, None] = {}
-
-    def visit(name: str) -> None:
-        if name in catalog.tables:
-            found[name] = None
-        else:
-            for base in catalog.views[name].compiled.bases:
-                visit(base)
-
-    visit(view)
-    return tuple(found)
-
-
 def counted(
     catalog: Catalog, placement: Placement, changed: tuple[str, ...], whole: bool, *, rows: bool = True
 ) -> DistributedProgram:
@@ -94,4 +62,4 @@ def complexity(
     return program.jobs, program.stages
 
 
-__all__ = ["complexity", "explained", "only", "tables_of"]
+__all__ = ["complexity", "explained"]

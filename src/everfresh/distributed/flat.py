@@ -9,7 +9,7 @@ change. Which steps there are does not depend on the data: at run time many do n
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from everfresh.calculus import Query
@@ -182,3 +182,35 @@ def _round(programs: Programs, table: str, number: int, out: list[Flat]) -> None
         out.append(Step(unit, adds, number))
         distribute(evaluate(unit.name, None if unit.is_view else unit.view, unit.number))
     assert not pending, f"pending for no relation: {sorted(pending)}"
+
+
+def only(catalog: Catalog, view: str) -> Catalog:
+    """The catalog with a view and what it reads alone."""
+    wanted, left = set(), [view]
+    while left:
+        name = left.pop()
+        if name in catalog.views and name not in wanted:
+            wanted.add(name)
+            left += catalog.views[name].compiled.bases
+            left += [
+                v.name
+                for v in catalog.views.values()
+                for m in v.compiled.program.maps
+                if m.name in {s.name for s in catalog.views[name].compiled.program.shared}
+            ]
+    return replace(catalog, views={n: v for n, v in catalog.views.items() if n in wanted})
+
+
+def tables_of(catalog: Catalog, view: str) -> tuple[str, ...]:
+    """The tables that a view depends on, also through other views."""
+    found: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in catalog.tables:
+            found[name] = None
+        else:
+            for base in catalog.views[name].compiled.bases:
+                visit(base)
+
+    visit(view)
+    return tuple(found)

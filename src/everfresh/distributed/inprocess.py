@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from everfresh.compiler import Catalog
 from everfresh.delta.bags import WEIGHT, expand, net, weigh
-from everfresh.distributed.compile import ALL, Passes, distributed, settled
+from everfresh.distributed.compile import ALL, Passes, best, distributed
 from everfresh.distributed.execute import Before, Journal, Site, run_block
 from everfresh.distributed.ir import DRIVER, WORKERS, Block, DistributedProgram, Send, Temp
-from everfresh.distributed.placement import Limits, Placement, placed
+from everfresh.distributed.placement import Limits, Placement
 from everfresh.distributed.routing import owners
 from everfresh.distributed.tags import LOCAL, REPLICATED, Dist, Local, Replicated, Tag
 from everfresh.distributed.wire import Held, empty, entries_table, entries_values, packed, routed, unpacked
@@ -75,9 +75,7 @@ class InProcess:
         kept = Placement(
             {n: t for n, t in self.placement.tables.items() if n in whole.catalog.tables}, self.placement.maps
         )
-        self.placement = settled(
-            self.catalog, placed(self.catalog, sizes, by=by, kept=kept, limits=self.limits)
-        )
+        self.placement = best(self.catalog, sizes, by=by, kept=kept, limits=self.limits)
         self.sites = [
             Site(LocalState.blank(self.catalog), w, self.workers, self.placement)
             for w in (*range(self.workers), -1)

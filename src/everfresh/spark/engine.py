@@ -323,7 +323,7 @@ class SparkEngine:
 
     def _role(self, view: str, catalog: Catalog) -> str:
         """The units that hold a view: those of maps, or those of results."""
-        return "results" if self._options.joins and view in results_of(catalog) else "maps"
+        return "results" if self._ledger.joins and view in results_of(catalog) else "maps"
 
     def _pieces(self, index: int, part: Part) -> dict[str, bytes]:
         schema = self._ledger.catalog.tables[part.table]

@@ -28,6 +28,9 @@ _FIELDS = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes")
 class Ledger:
     """The committed state of a database on Spark, by name."""
 
+    catalog: Catalog
+    bases: dict[str, Base]
+
     def __init__(self, folder: StateFolder, options: Options, domains: Sequence[Domain] = ()) -> None:
         self.folder = folder
         self.options = options
@@ -38,15 +41,10 @@ class Ledger:
     def _reset(self) -> None:
         self.epoch = 0
         self.digest = ""
-        self.catalog = no_catalog(self.options.joins)
+        self._start(self.options.joins)
         self.ids: dict[str, str] = {}
         self.keys: OrderedDict[str, int] = OrderedDict()
         self.sources: dict[str, int] = {}
-        self.bases = {
-            f"{role}/{worker}": Base(f"{role}/{worker}")
-            for role in (ROLES if self.options.joins else ROLES[:2])
-            for worker in range(self.folder.workers)
-        }
         self.snapshot_epoch = 0
         self.log_bytes = 0
         manifest = self._loaded()
@@ -55,12 +53,24 @@ class Ledger:
         meta = manifest.meta
         self.epoch = self.snapshot_epoch = manifest.epoch
         self.digest = meta["digest"]
+        self._start(meta.get("joins", False))
         for entry in meta["ddl"]:
             self.catalog, _ = replayed(self.catalog, entry)
         self.ids = dict(meta["ids"])
         self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
         self.sources = dict(meta.get("sources", {}))
         self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
+
+    def _start(self, joins: bool) -> None:
+        """Nothing yet. Whether views over several tables run as programs is the folder's, once there is an
+        epoch."""
+        self.joins = joins
+        self.catalog = no_catalog(joins)
+        self.bases = {
+            f"{role}/{worker}": Base(f"{role}/{worker}")
+            for role in (ROLES if joins else ROLES[:2])
+            for worker in range(self.folder.workers)
+        }
 
     def _loaded(self) -> Snapshot | None:
         """The newest manifest, taken by all domains. One that a writer replaces meanwhile may name files that
@@ -101,6 +111,8 @@ class Ledger:
             restarted = True
 
     def _advance(self, commit: Commit) -> None:
+        if not self.epoch and commit.meta.get("joins", False) != self.joins:
+            self._start(not self.joins)
         for entry in commit.ddl:
             catalog, effect = replayed(self.catalog, entry)
             self.catalog, self.ids = catalog, self.ids_after(effect, commit.epoch)
@@ -150,7 +162,7 @@ class Ledger:
             options.inline_bytes,
             options.durable,
             options.fault,
-            options.joins,
+            self.joins,
         )
 
     # -- commit ------------------------------------------------------------------------------------
@@ -170,7 +182,7 @@ class Ledger:
             keys=tuple(keys),
             ddl=tuple(ddl),
             sources=sources or {},
-            meta={"parts": draft.parts},
+            meta={"parts": draft.parts, "joins": self.joins},
             sections=draft.sections,
         )
         fault, inbox = self.options.fault, self.folder.inbox
@@ -204,6 +216,7 @@ class Ledger:
             "keys": list(self.keys.items()),
             "sources": self.sources,
             "digest": self.digest,
+            "joins": self.joins,
             "bases": [base.to_json() for base in bases.values()],
         }
         crash("before-manifest", self.options.fault, scratch=self.folder.inbox)

@@ -17,7 +17,7 @@ from typing import Any
 from everfresh.calculus import Rel
 from everfresh.compiler import Catalog, Effect, compile_view
 from everfresh.compiler.compile import Setting
-from everfresh.distributed import RANDOM, Limits, Placement, distributed, placed, settled
+from everfresh.distributed import RANDOM, Limits, Placement, best, distributed
 from everfresh.spark.stages import Staged, staged
 
 _LIMITS = Limits(driver=0)  # the driver holds no state
@@ -84,7 +84,7 @@ def _placed_view(alone: Catalog) -> Placement:
     tables = tuple(alone.tables[b].ddl for b in view.compiled.bases)
     key = (name, view.text, view.compiled.split, tables)
     if key not in _PLACED:
-        _PLACED[key] = settled(alone, placed(alone, limits=_LIMITS))
+        _PLACED[key] = best(alone, limits=_LIMITS)
     return _PLACED[key]
 
 

@@ -1,0 +1,81 @@
+"""Views over several tables on Spark, maintained by distributed programs (`Options(joins=True)`)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everfresh as ef
+
+pytestmark = pytest.mark.spark
+
+DDL = """
+CREATE TABLE customer (id BIGINT PRIMARY KEY, region VARCHAR NOT NULL);
+CREATE TABLE orders (id BIGINT PRIMARY KEY, customer BIGINT NOT NULL, price DECIMAL(15,2) NOT NULL);
+CREATE MATERIALIZED VIEW revenue AS
+  SELECT c.region, SUM(o.price) AS total, COUNT(*) AS n
+  FROM orders o JOIN customer c ON o.customer = c.id GROUP BY c.region;
+CREATE MATERIALIZED VIEW above AS
+  SELECT o.id, o.price FROM orders o
+  WHERE o.price > (SELECT AVG(price) FROM orders p WHERE p.customer = o.customer);
+"""
+VIEWS = ("revenue", "above")
+
+
+def opened(spark: Any, path: Path, **changes: Any) -> ef.Database:
+    options = ef.Options(workers=2, joins=True, durable=False).with_(**changes)
+    return ef.connect(path, engine="spark", spark=spark, options=options)
+
+
+def check(db: ef.Database, *views: str) -> None:
+    for view in views or VIEWS:
+        assert not db.catalog.views[view].compiled.reevaluated
+        assert db.view(view).verify().num_rows == 0, view
+
+
+def batch(number: int) -> dict[str, Any]:
+    orders = [(100 * number + k, k * 7 % 30, Decimal(k)) for k in range(50)]
+    return {"customer": [(10 * number + k, f"r{k % 3}") for k in range(10)], "orders": orders}
+
+
+def test_joins_are_incremental_and_survive(spark: Any, tmp_path: Path) -> None:
+    with opened(spark, tmp_path) as db:
+        db.sql(DDL)
+        for number in range(3):
+            db.apply(batch(number))
+        check(db)
+        assert sum(row["n"] for row in db.view("revenue").to_pylist()) == 150
+        before = {r["region"]: r["n"] for r in db.view("revenue").to_pylist()}
+        db.sql("DELETE FROM orders WHERE id % 3 = 0")
+        db.sql("UPDATE customer SET region = 'x' WHERE id < 5")
+        check(db)
+        for row in db.view("revenue").changes(since=db.epoch - 2).to_pylist():
+            before[row["region"]] = before.get(row["region"], 0) + row["_weight"] * row["n"]
+        assert {g: n for g, n in before.items() if n} == {
+            r["region"]: r["n"] for r in db.view("revenue").to_pylist()
+        }
+        db.sql(
+            "CREATE MATERIALIZED VIEW late AS SELECT c.region, o.price, COUNT(*) AS n"
+            " FROM orders o JOIN customer c ON o.customer = c.id GROUP BY c.region, o.price"
+        )
+        check(db, *VIEWS, "late")
+        rows = sorted(map(str, db.view("late").to_pylist()))
+    with opened(spark, tmp_path, joins=False) as db:  # the folder knows
+        assert sorted(map(str, db.view("late").to_pylist())) == rows
+        db.sql("DELETE FROM orders WHERE price > 30")
+        check(db, *VIEWS, "late")
+
+
+@pytest.mark.parametrize("fault", ["mid-apply:raise:0:1", "before-yield:exit:1:1"])
+def test_a_task_that_fails_is_run_again(spark: Any, tmp_path: Path, fault: str) -> None:
+    with opened(spark, tmp_path) as db:
+        db.sql(DDL)
+        db.apply(batch(0))
+    with opened(spark, tmp_path, fault=fault) as db:
+        db.apply(batch(1))
+    with opened(spark, tmp_path) as db:
+        db.apply(batch(2))
+        check(db)
