@@ -180,7 +180,7 @@ def nets(state: LocalState, batch: Mapping[str, tuple[list[Any], list[Any]]]) ->
 def apply(state: LocalState, batch: Mapping[str, tuple[list[Any], list[Any]]]) -> dict[str, pa.Table]:
     with state.changing(nets(state, batch)) as changes:
         pass
-    return changes
+    return {name: change.table for name, change in changes.items()}
 
 
 Batch = dict[str, tuple[list[Any], list[Any]]]

@@ -111,7 +111,7 @@ def maps(state: LocalState) -> dict[str, Any]:
 
 
 def published(changes: dict[str, Any]) -> dict[str, list[str]]:
-    found = {name: sorted(map(repr, change.table.to_pylist())) for name, change in changes.items()}
+    found = {name: sorted(map(repr, change.to_pylist())) for name, change in changes.items()}
     return {name: rows for name, rows in found.items() if rows}
 
 

@@ -153,7 +153,6 @@ class Rows(Stored):
     def __init__(self, codec: Codec, words: Ints, weights: Ints) -> None:
         super().__init__(codec)
         self._words, self._weights = words, weights
-        self.rows = len(weights)
 
     def __len__(self) -> int:
         return len(self._weights)

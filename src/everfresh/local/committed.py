@@ -11,7 +11,9 @@ turn.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,16 +35,16 @@ from everfresh.local.table import Net, Table
 from everfresh.options import Options
 from everfresh.program import Stale, check_epoch
 from everfresh.sql import plan as p
-from everfresh.state import StateFolder, read_commit, unpack_table
+from everfresh.state import pack_table, unpack_table
 
 Ints = NDArray[np.int64]
+_HISTORY = "history/"
 
 
 class Committed:
     """Tables and views at the last committed epoch, and the changes that led there."""
 
-    def __init__(self, state: LocalState, folder: StateFolder | None, options: Options) -> None:
-        self._folder, self._options = folder, options
+    def __init__(self, state: LocalState, options: Options) -> None:
         self._history: deque[tuple[int, dict[str, Change]]] = deque(maxlen=options.history)
         self._latch: Latch = state.latch
         self.show(0, state)
@@ -67,16 +69,38 @@ class Committed:
 
     @property
     def oldest(self) -> int:
-        """The earliest epoch that reads reach: as far back as the options say, and as the log goes."""
+        """The earliest epoch that reads reach: as far as the options say, or an earlier handle kept."""
         with self._latch.reading():
             return self._oldest()
 
     def _oldest(self) -> int:
-        oldest = max(0, self.epoch - self._options.history)
-        if self._folder is not None:  # an earlier handle may have kept less
-            kept = [self._folder.commits.first(), self.epoch + 1, *(epoch for epoch, _ in self._history)]
-            oldest = max(oldest, min(kept) - 1)
-        return oldest
+        return self._history[0][0] - 1 if self._history else self.epoch
+
+    # -- snapshots -----------------------------------------------------------------------------------
+
+    def to_sections(self) -> dict[str, bytes]:
+        """The changes that are kept, as sections of a snapshot. Commit records have none: those after a
+        snapshot are made again when they are replayed."""
+        sections = {}
+        for epoch, changes in list(self._history):
+            sections[f"{_HISTORY}{epoch}"] = b""
+            for name, change in changes.items():
+                with self._latch:  # readers make rows of changes too
+                    table = change.table
+                if table.num_rows:
+                    sections[f"{_HISTORY}{epoch}/{name}"] = pack_table(table)
+        return sections
+
+    def load(self, sections: Mapping[str, Any]) -> None:
+        """The inverse of `to_sections`."""
+        known: dict[int, dict[str, Change]] = {}
+        for section, data in sections.items():
+            if section.startswith(_HISTORY):
+                epoch, _, name = section.removeprefix(_HISTORY).partition("/")
+                changes = known.setdefault(int(epoch), {})
+                if name:
+                    changes[name] = Change(partial(unpack_table, data))
+        self._history.extend(sorted(known.items()))
 
     # -- rows ----------------------------------------------------------------------------------------
 
@@ -161,22 +185,15 @@ class Committed:
         return subtract(rows, net(pa.concat_tables(later))) if later else rows
 
     def _changes_after(self, view: str, since: int) -> list[tuple[int, pa.Table]]:
-        """The view's changes of the epochs after `since`, from memory or from the log."""
+        """The view's changes of the epochs after `since`."""
         known = dict(self._history)
         found = []
         for epoch in range(max(since, self._created[view]) + 1, self.epoch + 1):
-            if epoch in known:
-                change = known[epoch].get(view)
-                table = change.table if change is not None else None
-            else:
-                commit = read_commit(self._folder.commits, epoch) if self._folder is not None else None
-                if commit is None:  # the log was trimmed since it was asked for
-                    check_epoch(view, since, epoch, self.epoch)
-                    continue
-                section = commit.sections.get(f"changes/{view}")
-                table = unpack_table(section) if section is not None else None
-            if table is not None:
-                found.append((epoch, table))
+            if epoch not in known:
+                check_epoch(view, since, epoch, self.epoch)
+            change = known[epoch].get(view)
+            if change is not None:
+                found.append((epoch, change.table))
         return found
 
 

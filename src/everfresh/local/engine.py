@@ -66,8 +66,6 @@ class _Draft:
         sections: dict[str, Any] = {f"delta/{name}": pack_table(t) for name, t in self.deltas.items()}
         for told in self.others:
             sections.update(told())
-        made = {name: change.table for name, change in self.changes.items()}
-        sections.update({f"changes/{name}": pack_table(t) for name, t in made.items() if t.num_rows})
         return sections
 
 
@@ -108,7 +106,7 @@ class LocalEngine:
         for domain in self._domains:
             domain.load({})
         self._state.workers = self._workers
-        self._shown = Committed(self._state, self._folder, self._options)
+        self._shown = Committed(self._state, self._options)
         self._keys: OrderedDict[str, int] = OrderedDict()
         self._sources: dict[str, int] = {}
         self._digest = ""
@@ -334,6 +332,7 @@ class LocalEngine:
         """Write everything up to the current epoch to one file, and forget the log before it."""
         assert self._folder is not None
         sections: dict[str, Any] = self._state.to_sections()
+        sections.update(self._shown.to_sections())
         for domain in self._domains:
             sections.update(domain.to_sections())
         meta = {
@@ -366,8 +365,9 @@ class LocalEngine:
         self._digest = snapshot.meta["digest"]
         self._snapshot_epoch = snapshot.epoch
         self._state.workers = self._workers
-        self._shown = Committed(self._state, self._folder, self._options)
+        self._shown = Committed(self._state, self._options)
         self._shown.show(snapshot.epoch, self._state)
+        self._shown.load(snapshot.sections)
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in snapshot.sections.values())
 
     # -- reading -----------------------------------------------------------------------------------

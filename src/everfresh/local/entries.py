@@ -42,6 +42,10 @@ class Follower(Protocol):
     def remove(self, slots: Ints, words: Ints) -> None:
         """Entries go: the pool still has them."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+
 
 F = TypeVar("F", bound=Follower)
 
@@ -118,6 +122,11 @@ class EntryStore(Pooled):
         return settled(values)
 
     # -- in order ----------------------------------------------------------------------------------
+
+    @property
+    def slice_bytes(self) -> int:
+        """Bytes of the slices and of what follows the entries in order."""
+        return super().slice_bytes + sum(follower.nbytes for follower in self._followers.values())
 
     @property
     def ranks(self) -> Ranks:

@@ -81,7 +81,7 @@ class Names:
     @property
     def many(self) -> bool:
         """Whether a change has more rows than are joined with each other one by one."""
-        return any(change.rows > _FEW for change in self.changes.values())
+        return any(len(change) > _FEW for change in self.changes.values())
 
     def atom(self, factor: Rel | MapRef) -> Atom:
         """A change, a map, a table, or a relation read off maps."""

@@ -30,6 +30,8 @@ from everfresh.local.wiring import Prepared, Wiring
 
 SMALL = 64
 """Changes of up to so many rows run by row."""
+LIGHT = 1 << 16
+"""Larger ones too, while the maps that are applied have at most so many entries: they stay in the cache."""
 ENOUGH = 5_000
 """Rows of a relation after which compiling in the background pays: a database that is filled and closed never
 waits for a compiler."""
@@ -53,6 +55,11 @@ class Form:
     bad: int = 0
     """How many times the interpreter had to run them after all: after some it is left in charge."""
     _runner: Runner | None = None
+
+    def light(self) -> bool:
+        """Whether the maps that it applies to are small."""
+        stores = {id(job.prepared.store): job.prepared.store for job in self.made.jobs if job.apply}
+        return sum(len(store.pool) for store in stores.values()) <= LIGHT
 
     @property
     def runner(self) -> Runner | None:
@@ -98,7 +105,9 @@ class Native:
                 return None
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
         by_row = found.by_row if alone else None
-        first, second = (by_row, found.whole) if rows <= self.small else (found.whole, by_row)
+        first, second = found.whole, by_row
+        if by_row is not None and (rows <= self.small or (self.small > 0 and by_row.light())):
+            first, second = by_row, found.whole
         first = first or second
         if first is None:
             return None
