@@ -84,7 +84,9 @@ def test_jobs_and_stages_are_at_most_those_of_table_5_1(query: str) -> None:
 
 @pytest.mark.parametrize("query", sorted(TABLE_5_1))
 def test_one_stage_is_enough_for_a_batch_that_every_worker_reads(query: str) -> None:
-    assert complexity(catalog(query), placement(query), f"thesis_{query}", whole=True, rows=True) == (1, 1)
+    jobs, stages = complexity(catalog(query), placement(query), f"thesis_{query}", whole=True, rows=True)
+    # Q15 compares with the maximum over all workers: not before each has told its own.
+    assert (jobs, stages) == (1, 2 if query == "q15" else 1)
 
 
 def test_all_views_of_a_database_share_a_job() -> None:

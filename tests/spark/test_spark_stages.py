@@ -16,12 +16,15 @@ import pytest
 from everfresh.compiler import Catalog
 from everfresh.distributed.routing import owners
 from everfresh.local.table import Net
+from everfresh.options import Options
 from everfresh.spark.distribute import given, handed_on, images, published, received, sent, site_of
 from everfresh.spark.jobs import World
+from everfresh.spark.ledger import Draft, Ledger
 from everfresh.spark.programs import batch_program, executed, incremental, no_catalog, results_of
 from everfresh.spark.stages import MAPS, RESULTS
 from everfresh.spark.units import Unit
 from everfresh.sql import parse_and_bind
+from everfresh.state import StateFolder
 from everfresh.testing.oracle import assert_same
 
 for folder in ("distributed", "workloads"):
@@ -129,3 +132,25 @@ def test_stages_equal_the_local_engine(name: str, workers: int) -> None:
             parts_ = cluster.changes[query.view]
             moved = net(pa.concat_tables([weigh(before).cast(parts_[0].schema), *parts_]))
             assert_same(cluster.rows(query.view), expand(moved))
+
+
+def test_a_folder_knows_whether_its_joins_run_as_programs(tmp_path: Path) -> None:
+    def ledger(joins: bool) -> tuple[StateFolder, Ledger]:
+        options = Options(joins=joins)
+        folder = StateFolder.open(tmp_path, engine="spark", workers=2, options=options, read_only=False)
+        return folder, Ledger(folder, options)
+
+    ddl = [*WORKLOADS["thesis"].tables.values(), WORKLOADS["thesis"].query("q03").ddl]
+    folder, first = ledger(True)
+    for text in ddl:
+        for statement in parse_and_bind(text, first.catalog):
+            _, effect = executed(first.catalog, statement)
+            first.commit(Draft(first), ddl=(effect.text,))
+    assert not first.catalog.views["thesis_q03"].compiled.reevaluated
+    folder.close()
+    folder, again = ledger(False)
+    assert again.joins
+    assert again.bases.keys() == first.bases.keys()
+    assert not again.catalog.views["thesis_q03"].compiled.reevaluated
+    assert again.world(1).joins
+    folder.close()

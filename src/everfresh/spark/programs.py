@@ -69,6 +69,7 @@ def incremental(catalog: Catalog, view: str | None = None) -> Catalog:
 
 
 _PLACED: dict[tuple[Any, ...], Placement] = {}
+_STAGED: dict[tuple[Any, ...], Staged | None] = {}
 
 
 def placement_of(catalog: Catalog) -> Placement:
@@ -79,10 +80,15 @@ def placement_of(catalog: Catalog) -> Placement:
     return Placement(dict.fromkeys(catalog.tables, RANDOM), maps)
 
 
-def _placed_view(alone: Catalog) -> Placement:
+def _key(alone: Catalog) -> tuple[Any, ...]:
+    """What the placement and the program of one view depend on."""
     ((name, view),) = alone.views.items()
-    tables = tuple(alone.tables[b].ddl for b in view.compiled.bases)
-    key = (name, view.text, view.compiled.split, tables)
+    tables = tuple(schema.ddl for n, schema in alone.tables.items() if n in view.compiled.bases)
+    return name, view.text, view.compiled.split, tables
+
+
+def _placed_view(alone: Catalog) -> Placement:
+    key = _key(alone)
     if key not in _PLACED:
         _PLACED[key] = best(alone, limits=_LIMITS)
     return _PLACED[key]
@@ -97,10 +103,13 @@ def load_program(catalog: Catalog, view: str) -> Staged:
 
 def _staged(catalog: Catalog, view: str) -> Staged | None:
     alone = incremental(catalog, view)
-    changed = tuple(t for t in catalog.tables if t in catalog.views[view].compiled.bases)
-    program = distributed(alone, _placed_view(alone), changed, RANDOM, rows=False)
-    first = staged(program, frozenset())
-    return staged(program, first.late) if first is not None and first.late else first
+    key = _key(alone)
+    if key not in _STAGED:
+        changed = tuple(t for t in catalog.tables if t in catalog.views[view].compiled.bases)
+        program = distributed(alone, _placed_view(alone), changed, RANDOM, rows=False)
+        first = staged(program, frozenset())
+        _STAGED[key] = staged(program, first.late) if first is not None and first.late else first
+    return _STAGED[key]
 
 
 def results_of(catalog: Catalog) -> frozenset[str]:
