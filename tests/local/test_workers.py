@@ -78,7 +78,7 @@ def connect(threads: int, compile: str) -> ef.Database:
     return db
 
 
-@pytest.mark.parametrize("compile", ["off", "now"])
+@pytest.mark.parametrize("compile", ["off", pytest.param("now", marks=pytest.mark.soak)])
 def test_threads_change_no_bit(compile: str) -> None:
     with connect(1, compile) as one, connect(3, compile) as many:
         for batch in batches(5, 7, 200):

@@ -23,11 +23,11 @@ import everfresh.local.adhoc.run  # noqa: F401
 from everfresh.calculus import Cond, Prod, product, union
 from everfresh.compiler import (
     Catalog,
+    Monomial,
     closing,
     held,
     materialize,
     partitions,
-    polynomial,
     quantified,
     rows,
     subqueries,
@@ -355,8 +355,8 @@ def maps_read_too_early(patch: Patch) -> None:
 
 def sign_of_a_difference_lost(patch: Patch) -> None:
     """SUM(a - b) over two parts of a join is SUM(a) + SUM(b)."""
-    right = polynomial.Monomial.times
-    patch.setattr(polynomial.Monomial, "times", lambda self, number: right(self, abs(number)))
+    right = Monomial.times
+    patch.setattr(Monomial, "times", lambda self, number: right(self, abs(number)))
 
 
 def padding_by_key(patch: Patch) -> None:

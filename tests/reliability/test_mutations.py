@@ -134,23 +134,22 @@ def rows_come_once(patch: Patch) -> None:
 
 
 def changes_forget_what_was_there(patch: Patch) -> None:
-    right = mapstore.MapStore.published
+    right = mapstore.MapStore._published
 
-    def wrong(self: Any, touched: Any) -> Any:
-        found = right(self, touched)
+    def wrong(self: Any, words: Any, old: Any, new: Any) -> Any:
+        found = right(self, words, old, new)
         return found.filter(np.array([w > 0 for w in found.column("_weight").to_pylist()], np.bool_))
 
-    patch(mapstore.MapStore, "published", wrong)
+    patch(mapstore.MapStore, "_published", wrong)
 
 
 def changes_are_of_counts_only(patch: Patch) -> None:
-    right = mapstore.MapStore.published
+    right = mapstore.MapStore._published
 
-    def wrong(self: Any, touched: Any) -> Any:
-        same = self.pool.gather(touched.slots).n == touched.old.n
-        return self.no_change() if same.all() else right(self, touched)
+    def wrong(self: Any, words: Any, old: Any, new: Any) -> Any:
+        return self.no_change() if (new.n == old.n).all() else right(self, words, old, new)
 
-    patch(mapstore.MapStore, "published", wrong)
+    patch(mapstore.MapStore, "_published", wrong)
 
 
 def a_late_view_is_not_loaded(patch: Patch) -> None:

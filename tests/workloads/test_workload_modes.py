@@ -29,7 +29,7 @@ def test_reduced(data_set: str, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("data_set", DATA_SETS)
 def test_full(data_set: str, mode: str) -> None:
-    run(data_set, mode, FULL)
+    run(data_set, mode, FULL, compile="background")
 
 
 def test_ties_of_a_limit() -> None:

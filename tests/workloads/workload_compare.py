@@ -79,12 +79,18 @@ def settled(query: str) -> str:
 class Comparison:
     """Views of a data set, and DuckDB beside them."""
 
-    def __init__(self, data_set: str, sampled: int = 1, queries: Iterable[Query] | None = None) -> None:
+    def __init__(
+        self,
+        data_set: str,
+        sampled: int = 1,
+        queries: Iterable[Query] | None = None,
+        compile: str = "off",
+    ) -> None:
         self.schemas: dict[str, TableSchema] = dict(catalog_of(ddl_of(data_set).values()).tables)
         self.queries = tuple(queries if queries is not None else queries_of(data_set))
         self.expected = {query.view: settled(query.text) for query in self.queries}
         self.sampled = sampled
-        self.db = everfresh.connect(engine="local", options=everfresh.Options(history=1000))
+        self.db = everfresh.connect(engine="local", options=everfresh.Options(history=1000, compile=compile))
         self.oracle = BatchOracle()
         for name, ddl in ddl_of(data_set).items():
             self.db.sql(ddl)
@@ -180,11 +186,16 @@ MODES = {"all_at_once": all_at_once, "thousands": thousands, "sevens": sevens, "
 
 
 def run(
-    data_set: str, mode: str, lengths: Lengths, queries: Iterable[Query] | None = None, seed: int = 7
+    data_set: str,
+    mode: str,
+    lengths: Lengths,
+    queries: Iterable[Query] | None = None,
+    seed: int = 7,
+    compile: str = "off",
 ) -> Comparison:
     """Run one mode over a data set; raises at the first difference."""
     hold_back = HELD_BACK if mode in ("sevens", "singles") else 0
-    comparison = Comparison(data_set, lengths.sampled, queries)
+    comparison = Comparison(data_set, lengths.sampled, queries, compile)
     try:
         MODES[mode](
             comparison, Stream(comparison.schemas, read(data_set, lengths.orders), seed, hold_back), lengths
