@@ -38,7 +38,7 @@ lint: setup
 
 test: lint .venvs/tpc
 	$(BIN)/pytest -n 2 -m "not soak and not spark" $(ARGS)
-	$(BIN)/pytest -m "spark and not soak" $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m "spark and not soak" $(ARGS)
 
 check: lint
 	$(BIN)/pytest -n 2 -m "not spark and not server and not slow and not soak" $(ARGS)
