@@ -69,11 +69,6 @@ class OrderedIndex:
         self._tree = np.zeros((blocks + 1, rows), np.int64)
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
-        """What kernels, and `ordered_calls`, take first; others after an entry needed room."""
-        return self._arrays
-
-    @property
     def _arrays(self) -> tuple[Any, ...]:
         """What most kernels take first."""
         return (
