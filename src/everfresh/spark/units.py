@@ -45,6 +45,7 @@ from everfresh.state import (
 _N = "_n"
 _OF = "\n"  # between a view's identity and the name of one of its maps
 _CACHE: OrderedDict[tuple[str, str], Unit] = OrderedDict()
+_SIZES: dict[tuple[str, str], int] = {}
 _CACHE_BYTES = 4 << 30
 _CATALOGS_KEPT = 64
 
@@ -383,6 +384,7 @@ def bring_to(base: Base, world: World) -> tuple[Unit, str]:
     )
     if unit is None:
         _CACHE.pop(key, None)
+        _SIZES.pop(key, None)
         unit = rebuild(base, world)
     else:
         unit.sync(world)
@@ -433,12 +435,15 @@ def _require(unit: Unit, base: Base) -> None:
 
 
 def _evict(keep: tuple[str, str]) -> None:
-    total = sum(unit.nbytes for unit in _CACHE.values())
+    # The others have not changed since they were counted, but for the step that each has taken then.
+    _SIZES[keep] = _CACHE[keep].nbytes
+    total = sum(_SIZES.values())
     for key in list(_CACHE):
         if total <= _CACHE_BYTES:
             return
         if key != keep:
-            total -= _CACHE.pop(key).nbytes
+            del _CACHE[key]
+            total -= _SIZES.pop(key, 0)
 
 
 def _never_in_driver(unit: str) -> None:
