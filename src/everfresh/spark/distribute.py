@@ -53,7 +53,7 @@ def _rows(temp: Temp, table: Table, net: Net) -> Held:
 def sent(world: World, worker: int, program: Staged, held: Mapping[str, Held]) -> Iterator[Message]:
     """What follows from the changes of this worker's rows alone."""
     state = LocalState.blank(
-        incremental(world.catalog), next((h.codec.interner for h in held.values()), None)
+        incremental(world.catalog), next((h.codec.interner for h in held.values() if len(h)), None)
     )
     outputs, _ = run_block(site_of(world, state, worker), program.blocks[ROWS], held)
     yield from handed_on(world, worker, program, ROWS, {**held, **outputs})

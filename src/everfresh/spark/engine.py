@@ -42,6 +42,7 @@ from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
 from everfresh.spark.jobs import EXCHANGE, Job, PartSpec, World
 from everfresh.spark.ledger import Draft, Ledger
+from everfresh.spark.load import filled
 from everfresh.spark.programs import executed, results_of
 from everfresh.spark.runner import Runner
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
@@ -207,15 +208,11 @@ class SparkEngine:
         if effect.create_view is not None:
             name = effect.create_view.name
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
-            if progress is not None:
-                progress(f"loading {name}", 0, 1)
+            work = partial(self._load, draft, world, name)
             if effect.create_view.compiled.reevaluated:
-                self._reevaluate(draft, world, name, "load")
-            else:
-                kind = self._role(name, world.catalog)
-                draft.add(self._runner.run(self._job("load", draft, world, view=name), kind))
-            if progress is not None:
-                progress(f"loading {name}", 1, 1)
+                work = partial(self._reevaluate, draft, world, name, "load")
+            clean = partial(self._folder.remove_garbage, ledger.referenced(), draft.epoch)
+            filled(self._runner.observer, f"loading {name}", work, progress, clean)
         elif effect.alter_table is not None and not effect.alter_table[1].key:
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             self._move_rows(draft, world, *effect.alter_table)
@@ -223,6 +220,11 @@ class SparkEngine:
             job = self._job("alter", draft, ledger.world(draft.epoch), alter=effect.alter_table)
             draft.add(self._runner.run(job, "base"))
         return self._commit(draft, ddl=(effect.text,))
+
+    def _load(self, draft: Draft, world: World, view: str) -> None:
+        """Fill a new view that runs as a program."""
+        kind = self._role(view, world.catalog)
+        draft.add(self._runner.run(self._job("load", draft, world, view=view), kind))
 
     def _move_rows(
         self, draft: Draft, world: World, old: TableSchema, new: TableSchema, default: Const | None

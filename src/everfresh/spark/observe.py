@@ -94,6 +94,9 @@ class Observer:
     _jobs: list[tuple[str, str]] = field(default_factory=list)
     _last: dict[str, Any] = field(default_factory=dict)
 
+    cancelled: bool = False
+    """Whether the jobs of this batch were ended on purpose: then they are not run again."""
+
     def __post_init__(self) -> None:
         classic = getattr(self.session, "_jsparkSession", None) is not None
         self._context = self.session.sparkContext if classic else None
@@ -101,20 +104,43 @@ class Observer:
     @contextmanager
     def job(self, nonce: str, kind: str) -> Iterator[None]:
         """Mark what runs inside as a job of this kind."""
-        if self._context is None:
-            yield
-            return
         tag = f"everfresh-{nonce}"
         self._jobs.append((tag, kind))
-        self._context.addJobTag(tag)
+        if self._context is not None:
+            add, remove = self._context.addJobTag, self._context.removeJobTag
+        else:
+            add, remove = self.session.addTag, self.session.removeTag
+        add(tag)
         try:
             yield
         finally:
-            self._context.removeJobTag(tag)
+            remove(tag)
 
     def batch(self) -> None:
-        """A batch begins."""
+        """A batch begins, or another piece of work."""
         self._jobs.clear()
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        """End the jobs that have begun since `batch`."""
+        self.cancelled = True
+        for tag, _ in self._jobs:
+            if self._context is not None:
+                self._context.cancelJobsWithTag(tag)
+            else:
+                self.session.interruptTag(tag)
+
+    def tasks(self) -> tuple[int, int]:
+        """How many tasks of these jobs are done, and how many there are; (0, 0) if that is not known."""
+        done = total = 0
+        if self._context is not None:
+            tracker, java = self._context.statusTracker(), self._context._jsc.sc().statusTracker()
+            for tag, _ in list(self._jobs):
+                infos = [tracker.getJobInfo(job) for job in java.getJobIdsForTag(tag)]
+                ids = {stage for info in infos if info is not None for stage in info.stageIds}
+                for stage in filter(None, map(tracker.getStageInfo, ids)):
+                    done, total = done + stage.numCompletedTasks, total + stage.numTasks
+        return done, total
 
     def told(self, applied: Applied) -> Applied:
         """What a batch did, with what its tasks said of what arrived."""

@@ -85,7 +85,7 @@ class Runner:
                 except EverfreshError:  # the batch is at fault, and would be again
                     raise
                 except Exception as error:
-                    if attempt == _ATTEMPTS - 1:
+                    if attempt == _ATTEMPTS - 1 or self.observer.cancelled:
                         raise
                     _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
         finally:
