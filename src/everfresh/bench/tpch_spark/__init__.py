@@ -69,4 +69,7 @@ def _in_one_session(report: Report, settings: Settings, plan: Plan, data: Path, 
         if "fixed" in plan.sections:
             fixed.measure(report, settings, plan, session, db, files)
         if "together" in plan.sections:
-            together.measure(report, settings, plan, session, db, files, known)
+            try:
+                together.measure(report, settings, plan, session, db, files, known)
+            except Exception as error:  # what was measured before is not lost
+                report.skip("all views in one database", refresh.first_line(error))

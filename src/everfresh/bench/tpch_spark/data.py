@@ -40,6 +40,11 @@ class Files:
         """The rows of a table in one batch."""
         return self.folder / f"{share:g}-{turn}-{which}" / f"{table}.parquet"
 
+    def pieces(self, table: str) -> list[Path]:
+        """The rows of a table in all batches, a file each."""
+        found = (self.piece(table, *which) for which in _batches(self.shares, self.rounds))
+        return [file for file in found if file.exists()]
+
     def loaded(self, tables: list[str]) -> dict[str, str]:
         """What a database is loaded with."""
         return {table: str(self.base(table)) for table in tables}

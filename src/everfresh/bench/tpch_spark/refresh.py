@@ -8,6 +8,7 @@ batch, or tables that it has cached.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -67,13 +68,40 @@ def measure(
 ) -> list[Measured]:
     """Refresh every view; the tables of `db` are loaded, and are left as they were."""
     name_tables(session, files)
-    found = [_measure(settings, plan, session, db, files, query) for query in plan.queries]
+    found = []
+    for query in plan.queries:
+        try:
+            found.append(_measure(settings, plan, session, db, files, query))
+        except Exception as error:  # the others are still worth their hour
+            report.skip(f"{query.view}, refresh", first_line(error))
+            db.sql(f"DROP VIEW IF EXISTS {query.view}")
+            restore(db, files)
+        if settings.json is not None:  # what there is, should the run be ended
+            partial_ = Report(report.name, list(report.rows), machine=report.machine)
+            for one in found:
+                _add_rows(partial_, plan, one)
+            settings.json.with_suffix(".partial.json").write_text(partial_.to_json(), encoding="utf-8")
     if "cached" in plan.sections:
         _from_memory(settings, plan, session, found)
     for one in found:
         _add_rows(report, plan, one)
     _add_bars(report, plan, found)
     return found
+
+
+def restore(db: Any, files: Files) -> None:
+    """Take every row of a batch out of the tables that is there."""
+    import everfresh as ef
+
+    for table in [t for t in tpch.TABLES if t not in tpch.FIXED]:
+        for file in files.pieces(table):
+            with suppress(ef.EverfreshError):
+                db.apply({table: ef.Delta(deletes=str(file))})
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in short."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def _measure(settings: Settings, plan: Plan, session: Any, db: Any, files: Files, query: Query) -> Measured:
