@@ -20,6 +20,7 @@ from everfresh.local.pool import Layout, Values
 from everfresh.local.state import LocalState
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
+from everfresh.spark import observe
 from everfresh.spark.jobs import DATA, World
 from everfresh.spark.programs import incremental, placement_of
 from everfresh.spark.stages import ROWS, Staged
@@ -90,6 +91,7 @@ def received(
     for payload in payloads:
         size = int.from_bytes(payload[:2], "big")
         pieces.setdefault(payload[2 : 2 + size].decode(), []).append(unpack_table(payload[2 + size :]))
+    observe.arrive(sum(table.num_rows for tables in pieces.values() for table in tables))
     block = program.blocks[stage]
     came = [send.target for send in program.sends[stage - 1]] + list(program.carries[stage - 1])
     inputs = {t.name: unpacked(t, pieces.get(t.name, ()), unit.interner) for t in (*came, *block.inputs)}

@@ -122,7 +122,6 @@ class SparkEngine:
             raise
         self._workers = self._folder.workers
         self._runner = Runner(self._spark, self._folder, options)
-        self._last: dict[str, Any] = {}
 
     @property
     def epoch(self) -> int:
@@ -284,7 +283,8 @@ class SparkEngine:
                 for domain in self._domains
                 if domain.name in batch.steps
             ]
-            return self._apply(batch, others)
+            self._runner.observer.batch()
+            return self._runner.observer.told(self._apply(batch, others))
 
     def _apply(self, batch: Batch, others: Sequence[Callable[[], Sections]]) -> Applied:
         ledger = self._ledger
@@ -317,9 +317,11 @@ class SparkEngine:
             if view.compiled.reevaluated:
                 self._reevaluate(draft, world, view.name, "replace")
         epoch = self._commit(draft, batch)
-        self._last = {h["unit"]: {k: h[k] for k in ("rows", "ms", "how") if k in h} for h, _ in controls}
+        notes = {
+            h["unit"]: {k: h[k] for k in ("rows", "ms", "how", "arrived") if k in h} for h, _ in controls
+        }
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
-        return Applied(epoch, rows=rows, notes=self._last)
+        return Applied(epoch, rows=rows, notes=notes)
 
     def _role(self, view: str, catalog: Catalog) -> str:
         """The units that hold a view: those of maps, or those of results."""
@@ -472,7 +474,7 @@ class SparkEngine:
             "streams": dict(ledger.sources),
             "tables": {n: {} for n in ledger.catalog.tables},
             "views": {n: {} for n in ledger.catalog.views},
-            "last batch": self._last,
+            "last batch": self._runner.observer.last(),
         }
 
     def close(self) -> None:

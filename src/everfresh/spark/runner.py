@@ -33,6 +33,7 @@ from everfresh.spark.jobs import (
     read_error,
     unpack_control,
 )
+from everfresh.spark.observe import Observer
 from everfresh.state import StateFolder, crash
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Runner:
         self._workers = folder.workers
         self._options = options
         self._plans: dict[str, DataFrame] = {}
+        self.observer = Observer(session)
 
     def run(
         self,
@@ -77,7 +79,7 @@ class Runner:
                 # The property must be set on the session that owns the plan.
                 plan.sparkSession.conf.set(PROPERTY, job.nonce)
                 try:
-                    with translated():
+                    with translated(), self.observer.job(job.nonce, kind):
                         rows = plan.collect()
                     break
                 except EverfreshError:  # the batch is at fault, and would be again
