@@ -257,7 +257,9 @@ class SparkEngine:
             return self._paired(read_rows(data, schema, what=what, op=op), schema, what)
         path = str(Path(data).expanduser().absolute())
         if found.size > self._options.read_bytes:
-            rows = read_rows(self._spark.read.parquet(path), schema, what=what, op=op)
+            # Connect joins no DataFrames of two sessions, and another table's rows may be the user's.
+            session = self._user if sessions.is_connect(self._user) else self._spark
+            rows = read_rows(session.read.parquet(path), schema, what=what, op=op)
             return self._paired(rows, schema, what)
         chosen = match_columns(found.names, schema, what=what, op=op)
         names = tuple(column.name for column, index in chosen if index is not None)
@@ -482,6 +484,7 @@ class SparkEngine:
     def close(self) -> None:
         """Release the folder; a session that was started here is stopped."""
         self._folder.close()
+        sessions.disown(self._spark)
         if not self._given:
             sessions.release()
         self._remove_temporary()
@@ -491,13 +494,9 @@ class SparkEngine:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-def spark_schema(columns: Sequence[Column]) -> Any:
-    """The Spark schema of rows with these columns."""
-    from pyspark.sql.types import StructField, StructType, _parse_datatype_string
-
-    return StructType(
-        [StructField(c.name, _parse_datatype_string(spark_type(c.type)), True) for c in columns]
-    )
+def spark_schema(columns: Sequence[Column]) -> str:
+    """The Spark schema of rows with these columns, as text: a client of Connect parses no types itself."""
+    return ", ".join(f"`{c.name.replace('`', '``')}` {spark_type(c.type)}" for c in columns)
 
 
 @dataclass(frozen=True, slots=True)
