@@ -113,6 +113,13 @@ class Names:
             return None
         return self.wiring.reader(self.view, atom.name)[0].needs
 
+    def single(self, atom: Query, bound: set[str]) -> bool:
+        """Whether an atom is a row of a table that is bound by its key."""
+        if not isinstance(atom, Rel) or atom.delta or atom.name not in self.wiring.tables:
+            return False
+        schema = self.wiring.catalog.tables[atom.name]
+        return bool(schema.key) and {atom.vars[schema.names.index(n)].name for n in schema.key} <= bound
+
 
 class Wiring:
     """The programs of a catalog over its stores."""
@@ -233,8 +240,9 @@ class Wiring:
                     f"{statement.target} {statement.op} is no statement of an incremental program"
                 )
             exact = Kind.FLOAT not in store.layout.kinds  # doubles are added entry by entry
+            summable = names.summable if exact else None
             terms = ordered(
-                expr, store.target.keys, names.needs, kept=kept, summable=names.summable if exact else None
+                expr, store.target.keys, names.needs, kept=kept, summable=summable, single=names.single
             )
             found.append(Prepared(view.name, base, index, store, terms))
         return found

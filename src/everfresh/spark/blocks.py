@@ -41,6 +41,7 @@ from everfresh.local.state import LocalState
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.program import Part
+from everfresh.spark import observe
 from everfresh.spark.distribute import done, given, given_whole, handed_on, ran, received
 from everfresh.spark.jobs import (
     AGAIN,
@@ -93,6 +94,7 @@ def _job(root: str) -> Job:
 def _drain(batches: Batches) -> list[tuple[int, bytes]]:
     """All messages of an exchange, in an order that does not depend on how they arrived; an anchor's rows
     are none."""
+    observe.begin()
     found: list[tuple[int, bytes]] = []
     for batch in batches:
         if "kind" not in batch.schema.names:
@@ -265,6 +267,7 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
         if not pieces:
             return None
         table = pa.concat_tables(pieces).combine_chunks()
+        observe.arrive(table.num_rows)
         # A DataFrame may give its rows in another order when it is computed again.
         order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
         return spec.part(table.take(order))
@@ -309,6 +312,7 @@ def finish(job: Job, unit: Unit, tag_in: str, sections: dict[str, bytes], rows: 
     """End a step: seal its segment, keep it small or write it, and say what was done."""
     world = job.world
     header: dict[str, Any] = {"unit": unit.name, "nonce": job.nonce, "tag_in": tag_in, "rows": rows, **extra}
+    header.update(observe.arrived())
     if not sections:
         unit.dirty = False
         return pack_control({**header, "tag": tag_in, "file": None})
@@ -451,6 +455,7 @@ def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], starte
     unit.begin()
     for identity, tables in sorted(pieces.items()):
         store = unit.map(world, identity.rsplit("@", 1)[0])
+        observe.arrive(sum(table.num_rows for table in tables))
         words, values = entries_values(store.codec, store.layout, pa.concat_tables(tables).combine_chunks())
         touched = store.add_words(words, values)
         unit.record(_bound(store.pool.rollback, touched), _bound(store.pool.commit, touched))

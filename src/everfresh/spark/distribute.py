@@ -22,6 +22,7 @@ from everfresh.local.entries import joined_values, merged
 from everfresh.local.pool import Layout, Values
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
+from everfresh.spark import observe
 from everfresh.spark.jobs import DATA, GATHERED, World
 from everfresh.spark.stages import Staged
 from everfresh.spark.units import store_id
@@ -101,6 +102,7 @@ def came(temps: Iterable[Temp], payloads: Iterable[bytes], interner: Interner) -
     for payload in payloads:
         size = int.from_bytes(payload[:2], "big")
         pieces.setdefault(payload[2 : 2 + size].decode(), []).append(unpack_table(payload[2 + size :]))
+    observe.arrive(sum(table.num_rows for tables in pieces.values() for table in tables))
     return {t.name: unpacked(t, pieces.get(t.name, ()), interner) for t in temps}
 
 

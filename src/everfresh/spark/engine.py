@@ -45,6 +45,7 @@ from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
 from everfresh.spark.jobs import DRIVER, EXCHANGE, LOAD, STAGED, WHOLE, Job, PartSpec, World
 from everfresh.spark.ledger import Draft, Ledger
+from everfresh.spark.load import filled
 from everfresh.spark.programs import (
     DRIVER_HOME,
     batch_program,
@@ -144,7 +145,6 @@ class SparkEngine:
             raise
         self._workers = self._folder.workers
         self._runner = Runner(self._spark, self._folder, options)
-        self._last: dict[str, Any] = {}
 
     @property
     def epoch(self) -> int:
@@ -236,14 +236,11 @@ class SparkEngine:
             name = effect.create_view.name
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             world.leave(catalog)
-            if progress is not None:
-                progress(f"loading {name}", 0, 1)
+            work = partial(self._load, draft, world, name)
             if effect.create_view.compiled.reevaluated:
-                self._reevaluate(draft, world, name, "fill")
-            else:
-                self._load(draft, world, name)
-            if progress is not None:
-                progress(f"loading {name}", 1, 1)
+                work = partial(self._reevaluate, draft, world, name, "fill")
+            clean = partial(self._folder.remove_garbage, ledger.referenced(), draft.epoch)
+            filled(self._runner.observer, f"loading {name}", work, progress, clean)
         elif effect.alter_table is not None and not effect.alter_table[1].key:
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             self._move_rows(draft, world, *effect.alter_table)
@@ -296,7 +293,9 @@ class SparkEngine:
             return self._paired(read_rows(data, schema, what=what, op=op), schema, what)
         path = str(Path(data).expanduser().absolute())
         if found.size > self._options.read_bytes:
-            rows = read_rows(self._spark.read.parquet(path), schema, what=what, op=op)
+            # Connect joins no DataFrames of two sessions, and another table's rows may be the user's.
+            session = self._user if sessions.is_connect(self._user) else self._spark
+            rows = read_rows(session.read.parquet(path), schema, what=what, op=op)
             return self._paired(rows, schema, what)
         chosen = match_columns(found.names, schema, what=what, op=op)
         names = tuple(column.name for column, index in chosen if index is not None)
@@ -324,11 +323,11 @@ class SparkEngine:
                 for domain in self._domains
                 if domain.name in batch.steps
             ]
-            return self._apply(batch, others)
+            self._runner.observer.batch()
+            return self._runner.observer.told(self._apply(batch, others))
 
     def _apply(self, batch: Batch, others: Sequence[Callable[[], Sections]]) -> Applied:
         ledger = self._ledger
-        world = ledger.world(ledger.epoch + 1)
         draft = Draft(ledger)
         for told in others:
             draft.sections.update(told())
@@ -347,10 +346,12 @@ class SparkEngine:
             if view.compiled.reevaluated:
                 self._reevaluate(draft, world, view.name, "replace")
         epoch = self._commit(draft, batch)
-        self._last = {h["unit"]: {k: h[k] for k in ("rows", "ms", "how") if k in h} for h, _ in controls}
-        self._last.update({"form": chosen.form or "rows", "stages": chosen.stages})
+        notes: dict[str, Any] = {
+            h["unit"]: {k: h[k] for k in ("rows", "ms", "how", "arrived") if k in h} for h, _ in controls
+        }
+        notes.update({"form": chosen.form or "rows", "stages": chosen.stages})
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
-        return Applied(epoch, rows=rows, notes=self._last)
+        return Applied(epoch, rows=rows, notes=notes)
 
     def _chosen(self, world: World, batch: Batch, programs: bool, whole: bool = True) -> Chosen:
         """How a batch is run: in one stage if it may be, else in as many as the program has."""
@@ -574,12 +575,13 @@ class SparkEngine:
             "streams": dict(ledger.sources),
             "tables": {n: {"rows": rows} for n, rows in ledger.table_sizes().items()},
             "views": {n: {} for n in ledger.catalog.views},
-            "last batch": self._last,
+            "last batch": self._runner.observer.last(),
         }
 
     def close(self) -> None:
         """Release the folder; a session that was started here is stopped."""
         self._folder.close()
+        sessions.disown(self._spark)
         if not self._given:
             sessions.release()
         self._remove_temporary()
@@ -589,13 +591,9 @@ class SparkEngine:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-def spark_schema(columns: Sequence[Column]) -> Any:
-    """The Spark schema of rows with these columns."""
-    from pyspark.sql.types import StructField, StructType, _parse_datatype_string
-
-    return StructType(
-        [StructField(c.name, _parse_datatype_string(spark_type(c.type)), True) for c in columns]
-    )
+def spark_schema(columns: Sequence[Column]) -> str:
+    """The Spark schema of rows with these columns, as text: a client of Connect parses no types itself."""
+    return ", ".join(f"`{c.name.replace('`', '``')}` {spark_type(c.type)}" for c in columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from everfresh.spark.jobs import (
     read_error,
     unpack_control,
 )
+from everfresh.spark.observe import Observer
 from everfresh.state import StateFolder, crash
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class Runner:
         self._workers = folder.workers
         self._options = options
         self._plans: dict[str, DataFrame] = {}
+        self.observer = Observer(session)
 
     def run(
         self,
@@ -98,13 +100,13 @@ class Runner:
                 # The property must be set on the session that owns the plan.
                 plan.sparkSession.conf.set(PROPERTY, job.nonce)
                 try:
-                    with translated():
+                    with translated(), self.observer.job(job.nonce, kind):
                         rows = plan.collect()
                     break
                 except EverfreshError:  # the batch is at fault, and would be again
                     raise
                 except Exception as error:
-                    if attempt == _ATTEMPTS - 1:
+                    if attempt == _ATTEMPTS - 1 or self.observer.cancelled:
                         raise
                     _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
         finally:

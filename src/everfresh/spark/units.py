@@ -256,7 +256,7 @@ def read_segment(world: World, unit: str, link: Link) -> Any:
         except FileNotFoundError:
             raise _damaged(str(path), unit, link, "is missing") from None
         data, name = commit.sections[f"segment/{unit}{link.file}"], f"{path} (segment of {unit})"
-    sealed = open_sealed(data, "segment", name)
+    sealed = open_sealed(data, "segment", name, _hint(unit))
     if sealed.header["unit"] != unit or next_tag(sealed.header["tag_in"], bytes(data)) != link.tag:
         raise _damaged(name, unit, link, "does not continue the chain")
     return sealed
@@ -266,8 +266,16 @@ def _damaged(name: str, unit: str, link: Link, how: str) -> EverfreshError:
     return EverfreshError(
         Code.DAMAGED,
         f"{name} {how}: it holds epoch {link.epoch} of {unit}",
-        hint="restore the folder from a backup",
+        hint=_hint(unit),
     )
+
+
+def _hint(unit: str) -> str:
+    """How to go on without a file of a unit. Maps can be had again from tables; tables from a backup only."""
+    restore = "restore the folder from a backup"
+    if unit.startswith("base/"):
+        return restore
+    return f"{restore}, or make the database anew from its tables (docs/durability.md, Damage)"
 
 
 def replay(unit: Unit, world: World, link: Link) -> None:
@@ -341,7 +349,7 @@ def load_snapshot(name: str, world: World, link: Link) -> Unit:
     """A unit from its snapshot."""
     path = world.parts / link.file
     try:
-        sealed = open_sealed(path.read_bytes(), "unit", str(path))
+        sealed = open_sealed(path.read_bytes(), "unit", str(path), _hint(name))
     except FileNotFoundError:
         raise _damaged(str(path), name, link, "is missing") from None
     if sealed.header["unit"] != name or sealed.header["tag"] != link.tag:
@@ -430,7 +438,7 @@ def _require(unit: Unit, base: Base) -> None:
         raise EverfreshError(
             Code.DAMAGED,
             f"{base.unit} is at {unit.version} where {base.version} was asked for",
-            hint="restore the folder from a backup",
+            hint=_hint(base.unit),
         )
 
 
