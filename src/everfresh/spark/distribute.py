@@ -102,7 +102,6 @@ def came(temps: Iterable[Temp], payloads: Iterable[bytes], interner: Interner) -
     for payload in payloads:
         size = int.from_bytes(payload[:2], "big")
         pieces.setdefault(payload[2 : 2 + size].decode(), []).append(unpack_table(payload[2 + size :]))
-    observe.arrive(sum(table.num_rows for tables in pieces.values() for table in tables))
     return {t.name: unpacked(t, pieces.get(t.name, ()), interner) for t in temps}
 
 
@@ -112,7 +111,9 @@ def received(
     """Run the block of a stage with what came for it: what it did, and all temporaries that are known now."""
     block = program.blocks[stage]
     sent = [send.target for send in program.sends[stage - 1]] + list(program.carries[stage - 1])
-    return ran(site, block, came((*sent, *block.inputs), payloads, site.state.interner))
+    inputs = came((*sent, *block.inputs), payloads, site.state.interner)
+    observe.arrive(sum(map(len, inputs.values())))
+    return ran(site, block, inputs)
 
 
 def ran(site: Site, block: Block, inputs: Mapping[str, Held]) -> tuple[Journal, dict[str, Held]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from everfresh.spark import observe
 from everfresh.spark.blocks import site_of, step
 from everfresh.spark.distribute import came, ran
 from everfresh.spark.jobs import DRIVER, Base, Job, World, unpack_control
@@ -23,7 +22,6 @@ def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]
     if program is None or not payloads:
         return []
     started = time.perf_counter()
-    observe.begin()
     unit, how = bring_to(job.bases[DRIVER], job.world)
     site = site_of(job, unit)
     inputs = came(program.driver.inputs, payloads, unit.interner)
