@@ -30,6 +30,8 @@ class Record:
     """The maps of other views that its statements read."""
     upkeep: str = ""
     """The program that maintains these maps, as text: whoever owned them may be gone."""
+    rows: bool = False
+    """Whether it reads the rows of tables in place of maps that would have as many entries."""
 
 
 def entry_of(s: Statement, record: Record | None = None) -> str:
@@ -45,6 +47,7 @@ def entry_of(s: Statement, record: Record | None = None) -> str:
             "split": sorted(record.split),
             "shared": record.shared,
             "upkeep": record.upkeep,
+            "rows": record.rows,
         }
     decided = {name: value for name, value in decided.items() if value}
     head = " " + json.dumps(decided, separators=(",", ":")).replace("|", "\\u007c") if decided else ""
@@ -61,5 +64,6 @@ def record_of(entry: str) -> tuple[str, Record, str]:
         frozenset(known.get("split", ())),
         tuple(known.get("shared", ())),
         known.get("upkeep", ""),
+        bool(known.get("rows", False)),
     )
     return dialect, record, text
