@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,14 +85,14 @@ def release() -> None:
         _ours = None
 
 
-def start() -> SparkSession:
-    """A local session on all cores."""
+def start(master: str = "local[*,4]", more: Mapping[str, str] | None = None) -> SparkSession:
+    """A session of our own, on all local cores unless told otherwise; `more` are settings beside ours."""
     from pyspark.sql import SparkSession
 
     check_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder: Any = SparkSession.builder.master("local[*,4]").appName("everfresh")
+    builder: Any = SparkSession.builder.master(master).appName("everfresh")
     logging = Path(__file__).with_name("log4j2.properties")
     settings = {
         "spark.ui.enabled": "false",
@@ -102,6 +103,7 @@ def start() -> SparkSession:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging}",
         **STATIC,
+        **(more or {}),
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
