@@ -46,9 +46,9 @@ class Options:
     """Local: whether triggers become native code: `"background"` while the interpreter serves, `"now"` before
     the first change that needs them, or `"off"`."""
 
-    joins: bool = False
-    """Spark: whether views over several tables are maintained incrementally, by distributed programs. Without
-    it they are recomputed by Spark SQL. Fixed by a folder's first epoch."""
+    whole_bytes: int = 16 << 20
+    """Spark: batches of inserts and deletes of full rows up to this many bytes are read whole by every task,
+    which saves a stage; 0: none are."""
 
     threads: int | None = None
     """Local: how many threads a large batch may use; None for as many as there are cores."""
