@@ -48,6 +48,8 @@ CLUSTER_SETTINGS = {
     "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "3s",
+    "spark.speculation.efficiency.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
 }
 """What a session on the cluster has besides: a task that takes seconds longer than the others gets a twin."""
 

@@ -57,9 +57,9 @@ class Options:
     threads: int | None = None
     """Local: how many threads a large batch may use; None for as many as there are cores."""
 
-    timing: bool = False
-    """Local: whether `statistics()` has the seconds that batches spent in each phase. See
-    `everfresh.local.phases`."""
+    timing: bool | str = False
+    """Local: whether `statistics()` has the seconds that batches spent in each phase, on the clock or, for
+    `"processor"`, of this process's processor time. See `everfresh.local.phases`."""
 
     fault: str | None = None
     """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See
@@ -85,6 +85,12 @@ class Options:
                 Code.ARGUMENT,
                 f"option compile is none of 'background', 'now', 'off': '{self.compile}'",
                 place="Options.compile",
+            )
+        if self.timing not in (False, True, "processor"):
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"option timing is none of False, True, 'processor': {self.timing!r}",
+                place="Options.timing",
             )
 
     def with_(self, **changes: Any) -> Options:

@@ -17,18 +17,15 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 SUITE = "tests/engines/test_spark.py"
 FAULTS = "tests/spark/cluster_faults.py"
-STREAMS = "tests/sources/test_spark_streams.py"
 CORE = (
     "test_a_batch_over_several_tables_is_atomic",
     "test_a_batch_key_is_applied_once",
     "test_changes_add_up",
     "test_snapshots_replace_the_log",
-    "test_a_reader_follows_the_writer",
     "test_a_batch_that_a_view_cannot_take_is_refused_whole",
     "test_views_over_views",
     "test_update_of_the_key",
     "test_altering_a_bag_keeps_its_duplicates",
-    "test_types_survive",
     "test_spark_frames_go_in_and_come_out",
     "test_bad_rows_in_a_spark_frame",
 )

@@ -47,8 +47,8 @@ def test_rows_that_are_bound_by_their_key_come_before_others() -> None:
     query = parse("ΔR(x, y) * S(y, z) * P(x, u)", RELATIONS, MAPS)
 
     def steps(key: str) -> list[str]:
-        single = lambda atom, bound: isinstance(atom, Rel) and atom.name == key  # noqa: E731
-        (term,) = ordered(query, (X,), lambda _: None, single=single)
+        keyed = lambda atom: (0,) if atom.name == key else ()  # noqa: E731
+        (term,) = ordered(query, (X,), lambda _: None, keyed=keyed)
         return [str(step.factor) for step in term.steps]
 
     assert steps("P") == ["ΔR(x, y)", "P(x, u)", "S(y, z)"]

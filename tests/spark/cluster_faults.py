@@ -113,7 +113,7 @@ def twins(spark: Any) -> int:
 @pytest.mark.parametrize("stage", ["base", pytest.param("maps", marks=LONG)])
 def test_a_slow_task_is_overtaken_by_its_twin(spark: Any, path: Path, stage: str) -> None:
     before = twins(spark)
-    with ef.connect(path, spark=spark, options=ef.Options(fault=f"{STAGES[stage]}:sleep=30:1:1")) as db:
+    with ef.connect(path, spark=spark, options=ef.Options(fault=f"{STAGES[stage]}:sleep=60:1:1")) as db:
         send(db, BATCHES[:2])
     assert twins(spark) > before
     with ef.connect(path, spark=spark) as db:

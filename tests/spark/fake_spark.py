@@ -62,6 +62,15 @@ class FakeSession:
         finally:
             units._CACHE, units._SIZES = driver
 
+    def addTag(self, tag: str) -> None:
+        pass
+
+    def removeTag(self, tag: str) -> None:
+        pass
+
+    def interruptTag(self, tag: str) -> None:
+        pass
+
     def newSession(self) -> FakeSession:
         return self
 
@@ -154,6 +163,7 @@ def install(monkeypatch: pytest.MonkeyPatch, processes: int = 2) -> FakeSession:
     session = FakeSession(processes)
     session.forget()
     monkeypatch.setattr(pyspark, "TaskContext", _Task)
+    monkeypatch.setattr(pyspark, "inheritable_thread_target", lambda given: lambda fn: fn)
     monkeypatch.setattr(blocks, "TaskContext", _Task)
     monkeypatch.setattr(blocks, "freeze", lambda: None)
     monkeypatch.setattr(sessions, "own", lambda given: given)

@@ -31,6 +31,8 @@ class Record:
     """The maps of other views that its statements read."""
     upkeep: str = ""
     """The program that maintains these maps, as text: whoever owned them may be gone."""
+    rows: bool = False
+    """Whether it reads the rows of tables in place of maps that would have as many entries."""
     engine: Mapping[str, Any] = field(default_factory=dict)
     """What the engine decided: where the maps are, if they are spread."""
 
@@ -48,6 +50,7 @@ def entry_of(s: Statement, record: Record | None = None) -> str:
             "split": sorted(record.split),
             "shared": record.shared,
             "upkeep": record.upkeep,
+            "rows": record.rows,
             "engine": dict(record.engine),
         }
     return f"{s.dialect}{_head(decided)}|{s.text}"
@@ -63,6 +66,7 @@ def record_of(entry: str) -> tuple[str, Record, str]:
         frozenset(known.get("split", ())),
         tuple(known.get("shared", ())),
         known.get("upkeep", ""),
+        bool(known.get("rows", False)),
         known.get("engine", {}),
     )
     return dialect, record, text

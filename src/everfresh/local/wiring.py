@@ -107,18 +107,17 @@ class Names:
         kinds = self.wiring.stores(atom.name).layout.kinds
         return all(c <= 0 or kinds[c - 1] != Kind.FLOAT for c in atom.components)
 
+    def keyed(self, atom: Rel) -> Sequence[int]:
+        """The places of a table's primary key."""
+        rows = self.wiring.tables.get(atom.name)
+        schema = rows.table.schema if rows is not None else None
+        return [schema.names.index(name) for name in schema.key] if schema is not None else ()
+
     def needs(self, atom: Rel) -> Sequence[int] | None:
         """What must be bound before a relation is read."""
         if atom.delta or atom.name in self.wiring.tables:
             return None
         return self.wiring.reader(self.view, atom.name)[0].needs
-
-    def single(self, atom: Query, bound: set[str]) -> bool:
-        """Whether an atom is a row of a table that is bound by its key."""
-        if not isinstance(atom, Rel) or atom.delta or atom.name not in self.wiring.tables:
-            return False
-        schema = self.wiring.catalog.tables[atom.name]
-        return bool(schema.key) and {atom.vars[schema.names.index(n)].name for n in schema.key} <= bound
 
 
 class Wiring:
@@ -240,9 +239,13 @@ class Wiring:
                     f"{statement.target} {statement.op} is no statement of an incremental program"
                 )
             exact = Kind.FLOAT not in store.layout.kinds  # doubles are added entry by entry
-            summable = names.summable if exact else None
             terms = ordered(
-                expr, store.target.keys, names.needs, kept=kept, summable=summable, single=names.single
+                expr,
+                store.target.keys,
+                names.needs,
+                kept=kept,
+                summable=names.summable if exact else None,
+                keyed=names.keyed,
             )
             found.append(Prepared(view.name, base, index, store, terms))
         return found

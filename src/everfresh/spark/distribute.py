@@ -112,7 +112,8 @@ def received(
     """Run the block of a stage with what came for it: what it did, and all temporaries that are known now."""
     block = program.blocks[stage]
     sent = [send.target for send in program.sends[stage - 1]] + list(program.carries[stage - 1])
-    return ran(site, block, came((*sent, *block.inputs), payloads, site.state.interner))
+    inputs = came((*sent, *block.inputs), payloads, site.state.interner)
+    return ran(site, block, inputs)
 
 
 def ran(site: Site, block: Block, inputs: Mapping[str, Held]) -> tuple[Journal, dict[str, Held]]:

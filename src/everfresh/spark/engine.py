@@ -353,7 +353,6 @@ class SparkEngine:
 
     def _apply(self, batch: Batch, others: Sequence[Callable[[], Sections]]) -> Applied:
         ledger = self._ledger
-        world = ledger.world(ledger.epoch + 1)
         draft = Draft(ledger)
         for told in others:
             draft.sections.update(told())

@@ -142,16 +142,16 @@ def _subjects(plan: Plan, query: Query, stream: str, events: Events) -> Mapping[
     modes = [mode for mode in plan.modes if stream != "churn" or mode == "auto"]
     found: dict[str, Callable[[], Subject]] = {
         mode: lambda mode=mode: Everfresh(  # type: ignore[misc]
-            query, events.tables, mode, "background" if plan.quick else "now"
+            query, events.tables, mode, "background" if plan.quick else "now", plan.clock
         ).create()
         for mode in modes
     }
     for form in plan.forms:
         compile = "off" if form == "interpreter" else form
         found[form] = lambda compile=compile: Everfresh(  # type: ignore[misc]
-            query, events.tables, "auto", compile
+            query, events.tables, "auto", compile, plan.clock
         ).create()
     if "duckdb" in plan.peers:
         schemas = dict(catalog_of(WORKLOADS[query.workload].tables.values()).tables)
-        found["DuckDB, one thread"] = lambda: DuckDB(query.text, events.tables, schemas)
+        found["DuckDB, one thread"] = lambda: DuckDB(query.text, events.tables, schemas, plan.clock)
     return found
