@@ -12,7 +12,7 @@ the view's program runs with all rows of its tables as one change (`refilled`); 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from everfresh.algebra import Kind
@@ -30,11 +30,13 @@ WAYS = (AUTO, INCREMENTAL, RECOMPUTE)
 
 PER_ROW = 3e-6
 """Seconds for a row of one view until something is known (TPC-H on two workers: 1 to 5 microseconds)."""
+PER_STORED = 1.5e-6
+"""Seconds for a row of a batch to be stored in its table."""
 PER_JOB = 0.1
 """Seconds of a job, whatever its rows are."""
 ENOUGH = 10_000
 """Rows from which a time says something about a row."""
-_WEIGHT = 0.3
+_WEIGHT, _APART = 0.3, 4.0
 
 
 # -- the choice ------------------------------------------------------------------------------------
@@ -58,38 +60,61 @@ class Estimate:
 
 @dataclass
 class Costs:
-    """What a row costs, by view: learnt, and 3 microseconds before."""
+    """What a row costs, by view. The first time of a kind is not learnt from: programs are compiled in it."""
 
     fill: dict[str, float] = field(default_factory=dict)
+    """Seconds for a row of the tables when the view is filled."""
     follow: dict[str, float] = field(default_factory=dict)
+    """Seconds for a row of a batch, storing it in its table apart."""
+    store: float = PER_STORED
+    """Seconds for a row of a batch to be stored in its table."""
+    _seen: set[tuple[str, str]] = field(default_factory=set)
 
     def estimate(self, rows: int, left: Mapping[str, int]) -> Estimate:
         """A batch of `rows` rows that touches the views in `left`, which has the rows of their tables."""
-        follow = sum(self.follow.get(v, self.fill.get(v, PER_ROW)) for v in left)
-        fill = sum(self.fill.get(v, PER_ROW) * rows_ for v, rows_ in left.items())
-        again = PER_JOB * (1 + len(left)) + fill
-        return Estimate(rows, sum(left.values()), PER_JOB + rows * follow, again)
+        each = {view: self._of(view) for view in left}
+        stored = PER_JOB + rows * self.store
+        again = sum(PER_JOB + each[view][0] * count for view, count in left.items())
+        follow = rows * sum(follow for _, follow in each.values())
+        return Estimate(rows, sum(left.values()), stored + follow, stored + again)
+
+    def _of(self, view: str) -> tuple[float, float]:
+        """What a row costs when a view is filled, and when it follows; the same program does both, so they do
+        not differ by much."""
+        known = self.follow.get(view, self.fill.get(view, PER_ROW))
+        fill, follow = self.fill.get(view, known), self.follow.get(view, known)
+        return min(fill, _APART * follow), min(follow, _APART * fill)
 
     def filled(self, view: str, rows: int, seconds: float) -> None:
         """A view was filled from this many rows."""
-        self._learn(self.fill, (view,), rows, seconds)
+        self._learn("fill", self.fill, (view,), rows, seconds - PER_JOB)
 
-    def followed(self, views: Iterable[str], rows: int, seconds: float) -> None:
-        """A batch was followed by these views."""
-        self._learn(self.follow, tuple(views), rows, seconds)
+    def followed(self, views: Sequence[str], rows: int, seconds: float) -> None:
+        """A batch was stored, and followed by these views."""
+        self._learn("follow", self.follow, views, rows, seconds - PER_JOB - rows * self.store)
 
-    def _learn(self, known: dict[str, float], views: tuple[str, ...], rows: int, seconds: float) -> None:
+    def stored(self, rows: int, seconds: float) -> None:
+        """A batch was stored, and nothing else."""
+        known = {"": self.store}
+        self._learn("store", known, ("",), rows, seconds - PER_JOB)
+        self.store = known[""]
+
+    def _learn(
+        self, kind: str, known: dict[str, float], views: Sequence[str], rows: int, seconds: float
+    ) -> None:
         if rows < ENOUGH or not views:
             return
-        each = max(seconds - PER_JOB, 0.0) / rows / len(views)
+        each = max(seconds, 0.0) / rows / len(views)
         for view in views:
-            known[view] = known[view] + _WEIGHT * (each - known[view]) if view in known else each
+            if (kind, view) in self._seen:
+                known[view] = known[view] + _WEIGHT * (each - known[view]) if view in known else each
+            self._seen.add((kind, view))
 
-    def forget(self, views: Iterable[str]) -> None:
-        """Views that are there no more."""
-        for view in views:
-            self.fill.pop(view, None)
-            self.follow.pop(view, None)
+    def forget(self, view: str) -> None:
+        """A view that is made anew."""
+        self.fill.pop(view, None)
+        self.follow.pop(view, None)
+        self._seen -= {("fill", view), ("follow", view)}
 
 
 def choose(way: str, costs: Costs, rows: int | None, left: Mapping[str, int]) -> str:

@@ -265,7 +265,7 @@ class SparkEngine:
         controls = [*answers.controls, *gathered(job, answers.gathered)]
         draft.add(controls)
         if kind == "load":
-            self._costs.forget((view,))
+            self._costs.forget(view)
         self._costs.filled(view, rows, time.perf_counter() - started)
         return controls
 
@@ -371,10 +371,12 @@ class SparkEngine:
             _log.warning("a batch is run in stages after all: %s", why)
             chosen = self._chosen(world, batch, True, whole=False)
             controls = self._run(draft, world, batch, chosen)
-        if way == INCREMENTAL:
-            changed = sum(h["rows"] for h, _ in controls if h["unit"].startswith("base/"))
-            self._costs.followed(programs, changed, time.perf_counter() - started)
+        spent = time.perf_counter() - started
+        changed = sum(h["rows"] for h, _ in controls if h["unit"].startswith("base/"))
+        if programs and way == INCREMENTAL:
+            self._costs.followed(programs, changed, spent)
         else:
+            self._costs.stored(changed, spent)
             for name in programs:
                 controls += self._fill(draft, world, name, "refill", left[name])
         for view in affected:
