@@ -48,7 +48,7 @@ class Ledger:
         self.keys: OrderedDict[str, int] = OrderedDict()
         self.sources: dict[str, int] = {}
         self.snapshot_epoch = 0
-        self.log_bytes = 0
+        self.log_bytes = self.snapshot_bytes = 0
         manifest = self._loaded()
         if manifest is None:
             return
@@ -61,6 +61,7 @@ class Ledger:
         self.sizes = {unit: dict(known) for unit, known in meta["sizes"].items()}
         self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
         self.sources = dict(meta.get("sources", {}))
+        self.snapshot_bytes = meta["bytes"]
         self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
 
     def _start(self) -> None:
@@ -204,7 +205,7 @@ class Ledger:
     def snapshot_due(self) -> bool:
         """Whether replaying the log has become dearer than loading a snapshot."""
         many = self.epoch - self.snapshot_epoch >= self.options.snapshot_epochs
-        return many or self.log_bytes > self.options.snapshot_bytes
+        return many or self.log_bytes > max(self.options.snapshot_bytes, self.snapshot_bytes // 3)
 
     def take_manifest(self, files: Mapping[str, str]) -> None:
         """Name the units' new snapshot files, and forget the log that neither they nor the history need."""
@@ -214,6 +215,7 @@ class Ledger:
             epoch, tag = base.version
             links = tuple(link for link in base.links if link.epoch > oldest)
             bases[unit] = Base(unit, Link(epoch, tag, files[unit]), links)
+        size = sum((self.folder.parts / file).stat().st_size for file in files.values())
         meta = {
             "ddl": [text for _, text in self.catalog.ddl],
             "ids": self.ids,
@@ -222,13 +224,14 @@ class Ledger:
             "digest": self.digest,
             "sizes": {unit: self._known(known) for unit, known in self.sizes.items()},
             "bases": [base.to_json() for base in bases.values()],
+            "bytes": size,
         }
         crash("before-manifest", self.options.fault, scratch=self.folder.inbox)
         sections: dict[str, Any] = {}
         for domain in self.domains:
             sections.update(domain.to_sections())
         self.folder.snapshots.write(self.epoch, sections, meta)
-        self.bases, self.snapshot_epoch, self.log_bytes = bases, self.epoch, 0
+        self.bases, self.snapshot_epoch, self.log_bytes, self.snapshot_bytes = bases, self.epoch, 0, size
         self.folder.snapshots.drop(self.epoch)
         self.folder.commits.trim(oldest + 1)
         self.folder.remove_garbage(self.referenced(), self.epoch)
