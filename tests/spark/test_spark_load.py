@@ -35,8 +35,9 @@ def slowly(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def files(path: Path) -> set[str]:
+    """What state there is, and descriptors of jobs; what was compiled stays for the next attempt."""
     return {str(file.relative_to(path)) for part in ("parts", "inbox") for file in (path / part).rglob("*")
-            if file.is_file()}  # fmt: skip
+            if file.is_file() and (part == "parts" or "-" not in file.name)}  # fmt: skip
 
 
 def test_progress_counts_tasks(db: Any) -> None:

@@ -31,8 +31,8 @@ def test_a_batch_tells_jobs_stages_and_what_was_exchanged(
         assert line.startswith("epoch 3: 1000 rows")
         last = db.statistics()["last batch"]
         assert last["jobs"] >= 1
-        assert last["stages"] == len(last["blocks"]) == 3
-        assert [block["block"] for block in last["blocks"]] == [observe.BEFORE, "base", "maps"]
+        assert last["stages"] == len(last["blocks"]) >= 2
+        assert [block["block"] for block in last["blocks"]][:2] == [observe.BEFORE, "base"]
         for block in last["blocks"][1:]:
             assert set(block["ms"]) == {"0", "1"}
             assert 1 <= block["skew"] <= 2
@@ -42,7 +42,7 @@ def test_a_batch_tells_jobs_stages_and_what_was_exchanged(
         db.apply(t=[(5000, 1, 1)])
         last = db.statistics()["last batch"]
         assert last["jobs"] == 1
-        assert last["exchanged"]["rows"] == (1 if last["stages"] > 1 else 0)
+        assert last["exchanged"]["rows"] == 1  # to the worker, or to the driver, that has its group
         units = {name: unit for name, unit in last.items() if "/" in name}
         assert sum(unit["rows"] for name, unit in units.items() if name.startswith("base/")) == 1
 

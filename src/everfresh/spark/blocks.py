@@ -42,6 +42,7 @@ from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.program import Part
 from everfresh.spark import observe
+from everfresh.spark.adaptive import refilled
 from everfresh.spark.distribute import done, given, given_whole, handed_on, ran, received
 from everfresh.spark.jobs import (
     AGAIN,
@@ -77,6 +78,8 @@ Batches = Iterable[pa.RecordBatch]
 Message = tuple[int, int, bytes]
 _SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())])
 _EMIT_BYTES = 4 << 20
+FILLING = ("load", "refill")
+"""Jobs that run a view's program with all rows of its tables: a new view's, or one that is filled anew."""
 _frozen = 0
 
 
@@ -413,6 +416,7 @@ def _snapshot(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
 _BASE: dict[str, Callable[[Job, int, list[bytes]], Iterator[Message]]] = {
     "batch": _apply_batch,
     "load": _load_view,
+    "refill": _load_view,
     "alter": _alter_table,
     "snapshot": _snapshot,
 }
@@ -502,8 +506,10 @@ def _run_program(
 
 
 def site_of(job: Job, unit: Unit) -> Site:
-    """Where the blocks of a job run in a unit: among all maps, or those of a new view alone."""
-    if job.kind == "load":
+    """Where the blocks of a job run in a unit: among all maps, or those of a view alone that is filled."""
+    if job.kind == "refill":
+        unit.forget()
+    if job.kind in FILLING:
         return unit.site_of(job.world, incremental(job.world.catalog, job.view))
     return unit.site(job.world)
 
@@ -521,14 +527,14 @@ def step(
     tag_in = unit.version[1]
     unit.begin()
     try:
-        journal, held = run()
+        journal, held = refilled(site, run) if job.kind == "refill" else run()
     except BaseException:
         unit.unchanged()
         raise
     crash("mid-apply", world.fault, site.number, world.inbox)
     try:
-        sections, rows = done(world, site, journal, job.kind == "batch")
-        if job.kind == "load":
+        sections, rows = done(world, site, journal, job.kind != "load")
+        if job.kind in FILLING:
             site.state.maps[job.view or ""].rows()  # an aggregate outside its type is found now
     except EverfreshError:
         journal.rollback()

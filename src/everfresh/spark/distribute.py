@@ -102,6 +102,7 @@ def came(temps: Iterable[Temp], payloads: Iterable[bytes], interner: Interner) -
     for payload in payloads:
         size = int.from_bytes(payload[:2], "big")
         pieces.setdefault(payload[2 : 2 + size].decode(), []).append(unpack_table(payload[2 + size :]))
+    observe.arrive(sum(table.num_rows for tables in pieces.values() for table in tables))
     found = {t.name: unpacked(t, pieces.pop(t.name, ()), interner) for t in dict.fromkeys(temps)}
     if pieces:
         raise RuntimeError(f"{', '.join(sorted(pieces))}: sent, but not known where it arrives")
@@ -115,7 +116,6 @@ def received(
     block = program.blocks[stage]
     sent = [send.target for send in program.sends[stage - 1]] + list(program.carries[stage - 1])
     inputs = came((*sent, *block.inputs), payloads, site.state.interner)
-    observe.arrive(sum(map(len, inputs.values())))
     return ran(site, block, inputs)
 
 

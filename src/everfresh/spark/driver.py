@@ -19,7 +19,7 @@ from everfresh.spark.units import bring_to, write_snapshot
 def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]]:
     """Run the driver's block of a job with what came for it: what was done to its unit, if anything."""
     program = job.program
-    if program is None or not payloads:
+    if program is None or not (payloads or job.kind == "refill"):
         return []
     started = time.perf_counter()
     unit, how = bring_to(job.bases[DRIVER], job.world)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -39,6 +40,7 @@ from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
+from everfresh.spark.adaptive import INCREMENTAL, Costs, choose
 from everfresh.spark.blocks import change_block, split
 from everfresh.spark.driver import gathered, snapshot
 from everfresh.spark.failures import translated
@@ -79,6 +81,8 @@ class FileRows:
     path: str
     column_names: tuple[str, ...]
     size: int
+    count: int
+    """About how many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +149,7 @@ class SparkEngine:
             raise
         self._workers = self._folder.workers
         self._runner = Runner(self._spark, self._folder, options)
+        self._costs = Costs()
 
     @property
     def epoch(self) -> int:
@@ -236,7 +241,8 @@ class SparkEngine:
             name = effect.create_view.name
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             world.leave(catalog)
-            work = partial(self._load, draft, world, name)
+            rows = sum(ledger.table_sizes().get(base, 0) for base in effect.create_view.compiled.bases)
+            work: Callable[[], Any] = partial(self._fill, draft, world, name, "load", rows)
             if effect.create_view.compiled.reevaluated:
                 work = partial(self._reevaluate, draft, world, name, "fill")
             clean = partial(self._folder.remove_garbage, ledger.referenced(), draft.epoch)
@@ -249,14 +255,33 @@ class SparkEngine:
             draft.add(self._runner.run(job, "base").controls)
         return self._commit(draft, made=made)
 
-    def _load(self, draft: Draft, world: World, view: str) -> None:
-        """Fill a new view that runs as a program."""
+    def _fill(self, draft: Draft, world: World, view: str, kind: str, rows: int) -> Controls:
+        """Fill a view that runs as a program, new or anew, from the rows of its tables."""
+        started = time.perf_counter()
         program = world.program(LOAD, frozenset((view,)), leaving=True)
         assert program is not None
-        job = self._job("load", draft, world, view=view, form=LOAD)
+        job = self._job(kind, draft, world, view=view, form=LOAD)
         answers = self._runner.run(job, STAGES[program.stages - 1])
-        draft.add(answers.controls)
-        draft.add(gathered(job, answers.gathered))
+        controls = [*answers.controls, *gathered(job, answers.gathered)]
+        draft.add(controls)
+        if kind == "load":
+            self._costs.forget(view)
+        self._costs.filled(view, rows, time.perf_counter() - started)
+        return controls
+
+    def _left(self, batch: Batch, views: Sequence[str]) -> dict[str, int]:
+        """How many rows the tables of each view have after a batch."""
+        sizes = self._ledger.table_sizes()
+        signs = {"insert": 1, "upsert": 1, "delete": -1, "delete_key": -1}
+        for part in batch.parts:
+            sizes[part.table] += signs.get(part.op, 0) * (_rows_of(part) or 0)
+        tables = {name: self._ledger.catalog.views[name].compiled.bases for name in views}
+        return {name: sum(max(sizes.get(t, 0), 0) for t in bases) for name, bases in tables.items()}
+
+    def _counted(self, batch: Batch) -> int | None:
+        """How many rows a batch has, if that is known without a job."""
+        known = [_rows_of(part) for part in batch.parts]
+        return None if None in known else sum(rows or 0 for rows in known)
 
     def _move_rows(
         self, draft: Draft, world: World, old: TableSchema, new: TableSchema, default: Const | None
@@ -300,10 +325,10 @@ class SparkEngine:
         chosen = match_columns(found.names, schema, what=what, op=op)
         names = tuple(column.name for column, index in chosen if index is not None)
         if not is_feed(found.names, schema):
-            return FileRows(path, names, found.size)
+            return FileRows(path, names, found.size, found.rows)
         if not schema.key:  # whether updates have both images is seen in all of the rows only
             return read_rows(data, schema, what=what, op=op)
-        return FileRows(path, (*names, CHANGE_TYPE), found.size)
+        return FileRows(path, (*names, CHANGE_TYPE), found.size, found.rows)
 
     def _paired(self, rows: Any, schema: TableSchema, what: str) -> Any:
         """The rows, if they are no feed in a DataFrame whose updates lack images that they need."""
@@ -335,21 +360,32 @@ class SparkEngine:
             return Applied(self._commit(draft, batch))
         world = ledger.world(ledger.epoch + 1)
         affected = ledger.catalog.affected_by(part.table for part in batch.parts)
-        chosen = self._chosen(world, batch, any(not view.compiled.reevaluated for view in affected))
+        programs = [view.name for view in affected if not view.compiled.reevaluated]
+        left = self._left(batch, programs)
+        way = choose(self._options.refresh, self._costs, self._counted(batch), left)
+        chosen = self._chosen(world, batch, bool(programs) and way == INCREMENTAL)
+        started = time.perf_counter()
         try:
             controls = self._run(draft, world, batch, chosen)
         except Again as why:
             _log.warning("a batch is run in stages after all: %s", why)
             chosen = self._chosen(world, batch, True, whole=False)
             controls = self._run(draft, world, batch, chosen)
+        spent = time.perf_counter() - started
+        changed = sum(h["rows"] for h, _ in controls if h["unit"].startswith("base/"))
+        if programs and way == INCREMENTAL:
+            self._costs.followed(programs, changed, spent)
+        else:
+            self._costs.stored(changed, spent)
+            for name in programs:
+                controls += self._fill(draft, world, name, "refill", left[name])
         for view in affected:
             if view.compiled.reevaluated:
                 self._reevaluate(draft, world, view.name, "replace")
         epoch = self._commit(draft, batch)
-        notes: dict[str, Any] = {
-            h["unit"]: {k: h[k] for k in ("rows", "ms", "how", "arrived") if k in h} for h, _ in controls
-        }
-        notes.update({"form": chosen.form or "rows", "stages": chosen.stages})
+        said = ("rows", "ms", "how", "arrived")
+        notes: dict[str, Any] = {h["unit"]: {k: h[k] for k in said if k in h} for h, _ in controls}
+        notes.update({"form": chosen.form or "rows", "stages": chosen.stages, "refresh": way})
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
         return Applied(epoch, rows=rows, notes=notes)
 
@@ -589,6 +625,13 @@ class SparkEngine:
     def _remove_temporary(self) -> None:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _rows_of(part: Part) -> int | None:
+    """How many rows a part of a batch has; None for a DataFrame."""
+    if isinstance(part.rows, SparkRows):
+        return None
+    return part.rows.count if isinstance(part.rows, FileRows) else int(part.rows.num_rows)
 
 
 def spark_schema(columns: Sequence[Column]) -> str:

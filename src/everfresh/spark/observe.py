@@ -37,7 +37,7 @@ _arrived = 0
 
 
 def begin() -> None:
-    """A task starts: nothing has arrived."""
+    """Nothing has arrived."""
     global _arrived  # noqa: PLW0603 - a worker process runs one task at a time
     _arrived = 0
 
@@ -49,8 +49,10 @@ def arrive(rows: int) -> None:
 
 
 def arrived() -> dict[str, int]:
-    """How many came, for a control row; nothing that a retry would not repeat."""
-    return {"arrived": _arrived} if _arrived else {}
+    """How many came since this was asked, for a control row; nothing that a retry would not repeat."""
+    rows = _arrived
+    begin()
+    return {"arrived": rows} if rows else {}
 
 
 # -- on the driver ---------------------------------------------------------------------------------

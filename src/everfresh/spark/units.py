@@ -116,6 +116,11 @@ class Unit:
             self._site = self.site_of(world, _programs(world))
         return self._site
 
+    def forget(self) -> None:
+        """The maps will be changed by others than `site` has: it is made anew."""
+        self._settle()
+        self._site = None
+
     def site_of(self, world: World, catalog: Catalog) -> Site:
         """The same for some of these views."""
         return Site(self.state_of(world, catalog), self.number, world.workers, placement_of(world.catalog))
