@@ -77,6 +77,7 @@ from everfresh.types import TableSchema, arrow_schema
 Batches = Iterable[pa.RecordBatch]
 Message = tuple[int, int, bytes]
 _SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())])
+_EMIT_BYTES = 4 << 20
 FILLING = ("load", "refill")
 """Jobs that run a view's program with all rows of its tables: a new view's, or one that is filled anew."""
 _frozen = 0
@@ -107,11 +108,23 @@ def _drain(batches: Batches) -> list[tuple[int, bytes]]:
 
 
 def _emit(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
-    for to, kind, payload in messages:
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([to], pa.int32()), pa.array([kind], pa.int32()), pa.array([payload], pa.binary())],
-            schema=_SCHEMA,
-        )
+    """Messages as batches of up to a few megabytes: each crosses to the JVM by itself."""
+    some: list[Message] = []
+    size = 0
+    for message in messages:
+        some.append(message)
+        size += len(message[2])
+        if size > _EMIT_BYTES:
+            yield _emitted(some)
+            some, size = [], 0
+    if some:
+        yield _emitted(some)
+
+
+def _emitted(messages: list[Message]) -> pa.RecordBatch:
+    to, kinds, payloads = zip(*messages, strict=True)
+    columns = [pa.array(to, pa.int32()), pa.array(kinds, pa.int32()), pa.array(payloads, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
 
 
 def freeze() -> None:
