@@ -12,8 +12,10 @@ from everfresh.state import Commit
 DDL = """
 CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x DECIMAL(9,2));
 CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, COUNT(*) AS n FROM t GROUP BY g;
+CREATE MATERIALIZED VIEW w AS SELECT k, g, x FROM t WHERE x > 3;
 """
-DDL_EPOCHS = 2
+"""`v` is on the driver, `w` with the workers. Of the batches below, those that only insert take one stage."""
+DDL_EPOCHS = 3
 BATCHES = [
     ef.Delta(inserts=[(i, "abc"[i % 3], i) for i in range(20)]),
     ef.Delta(
@@ -73,6 +75,7 @@ def assert_exact(path: Path, spark: Any, batches: list[ef.Delta]) -> None:
         assert db.epoch == DDL_EPOCHS + len(batches)
         assert contents(db) == expected(batches)
         assert db.view("v").verify().num_rows == 0
+        assert db.view("w").verify().num_rows == 0
     keys: list[str] = []
     parent = ""
     for epoch, file in enumerate(sorted((path / "commits").iterdir()), 1):
@@ -85,7 +88,10 @@ def assert_exact(path: Path, spark: Any, batches: list[ef.Delta]) -> None:
 
 
 def forget_caches(spark: Any) -> None:
-    """Every Python process of the workers forgets its units, as if it were new."""
+    """Every Python process forgets its units, as if it were new: those of the workers, and this one."""
+    from everfresh.spark import units as here
+
+    here._CACHE.clear()
 
     def forget(batches: Any) -> Any:
         from everfresh.spark import units

@@ -3,18 +3,26 @@ that runs its tasks here: the views equal DuckDB's after each batch, and their c
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from fake_spark import FakeSession, install
 
 import everfresh as ef
 from everfresh.delta.bags import EPOCH, net, weigh
+from everfresh.spark.ledger import Ledger
 from everfresh.spark.programs import executed, no_catalog
 from everfresh.sql import parse_and_bind
+from everfresh.state import InjectedFault
 from everfresh.testing.oracle import DuckOracle, assert_same
 from everfresh.testing.suite_language import TABLES, VIEWS, _history
 
 _BATCHES = 5
+
+
+def _failing(*args: Any, **kwargs: Any) -> int:
+    raise InjectedFault("before the commit")
 
 
 @pytest.fixture
@@ -36,7 +44,9 @@ def test_most_of_the_language_runs_as_programs() -> None:
 
 
 @pytest.mark.parametrize(("workers", "whole_bytes"), [(1, 1 << 20), (2, 0), (3, 1 << 20), (8, 0)])
-def test_every_view_follows_its_tables(session: FakeSession, workers: int, whole_bytes: int) -> None:
+def test_every_view_follows_its_tables(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch, workers: int, whole_bytes: int
+) -> None:
     options = ef.Options(workers=workers, whole_bytes=whole_bytes, durable=False)
     oracle = DuckOracle()
     with ef.connect(engine="spark", spark=session, options=options) as db:  # type: ignore[arg-type]
@@ -48,7 +58,13 @@ def test_every_view_follows_its_tables(session: FakeSession, workers: int, whole
             db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
         seen: dict[str, pa.Table] = {}
         for number, batch in enumerate(_history(_BATCHES)):
-            epoch = db.apply({t: ef.Delta(inserts=come, deletes=go) for t, (come, go) in batch.items()})
+            given = {t: ef.Delta(inserts=come, deletes=go) for t, (come, go) in batch.items()}
+            if number % 2:  # what was done and not committed is taken back
+                with monkeypatch.context() as patched:
+                    patched.setattr(Ledger, "commit", _failing)
+                    with pytest.raises(InjectedFault):
+                        db.apply(given)
+            epoch = db.apply(given)
             for table, (come, go) in batch.items():
                 oracle.apply(table, come, go)
             if number == 2:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 from sys import path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,8 @@ class Cluster:
         self.catalog, self.whole = catalog_of(ddl, SIZES), whole
         ids = {name: f"{name}@1" for name in (*self.catalog.tables, *self.catalog.views)}
         entries = tuple(text for _, text in self.catalog.ddl)
-        self.world = World("/nowhere", "x", workers, entries, ids, frozenset(), 1, 0, False, None)
+        self.root = TemporaryDirectory()
+        self.world = World(self.root.name, "x", workers, entries, ids, frozenset(), 1, 0, False, None)
         self.units = {
             role: [Unit(f"{role}/{w}", self.world) for w in range(workers)]
             for role in ("base", "maps", "results")
@@ -96,9 +98,9 @@ class Cluster:
 
     def apply(self, nets: dict[str, tuple[pa.Table, list[int]]]) -> None:
         world = self.world
-        program = world.program(WHOLE, frozenset(nets)) if self.whole else None
+        program = world.program(WHOLE, frozenset(nets), leaving=True) if self.whole else None
         self.forms.add("staged" if program is None else "whole")
-        program = program or world.program(STAGED, frozenset(nets))
+        program = program or world.program(STAGED, frozenset(nets), leaving=True)
         assert program is not None
         self.changes = defaultdict(list)
         gathered = self._whole(program, nets) if program.whole else self._staged(program, nets)

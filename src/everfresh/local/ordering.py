@@ -176,12 +176,15 @@ def _order(
 
 
 def _shared(atom: Query, bound: set[str], keyed: Keyed) -> int:
-    """3: nothing new, 2: one row at most, 1: joined, 0: crossed."""
+    """4: nothing new, 3: one row at most, which must agree with more than its key, 2: one row at most,
+    1: joined, 0: crossed."""
     names = {v.name for v in outputs(atom)}
     if names <= bound or not names & bound:
-        return 3 if names <= bound else 0
-    key = keyed(atom) if isinstance(atom, Rel) and not atom.delta else ()
-    return 2 if key and all(atom.vars[i].name in bound for i in key) else 1  # type: ignore[attr-defined]
+        return 4 if names <= bound else 0
+    key = {atom.vars[i].name for i in keyed(atom)} if isinstance(atom, Rel) and not atom.delta else set()
+    if not key or not key <= bound:
+        return 1
+    return 3 if (names - key) & bound else 2
 
 
 def _ready(atom: Query, bound: set[str], needs: Needs) -> bool:

@@ -1,8 +1,9 @@
 """What has been compiled, for the processes of a cluster: a fresh worker reads it and compiles nothing.
 
-A catalog and a staged program are pure functions of the DDL (and of what a batch changes), and are known by a
-digest of that. A process keeps those it has seen; the driver leaves each in the inbox before the first job
-that needs it. A process that finds none there makes it itself: no file is truth.
+A catalog and a staged program follow from the DDL (and from what a batch changes), and are known by a digest
+of that. A process keeps those it has seen; the driver leaves each in the inbox before the first job that
+needs it. A process that finds no catalog there makes it itself; a program it must find, since the temporaries
+of driver and tasks have to be the same.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from typing import Any
 
 _KEPT = 128
 _KNOWN: OrderedDict[str, Any] = OrderedDict()
-_LEFT: set[tuple[str, str]] = set()
 
 
 @lru_cache(maxsize=64)
@@ -57,12 +57,15 @@ def compiled(root: str, name: str, make: Callable[[], Any]) -> Any:
 def leave(root: str, name: str, make: Callable[[], Any]) -> Any:
     """`compiled` in the driver, which leaves it for its tasks."""
     value = compiled(root, name, make)
-    if (root, name) not in _LEFT:
-        path = Path(root) / "inbox" / name
+    path = Path(root) / "inbox" / name
+    if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            temporary = path.with_name(f"{name}.{uuid.uuid4().hex}.tmp")
-            temporary.write_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-            os.replace(temporary, path)
-        _LEFT.add((root, name))
+        temporary = path.with_name(f"{name}.{uuid.uuid4().hex}.tmp")
+        temporary.write_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+        os.replace(temporary, path)
     return value
+
+
+def missing(name: str) -> Any:
+    """What a task does that does not find a program."""
+    raise RuntimeError(f"the driver left no {name} in the inbox")

@@ -548,8 +548,7 @@ def whole_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
     """
     job = _job(root)
     worker = _worker()
-    for _ in batches:
-        pass
+    _drain(batches)
     try:
         out = list(_apply_whole(job, worker))
     except EverfreshError as error:

@@ -103,7 +103,10 @@ def came(temps: Iterable[Temp], payloads: Iterable[bytes], interner: Interner) -
         size = int.from_bytes(payload[:2], "big")
         pieces.setdefault(payload[2 : 2 + size].decode(), []).append(unpack_table(payload[2 + size :]))
     observe.arrive(sum(table.num_rows for tables in pieces.values() for table in tables))
-    return {t.name: unpacked(t, pieces.get(t.name, ()), interner) for t in temps}
+    found = {t.name: unpacked(t, pieces.pop(t.name, ()), interner) for t in dict.fromkeys(temps)}
+    if pieces:
+        raise RuntimeError(f"{', '.join(sorted(pieces))}: sent, but not known where it arrives")
+    return found
 
 
 def received(

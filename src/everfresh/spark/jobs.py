@@ -23,7 +23,7 @@ from everfresh.compiler import Catalog
 from everfresh.errors import EverfreshError
 from everfresh.expr import Const
 from everfresh.program import OnConflict, Part
-from everfresh.spark.artifacts import compiled, digest_of, leave, name_of
+from everfresh.spark.artifacts import compiled, digest_of, leave, missing, name_of
 from everfresh.spark.programs import batch_program, load_program, no_catalog, replayed, whole_program
 from everfresh.spark.stages import Staged
 from everfresh.state import open_sealed, seal, unpack_table
@@ -144,11 +144,11 @@ class World:
     def program(self, form: str, changed: frozenset[str], leaving: bool = False) -> Staged | None:
         """What a batch in this form does that changes these tables, or what fills a view; the driver leaves
         it for its tasks."""
-        get = leave if leaving else compiled
-        found: Staged | None = get(
-            self.root,
-            name_of(form, self.digest, changed),
-            lambda: _FORMS[form](self.catalog, changed),
+        name = name_of(form, self.digest, changed)
+        found: Staged | None = (
+            leave(self.root, name, lambda: _FORMS[form](self.catalog, changed))
+            if leaving
+            else compiled(self.root, name, lambda: missing(name))
         )
         return found
 

@@ -72,6 +72,7 @@ class Unit:
         self.maps: dict[str, MapStore] = {}
         self.pools: dict[str, Pool] = {}
         """Maps of views that run as programs, by `store_id`."""
+        self._epoch = 0
         self._site: Site | None = None
         self._blank: Site | None = None
         self.version: tuple[int, str] = (0, "")
@@ -85,7 +86,10 @@ class Unit:
 
     def sync(self, world: World) -> None:
         """Follow the catalog: objects that are gone are dropped, views that were recompiled keep their
-        entries."""
+        entries. A reader of an earlier epoch drops nothing that has come since."""
+        if world.epoch < self._epoch:
+            return
+        self._epoch = world.epoch
         known = {*world.ids.values(), *world.committed}
         for identity in [i for i in (*self.tables, *self.maps) if i not in known]:
             self.tables.pop(identity, None)
