@@ -13,6 +13,7 @@ from everfresh.local.pool import _WORD, _multipliers
 
 
 def tag_of(words: Sequence[str]) -> str:
+    """The code of the tag of some words."""
     by = _multipliers(len(words), _WORD).view("uint64").tolist()
     terms = [f"np.uint64({w}) * np.uint64({c})" for w, c in zip(words, by, strict=True)]
     return f"finish({' + '.join(terms) or 'np.uint64(0)'})"

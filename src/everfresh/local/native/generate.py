@@ -347,40 +347,32 @@ def {name}(keys, cap, table, mask{args}):
         )
         now = [name for name in maps if name not in self.held]
         self.room(now, again=stage > 0)
-        if stage == 0 and self.chain:
-            self._slack(now)
         for name in now:
-            self.release(name, _nothing, _nothing, stage)
-        if now:
+            self.release(name, stage=stage)
+        if now and not self.chain:
             with self.out.block("if bad != 0:"):
                 self.exit(at.BAD)
 
     def room(self, maps: Sequence[str], *, again: bool) -> None:
-        """Leave if there is no room for all rows for some maps; `again`: in the middle of a row."""
-        for name in maps:
-            waiting = [what for _, what, _ in self._waiting(name)]
-            if waiting:
-                store = self.wiring.stores(name)
-                need = self.out.let(" + ".join(waiting), "q")
-                self._leave_unless(store, need, again)
-
-    def _slack(self, but: Sequence[str]) -> None:
-        """Leave before the row if later stages may lack a little room."""
-        for name in dict.fromkeys(job.prepared.store.target.name for job in self.jobs if job.apply):
-            if name not in but:
-                self._leave_unless(self.wiring.stores(name), str(_SLACK), False)
-
-    def _leave_unless(self, store: EntryStore, need: str, again: bool) -> None:
-        use = self.places.pool(store)
-        self.places.targets.add(use.number)
-        with (
-            self.out.block(f"if ld(C, {use.place + POOL_ROOM}) < {need}:"),
-            self.out.block(f"if room(C + {8 * use.place}) < {need}:"),
-        ):
-            lines = [f"st(C, {at.POOL}, {use.number})", f"st(C, {at.NEED}, {need})"]
-            if again:
-                lines.append(f"st(C, {at.AGAIN}, {at.NO_POOL})")
-            self.exit(at.BAD if again else at.FULL_POOL, *lines)
+        """Leave if there is no room for all rows for some maps, or, at the first stage, for a few in those
+        of later ones; `again`: in the middle of a row."""
+        needs = {name: " + ".join(what for _, what, _ in self._waiting(name)) for name in maps}
+        needs = {name: self.out.let(code, "q") for name, code in needs.items() if code}
+        if not again and self.chain:
+            every = dict.fromkeys(job.prepared.store.target.name for job in self.jobs if job.apply)
+            needs |= {name: str(_SLACK) for name in every if name not in needs}
+        for name, need in needs.items():
+            use = self.places.pool(self.wiring.stores(name))
+            self.places.targets.add(use.number)
+            with (
+                self.out.block(f"if ld(C, {use.place + POOL_ROOM}) < {need}:"),
+                self.out.block(f"if room(C + {8 * use.place}) < {need}:"),
+            ):
+                self.out.add(f"st(C, {at.POOL}, {use.number})", f"st(C, {at.NEED}, {need})", "full = 1")
+        if needs:
+            with self.out.block("if full != 0:"):
+                lines = [f"st(C, {at.AGAIN}, {at.NO_POOL})"] if again else []
+                self.exit(at.BAD if again else at.FULL_POOL, *lines)
 
     def _waiting(self, name: str, stage: int | None = None) -> list[tuple[int, str, bool]]:
         """What has been made for a map: the statement, how many rows there are, and whether in a buffer."""
@@ -401,8 +393,8 @@ def {name}(keys, cap, table, mask{args}):
     def release(
         self,
         name: str,
-        before: Callable[[list[str]], list[str]],
-        after: Callable[[list[str]], list[str]],
+        before: Callable[[list[str]], list[str]] | None = None,
+        after: Callable[[list[str]], list[str]] | None = None,
         stage: int | None = None,
     ) -> None:
         """Add what has been made for a map; `before` and `after` each addition, given its key words, more."""
@@ -418,7 +410,9 @@ def {name}(keys, cap, table, mask{args}):
                 args = [f"{what}_{j}" for j in range(len(rows_of(store)))]
             words = args[: store.codec.words]
             with out.block(f"for j in range({what}):" if buffered else f"if {what} != 0:"):
-                out.add(*before(words), f"bad |= {self._adder(number)}{', '.join(args)})", *after(words))
+                out.add(*(before(words) if before is not None else ()))
+                out.add(f"bad |= {self._adder(number)}{', '.join(args)})")
+                out.add(*(after(words) if after is not None else ()))
 
     def if_changed(self, maps: Sequence[str]) -> None:
         """Open a block for what is done if something was added to some maps."""
@@ -449,6 +443,8 @@ def {name}(keys, cap, table, mask{args}):
             out.add(f"b{use.number} = ld(C, {use.place + at.BUFFER_COUNT})")
         out.open("for r in range(start, stop):")
         out.add("w = ld(weights, r)")
+        if any(job.apply for job in self.jobs):
+            out.add("full = 0")
         for use in self.places.buffers.values():
             applied = self.jobs[use.statement].apply
             out.add(f"b{use.number} = 0" if applied else f"b{use.number}_start = b{use.number}")
@@ -498,10 +494,6 @@ def {name}(keys, cap, table, mask{args}):
         return [f"{name} = {code}" for name, code in found.items() if name in read]
 
 
-def _nothing(words: list[str]) -> list[str]:
-    return []
-
-
 def maps_of(reader: Reader) -> tuple[str, ...]:
     """The maps that a relation is read off."""
     if isinstance(reader, ViewReader):
@@ -527,6 +519,9 @@ def generate(
         made.apply()
         for stage, stepped in enumerate(made.chain, 1):
             step(made, stage, stepped)
+        if made.chain:
+            with made.out.block("if bad != 0:"):
+                made.exit(at.BAD)
         text = made.source()
         counted = made.seen
     return Generated(text, made.places, made.jobs, codec, tuple(made.ranged)), made
