@@ -21,7 +21,8 @@ from dataclasses import dataclass
 
 from everfresh.local.codec import Codec
 from everfresh.local.intervals import IntervalReader
-from everfresh.local.native.generate import Generated, Generator, Job, generate
+from everfresh.local.native.adding import Job
+from everfresh.local.native.generate import Generated, Generator, generate
 from everfresh.local.native.scalars import Unsupported
 from everfresh.local.reading import ViewReader
 from everfresh.local.wiring import Prepared, Unit, Wiring
