@@ -71,12 +71,13 @@ class Runner:
             if code == at.DONE:
                 return self._outcome()
             if code == at.BAD:
-                again = self._again()
+                again = self._make_room()
                 self._take_back()
-                if again is None:
+                if not again:
                     return None
-                again()
                 held = self._bind(change, rows, before)
+                if held is None:
+                    return None
                 start = 0
                 continue
             start, number = int(context[at.ROW]), int(context[at.POOL])
@@ -86,16 +87,18 @@ class Runner:
             else:
                 self._buffers[number].grow(context)
 
-    def _again(self) -> Callable[[], None] | None:
-        """If the function stopped for want of room after it had changed something: what makes room. The call
-        is then made again from its first row."""
+    def _make_room(self) -> bool:
+        """Whether the function stopped for want of room after it had changed something: then there is more
+        now, and the call is to be made again from its first row."""
         context = self._context
         what, number, need = (int(context[i]) for i in (at.AGAIN, at.POOL, at.NEED))
         if what == at.NO_POOL:
-            return lambda: self._pools[number].grow(context, need)
-        if what == at.NO_BUFFER:
-            return lambda: self._buffers[number].grow(context)
-        return (lambda: self._deltas[number].grow(context)) if what == at.NO_DELTA else None
+            self._pools[number].grow(context, need)
+        elif what == at.NO_BUFFER:
+            self._buffers[number].grow(context)
+        elif what == at.NO_DELTA:
+            self._deltas[number].grow(context)
+        return what != 0
 
     def _outcome(self) -> Outcome:
         context, jobs = self._context, self.made.jobs
