@@ -215,7 +215,7 @@ def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
             parts.setdefault(spec.table, []).append(spec.part(piece, numbers))
     base, how = open_base(job, worker)
     nets = resolved(job, base, parts)
-    yield worker, CONTROL, change_tables(job, base, worker, nets, how=how)
+    yield worker, CONTROL, change_tables(job, base, worker, nets, parts, how=how)
     unit, how = bring_to(job.bases[f"maps/{worker}"], world)
     site = unit.site(world)
     try:

@@ -45,6 +45,7 @@ from everfresh.spark.tasks import Batches, Message, drain, emit, finish, freeze,
 from everfresh.spark.units import (
     Unit,
     bring_to,
+    given_image,
     next_tag,
     table_image,
     write_snapshot,
@@ -149,7 +150,7 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
     if nets and program is not None:
         tables = {n: unit.table(job.world, n) for n in nets}
         out = list(_from_rows(job, unit, given(program, tables, nets)))
-    yield worker, CONTROL, change_tables(job, unit, worker, nets)
+    yield worker, CONTROL, change_tables(job, unit, worker, nets, parts)
     yield from out
 
 
@@ -168,8 +169,16 @@ def _from_rows(job: Job, unit: Unit, held: Mapping[str, Held]) -> Iterator[Messa
     yield from handed_on(job.world, site, program, ROWS_STAGE, known)
 
 
-def change_tables(job: Job, unit: Unit, worker: int, nets: Mapping[str, Net], **notes: Any) -> bytes:
-    """Change the rows of a worker's tables: what was done, as a control row."""
+def change_tables(
+    job: Job,
+    unit: Unit,
+    worker: int,
+    nets: Mapping[str, Net],
+    parts: Mapping[str, list[Part]],
+    **notes: Any,
+) -> bytes:
+    """Change the rows of a worker's tables by what came of the parts of a batch: what was done, as a control
+    row."""
     world = job.world
     tag_in = unit.version[1]
     sections: dict[str, bytes] = {}
@@ -180,7 +189,7 @@ def change_tables(job: Job, unit: Unit, worker: int, nets: Mapping[str, Net], **
         applied = table.apply(change)
         unit.record(bound(table.rollback, applied), bound(table.commit, applied))
         crash("mid-apply", world.fault, worker, world.inbox)
-        sections[f"table/{world.ids[name]}"] = _table_after(table, change)
+        sections[f"table/{world.ids[name]}"] = _table_after(table, change, parts[name])
         changed += int(np.abs(change.weights).sum())
     crash("after-apply", world.fault, worker, world.inbox)
     sizes = {world.ids[name]: len(unit.table(world, name).pool) for name in nets}
@@ -221,8 +230,13 @@ def read_files(spec: PartSpec, schema: TableSchema) -> pa.Table:
     return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
 
 
-def _table_after(table: Table, change: Net) -> bytes:
+def _table_after(table: Table, change: Net, parts: list[Part]) -> bytes:
+    """The rows that have changed, as they are now."""
     if table.schema.key:
+        rows = parts[0].rows
+        plain = rows.schema.types == arrow_schema(table.schema.columns).types
+        if len(parts) == 1 and parts[0].op == "insert" and len(change) == rows.num_rows and plain:
+            return given_image(rows)  # as they were given: nothing has to be made of them again
         order = np.argsort(
             change.weights > 0, kind="stable"
         )  # what goes first, so that a key is free for what comes
