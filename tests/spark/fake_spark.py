@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyspark
 import pytest
 
-from everfresh.spark import blocks, engine, units
+from everfresh.spark import blocks, engine, reading, tables, tasks, units
 from everfresh.spark import session as sessions
 from everfresh.types import arrow_schema
 
@@ -164,8 +164,9 @@ def install(monkeypatch: pytest.MonkeyPatch, processes: int = 2) -> FakeSession:
     session.forget()
     monkeypatch.setattr(pyspark, "TaskContext", _Task)
     monkeypatch.setattr(pyspark, "inheritable_thread_target", lambda given: lambda fn: fn)
-    monkeypatch.setattr(blocks, "TaskContext", _Task)
-    monkeypatch.setattr(blocks, "freeze", lambda: None)
+    monkeypatch.setattr(tasks, "TaskContext", _Task)
+    for module in (blocks, tables, reading):
+        monkeypatch.setattr(module, "freeze", lambda: None)
     monkeypatch.setattr(sessions, "own", lambda given: given)
     monkeypatch.setattr(sessions, "missing_settings", lambda given: {})
     monkeypatch.setattr(engine, "spark_schema", lambda columns: arrow_schema(tuple(columns)))

@@ -269,3 +269,25 @@ def test_a_fresh_process_compiles_nothing(
             patched.setitem(jobs._FORMS, "whole", compiles)
             assert set(world.catalog.views) == set(VIEWS)
             assert world.program("whole", frozenset(batch(0))) is not None
+
+
+def test_a_snapshot_is_taken_when_the_log_is_a_third_of_the_last(
+    session: FakeSession, tmp_path: Path
+) -> None:
+    with connect(session, tmp_path, snapshot_bytes=1, history=0) as db:
+        db.sql(DDL)
+        taken = []
+        for number in range(12):
+            db.apply(batch(number))
+            ledger = db._engine._ledger
+            taken.append(ledger.snapshot_epoch == db.epoch)
+            assert ledger.snapshot_size == sum(
+                (tmp_path / "parts" / base.snapshot.file).stat().st_size
+                for base in ledger.bases.values()
+                if base.snapshot is not None
+            )
+            assert taken[-1] or ledger.log_bytes <= ledger.snapshot_size // 3
+        assert True in taken
+        assert False in taken
+    with connect(session, tmp_path) as db:
+        assert db._engine._ledger.snapshot_size > 0

@@ -41,7 +41,6 @@ from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_b
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
 from everfresh.spark.adaptive import INCREMENTAL, Costs, choose, counted, rows_left
-from everfresh.spark.blocks import change_block, split
 from everfresh.spark.driver import gathered, snapshot
 from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
@@ -60,6 +59,7 @@ from everfresh.spark.programs import (
 from everfresh.spark.reading import given_block, read_block, rows_of
 from everfresh.spark.runner import STAGES, Again, Controls, Runner
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
+from everfresh.spark.tables import change_block, split
 from everfresh.spark.units import read_segment
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p

@@ -9,10 +9,10 @@ import pyarrow as pa
 from everfresh.delta.bags import WEIGHT, expand, net, subtract
 from everfresh.distributed.tags import Replicated
 from everfresh.errors import EverfreshError
-from everfresh.spark.blocks import freeze
 from everfresh.spark.failures import TaskError
 from everfresh.spark.jobs import Base, World
 from everfresh.spark.programs import placement_of
+from everfresh.spark.tasks import freeze
 from everfresh.spark.units import Unit, open_for_reading, read_segment
 from everfresh.state import unpack_table
 

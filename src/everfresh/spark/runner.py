@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from everfresh.delta import SparkRows
 from everfresh.errors import EverfreshError
 from everfresh.options import Options
-from everfresh.spark.blocks import base_block, maps_block, results_block, route_block, whole_block
+from everfresh.spark.blocks import maps_block, results_block, whole_block
 from everfresh.spark.failures import translated
 from everfresh.spark.jobs import (
     AGAIN,
@@ -39,6 +39,7 @@ from everfresh.spark.jobs import (
     unpack_control,
 )
 from everfresh.spark.observe import Observer
+from everfresh.spark.tables import base_block, route_block
 from everfresh.state import StateFolder, crash
 
 if TYPE_CHECKING:
