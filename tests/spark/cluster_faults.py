@@ -14,7 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
-from fault_workload import BATCHES, DDL, assert_exact, forget_caches, more_batches, send
+from fault_workload import BATCHES, DDL, DDL_EPOCHS, assert_exact, forget_caches, more_batches, send
 
 import everfresh as ef
 from everfresh.state import InjectedFault
@@ -22,7 +22,7 @@ from everfresh.state import InjectedFault
 pytestmark = pytest.mark.spark
 
 STAGES = {"base": "after-apply", "maps": "before-yield"}
-"""A point that only tasks of that stage pass."""
+"""A point that only tasks of that stage pass, where batches are DataFrames."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def apply_while_killing(spark: Any, path: Path, batch: int, batches: list[ef.Del
     with ef.connect(path, spark=spark, options=options) as db:
         killer = Killer(spark, path, point, how["victim"])
         killer.start()
-        send(db, batches[batch : batch + 1], batch)
+        send(db, batches[batch : batch + 1], batch, spark)
         killer.join(130)
     assert killer.killed == 1, "no task came to where the executor is killed"
     until = time.monotonic() + 60
@@ -114,7 +114,7 @@ def twins(spark: Any) -> int:
 def test_a_slow_task_is_overtaken_by_its_twin(spark: Any, path: Path, stage: str) -> None:
     before = twins(spark)
     with ef.connect(path, spark=spark, options=ef.Options(fault=f"{STAGES[stage]}:sleep=60:1:1")) as db:
-        send(db, BATCHES[:2])
+        send(db, BATCHES[:2], spark=spark)
     assert twins(spark) > before
     with ef.connect(path, spark=spark) as db:
         send(db, BATCHES)
@@ -157,6 +157,6 @@ def test_faults_in_any_order(spark: Any, tmp_path: Path, seed: int) -> None:
             flag.unlink()
         inline = rng.choice([0, 1 << 15])
         with ef.connect(path, spark=spark, options=ef.Options(fault=fault, inline_bytes=inline)) as db:
-            send(db, batches[number : number + 1], number)
-            assert db.epoch == 3 + number
+            send(db, batches[number : number + 1], number, rng.choice([None, spark]))
+            assert db.epoch == DDL_EPOCHS + 1 + number
     assert_exact(path, spark, batches)
