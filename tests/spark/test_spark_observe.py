@@ -27,8 +27,10 @@ def test_a_batch_tells_jobs_stages_and_what_was_exchanged(
         rows = [(i, i % 100, i) for i in range(1000)]
         with caplog.at_level(logging.DEBUG, "everfresh.batches"):
             db.apply(t=spark.createDataFrame(rows, "id long, k long, x long"))
-        (line,) = [r.getMessage() for r in caplog.records if r.name == "everfresh.batches"]
-        assert line.startswith("epoch 3: 1000 rows")
+        lines = [r.getMessage() for r in caplog.records if r.name == "everfresh.batches"]
+        (line,) = [line for line in lines if line.startswith("epoch")]
+        assert line.startswith("epoch 3: 1000 rows, ")
+        assert lines[0] == "rows that are not counted: incremental"
         last = db.statistics()["last batch"]
         assert last["jobs"] >= 1
         assert last["stages"] == len(last["blocks"]) >= 2
