@@ -251,6 +251,11 @@ def _below(node: object) -> Iterator[object]:
         yield from node.input.walk()
 
 
+def reevaluated(name: str, plan: p.Plan, reason: str, setting: Setting) -> CompiledView:
+    """A view that its engine re-evaluates, for a reason of its own."""
+    return _reevaluated(name, plan, "auto", reason, setting)
+
+
 def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str, setting: Setting) -> CompiledView:
     held = setting.prefix or name
     target: MapDef[Definition] = MapDef(held, plan.variables, (), plan)

@@ -96,6 +96,11 @@ class Band:
             self._marked[slots] = False
             self._take_out(slots)
 
+    def kept_up(self, slots: Ints) -> None:
+        """Somebody has entered these slots, and has followed all changes of others."""
+        if len(slots):
+            self._widen(self._stored[self.groups.words :, slots])
+
     def _cover(self, slot: int) -> None:
         if slot >= len(self._in):
             size = 2 * slot

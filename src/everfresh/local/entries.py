@@ -82,15 +82,15 @@ class EntryStore(Pooled):
         self._touch(touched.slots[~touched.created])
         return touched
 
-    def told(self, touched: Touched) -> None:
-        """A change was made by other means, slices included: tell the followers."""
-        if self._followers:
-            created = touched.slots[touched.created]
-            if len(created):
-                words = self.words(created)
-                for follower in self._followers.values():
-                    follower.add(created, words)
-            self._touch(touched.slots[~touched.created])
+    def told(self, touched: Touched, but: Sequence[Follower] = ()) -> None:
+        """A change was made by other means, slices included: tell the followers, but those that know."""
+        others = [f for f in self._followers.values() if f not in but] if but else self._followers.values()
+        if others:
+            created, slots = touched.slots[touched.created], touched.slots[~touched.created]
+            words, others_ = self.words(created), self.words(slots)
+            for follower in others:
+                follower.add(created, words)
+                follower.touch(slots, others_)
 
     def commit(self, touched: Touched) -> None:
         """Make a change final: entries that have come to nothing go."""

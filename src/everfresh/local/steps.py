@@ -184,7 +184,8 @@ class Steps:
             form.bad += 1
             return self._interpret([statements[i] for i in sorted(form.covered)], change, at)
         for store, touched in outcome.touched:
-            self.touched.setdefault(store.target.name, []).append(touched)
+            if store.target.name not in self._wiring.under:
+                self.touched.setdefault(store.target.name, []).append(touched)
             self.did(store, touched)
         for statement, visited in outcome.visited:
             self._count(statement.view, statement.base, statement.index, visited)

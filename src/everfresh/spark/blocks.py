@@ -1,10 +1,12 @@
-"""What runs in tasks: route, base, maps, read, snapshot. Each is a generator over Arrow batches for
+"""What runs in tasks: route, base, maps, results, whole. Each is a generator over Arrow batches for
 `mapInArrow`.
 
 A batch is one job. The *base* block of worker w owns the table rows of w: it resolves the batch against
-them, computes what each statement adds to its map, aggregates that by key and sends it to the key's worker.
-After one exchange the *maps* block of each worker adds what it got and publishes the change of its part of
-each view. The *route* block stands in front only when rows come as a Spark DataFrame.
+them and runs what follows from their change alone. After an exchange the *maps* block of each worker runs the
+statements on its maps, after another the *results* block adds what came for its results. Where every task may
+read the whole batch, the *whole* block does all of it in one stage: its part of the tables, and its part of
+the maps by the whole change. The *route* block stands in front only when rows come as a Spark DataFrame. What
+the driver gathers comes with the job's answer.
 
 A task drains its input (else its process is not used again), never raises for what a batch can cause (an
 exception ends the process and its warm state: such errors travel as rows), and is a function of its unit's
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import gc
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,42 +29,43 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from everfresh.delta import read_rows
-from everfresh.delta.bags import WEIGHT, expand, net, subtract
+from everfresh.delta.bags import WEIGHT
+from everfresh.distributed.execute import Journal, Site
 from everfresh.distributed.routing import owners
-from everfresh.distributed.tags import Replicated
-from everfresh.distributed.wire import entries_table, entries_values
+from everfresh.distributed.wire import Held, entries_table, entries_values
 from everfresh.errors import EverfreshError
 from everfresh.expr import Vector
-from everfresh.local.columnar import FlatPlan, run, to_words
 from everfresh.local.mapstore import MapStore
-from everfresh.local.pool import Pool, Values
+from everfresh.local.pool import Values
+from everfresh.local.state import LocalState
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.program import Part
-from everfresh.spark.distribute import given, handed_on, images, published, received, sent, site_of
-from everfresh.spark.failures import TaskError
+from everfresh.spark import observe
+from everfresh.spark.adaptive import refilled
+from everfresh.spark.distribute import done, given, given_whole, handed_on, ran, received
 from everfresh.spark.jobs import (
+    AGAIN,
     CONTROL,
     DATA,
     ERROR,
+    GATHERED,
     PROPERTY,
     ROWS,
-    Base,
     Job,
     PartSpec,
     World,
     pack_control,
     pack_error,
 )
-from everfresh.spark.programs import batch_program, incremental, load_program, placement_of, results_of
+from everfresh.spark.programs import incremental, placement_of
 from everfresh.spark.stages import MAPS, RESULTS
+from everfresh.spark.stages import ROWS as ROWS_STAGE
 from everfresh.spark.units import (
     Unit,
     bring_to,
     map_image,
     next_tag,
-    open_for_reading,
-    read_segment,
     seal_segment,
     table_image,
     write_segment,
@@ -73,6 +77,9 @@ from everfresh.types import TableSchema, arrow_schema
 Batches = Iterable[pa.RecordBatch]
 Message = tuple[int, int, bytes]
 _SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())])
+_EMIT_BYTES = 4 << 20
+FILLING = ("load", "refill")
+"""Jobs that run a view's program with all rows of its tables: a new view's, or one that is filled anew."""
 _frozen = 0
 
 
@@ -91,6 +98,7 @@ def _job(root: str) -> Job:
 def _drain(batches: Batches) -> list[tuple[int, bytes]]:
     """All messages of an exchange, in an order that does not depend on how they arrived; an anchor's rows
     are none."""
+    observe.begin()
     found: list[tuple[int, bytes]] = []
     for batch in batches:
         if "kind" not in batch.schema.names:
@@ -100,14 +108,26 @@ def _drain(batches: Batches) -> list[tuple[int, bytes]]:
 
 
 def _emit(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
-    for to, kind, payload in messages:
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([to], pa.int32()), pa.array([kind], pa.int32()), pa.array([payload], pa.binary())],
-            schema=_SCHEMA,
-        )
+    """Messages as batches of up to a few megabytes: each crosses to the JVM by itself."""
+    some: list[Message] = []
+    size = 0
+    for message in messages:
+        some.append(message)
+        size += len(message[2])
+        if size > _EMIT_BYTES:
+            yield _emitted(some)
+            some, size = [], 0
+    if some:
+        yield _emitted(some)
 
 
-def _freeze() -> None:
+def _emitted(messages: list[Message]) -> pa.RecordBatch:
+    to, kinds, payloads = zip(*messages, strict=True)
+    columns = [pa.array(to, pa.int32()), pa.array(kinds, pa.int32()), pa.array(payloads, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def freeze() -> None:
     """A worker collects all garbage after every task: keep it from walking modules and kernels, which
     never change."""
     global _frozen  # noqa: PLW0603 - one counter per process
@@ -134,18 +154,21 @@ def route_block(world: World, index: int, spec: PartSpec, batches: Batches) -> I
     except EverfreshError as error:
         messages = [(worker, ERROR, pack_error(error.to_dict())) for worker in range(world.workers)]
     yield from _emit(messages)
-    _freeze()
+    freeze()
 
 
-def split(rows: pa.Table, schema: TableSchema, workers: int) -> Iterator[tuple[int, pa.Table, Any]]:
-    """Rows cut by the worker that owns them: by primary key, or by the whole row; with their positions."""
+def split(
+    rows: pa.Table, schema: TableSchema, workers: int, only: int | None = None
+) -> Iterator[tuple[int, pa.Table, Any]]:
+    """Rows cut by the worker that owns them: by primary key, or by the whole row; with their positions. Those
+    of all workers, or of one."""
     names = [n for n in schema.names if n in (schema.key or schema.names)]
     vectors = [Vector.from_arrow(rows.column(n), schema.column(n).type) for n in names]
     to = owners(vectors, rows.num_rows, workers)
-    for worker in range(workers):
+    for worker in range(workers) if only is None else (only,):
         index = np.flatnonzero(to == worker)
         if len(index):
-            yield worker, rows.take(pa.array(index)), index
+            yield worker, rows.take(pa.array(index)) if len(index) < len(to) else rows, index
 
 
 def change_block(world: World, view: str, batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -162,7 +185,7 @@ def change_block(world: World, view: str, batches: Batches) -> Iterator[pa.Recor
         words = store.codec.encode(rows.drop_columns([WEIGHT]).cast(arrow_schema(store.codec.columns)))
         messages = list(_to_owners(world, store, words, values))
     yield from _emit(messages)
-    _freeze()
+    freeze()
 
 
 # -- base: the rows of the tables ------------------------------------------------------------------
@@ -183,7 +206,7 @@ def base_block(root: str, last: bool, batches: Batches) -> Iterator[pa.RecordBat
     except EverfreshError as error:
         out = [(to, ERROR, pack_error(error.to_dict())) for to in _targets(job, worker, last)]
     yield from _emit(out)
-    _freeze()
+    freeze()
 
 
 def _targets(job: Job, worker: int, last: bool) -> Iterable[int]:
@@ -198,16 +221,39 @@ def _open_base(job: Job, worker: int) -> tuple[Unit, str]:
 
 
 def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
-    world = job.world
-    unit, _ = _open_base(job, worker)
     parts: dict[str, list[Part]] = {}
     for index, spec in enumerate(job.parts):
         part = _part(job, index, spec, worker, rows)
         if part is not None:
             parts.setdefault(spec.table, []).append(part)
-    nets = {name: unit.table(world, name).resolve(of) for name, of in parts.items()}
-    nets = {name: change for name, change in nets.items() if len(change)}
-    deltas = list(_deltas(job, unit, worker, nets))
+    unit, how = _open_base(job, worker)
+    nets = _resolved(job, unit, parts)
+    out: list[Message] = []
+    program = job.program
+    if nets and program is not None:
+        tables = {n: unit.table(job.world, n) for n in nets}
+        out = list(_from_rows(job, unit, given(program, tables, nets)))
+    yield worker, CONTROL, _change_tables(job, unit, worker, nets, how=how)
+    yield from out
+
+
+def _resolved(job: Job, unit: Unit, parts: Mapping[str, list[Part]]) -> dict[str, Net]:
+    nets = {name: unit.table(job.world, name).resolve(of) for name, of in parts.items()}
+    return {name: change for name, change in nets.items() if len(change)}
+
+
+def _from_rows(job: Job, unit: Unit, held: Mapping[str, Held]) -> Iterator[Message]:
+    """What follows from the changes of this worker's rows alone."""
+    program = job.program
+    assert program is not None
+    site = unit.blank(job.world)
+    _, known = ran(site, program.blocks[ROWS_STAGE], held)
+    yield from handed_on(job.world, site, program, ROWS_STAGE, known)
+
+
+def _change_tables(job: Job, unit: Unit, worker: int, nets: Mapping[str, Net], **notes: Any) -> bytes:
+    """Change the rows of a worker's tables: what was done, as a control row."""
+    world = job.world
     tag_in = unit.version[1]
     sections: dict[str, bytes] = {}
     changed = 0
@@ -220,23 +266,8 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
         sections[f"table/{world.ids[name]}"] = _table_after(table, change)
         changed += int(np.abs(change.weights).sum())
     crash("after-apply", world.fault, worker, world.inbox)
-    yield worker, CONTROL, _finish(job, unit, tag_in, sections, changed)
-    yield from deltas
-
-
-def _changed(job: Job) -> set[str]:
-    return {part.table for part in job.parts}
-
-
-def _deltas(job: Job, unit: Unit, worker: int, nets: Mapping[str, Net]) -> Iterator[Message]:
-    """What follows from the changes of this worker's rows, for the maps."""
-    world = job.world
-    if not world.joins:
-        for name, change in nets.items():
-            yield from _to_maps(world, unit.table(world, name), change)
-    elif nets:
-        program = batch_program(world.catalog, _changed(job))
-        yield from sent(world, worker, program, given(program, {n: unit.table(world, n) for n in nets}, nets))
+    sizes = {world.ids[name]: len(unit.table(world, name).pool) for name in nets}
+    return finish(job, unit, tag_in, sections, changed, sizes=sizes, **notes)
 
 
 def _bound(fn: Callable[[Any], None], value: Any) -> Callable[[], None]:
@@ -252,21 +283,23 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
         if not pieces:
             return None
         table = pa.concat_tables(pieces).combine_chunks()
+        observe.arrive(table.num_rows)
         # A DataFrame may give its rows in another order when it is computed again.
         order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
         return spec.part(table.take(order))
     if spec.files:
-        op = "delete" if spec.op == "delete_key" else spec.op
-        given = [read_rows(file, schema, what=spec.what, op=op) for file in spec.files]  # type: ignore[arg-type]
-        table = pa.concat_tables(given).combine_chunks()
-        mine = [
-            (piece, index) for to, piece, index in split(table, schema, job.world.workers) if to == worker
-        ]
-        return spec.part(*mine[0]) if mine else None
+        mine = next(split(_read_files(spec, schema), schema, job.world.workers, worker), None)
+        return spec.part(*mine[1:]) if mine is not None else None
     piece = job.piece(index, worker)
     if piece is None:
         return None
     return spec.part(piece.drop_columns(["_row"]), piece.column("_row").to_numpy())
+
+
+def _read_files(spec: PartSpec, schema: TableSchema) -> pa.Table:
+    op = "delete" if spec.op == "delete_key" else spec.op
+    found = [read_rows(file, schema, what=spec.what, op=op) for file in spec.files]  # type: ignore[arg-type]
+    return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
 
 
 def _table_after(table: Table, change: Net) -> bytes:
@@ -277,40 +310,6 @@ def _table_after(table: Table, change: Net) -> bytes:
         words = np.ascontiguousarray(change.words[:, order])
         return table_image(table, words, np.maximum(change.weights[order], 0))
     return table_image(table, change.words, table.pool.gather(table.pool.find(change.words)).n)
-
-
-def _to_maps(world: World, table: Table, change: Net) -> Iterator[Message]:
-    """What the statements of a table add to the maps of its views, aggregated by key and cut by the key's
-    owner."""
-    names = table.schema.names
-    for view in world.catalog.views_on(table.schema.name):
-        store = MapStore(view.compiled, Interner())
-        for plan in store.plans(table.schema.name):
-            vectors = table.codec.vectors(change.words, plan.columns(names))
-            try:
-                yield from _send(world, store, plan, names, vectors, change.weights)
-            except EverfreshError as error:
-                row = getattr(error, "row", None)
-                place = f"view '{view.name}'"
-                if row is not None:
-                    place += f", row {table.codec.decode(change.words[:, row : row + 1]).to_pylist()[0]}"
-                raise error.at(place) from error
-
-
-def _send(
-    world: World,
-    store: MapStore,
-    plan: FlatPlan,
-    names: tuple[str, ...],
-    vectors: dict[str, Vector],
-    weights: Any,
-) -> Iterator[Message]:
-    words, values = to_words(run(plan, names, vectors, weights), store.codec, store.layout)
-    merged = Pool(store.codec.words, store.layout)
-    slots = merged.add(words, values).slots
-    if not len(slots):
-        return
-    yield from _to_owners(world, store, merged.keys_at(slots), merged.gather(slots))
 
 
 def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Iterator[Message]:
@@ -325,10 +324,11 @@ def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Ite
             yield worker, DATA, payload
 
 
-def _finish(job: Job, unit: Unit, tag_in: str, sections: dict[str, bytes], rows: int, **extra: Any) -> bytes:
+def finish(job: Job, unit: Unit, tag_in: str, sections: dict[str, bytes], rows: int, **extra: Any) -> bytes:
     """End a step: seal its segment, keep it small or write it, and say what was done."""
     world = job.world
     header: dict[str, Any] = {"unit": unit.name, "nonce": job.nonce, "tag_in": tag_in, "rows": rows, **extra}
+    header.update(observe.arrived())
     if not sections:
         unit.dirty = False
         return pack_control({**header, "tag": tag_in, "file": None})
@@ -336,45 +336,30 @@ def _finish(job: Job, unit: Unit, tag_in: str, sections: dict[str, bytes], rows:
     unit.end(world.epoch, tag)
     if len(data) <= world.inline_bytes:
         return pack_control({**header, "tag": tag, "file": None, "bytes": len(data)}, data)
-    crash("mid-write", world.fault, _worker(), world.inbox)
+    crash("mid-write", world.fault, unit.number, world.inbox)
     file = write_segment(world, unit.name, world.epoch, tag, data)
-    crash("after-write", world.fault, _worker(), world.inbox)
+    crash("after-write", world.fault, unit.number, world.inbox)
     return pack_control({**header, "tag": tag, "file": file, "bytes": len(data)})
 
 
 def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
     """The first contents of a new view, from the rows this worker has."""
-    world = job.world
+    world, program = job.world, job.program
+    assert program is not None
     unit, _ = _open_base(job, worker)
-    compiled = world.catalog.views[job.view or ""].compiled
-    store = MapStore(compiled, Interner())
-    plan = store.load_plan() if not world.joins else None
-    yield (
+    tag = unit.version[1]
+    nothing = {"unit": unit.name, "nonce": job.nonce, "tag_in": tag, "tag": tag, "file": None, "rows": 0}
+    yield worker, CONTROL, pack_control(nothing)
+    tables = {n: unit.table(world, n) for n in world.catalog.views[job.view or ""].compiled.bases}
+    nets = {n: _all_rows(table) for n, table in tables.items()}
+    site = Site(
+        LocalState.blank(incremental(world.catalog, job.view), unit.interner),
         worker,
-        CONTROL,
-        pack_control(
-            {
-                "unit": unit.name,
-                "nonce": job.nonce,
-                "tag_in": unit.version[1],
-                "tag": unit.version[1],
-                "file": None,
-                "rows": 0,
-            }
-        ),
+        world.workers,
+        placement_of(world.catalog),
     )
-    if world.joins:
-        tables = {n: unit.table(world, n) for n in compiled.bases}
-        nets = {n: _all_rows(table) for n, table in tables.items()}
-        program = load_program(world.catalog, job.view or "")
-        yield from sent(world, worker, program, given(program, tables, nets))
-    if plan is None:
-        return
-    table = unit.table(world, plan.terms[0].relation)
-    names = table.schema.names
-    for slots in table.chunks():
-        vectors = table.codec.vectors(table.pool.keys_at(slots), plan.columns(names))
-        yield from _send(world, store, plan, names, vectors, table.pool.gather(slots).n)
+    _, known = ran(site, program.blocks[ROWS_STAGE], given(program, tables, nets))
+    yield from handed_on(world, site, program, ROWS_STAGE, known)
 
 
 def _all_rows(table: Table) -> Net:
@@ -431,53 +416,46 @@ def _snapshot(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
 _BASE: dict[str, Callable[[Job, int, list[bytes]], Iterator[Message]]] = {
     "batch": _apply_batch,
     "load": _load_view,
+    "refill": _load_view,
     "alter": _alter_table,
     "snapshot": _snapshot,
 }
 
 
-# -- maps: the entries of the views ----------------------------------------------------------------
+# -- maps and results: the entries of the views ------------------------------------------------------
 
 
 def maps_block(root: str, last: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Add what the base blocks sent to the maps of this worker, publish each view's change, and (unless this
-    block is the `last`) send on what belongs to results."""
-    job = _job(root)
-    worker = _worker()
-    started = time.perf_counter()
-    messages = _drain(batches)
-    errors = [payload for kind, payload in messages if kind == ERROR]
-    out: list[Message] = [(worker, CONTROL, payload) for kind, payload in messages if kind == CONTROL]
-    try:
-        if errors:
-            out = [(to, ERROR, errors[0]) for to in _targets(job, worker, last)]
-        elif job.world.joins and _by_program(job):
-            out += _run_program(job, worker, "maps", messages, started, last)
-        else:
-            out.append((worker, CONTROL, _apply_maps(job, worker, messages, started)))
-    except EverfreshError as error:
-        out = [(to, ERROR, pack_error(error.to_dict())) for to in _targets(job, worker, last)]
-    yield from _emit(out)
-    _freeze()
+    """Run the statements of what the base blocks sent on the maps of this worker, publish each view's change,
+    and (unless this block is the `last`) send on what belongs to results."""
+    yield from _program_block(root, "maps", last, batches)
 
 
 def results_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Add what the maps blocks sent to the results of this worker."""
+    yield from _program_block(root, "results", True, batches)
+
+
+def _program_block(root: str, role: str, last: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
     job = _job(root)
     worker = _worker()
     started = time.perf_counter()
     messages = _drain(batches)
     errors = [payload for kind, payload in messages if kind == ERROR]
-    out: list[Message] = [(worker, CONTROL, payload) for kind, payload in messages if kind == CONTROL]
+    out: list[Message] = [
+        (worker, kind, payload) for kind, payload in messages if kind in (CONTROL, GATHERED)
+    ]
     try:
         if errors:
-            out = [(worker, ERROR, errors[0])]
+            out = [(to, ERROR, errors[0]) for to in _targets(job, worker, last)]
+        elif job.form is None:
+            out.append((worker, CONTROL, _apply_maps(job, worker, messages, started)))
         else:
-            out += _run_program(job, worker, "results", messages, started, True)
+            out += _run_program(job, worker, role, messages, started, last)
     except EverfreshError as error:
-        out = [(worker, ERROR, pack_error(error.to_dict()))]
+        out = [(to, ERROR, pack_error(error.to_dict())) for to in _targets(job, worker, last)]
     yield from _emit(out)
-    _freeze()
+    freeze()
 
 
 def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], started: float) -> bytes:
@@ -494,6 +472,7 @@ def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], starte
     unit.begin()
     for identity, tables in sorted(pieces.items()):
         store = unit.map(world, identity.rsplit("@", 1)[0])
+        observe.arrive(sum(table.num_rows for table in tables))
         words, values = entries_values(store.codec, store.layout, pa.concat_tables(tables).combine_chunks())
         touched = store.add_words(words, values)
         unit.record(_bound(store.pool.rollback, touched), _bound(store.pool.commit, touched))
@@ -502,92 +481,125 @@ def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], starte
         sections[f"map/{identity}"] = map_image(store, store.pool.keys_at(touched.slots), after)
         change = store.published(touched)
         rows += change.num_rows
-        if change.num_rows and job.kind in ("batch", "replace"):
+        if change.num_rows and job.kind == "replace":
             sections[f"changes/{identity}"] = pack_table(change)
     spent = round((time.perf_counter() - started) * 1000, 1)
-    payload = _finish(job, unit, tag_in, sections, rows, how=how, ms=spent)
+    payload = finish(job, unit, tag_in, sections, rows, how=how, ms=spent)
     crash("before-yield", world.fault, worker, world.inbox)
     return payload
-
-
-def _by_program(job: Job) -> bool:
-    """Whether the maps' part of a job is a block of a program, and not the change of a re-evaluated view."""
-    if job.kind == "load":
-        return not job.world.catalog.views[job.view or ""].compiled.reevaluated
-    return job.kind == "batch"
 
 
 def _run_program(
     job: Job, worker: int, role: str, messages: list[tuple[int, bytes]], started: float, last: bool
 ) -> list[Message]:
     """The block of a distributed program that changes this worker's maps, or its results."""
-    world = job.world
+    world, program = job.world, job.program
+    assert program is not None
     unit, how = bring_to(job.bases[f"{role}/{worker}"], world)
     payloads = [payload for kind, payload in messages if kind == DATA]
+    stage = RESULTS if role == "results" else MAPS
+    site = site_of(job, unit)
+    control, held = step(
+        job, unit, site, lambda: received(site, program, stage, payloads), started if last else None, how
+    )
+    return [(worker, CONTROL, control), *handed_on(world, site, program, stage, held)]
+
+
+def site_of(job: Job, unit: Unit) -> Site:
+    """Where the blocks of a job run in a unit: among all maps, or those of a view alone that is filled."""
+    if job.kind == "refill":
+        unit.forget()
+    if job.kind in FILLING:
+        return unit.site_of(job.world, incremental(job.world.catalog, job.view))
+    return unit.site(job.world)
+
+
+def step(
+    job: Job,
+    unit: Unit,
+    site: Site,
+    run: Callable[[], tuple[Journal, dict[str, Held]]],
+    started: float | None,
+    how: str,
+) -> tuple[bytes, dict[str, Held]]:
+    """A block as one step of a unit: its control row, and all temporaries that are known now."""
+    world = job.world
     tag_in = unit.version[1]
     unit.begin()
-    if job.kind == "load":
-        program = load_program(world.catalog, job.view or "")
-        state = unit.state_of(world, incremental(world.catalog, job.view))
-    else:
-        program, state = batch_program(world.catalog, _changed(job)), unit.state(world)
-    stage = RESULTS if role == "results" else MAPS
-    journal, held = received(world, unit, state, worker, program, stage, payloads)
-    unit.record(journal.rollback, journal.commit)
-    crash("mid-apply", world.fault, worker, world.inbox)
-    sections, rows = images(world, state, journal), 0
-    for view in state.catalog.views:
-        change = published(state, journal, view, site_of(world, state, worker))
-        if change is not None and change.num_rows:
-            rows += change.num_rows
-            if job.kind == "batch":
-                sections[f"changes/{world.ids[view]}"] = pack_table(change)
-    if job.kind == "load" and (role == "results") == (job.view in results_of(world.catalog)):
-        state.maps[job.view or ""].rows()  # an aggregate outside its type is found now, not at the first read
-    # What goes through an exchange holds nothing that a retry would not repeat.
-    spent = {"how": how, "ms": round((time.perf_counter() - started) * 1000, 1)} if last else {}
-    out = [(worker, CONTROL, _finish(job, unit, tag_in, sections, rows, **spent))]
-    crash("before-yield", world.fault, worker, world.inbox)
-    return out if last else [*out, *handed_on(world, worker, program, stage, held)]
-
-
-# -- reading ---------------------------------------------------------------------------------------
-
-
-def read_block(
-    world: World, bases: tuple[Base, ...], name: str, at: int | None, chunk: int, batches: Batches
-) -> Iterator[pa.RecordBatch]:
-    """The rows of a table or view that this worker has, at the version `bases` names or (a view) at an
-    earlier epoch."""
-    # The worker is what the anchor's row says: inside a union a task's number is not the partition's.
-    workers = [int(worker) for batch in batches for worker in batch.column("id").to_pylist()]
-    for worker in workers:
-        yield from _read(world, bases[worker], name, at).to_batches(max_chunksize=chunk)
-    _freeze()
-
-
-def _read(world: World, base: Base, name: str, at: int | None) -> pa.Table:
     try:
-        unit = open_for_reading(base, world)
-        if name not in world.catalog.tables:
-            return _view_rows(unit, world, base, name, at)
-        rows, counts = unit.table(world, name).rows()
-        return expand(rows.append_column(WEIGHT, pa.array(counts)))
+        journal, held = refilled(site, run) if job.kind == "refill" else run()
+    except BaseException:
+        unit.unchanged()
+        raise
+    crash("mid-apply", world.fault, site.number, world.inbox)
+    try:
+        sections, rows = done(world, site, journal, job.kind != "load")
+        if job.kind in FILLING:
+            site.state.maps[job.view or ""].rows()  # an aggregate outside its type is found now
+    except EverfreshError:
+        journal.rollback()
+        unit.unchanged()
+        raise
+    unit.record(journal.rollback, journal.commit)
+    # What goes through an exchange holds nothing that a retry would not repeat.
+    notes: dict[str, Any] = {}
+    if started is not None:
+        notes = {"how": how, "ms": round((time.perf_counter() - started) * 1000, 1)}
+    control = finish(job, unit, tag_in, sections, rows, **notes)
+    crash("before-yield", world.fault, site.number, world.inbox)
+    return control, held
+
+
+# -- whole: everything in one stage ------------------------------------------------------------------
+
+
+def whole_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Read the whole batch; change this worker's part of the tables, and its maps by all of it.
+
+    Nobody has checked the other workers' rows: a batch that any task refuses is refused, and what the others
+    did to their caches is taken back when they are asked for the version before.
+    """
+    job = _job(root)
+    worker = _worker()
+    _drain(batches)
+    try:
+        out = list(_apply_whole(job, worker))
     except EverfreshError as error:
-        raise TaskError(error) from error
+        out = [(worker, ERROR, pack_error(error.to_dict()))]
+    yield from _emit(out)
+    freeze()
 
 
-def _view_rows(unit: Unit, world: World, base: Base, name: str, at: int | None) -> pa.Table:
-    store = unit.map(world, name)
-    # A view that always has one row has it on the worker that owns the empty key.
-    mine = not store.view.always or base.unit.endswith("/0")
-    if world.joins and not store.compiled.reevaluated:
-        everywhere = isinstance(placement_of(world.catalog).maps[store.target.name], Replicated)
-        mine = mine and (not everywhere or base.unit.endswith("/0"))
-    table = expand(store.rows()) if mine else store.no_change().drop_columns([WEIGHT])
-    if at is None:
-        return table
-    section = f"changes/{world.ids[name]}"
-    later = [read_segment(world, base.unit, link) for link in base.since(at)]
-    changes = [unpack_table(sealed.sections[section]) for sealed in later if section in sealed.sections]
-    return subtract(table, net(pa.concat_tables(changes))) if changes else table
+def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
+    started = time.perf_counter()
+    world, program = job.world, job.program
+    assert program is not None
+    rows: dict[str, list[tuple[pa.Table, int]]] = {}
+    parts: dict[str, list[Part]] = {}
+    for index, spec in enumerate(job.parts):
+        schema = world.catalog.tables[spec.table]
+        table = _read_files(spec, schema) if spec.files else job.piece(index)
+        assert table is not None
+        rows.setdefault(spec.table, []).append((table, -1 if spec.op == "delete" else 1))
+        for _, piece, numbers in split(table, schema, world.workers, worker):
+            parts.setdefault(spec.table, []).append(spec.part(piece, numbers))
+    base, how = _open_base(job, worker)
+    nets = _resolved(job, base, parts)
+    yield worker, CONTROL, _change_tables(job, base, worker, nets, how=how)
+    unit, how = bring_to(job.bases[f"maps/{worker}"], world)
+    site = unit.site(world)
+    try:
+        control, held = step(
+            job,
+            unit,
+            site,
+            lambda: ran(site, program.blocks[0], given_whole(program, rows, unit.interner)),
+            started,
+            how,
+        )
+    except (ArithmeticError, LookupError, ValueError, TypeError, AssertionError):
+        # Rows that some other task refuses may be none that maps can take: in stages they never get here.
+        yield worker, AGAIN, traceback.format_exc().encode()
+        return
+    yield worker, CONTROL, control
+    yield from handed_on(world, site, program, 0, held)

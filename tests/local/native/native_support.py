@@ -24,7 +24,7 @@ import pytest
 import everfresh as ef
 from everfresh.algebra import Kind
 from everfresh.local.entries import EntryStore
-from everfresh.local.native import helpers
+from everfresh.local.native import helpers, indexes
 from everfresh.local.pool import float_total, wide_to_python
 
 _MASK = (1 << 64) - 1
@@ -43,6 +43,18 @@ class _Unsigned(int):
 
     def __add__(self, other: int) -> _Unsigned:
         return _Unsigned(int(self) + int(other))
+
+    def __sub__(self, other: int) -> _Unsigned:
+        return _Unsigned(int(self) - int(other))
+
+    def __and__(self, other: int) -> _Unsigned:
+        return _Unsigned(int(self) & int(other))
+
+    def __or__(self, other: int) -> _Unsigned:
+        return _Unsigned(int(self) | int(other))
+
+    def __lshift__(self, other: int) -> _Unsigned:
+        return _Unsigned(int(self) << int(other))
 
     def __mul__(self, other: int) -> _Unsigned:
         return _Unsigned(int(self) * int(other))
@@ -106,7 +118,9 @@ def _run(text: str, names: dict[str, Any]) -> dict[str, Any]:
     return names
 
 
-_HELPERS = _run(Path(helpers.__file__).read_text(), {})
+_HELPERS: dict[str, Any] = {}
+for _module in (helpers, indexes):
+    _HELPERS |= _run(Path(_module.__file__).read_text(), {})
 
 
 def plain(text: str) -> Callable[[int, int, int], int]:
@@ -121,6 +135,7 @@ def run_plain() -> Iterator[None]:
     """Within it no compiler is called."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("everfresh.local.native.build.build", plain)
+        patch.setattr("everfresh.local.native.build.index_calls", lambda: (0,) * 6)
         yield
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from everfresh.bench.tpch_local.events import Events
     from everfresh.workloads import Query
 
-__all__ = ["DESCRIPTION", "NAME", "OPTIONS", "run"]
+__all__ = ["DESCRIPTION", "NAME", "OPTIONS", "reads", "run"]
 
 NAME = "tpch-local"
 DESCRIPTION = "the local engine: TPC-H, finance and TPC-DS by batch size, against its peers and the thesis"
@@ -51,7 +51,7 @@ def run(settings: Settings) -> Report:
                 json.dumps([cell.to_json() for cell in cells], indent=1) + "\n", encoding="utf-8"
             )
     if "refresh" in plan.sections:
-        scenarios.refresh(report, settings, plan, _reads)
+        scenarios.refresh(report, settings, plan, reads)
     if "micro" in plan.sections:
         scenarios.micro(report, settings, plan)
     if "durability" in plan.sections:
@@ -59,7 +59,7 @@ def run(settings: Settings) -> Report:
     return report
 
 
-def _reads(query: Query) -> list[str]:
+def reads(query: Query) -> list[str]:
     """The tables that a query reads."""
     from everfresh.workloads import WORKLOADS, compiled
 
@@ -90,7 +90,7 @@ def _streamed(report: Report, settings: Settings, plan: Plan, section: str) -> l
                 raise
             report.skip(f"{query.view}, {section}", str(error))
             continue
-        cells += _of_query(report, settings, plan, query, stream, events.only(_reads(query)))
+        cells += _of_query(report, settings, plan, query, stream, events.only(reads(query)))
     return cells
 
 

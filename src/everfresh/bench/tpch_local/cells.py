@@ -182,8 +182,12 @@ class Everfresh:
         """Make the view."""
         self.db.sql(view_ddl(self._query, self._mode))
         if self._now:
-            self.db._engine.compile(by_row=self._by_row)  # type: ignore[attr-defined]
+            self.compile()
         return self
+
+    def compile(self) -> None:
+        """Compile all triggers, as a stream of some seconds would have."""
+        self.db._engine.compile(by_row=self._by_row)  # type: ignore[attr-defined]
 
     def prepare(self, batch: Batches) -> Any:
         """Arrow tables with all columns, as a user would give them."""

@@ -6,15 +6,19 @@ runs. Pools and slices write theirs anew when they have grown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.algebra import Kind
-from everfresh.local.atoms import Indexed
+from everfresh.local.atoms import Indexed, Picked
+from everfresh.local.bands import Band
+from everfresh.local.native import build as building
 from everfresh.local.native import layout as at
 from everfresh.local.native.helpers import (
+    POOL_BANDS,
     POOL_CAPACITY,
     POOL_COUNT,
     POOL_CREATED,
@@ -29,11 +33,15 @@ from everfresh.local.native.helpers import (
     POOL_TOUCHED,
     SLICE_SIZE,
 )
-from everfresh.local.native.layout import BufferUse, PoolUse
+from everfresh.local.native.indexes import EDGES, INDEX_SIZE
+from everfresh.local.native.layout import BandUse, BufferUse, PoolUse
 from everfresh.local.pool import Pool, Touched, Values
+from everfresh.local.ranges import band_of
 from everfresh.local.slices import Slice
 
 Ints = NDArray[np.int64]
+_LEAST_BLOCKS = 16
+"""Blocks of an ordered index that are free when a call begins."""
 
 
 def address(array: NDArray[Any]) -> int:
@@ -109,8 +117,8 @@ def _sources(slice_: Slice) -> Ints:
 class PoolBinding:
     """A pool in the context, with a journal and its slices if the function changes it."""
 
-    def __init__(self, use: PoolUse, target: bool) -> None:
-        self.use, self.target = use, target
+    def __init__(self, use: PoolUse, target: bool, bands: Sequence[BandBinding] = ()) -> None:
+        self.use, self.target, self.bands = use, target, bands if target else ()
         self._seen: Any = None
         self._slices: dict[tuple[str, ...], SliceBinding] = {}
         self._blocks = np.zeros(0, np.int64)
@@ -127,6 +135,9 @@ class PoolBinding:
                 self._make_journal(context, rows)
             context[place + POOL_COUNT] = 0
             context[place + POOL_ROOM] = 0
+            context[place + POOL_BANDS] = len(self.bands)
+            for i, band in enumerate(self.bands):
+                context[place + POOL_BANDS + 1 + i] = address(context) + 8 * band.use.place
 
     def _write(self, context: Ints) -> None:
         pool, place = self.use.stored.pool, self.use.place
@@ -186,7 +197,20 @@ class PoolBinding:
             if len(keys) + need > keys.capacity:
                 keys.reserve(max(need, keys.capacity))
         self._refresh_slices(context)
+        for band in self.bands:
+            band.grow(context, need)
         context[place + POOL_ROOM] = 0
+
+    def take_back(self, context: Ints) -> None:
+        """Undo what the function changed, slices and what keeps the entries in order included."""
+        stored, change = self.use.stored, self.touched(context)
+        created = change.slots[change.created]
+        Indexed.leave(stored, created)
+        for band in self.bands:
+            band.band.remove(created, created)
+        stored.pool.rollback(change)
+        for band in self.bands:
+            band.band.touch(change.slots[~change.created], created)
 
     def touched(self, context: Ints) -> Touched:
         """What the function changed."""
@@ -194,6 +218,50 @@ class PoolBinding:
         slots, created, values = self._old
         old = Values(values.n[:count].copy(), values.ints[:, :count].copy(), values.floats[:, :count].copy())
         return Touched(slots[:count].copy(), old, created[:count].copy())
+
+
+class BandBinding:
+    """Entries in order in the context. An index that is read and whose map the function changes is kept up by
+    it; `keep` then says what it has missed."""
+
+    def __init__(self, use: BandUse) -> None:
+        self.use, self._calls = use, building.index_calls()
+        store = use.stored
+        self._names = [c.name for c in store.columns]
+        self.band = self._find()
+        words, rows = self.band._index.words, len(self.band._index._high)
+        self._scratch = np.zeros(words + rows + 2 * EDGES, np.int64)
+
+    def _find(self) -> Band:
+        store = self.use.stored
+        return band_of(self.use.value, Picked(store, ()), store, self._names, self.use.groups)
+
+    def refresh(self, context: Ints, target: bool) -> None:
+        """Write where it lies; make room if entries may come."""
+        if self.band not in self.use.stored._followers.values():
+            self.band = self._find()
+        band = self.band
+        band._settle()
+        self.grow(context, _LEAST_BLOCKS if target else 0)
+
+    def grow(self, context: Ints, blocks: int) -> None:
+        """Make room for some blocks, and for all slots of the map."""
+        band, index, place = self.band, self.band._index, self.use.place
+        if blocks and len(index._order) - int(index._state[0]) < blocks:
+            index._grow(2 * len(index._order) + blocks)
+        slots = self.use.stored.pool.capacity
+        if blocks and len(band._in) <= slots:
+            band._cover(slots)
+        scratch = address(self._scratch)
+        rows = len(index._high)
+        context[place : place + INDEX_SIZE] = [
+            *(address(array) for array in (index._data, index._totals, index._order, index._tops)),
+            *(address(array) for array in (index._tree, index._high, index._state)),
+            *(index.words, rows, index.block, len(index._order)),
+            *(address(band._stored), band._stored.shape[1], address(band._in)),
+            *(scratch, scratch + 8 * index.words, scratch + 8 * (index.words + rows), 0),
+            *self._calls,
+        ]
 
 
 class BufferBinding:

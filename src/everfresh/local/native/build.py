@@ -12,17 +12,43 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from everfresh.local.native.runner import Function
+if TYPE_CHECKING:
+    from everfresh.local.native.runner import Function
 
-HELPERS = ("memory.py", "helpers.py")
+HELPERS = ("memory.py", "helpers.py", "indexes.py", "calls.py")
 """The modules that generated code calls."""
 
 
 def folder() -> Path:
     """Where generated code is kept."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "everfresh" / "native"
+
+
+@cache
+def index_calls() -> tuple[int, ...]:
+    """The addresses of what generated code calls of ordered indexes; compiled now or before."""
+    text = (Path(__file__).parent / "indexes.py").read_text(encoding="utf-8") + _CALLS
+    found: tuple[Any, ...] = load(text).COMPILED
+    return tuple(int(one.address) for one in found)
+
+
+_CALLS = """
+import inspect
+
+from numba import cfunc
+
+
+def _compiled(function):
+    words = ", ".join(["int64"] * len(inspect.signature(function.py_func).parameters))
+    return cfunc(f"int64({words})", cache=True)(function.py_func)
+
+
+COMPILED = tuple(_compiled(function) for function in CALLED)
+"""
 
 
 def name_of(text: str, sources: Sequence[bytes] | None = None) -> str:
@@ -40,6 +66,12 @@ def name_of(text: str, sources: Sequence[bytes] | None = None) -> str:
 
 def build(text: str) -> Function:
     """The function `run` of a generated text, compiled now or before."""
+    found: Function = load(text).run
+    return found
+
+
+def load(text: str) -> Any:
+    """The module of a text, written if it is not there."""
     name = name_of(text)
     loaded = sys.modules.get(name)
     if loaded is None:
@@ -59,5 +91,4 @@ def build(text: str) -> Function:
         except BaseException:
             del sys.modules[name]
             raise
-    found: Function = loaded.run
-    return found
+    return loaded

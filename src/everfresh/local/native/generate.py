@@ -14,28 +14,37 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from everfresh.algebra import Kind
+from everfresh.calculus import Sum
 from everfresh.expr import Expr
 from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
 from everfresh.local.entries import EntryStore
 from everfresh.local.native import layout as at
+from everfresh.local.native.adders import adder, rows_of, tag_of
 from everfresh.local.native.bounds import Bound, key_words, stored
 from everfresh.local.native.helpers import POOL_ROOM
 from everfresh.local.native.layout import BeforeUse, BufferUse, ColumnUse, Places
 from everfresh.local.native.lines import Lines
 from everfresh.local.native.loops import Loops
+from everfresh.local.native.numbers import Number, checked
 from everfresh.local.native.scalars import Unsupported
-from everfresh.local.pool import _WORD, _multipliers
-from everfresh.local.wiring import Prepared, Wiring
+from everfresh.local.ordering import Term
+from everfresh.local.pool import _WORD
+from everfresh.local.reading import Reader, ViewReader
+from everfresh.local.wiring import Prepared, Unit, Wiring
 
-_FLUSH = "flush"
+_FLUSH, _FORGET = "flush", "forget"
+_SLACK = 64
+"""Entries for which there is room in the maps that later stages change, when a row begins."""
 _AHEAD = 8  # rows between asking for something and reading it
 _OF_ROW = re.compile(r"0|ld\(cw, \d+ \* m \+ r\)|ld\(C, \d+\)|ld\(x\d+_words, r\)")
 """A word that is known from the number of the row alone."""
+_NAME = re.compile(r"\b(?:[a-z]\d+_[a-z]+|cw|m|weights)\b")
 _DECORATOR = '@njit("int64(int64, int64, int64)", error_model="numpy", cache=True, nogil=True)'
 _HEAD = '''\
 """Generated. See everfresh.local.native."""
@@ -50,6 +59,8 @@ from everfresh.local.native.helpers import (
     finish, float_less, float_same, half_away, link_slices, quotient, remember, room, split, take_slot,
     words_of_float,
 )
+from everfresh.local.native.calls import edge, note_edge, put, ranked, reaches, sum_before
+from everfresh.local.native.indexes import before_first, grows, last_edge, slot_at, word_at
 from everfresh.local.native.memory import (
     add_checked, as_float, ld, ld8, ld32, ldf, mul_checked, st, st32, stf, sub_checked, touch,
 )
@@ -58,10 +69,12 @@ from everfresh.local.native.memory import (
 
 @dataclass(frozen=True)
 class Job:
-    """A statement, and whether what it makes is added at once."""
+    """A statement, whether what it makes is added at once, and on the change of which stage it runs: 0 is the
+    row, i the i-th relation that is stepped."""
 
     prepared: Prepared
     apply: bool
+    stage: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,9 +93,19 @@ class Generator:
     """One function in the making: what its terms share."""
 
     def __init__(
-        self, wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int, counted: Counter[str]
+        self,
+        wiring: Wiring,
+        jobs: Sequence[Job],
+        codec: Codec,
+        unit: int,
+        counted: Counter[str],
+        chain: Sequence[Unit] = (),
     ) -> None:
         self.wiring, self.jobs, self.codec, self.at = wiring, tuple(jobs), codec, unit
+        self.chain = tuple(chain)
+        """The relations that are stepped, in order."""
+        self.held = {name for unit_ in chain for name in unit_.maps}
+        """Their maps: what is added waits for the step of the relation."""
         self.one_by_one = any(job.apply for job in jobs)
         self.places = Places(len(self.jobs))
         self.out = Lines(2)
@@ -96,7 +119,12 @@ class Generator:
         self.ranged: list[tuple[EntryStore, tuple[str, ...]]] = []
         self._counted = counted
         self._once: dict[str, str] = {}
-        self._functions: dict[str, str] = {}
+        self._sums: dict[int, str] = {}
+        self.functions: dict[str, str] = {}
+        """Texts of functions, by name."""
+        self.initial: list[str] = []
+        """What is done before the first row."""
+        self._adders: dict[str, EntryStore] = {}
         self._sites: list[tuple[int, str, list[str], list[str]]] = []
         self._ahead: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}
 
@@ -153,7 +181,7 @@ class Generator:
             with out.block(f"if r + {distance} < stop:"):
                 out.add(f"ra = r + {distance}")
                 for (prefix, words), values in self._ahead.items():
-                    tag = _tag([word.replace("r)", "ra)") for word in words])
+                    tag = tag_of([word.replace("r)", "ra)") for word in words])
                     where = f"({tag} >> 32) & {prefix}_mask"
                     if stage == "cell":
                         out.add(f"touch({prefix}_table, {where})")
@@ -167,13 +195,13 @@ class Generator:
     def finder(self, key: tuple[int, ...]) -> str:
         """The name of the function that finds an entry by the words at these places."""
         name = "find_" + "_".join(map(str, key))
-        if name not in self._functions:
+        if name not in self.functions:
             args = "".join(f", a{j}" for j in range(len(key)))
             same = " and ".join(f"ld(keys, {p} * cap + slot) == a{j}" for j, p in enumerate(key)) or "True"
-            self._functions[name] = f"""
+            self.functions[name] = f"""
 @njit(forceinline=True)
 def {name}(keys, cap, table, mask{args}):
-    tag = {_tag([f"a{j}" for j in range(len(key))])}
+    tag = {tag_of([f"a{j}" for j in range(len(key))])}
     at = (tag >> 32) & mask
     while True:
         cell = ld(table, at)
@@ -187,6 +215,63 @@ def {name}(keys, cap, table, mask{args}):
 """
         return name
 
+    # -- functions of their own --------------------------------------------------------------------
+
+    @contextmanager
+    def aside(self) -> Iterator[Lines]:
+        """Lines that go elsewhere."""
+        before, self.out = self.out, Lines(1)
+        self.out.names_like(before)
+        try:
+            yield self.out
+        finally:
+            before.names_like(self.out)
+            self.out = before
+
+    def function(self, name: str, args: str, body: Lines) -> str:
+        """The text of a function that says whether something was bad."""
+        text = body.text()
+        lines = "".join(f"    {line}\n" for line in self._bindings(text))
+        return f"\n@njit\ndef {name}({args}):\n{lines}    bad = 0\n{text}\n    return bad\n"
+
+    def summed(self, loops: Loops, factor: Sum, terms: Sequence[Term], k: int) -> list[Number]:
+        """The count and k values of a sum that reads nothing outside: taken once, until maps change."""
+        if factor.group:
+            raise Unsupported("a sum by columns")
+        use = self.places.keep(("sum", loops._view, loops.stage, factor, k), k + 1)
+        name = f"sum_{use.number}"
+        if name not in self.functions:
+            with self.aside() as body:
+                totals = [body.let("0", "n") for _ in range(k + 1)]
+
+                def emit(inner: Loops) -> None:
+                    count, values = inner.product.final([Kind.WIDE] * k)
+                    for total, term in zip(totals, [count, *(v[0] for v in values)], strict=True):
+                        body.add(f"{total} = {checked(body, 'add', total, term)}")
+
+                for term in terms:
+                    Loops(self, -1, loops._view, k, loops.stage).run(term, emit)
+                body.add(*(f"st(C, {use.place + i}, {total})" for i, total in enumerate(totals)))
+            self.functions[name] = self.function(name, "C", body)
+        flag = self._sums.setdefault(use.number, f"y{use.number}")
+        with self.out.block(f"if {flag} == 0:"):
+            self.out.add(f"bad |= {name}(C)", f"{flag} = 1")
+        return [Number.whole(self.out.let(f"ld(C, {use.place + i})", "n")) for i in range(k + 1)]
+
+    def forget_sums(self) -> None:
+        """Maps have changed."""
+        self.out.add(_FORGET)
+
+    def hides(self, reader: Reader, number: int, stage: int) -> bool:
+        """Whether the relation of a unit is to be read as it was before a change that is there already."""
+        if not stage:
+            return number >= self.at >= 0
+        here = self.chain[stage - 1].number
+        changed = {name for unit in self.chain[:stage] for name in unit.maps}
+        if number >= here and changed & set(maps_of(reader)):
+            raise Unsupported("a relation as it was before")
+        return False
+
     # -- statements --------------------------------------------------------------------------------
 
     def statement(self, number: int) -> None:
@@ -194,7 +279,7 @@ def {name}(keys, cap, table, mask{args}):
         job = self.jobs[number]
         store = job.prepared.store
         for term in job.prepared.terms:
-            loops = Loops(self, number, job.prepared.view, len(store.layout.kinds))
+            loops = Loops(self, number, job.prepared.view, len(store.layout.kinds), job.stage)
             loops.run(term, self._emit)
 
     def _emit(self, loops: Loops) -> None:
@@ -218,15 +303,18 @@ def {name}(keys, cap, table, mask{args}):
         use = self.places.buffer(loops.statement, store.codec.words, store.layout)
         b = f"b{use.number}"
         with out.block(f"if {b} >= b{use.number}_cap:"):
-            self._exit(at.FULL_BUFFER, f"st(C, {at.POOL}, {use.number})")
-        for cell, (store_, matrix, row) in zip(cells, _rows(store), strict=True):
+            lines = [f"st(C, {at.POOL}, {use.number})"]
+            if job.stage:
+                lines.append(f"st(C, {at.AGAIN}, {at.NO_BUFFER})")
+            self.exit(at.BAD if job.stage else at.FULL_BUFFER, *lines)
+        for cell, (store_, matrix, row) in zip(cells, rows_of(store), strict=True):
             out.add(f"{store_}({b}_{matrix}, {row} * {b}_cap + {b}, {cell})")
         out.add(f"{b} += 1")
 
     def _zeros(self, store: EntryStore) -> list[str]:
-        return ["0.0" if load == "stf" else "0" for load, _, _ in _rows(store)]
+        return ["0.0" if load == "stf" else "0" for load, _, _ in rows_of(store)]
 
-    def _exit(self, code: int, *lines: str) -> None:
+    def exit(self, code: int, *lines: str) -> None:
         """Leave in the middle of row `r`: buffers are as they were at its start."""
         self.out.add(*lines, _FLUSH, f"st(C, {at.ROW}, r)", f"return {code}")
 
@@ -235,82 +323,133 @@ def {name}(keys, cap, table, mask{args}):
         lines = [f"st(C, {use.place + at.BUFFER_COUNT}, b{use.number}_start)" for use in self._emitted()] + [
             f"st(C, {at.VISITED + i}, v{i})" for i in range(len(self.jobs))
         ]
-        return re.sub(
-            rf"^( *){_FLUSH}$", lambda m: "\n".join(m[1] + line for line in lines), text, flags=re.MULTILINE
-        )
+        for mark, by in (
+            (_FLUSH, lines),
+            (_FORGET, [f"{name} = 0" for name in self._sums.values()] or ["pass"]),
+        ):
+            text = re.sub(
+                rf"^( *){mark}$",
+                lambda m, by=by: "\n".join(m[1] + line for line in by),  # type: ignore[misc]
+                text,
+                flags=re.MULTILINE,
+            )
+        return text
 
     def _emitted(self) -> list[BufferUse]:
         return [use for use in self.places.buffers.values() if not self.jobs[use.statement].apply]
 
     # -- adding ------------------------------------------------------------------------------------
 
-    def apply(self) -> None:
-        """Add the rows of applied statements, after a look at the room for all of them."""
-        out = self.out
-        needs: dict[int, list[str]] = {}
-        stores: dict[int, EntryStore] = {}
-        for number, site, _, _ in self._sites:
-            store = self.jobs[number].prepared.store
-            needs.setdefault(self.places.pool(store).number, []).append(site)
-            stores[self.places.pool(store).number] = store
-        for use in self.places.buffers.values():
-            if self.jobs[use.statement].apply:
-                store = self.jobs[use.statement].prepared.store
-                needs.setdefault(self.places.pool(store).number, []).append(f"b{use.number}")
-                stores[self.places.pool(store).number] = store
-        for number in sorted(needs):
-            place = self.places.pool(stores[number]).place
-            self.places.targets.add(number)
-            need = out.let(" + ".join(needs[number]), "q")
+    def apply(self, stage: int = 0) -> None:
+        """Add the rows of the applied statements of a stage, after a look at the room for all of them."""
+        maps = dict.fromkeys(
+            job.prepared.store.target.name for job in self.jobs if job.apply and job.stage == stage
+        )
+        now = [name for name in maps if name not in self.held]
+        self.room(now, again=stage > 0)
+        for name in now:
+            self.release(name, stage=stage)
+        if now and not self.chain:
+            with self.out.block("if bad != 0:"):
+                self.exit(at.BAD)
+
+    def room(self, maps: Sequence[str], *, again: bool) -> None:
+        """Leave if there is no room for all rows for some maps, or, at the first stage, for a few in those
+        of later ones; `again`: in the middle of a row."""
+        needs = {name: " + ".join(what for _, what, _ in self._waiting(name)) for name in maps}
+        needs = {name: self.out.let(code, "q") for name, code in needs.items() if code}
+        if not again and self.chain:
+            every = dict.fromkeys(job.prepared.store.target.name for job in self.jobs if job.apply)
+            needs |= {name: str(_SLACK) for name in every if name not in needs}
+        for name, need in needs.items():
+            use = self.places.pool(self.wiring.stores(name))
+            self.places.targets.add(use.number)
             with (
-                out.block(f"if ld(C, {place + POOL_ROOM}) < {need}:"),
-                out.block(f"if room(C + {8 * place}) < {need}:"),
+                self.out.block(f"if ld(C, {use.place + POOL_ROOM}) < {need}:"),
+                self.out.block(f"if room(C + {8 * use.place}) < {need}:"),
             ):
-                self._exit(at.FULL_POOL, f"st(C, {at.POOL}, {number})", f"st(C, {at.NEED}, {need})")
-        for number, site, cells, _ in self._sites:
-            args = ", ".join(f"{site}_{j}" for j in range(len(cells)))
-            with out.block(f"if {site} != 0:"):
-                out.add(f"bad |= {self._adder(number)}{args})")
-        for use in self.places.buffers.values():
-            if self.jobs[use.statement].apply:
-                store, b = self.jobs[use.statement].prepared.store, f"b{use.number}"
-                args = ", ".join(
-                    f"{'ldf' if put == 'stf' else 'ld'}({b}_{matrix}, {row} * {b}_cap + j)"
-                    for put, matrix, row in _rows(store)
-                )
-                with out.block(f"for j in range(b{use.number}):"):
-                    out.add(f"bad |= {self._adder(use.statement)}{args})")
+                self.out.add(f"st(C, {at.POOL}, {use.number})", f"st(C, {at.NEED}, {need})", "full = 1")
         if needs:
-            with out.block("if bad != 0:"):
-                self._exit(at.BAD)
+            with self.out.block("if full != 0:"):
+                lines = [f"st(C, {at.AGAIN}, {at.NO_POOL})"] if again else []
+                self.exit(at.BAD if again else at.FULL_POOL, *lines)
+
+    def _waiting(self, name: str, stage: int | None = None) -> list[tuple[int, str, bool]]:
+        """What has been made for a map: the statement, how many rows there are, and whether in a buffer."""
+        found = [
+            (number, site, False) for number, site, _, _ in self._sites if self._goes(number, name, stage)
+        ]
+        buffers = self.places.buffers.values()
+        return found + [
+            (use.statement, f"b{use.number}", True)
+            for use in buffers
+            if self._goes(use.statement, name, stage)
+        ]
+
+    def _goes(self, number: int, name: str, stage: int | None) -> bool:
+        job = self.jobs[number]
+        return job.apply and job.prepared.store.target.name == name and stage in (None, job.stage)
+
+    def release(
+        self,
+        name: str,
+        before: Callable[[list[str]], list[str]] | None = None,
+        after: Callable[[list[str]], list[str]] | None = None,
+        stage: int | None = None,
+    ) -> None:
+        """Add what has been made for a map; `before` and `after` each addition, given its key words, more."""
+        out = self.out
+        for number, what, buffered in self._waiting(name, stage):
+            store = self.jobs[number].prepared.store
+            if buffered:
+                args = [
+                    f"{'ldf' if put == 'stf' else 'ld'}({what}_{matrix}, {row} * {what}_cap + j)"
+                    for put, matrix, row in rows_of(store)
+                ]
+            else:
+                args = [f"{what}_{j}" for j in range(len(rows_of(store)))]
+            words = args[: store.codec.words]
+            with out.block(f"for j in range({what}):" if buffered else f"if {what} != 0:"):
+                out.add(*(before(words) if before is not None else ()))
+                out.add(f"bad |= {self._adder(number)}{', '.join(args)})")
+                out.add(*(after(words) if after is not None else ()))
+
+    def if_changed(self, maps: Sequence[str]) -> None:
+        """Open a block for what is done if something was added to some maps."""
+        waiting = [f"{what} != 0" for name in maps for _, what, _ in self._waiting(name)]
+        self.out.open(f"if {' or '.join(waiting) or 'False'}:")
 
     def _adder(self, statement: int) -> str:
         """The call, up to its own arguments, of the function that adds to a statement's map."""
         store = self.jobs[statement].prepared.store
         use = self.places.pool(store)
-        name = f"add_{use.number}"
-        if name not in self._functions:
-            self._functions[name] = _adder(name, store)
-        return f"{name}(C + {8 * use.place}, "
+        self._adders[f"add_{use.number}"] = store
+        return f"add_{use.number}(C + {8 * use.place}, "
 
     # -- text --------------------------------------------------------------------------------------
 
     def source(self) -> str:
         """The whole text."""
         body = self.out
-        self.out = Lines(1)
-        self._bindings()
-        out = self.out
-        out.add("bad = 0")
+        for name, store in self._adders.items():
+            bands = [use for use in self.places.bands.values() if use.stored is store]
+            self.functions[name] = adder(name, store, self.places.pool(store).place, bands)
+        out = self.out = Lines(1)
+        out.add("bad = 0", *self.initial)
+        if self.initial:
+            out.add(f"if bad != 0: return {at.BAD}")
         out.add(*(f"v{i} = ld(C, {at.VISITED + i})" for i in range(len(self.jobs))))
         for use in self._emitted():
             out.add(f"b{use.number} = ld(C, {use.place + at.BUFFER_COUNT})")
         out.open("for r in range(start, stop):")
         out.add("w = ld(weights, r)")
+        if any(job.apply for job in self.jobs):
+            out.add("full = 0")
         for use in self.places.buffers.values():
             applied = self.jobs[use.statement].apply
             out.add(f"b{use.number} = 0" if applied else f"b{use.number}_start = b{use.number}")
         out.add(*(f"{name} = -2" for name in self._once.values()))
+        out.add(*(f"{name} = 0" for name in self._sums.values()))
         if self._ahead:
             self._prefetches()
         for _, site, _, zeros in self._sites:
@@ -320,121 +459,69 @@ def {name}(keys, cap, table, mask{args}):
         self.out.add("r = stop")
         for use in self._emitted():
             self.out.add(f"b{use.number}_start = b{use.number}")
-        self._exit(at.DONE)
+        self.exit(at.DONE)
         tail = self.out.text()
         self.out = body
-        functions = "".join(self._functions[name] for name in sorted(self._functions))
-        return self._flushed(
-            f"{_HEAD}{functions}\n\n{_DECORATOR}\ndef run(C, start, stop):\n{head}\n{body.text()}\n{tail}\n"
-        )
+        functions = "".join(self.functions[name] for name in sorted(self.functions))
+        text = f"{head}\n{body.text()}\n{tail}\n"
+        bound = "".join(f"    {line}\n" for line in self._bindings(text))
+        return self._flushed(f"{_HEAD}{functions}\n\n{_DECORATOR}\ndef run(C, start, stop):\n{bound}{text}")
 
-    def _bindings(self) -> None:
-        out, change = self.out, self.places.change
-        out.add(
-            f"cw = ld(C, {change + at.CHANGE_WORDS})",
-            f"m = ld(C, {change + at.CHANGE_ROWS})",
-            f"weights = ld(C, {change + at.CHANGE_WEIGHTS})",
-        )
+    def _bindings(self, text: str) -> list[str]:
+        """What a text reads of the context by name."""
+        change = self.places.change
+        found = {
+            "cw": f"ld(C, {change + at.CHANGE_WORDS})",
+            "m": f"ld(C, {change + at.CHANGE_ROWS})",
+            "weights": f"ld(C, {change + at.CHANGE_WEIGHTS})",
+        }
         pool_names = ("keys", "cap", "table", "mask", "mark", "state", "n", "ints", "floats")
         slice_names = {"keys": 3, "cap": 4, "table": 5, "mask": 6, "heads": 11, "nexts": 12}
         for pool in self.places.pools.values():
-            out.add(*(f"p{pool.number}_{n} = ld(C, {pool.place + i})" for i, n in enumerate(pool_names)))
+            found |= {f"p{pool.number}_{n}": f"ld(C, {pool.place + i})" for i, n in enumerate(pool_names)}
         for slice_ in self.places.slices.values():
-            out.add(*(f"i{slice_.number}_{n} = ld(C, {slice_.place + i})" for n, i in slice_names.items()))
+            found |= {f"i{slice_.number}_{n}": f"ld(C, {slice_.place + i})" for n, i in slice_names.items()}
         others: list[tuple[str, Iterable[BufferUse | ColumnUse | BeforeUse], tuple[str, ...]]] = [
             ("b", self.places.buffers.values(), ("words", "floats", "cap")),
+            ("d", self.places.deltas.values(), ("words", "floats", "cap")),
             ("x", self.places.columns.values(), ("words", "valid")),
             ("o", self.places.befores.values(), ("slots", "count", "n", "ints", "floats")),
         ]
         for prefix, uses, names in others:
             for use in uses:
-                out.add(*(f"{prefix}{use.number}_{n} = ld(C, {use.place + i})" for i, n in enumerate(names)))
+                found |= {f"{prefix}{use.number}_{n}": f"ld(C, {use.place + i})" for i, n in enumerate(names)}
+        read = set(_NAME.findall(text))
+        return [f"{name} = {code}" for name, code in found.items() if name in read]
 
 
-def _tag(words: Sequence[str]) -> str:
-    by = _multipliers(len(words), _WORD).view("uint64").tolist()
-    terms = [f"np.uint64({w}) * np.uint64({c})" for w, c in zip(words, by, strict=True)]
-    return f"finish({' + '.join(terms) or 'np.uint64(0)'})"
-
-
-def _rows(store: EntryStore) -> list[tuple[str, str, int]]:
-    """Where the cells of a made row stand in a buffer: how to store each, in which matrix, in which row."""
-    found = [("st", "words", j) for j in range(store.codec.words + 1)]
-    ints, floats = store.codec.words + 1, 0
-    for kind in store.layout.kinds:
-        if kind == Kind.FLOAT:
-            found += [("stf", "floats", floats + i) for i in range(3)]
-            floats += 3
-        else:
-            found.append(("st", "words", ints))
-            ints += 1
-    return found
-
-
-def _adder(name: str, store: EntryStore) -> str:
-    """The function that adds a row to a map, with its journal and slices."""
-    keys = [f"k{j}" for j in range(store.codec.words)]
-    same = " and ".join(f"ld(keys, {j} * cap + slot) == {k}" for j, k in enumerate(keys)) or "True"
-    args, adds = [*keys, "dn"], []
-    for i, (kind, row) in enumerate(zip(store.layout.kinds, store.layout.offsets, strict=True)):
-        if kind == Kind.COUNT:
-            args.append(f"d{i}")
-            adds.append(f"bad |= add_count(ld(P, 7), {row} * cap + slot, d{i})")
-        elif kind == Kind.WIDE:
-            args.append(f"d{i}")
-            adds.append(f"bad |= add_wide(ld(P, 7) + 8 * {row} * cap, cap, slot, d{i})")
-        else:
-            args += [f"d{i}s", f"d{i}c", f"d{i}cc"]
-            adds.append(f"bad |= add_cascade(ld(P, 8) + 8 * {row} * cap, cap, slot, d{i}s, d{i}c, d{i}cc)")
-    stores = "\n        ".join(f"st(keys, {j} * cap + slot, {k})" for j, k in enumerate(keys)) or "pass"
-    return f"""
-@njit
-def {name}(P, {", ".join(args)}):
-    keys, cap, table, mask, mark = ld(P, 0), ld(P, 1), ld(P, 2), ld(P, 3), ld(P, 4)
-    tag = {_tag(keys)}
-    at = (tag >> 32) & mask
-    slot = np.int64(-1)
-    while True:
-        cell = ld(table, at)
-        if cell == 0:
-            break
-        if (cell & -4294967296) == tag:
-            slot = (cell & 4294967295) - 1
-            if {same}:
-                break
-            slot = np.int64(-1)
-        at = (at + 1) & mask
-    if slot < 0:
-        slot = take_slot(mark, ld(P, 5))
-        st(table, at, tag | (slot + 1))
-        {stores}
-        remember(P, slot, 1)
-        if ld(P, 9) != 0:
-            link_slices(P, slot)
-    else:
-        place = ld32(mark, slot)
-        if place >= ld(P, 18) or ld(ld(P, 12), place) != slot:
-            remember(P, slot, 0)
-    st(P, {POOL_ROOM}, ld(P, {POOL_ROOM}) - 1)
-    bad = add_count(ld(P, 6), slot, dn)
-    {"; ".join(adds) or "pass"}
-    return bad
-"""
+def maps_of(reader: Reader) -> tuple[str, ...]:
+    """The maps that a relation is read off."""
+    if isinstance(reader, ViewReader):
+        return reader.view.maps
+    return reader.relation.maps  # type: ignore[attr-defined,no-any-return]
 
 
 def generate(
-    wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1
+    wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1, chain: Sequence[Unit] = ()
 ) -> tuple[Generated, Generator]:
-    """The text for some statements on the change of a relation with this codec; `Unsupported` if one of them
-    has no native form."""
+    """The text for some statements on the change of a relation with this codec, and on the relations `chain`
+    that are stepped with it; `Unsupported` if one of them has no native form."""
+    from everfresh.local.native.stages import step
+
     counted: Counter[str] = Counter()
     for _ in range(2):
-        made = Generator(wiring, jobs, codec, unit, counted)
-        for number in range(len(made.jobs)):
-            made.statement(number)
+        made = Generator(wiring, jobs, codec, unit, counted, chain)
+        for number, job in enumerate(made.jobs):
+            if not job.stage:
+                made.statement(number)
         with made.out.block("if bad != 0:"):
-            made._exit(at.BAD)
+            made.exit(at.BAD)
         made.apply()
+        for stage, stepped in enumerate(made.chain, 1):
+            step(made, stage, stepped)
+        if made.chain:
+            with made.out.block("if bad != 0:"):
+                made.exit(at.BAD)
         text = made.source()
         counted = made.seen
     return Generated(text, made.places, made.jobs, codec, tuple(made.ranged)), made

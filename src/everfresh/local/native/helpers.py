@@ -31,7 +31,9 @@ POOL_JOURNAL, POOL_COUNT = 17, 18
 POOL_INT_ROWS, POOL_FLOAT_ROWS = 19, 20
 POOL_CAPACITY = 21
 """How many entries fit: less than the stride, the distance between two words of an entry."""
-POOL_SIZE = 22
+POOL_BANDS, MOST_BANDS = 22, 8
+"""How many ordered indexes the function keeps up with the pool, and then the addresses of their blocks."""
+POOL_SIZE = 23 + MOST_BANDS
 
 SLICE_WORDS, SLICE_NULLS, SLICE_MAP = 0, 1, 2
 """Words of the slice's keys; null bits among them; the address of where each comes from."""
@@ -139,6 +141,9 @@ def room(pool: int) -> int:
     for i in range(ld(pool, 9)):
         b = ld(pool, 10) + 8 * 17 * i
         left = min(left, ld(b, 16) - ld(ld(b, 8), 2))
+    for i in range(ld(pool, 22)):
+        b = ld(pool, 23 + i)
+        left = min(left, ld(b, 10) - ld(ld(b, 6), 0))
     st(pool, 11, left)
     return int(left)
 

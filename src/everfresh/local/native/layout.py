@@ -11,11 +11,18 @@ from dataclasses import dataclass, field
 
 from everfresh.expr import Expr
 from everfresh.local.atoms import Pooled
+from everfresh.local.entries import EntryStore
 from everfresh.local.native.helpers import POOL_SIZE, SLICE_SIZE
+from everfresh.local.native.indexes import INDEX_SIZE
 from everfresh.local.pool import Layout as Components
+from everfresh.types import Column
 
-ROW, POOL, NEED, VISITED = 0, 1, 2, 3
-"""The row that was reached; which pool or buffer was full there, and for how many rows; then counters."""
+ROW, POOL, NEED, AGAIN, VISITED = 0, 1, 2, 3, 4
+"""The row that was reached; which pool or buffer was full there, and for how many rows; what was full when
+the row had changed something already, so that the call has to be made again; then counters."""
+
+NO_POOL, NO_BUFFER, NO_DELTA = 1, 2, 3
+"""What may be full then."""
 
 CHANGE_WORDS, CHANGE_ROWS, CHANGE_WEIGHTS, CHANGE_SIZE = 0, 1, 2, 3
 COLUMN_WORDS, COLUMN_VALID, COLUMN_SIZE = 0, 1, 2
@@ -74,6 +81,25 @@ class BeforeUse:
     map: str
 
 
+@dataclass(frozen=True, slots=True)
+class BandUse:
+    """Entries in the order of a value, over the columns of their map, behind those that agree on others."""
+
+    place: int
+    number: int
+    stored: EntryStore
+    value: Expr
+    groups: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SumUse:
+    """Words of a result that is kept while nothing changes it."""
+
+    place: int
+    number: int
+
+
 @dataclass
 class Places:
     """All of them, in the order in which they were asked for."""
@@ -87,6 +113,10 @@ class Places:
     buffers: dict[int, BufferUse] = field(default_factory=dict)
     columns: dict[Expr, ColumnUse] = field(default_factory=dict)
     befores: dict[str, BeforeUse] = field(default_factory=dict)
+    bands: dict[Hashable, BandUse] = field(default_factory=dict)
+    deltas: dict[int, BufferUse] = field(default_factory=dict)
+    """The changes of relations that are stepped, by the number of their stage."""
+    kept: dict[Hashable, SumUse] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,6 +164,30 @@ class Places:
         found = self.befores.get(name)
         if found is None:
             found = self.befores[name] = BeforeUse(self._take(BEFORE_SIZE), len(self.befores), name)
+        return found
+
+    def band(self, stored: EntryStore, value: Expr, groups: tuple[Column, ...]) -> BandUse:
+        """Entries in order."""
+        key = id(stored), value, groups
+        found = self.bands.get(key)
+        if found is None:
+            found = BandUse(self._take(INDEX_SIZE), len(self.bands), stored, value, groups)
+            self.bands[key] = found
+        return found
+
+    def delta(self, stage: int, words: int) -> BufferUse:
+        """The change of a relation that is stepped."""
+        found = self.deltas.get(stage)
+        if found is None:
+            place = self._take(BUFFER_SIZE)
+            found = self.deltas[stage] = BufferUse(place, len(self.deltas), -1, words, Components())
+        return found
+
+    def keep(self, key: Hashable, words: int) -> SumUse:
+        """Words that are kept under a name."""
+        found = self.kept.get(key)
+        if found is None:
+            found = self.kept[key] = SumUse(self._take(words), len(self.kept))
         return found
 
     def text(self, value: str) -> int:

@@ -62,6 +62,10 @@ class Lines:
         self._count += 1
         return f"{prefix}{self._count}"
 
+    def names_like(self, other: Lines) -> None:
+        """Go on with the names where other lines are."""
+        self._count = max(self._count, other._count)
+
     def let(self, code: str, prefix: str = "t") -> str:
         """A fresh name for a value."""
         name = self.fresh(prefix)

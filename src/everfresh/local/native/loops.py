@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from everfresh.algebra import Kind
-from everfresh.calculus import Bind, Cond, MapRef, Rel, Value
+from everfresh.calculus import Bind, Cond, MapRef, Rel, Sum, Value, arity
 from everfresh.expr import Expr, Var, substitute, variables
 from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
 from everfresh.local.native.bounds import Bound, bind, key_words, same, stored, value_of
 from everfresh.local.native.numbers import Number, Product
+from everfresh.local.native.ranged import Ranged, crossed
 from everfresh.local.native.scalars import Scalars, Unsupported, Val
 from everfresh.local.ordering import Step, Term
 from everfresh.types import Column
@@ -31,8 +32,8 @@ Emit = Callable[["Loops"], None]
 class Loops:
     """The code of one term. `looped` says whether more than one row may come of a row of the change."""
 
-    def __init__(self, made: Generator, statement: int, view: str, k: int) -> None:
-        self.made, self.out, self.statement = made, made.out, statement
+    def __init__(self, made: Generator, statement: int, view: str, k: int, stage: int = 0) -> None:
+        self.made, self.out, self.statement, self.stage = made, made.out, statement, stage
         self._view = view
         self.env: dict[str, Bound] = {}
         self.product = Product(self.out, k)
@@ -41,14 +42,19 @@ class Loops:
 
     def run(self, term: Term, emit: Emit) -> None:
         """All steps, and then what is made of each row."""
+        depth, steps = self.out.depth, term.steps
         if term.narrow is not None:
-            raise Unsupported("a threshold")
+            if not self.stage:
+                raise Unsupported("a threshold")
+            ranged, slot = crossed(self, term.narrow, term.sign)
+            first, *rest = term.narrow.steps
+            ranged.entry(slot, first)
+            steps = tuple(rest)
+        elif term.sign != 1:
+            self.product.times_all(Number.whole(str(term.sign)))
         if not term.counted:
             self.product.n = Number.whole("0")
-        if term.sign != 1:
-            self.product.times_all(Number.whole(str(term.sign)))
-        depth = self.out.depth
-        for step in term.steps:
+        for step in steps:
             self._step(step)
         emit(self)
         self.out.back_to(depth)
@@ -68,6 +74,8 @@ class Loops:
                 self.scalars().when(step.factor.condition)
             case Bind():
                 self._bind(step.factor, step.keep)
+            case Sum():
+                self._sum(step)
             case Value():
                 scalars = self.scalars()
                 self.product.times_each(
@@ -77,10 +85,19 @@ class Loops:
                 raise Unsupported(type(step.factor).__name__)
 
     def _ranged(self, step: Step) -> None:
-        """An atom with a range: for one row, all entries that agree with it are looked at while they are not
-        too many (`Generated.ranged` says of which); for many rows the interpreter has an ordered index."""
+        """An atom with a range, for one row: through an ordered index; where that cannot be, all entries that
+        agree with the row are looked at while they are not too many (`Generated.ranged` says of which). For
+        many rows the interpreter has an ordered index."""
         if not self.made.one_by_one or not isinstance(step.factor, MapRef):
             raise Unsupported("a range")
+        mark = self.out.mark()
+        env = dict(self.env)
+        try:
+            Ranged(self, step.factor, step.range).join(step)  # type: ignore[arg-type]
+            return
+        except Unsupported:
+            self.out.reset(mark)
+            self.env = env
         store = self.made.wiring.stores(step.factor.name)
         names = zip(store.columns, step.factor.keys, strict=True)
         self.made.ranged.append((store, tuple(c.name for c, v in names if v.name in self.env)))
@@ -123,17 +140,34 @@ class Loops:
     # -- atoms -------------------------------------------------------------------------------------
 
     def _change(self, factor: Rel, keep: frozenset[str]) -> None:
-        if self._started and not self.made.one_by_one:
+        self.product.times_all(Number.whole(self.change_rows(factor, keep)))
+
+    def change_rows(self, factor: Rel, keep: frozenset[str]) -> str:
+        """Bind the variables of a row of the change; the name of its weight. The rows of a stage's change are
+        run through."""
+        if self.statement < 0 or (self._started and not self.made.one_by_one):
             raise Unsupported("two changes")
         self._started = True
+        if self.stage:
+            from everfresh.local.native.stages import change_rows
+
+            weight, columns = change_rows(self, self.stage, self.made.chain[self.stage - 1].reader.codec)
+        else:
+            weight, columns = "w", [self.made.change_column(i) for i in range(len(factor.vars))]
         self._visit("1")
         times = Counter(v.name for v in factor.vars)
         for i, var in enumerate(factor.vars):
             if var.name in keep or var.name in self.env or times[var.name] > 1:
-                self._take(var.name, self.made.change_column(i))
-        self.product.times_all(Number.whole("w"))
+                self.take(var.name, columns[i])
+        return weight
 
-    def _take(self, name: str, bound: Bound) -> None:
+    def _sum(self, step: Step) -> None:
+        """A part of the product that reads nothing outside, added up by itself once for a row."""
+        assert isinstance(step.factor, Sum)
+        k = len(self.product.values) if arity(step.factor) else 0
+        self.weigh(self.made.summed(self, step.factor, step.inner, k))
+
+    def take(self, name: str, bound: Bound) -> None:
         """Bind a variable, or compare with what it is."""
         known = self.env.get(name)
         if known is None:
@@ -145,7 +179,10 @@ class Loops:
         store = self.made.wiring.stores(factor.name)
         self.made.reads.add(factor.name)
         slot = self._entry(store, [v.name for v in factor.keys], keep)
-        numbers = [self._component(store, c, slot) for c in factor.components]
+        self.weigh([self._component(store, c, slot) for c in factor.components])
+
+    def weigh(self, numbers: list[Number]) -> None:
+        """Multiply by the components of what was found, if one is not zero."""
         tests = [n.nonzero for n in numbers if n.nonzero is not None]
         if len(tests) == len(numbers) or len(numbers) == 1:
             self.out.open(f"if {' or '.join(tests)}:" if tests else "if False:")
@@ -245,7 +282,7 @@ class Loops:
         code = f"{find}({', '.join([where, *words])})"
         if never:
             code = f"-1 if {' or '.join(never)} else {code}"
-        if all(one.lead for one in bound):
+        if self.statement >= 0 and not self.stage and all(one.lead for one in bound):
             self.made.ahead(pool, words, ["n"])
             return self.made.once(code)
         return self.out.let(code, "s")
@@ -255,4 +292,5 @@ class Loops:
             self.out.open(f"if not ({' or '.join(never)}):")
 
     def _visit(self, count: str) -> None:
-        self.out.add(f"v{self.statement} += {count}")
+        if self.statement >= 0:
+            self.out.add(f"v{self.statement} += {count}")

@@ -17,16 +17,17 @@ import logging
 import queue
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from everfresh.local.codec import Codec
+from everfresh.local.native.chaining import chained
 from everfresh.local.native.generate import Generated, Generator, Job, generate
 from everfresh.local.native.runner import Function, Runner
 from everfresh.local.native.scalars import Unsupported
-from everfresh.local.wiring import Prepared, Wiring
+from everfresh.local.wiring import Prepared, Unit, Wiring
 
 SMALL = 64
 """Changes of up to so many rows run by row."""
@@ -51,6 +52,8 @@ class Form:
     covered: frozenset[int]
     applied: frozenset[int]
     made: Generated
+    chain: tuple[Unit, ...] = ()
+    """The relations that are stepped with each row."""
     function: Function | None = None
     asked: bool = False
     failed: bool = False
@@ -80,6 +83,8 @@ class Planned:
     whole: Form | None = None
     by_row: Form | None = None
     reasons: dict[int, str] = field(default_factory=dict)
+    unstepped: Mapping[str, str] = field(default_factory=dict)
+    """Relations that the change reaches and that are not stepped with it row by row, and why."""
 
 
 class Native:
@@ -238,22 +243,29 @@ def plan(wiring: Wiring, base: str, statements: Sequence[Prepared], codec: Codec
     if alone[False]:
         made, _ = generate(wiring, [Job(statements[i], False) for i in alone[False]], codec, unit)
         whole = Form(frozenset(alone[False]), frozenset(), made)
-    return Planned(whole, _by_row(wiring, base, statements, alone[True], codec, unit), reasons)
+    by_row, unstepped = _by_row(wiring, base, statements, alone[True], codec, unit)
+    return Planned(whole, by_row, reasons, unstepped)
 
 
 def _by_row(
     wiring: Wiring, base: str, statements: Sequence[Prepared], able: Sequence[int], codec: Codec, unit: int
-) -> Form | None:
+) -> tuple[Form | None, Mapping[str, str]]:
+    """Row by row, with the relations that a table's change reaches stepped where that can be."""
+    if unit < 0 and base in wiring.tables:
+        found = chained(wiring, base, statements, able, codec)
+        if found is None or not (found.applied or found.chain):
+            return None, {}
+        return Form(found.covered, found.applied, found.made, found.chain), found.reasons
     names = [s.store.target.name for s in statements]
     missed = {name for i, name in enumerate(names) if i not in able}
     applied = frozenset(i for i in able if names[i] not in wiring.under and names[i] not in missed)
     if not applied:
-        return None
+        return None, {}
     jobs = [Job(statements[i], i in applied) for i in able]
     made, generator = generate(wiring, jobs, codec, unit)
     if not _in_step(generator, base, unit, {*names}, {names[i] for i in applied}):
-        return None
-    return Form(frozenset(able), applied, made)
+        return None, {}
+    return Form(frozenset(able), applied, made), {}
 
 
 def _in_step(made: Generator, base: str, unit: int, targets: set[str], applied: set[str]) -> bool:

@@ -13,6 +13,13 @@ from everfresh.local.native.lines import Lines
 from everfresh.local.native.scalars import Unsupported, Val, form
 
 
+def checked(out: Lines, op: str, a: str, b: str) -> str:
+    """The name of a sum, difference or product of words (`add`, `sub`, `mul`); `bad` if it is none."""
+    name, flag = out.fresh("n"), out.fresh("n")
+    out.add(f"{name}, {flag} = {op}_checked({a}, {b})", f"bad |= {flag}")
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class Number:
     """A word, or three terms; `sure` are the bounds of a word that is known to be small."""
@@ -91,9 +98,7 @@ class Product:
             return Number(tuple(names))
         if "0" in (a.terms[0], b.terms[0]):
             return Number.whole("0")
-        name, flag = out.fresh("n"), out.fresh("n")
-        out.add(f"{name}, {flag} = mul_checked({a.terms[0]}, {b.terms[0]})", f"bad |= {flag}")
-        return Number((name,))
+        return Number((checked(out, "mul", a.terms[0], b.terms[0]),))
 
     def _cascade(self, number: Number) -> tuple[str, ...]:
         if number.is_float:

@@ -14,6 +14,7 @@ from everfresh.algebra import Kind
 from everfresh.calculus import Rel
 from everfresh.expr import Var
 from everfresh.local.entries import EntryStore
+from everfresh.local.intervals import IntervalReader
 from everfresh.local.native.bounds import Bound, bind, same, value_of
 from everfresh.local.native.numbers import Number
 from everfresh.local.native.scalars import Scalars, Unsupported, Val, bounds_of, form
@@ -29,13 +30,20 @@ def read_relation(loops: Loops, view: str, factor: Rel, keep: frozenset[str]) ->
     """Join with a derived relation or a view."""
     made = loops.made
     reader, number = made.wiring.reader(view, factor.name)
+    hidden = made.hides(reader, number, loops.stage)
+    if isinstance(reader, IntervalReader) and not hidden:
+        from everfresh.local.native.stages import read_interval
+
+        made.relations.add(factor.name)
+        read_interval(loops, view, factor.name, reader, [v.name for v in factor.vars])
+        return
     if not isinstance(reader, ViewReader):
         raise Unsupported("a relation that is recomputed")
     if any(aside.side.how != "at" for aside in reader.sides):
         raise Unsupported("an extreme")
     made.relations.add(factor.name)
     made.behind.update(reader.view.maps)
-    _Reading(loops, reader, number >= made.at >= 0).join([v.name for v in factor.vars], keep)
+    Reading(loops, reader, hidden).join([v.name for v in factor.vars], keep)
 
 
 class Entry:
@@ -94,7 +102,7 @@ class Entry:
         return Val(name, None, type_)
 
 
-class _Reading:
+class Reading:
     """One read of a relation."""
 
     def __init__(self, loops: Loops, reader: ViewReader, hidden: bool) -> None:
@@ -105,6 +113,7 @@ class _Reading:
         self._sides: dict[int, Entry] = {}
 
     def join(self, names: list[str], keep: frozenset[str]) -> None:
+        """The rows that agree with what is bound."""
         loops, reader, view = self._loops, self._reader, self._reader.view
         store = reader.store
         bound = [loops.env.get(name) for name in names]
@@ -126,6 +135,22 @@ class _Reading:
             loops.out.open(f"if {self._entry.n} != 0:")
         self._weigh()
         self._bind(names, bound, keep)
+
+    def at(self, keys: list[Bound]) -> list[Bound]:
+        """The columns of the row at a key; blocks are opened where there may be none."""
+        loops, store, view = self._loops, self._reader.store, self._reader.view
+        if any(aside.side.how != "at" for aside in self._reader.sides):
+            raise Unsupported("an extreme")
+        self._keys = dict(enumerate(keys))
+        self._slot = loops.find(store, store.columns, keys)
+        self._entry = Entry(loops, store, self._slot, hidden=False, sure=False)
+        if not view.always:
+            loops.out.open(f"if {self._entry.n} != 0:")
+        self._weigh()
+        return [
+            self._output(i) if place is None else self.key(place)
+            for i, place in enumerate(self._reader.key_of)
+        ]
 
     def _weigh(self) -> None:
         """The weight of the row, and the filter."""

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from everfresh.errors import EverfreshError
 from everfresh.expr import evaluate_vector, variables
-from everfresh.local.atoms import Indexed, Rows
+from everfresh.local.atoms import Rows
 from everfresh.local.cells import Cells, VectorsOf
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta
 from everfresh.local.native import layout as at
-from everfresh.local.native.binding import BufferBinding, PoolBinding, SliceBinding, address
+from everfresh.local.native.binding import BandBinding, BufferBinding, PoolBinding, SliceBinding, address
 from everfresh.local.native.generate import Generated
 from everfresh.local.pool import Touched
 from everfresh.local.wiring import Prepared
@@ -47,9 +47,16 @@ class Runner:
         places = made.places
         self._context = np.zeros(places.size, np.int64)
         self._at = address(self._context)
-        self._pools = [PoolBinding(use, use.number in places.targets) for use in places.pools.values()]
+        self._bands = [BandBinding(use) for use in places.bands.values()]
+        self._pools = [
+            PoolBinding(
+                use, use.number in places.targets, [b for b in self._bands if b.use.stored is use.stored]
+            )
+            for use in places.pools.values()
+        ]
         self._slices = {use: SliceBinding(use.stored.slice(use.names)) for use in places.slices.values()}
         self._buffers = [BufferBinding(use) for use in places.buffers.values()]
+        self._deltas = [BufferBinding(use) for use in places.deltas.values()]
         self._texts_bound = False
 
     def run(self, change: Rows, before: Mapping[str, Touched]) -> Outcome | None:
@@ -64,14 +71,31 @@ class Runner:
             if code == at.DONE:
                 return self._outcome()
             if code == at.BAD:
+                again = self._again()
                 self._take_back()
-                return None
+                if again is None:
+                    return None
+                again()
+                held = self._bind(change, rows, before)
+                start = 0
+                continue
             start, number = int(context[at.ROW]), int(context[at.POOL])
             if code == at.FULL_POOL:
                 self._pools[number].grow(context, int(context[at.NEED]))
                 self._bind_slices()
             else:
                 self._buffers[number].grow(context)
+
+    def _again(self) -> Callable[[], None] | None:
+        """If the function stopped for want of room after it had changed something: what makes room. The call
+        is then made again from its first row."""
+        context = self._context
+        what, number, need = (int(context[i]) for i in (at.AGAIN, at.POOL, at.NEED))
+        if what == at.NO_POOL:
+            return lambda: self._pools[number].grow(context, need)
+        if what == at.NO_BUFFER:
+            return lambda: self._buffers[number].grow(context)
+        return (lambda: self._deltas[number].grow(context)) if what == at.NO_DELTA else None
 
     def _outcome(self) -> Outcome:
         context, jobs = self._context, self.made.jobs
@@ -85,7 +109,10 @@ class Runner:
             if pool.target:
                 store, change = pool.use.stored, pool.touched(context)
                 assert isinstance(store, EntryStore)
-                store.told(change)
+                bands = [binding.band for binding in pool.bands]
+                for band in bands:
+                    band.kept_up(change.slots[change.created])
+                store.told(change, bands)
                 touched.append((store, change))
         visited = [(job.prepared, int(context[at.VISITED + i])) for i, job in enumerate(jobs)]
         return Outcome(deltas, touched, visited)
@@ -93,9 +120,7 @@ class Runner:
     def _take_back(self) -> None:
         for pool in self._pools:
             if pool.target:
-                change = pool.touched(self._context)
-                Indexed.leave(pool.use.stored, change.slots[change.created])
-                pool.use.stored.pool.rollback(change)
+                pool.take_back(self._context)
 
     # -- binding -----------------------------------------------------------------------------------
 
@@ -106,12 +131,20 @@ class Runner:
         words, weights = np.ascontiguousarray(change._words), np.ascontiguousarray(change._weights, np.int64)
         held: list[object] = [words, weights]
         context[places.change : places.change + at.CHANGE_SIZE] = address(words), rows, address(weights)
+        kept = [band for pool in self._pools for band in pool.bands]
+        try:
+            for band in self._bands:
+                band.refresh(context, band in kept)
+        except EverfreshError:
+            return None  # a value that cannot be computed stands in no order
         for pool in self._pools:
             pool.refresh(context, max(rows, _LEAST))
         self._bind_slices()
         for buffer in self._buffers:
             applied = self.made.jobs[buffer.use.statement].apply
             buffer.refresh(context, _LEAST if applied else max(rows, _LEAST))
+        for delta in self._deltas:
+            delta.refresh(context, _LEAST)
         if places.columns and not self._bind_columns(change, rows, held):
             return None
         for use in places.befores.values():
