@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,10 @@ Parts = Iterable[tuple[str, str, pa.Table]]
 
 
 def started(ddl: Iterable[str], sizes: Mapping[str, int] | None = None) -> LocalState:
-    """The local engine's state after some statements, views compiled for tables of these sizes."""
+    """The local engine's state after some statements, views compiled for tables of these sizes into programs
+    that a cluster runs too: statements read maps, not tables."""
     state = LocalState()
+    state.catalog = replace(state.catalog, rows=False)
     for text in ddl:
         for statement in parse_and_bind(text, state.catalog):
             catalog, effect = state.catalog.execute(statement, sizes)
