@@ -1,5 +1,8 @@
 """What all tests share: the Hypothesis profiles, and one Spark session for the whole run.
 
+`--spark` says where that session runs: `local`, or on a standalone cluster of two workers on two hosts
+(`cluster`), or through a Connect server (`connect`). A process has one of them only.
+
 `HYPOTHESIS_PROFILE` picks the profile: "default" (few examples, the same ones each time) or "soak" (many,
 random).
 """
@@ -8,7 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -36,18 +40,57 @@ SPARK_SETTINGS = {
 }
 
 
+CLUSTER_SETTINGS = {
+    "spark.executor.cores": "1",
+    "spark.executor.memory": "512m",
+    "spark.task.maxFailures": "4",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "3s",
+    "spark.speculation.efficiency.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What a session on the cluster has besides: a task that takes seconds longer than the others gets a twin."""
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session on two cores that retries tasks, as everfresh asks for."""
-    from pyspark.sql import SparkSession
+    from everfresh.spark.clusters import QUICK_JAVA, connect_server, standalone
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder: Any = SparkSession.builder.master("local[2,4]").appName("everfresh tests")
-    for name, value in SPARK_SETTINGS.items():
+    where = request.config.getoption("--spark")
+    with ExitStack() as stack:
+        folder = tmp_path_factory.mktemp("spark")
+        if where == "connect":
+            session = connected(stack.enter_context(connect_server(folder, settings=SPARK_SETTINGS)))
+        elif where == "cluster":
+            url = stack.enter_context(standalone(folder)).url
+            quick = {"spark.executor.extraJavaOptions": QUICK_JAVA}
+            session = classic(url, {**SPARK_SETTINGS, **CLUSTER_SETTINGS, **quick})
+        else:
+            session = classic("local[2,4]", SPARK_SETTINGS)
+        yield session
+        session.stop()
+
+
+def classic(master: str, settings: Mapping[str, str]) -> Any:
+    """A session whose driver is this process."""
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder.master(master).appName("everfresh tests")
+    for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield session
-    session.stop()
+    return builder.getOrCreate()
+
+
+def connected(url: str) -> Any:
+    """A session of a Connect server."""
+    from pyspark.sql import SparkSession
+
+    session: Any = SparkSession.builder.remote(url).getOrCreate()
+    return session
 
 
 SLOW = (
@@ -82,8 +125,12 @@ SLOW_NAMES = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--update-golden` writes the files of tests/listings instead of comparing with them."""
+    """`--update-golden` writes the files of tests/listings instead of comparing with them; `--spark` says
+    where Spark runs."""
     parser.addoption("--update-golden", action="store_true", help="write the files of tests/listings")
+    parser.addoption(
+        "--spark", choices=("local", "cluster", "connect"), default="local", help="where Spark runs"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

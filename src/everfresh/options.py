@@ -46,16 +46,20 @@ class Options:
     """Local: whether triggers become native code: `"background"` while the interpreter serves, `"now"` before
     the first change that needs them, or `"off"`."""
 
-    joins: bool = False
-    """Spark: whether views over several tables are maintained incrementally, by distributed programs. Without
-    it they are recomputed by Spark SQL. Fixed by a folder's first epoch."""
+    whole_bytes: int = 16 << 20
+    """Spark: batches of inserts and deletes of full rows up to this many bytes are read whole by every task,
+    which saves a stage; 0: none are."""
+
+    refresh: str = "auto"
+    """Spark: whether views are brought up to date by a batch's change (`"incremental"`), by filling them
+    anew from the tables (`"recompute"`), or by what is estimated to be cheaper (`"auto"`)."""
 
     threads: int | None = None
     """Local: how many threads a large batch may use; None for as many as there are cores."""
 
-    timing: bool = False
-    """Local: whether `statistics()` has the seconds that batches spent in each phase. See
-    `everfresh.local.phases`."""
+    timing: bool | str = False
+    """Local: whether `statistics()` has the seconds that batches spent in each phase, on the clock or, for
+    `"processor"`, of this process's processor time. See `everfresh.local.phases`."""
 
     fault: str | None = None
     """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See
@@ -68,6 +72,12 @@ class Options:
                     Code.ARGUMENT, f"option {name} must be at least {least}", place=f"Options.{name}"
                 )
 
+        if self.refresh not in ("auto", "incremental", "recompute"):
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"option refresh is none of 'auto', 'incremental', 'recompute': '{self.refresh}'",
+                place="Options.refresh",
+            )
         if self.threads is not None and self.threads < 1:
             raise EverfreshError(Code.ARGUMENT, "option threads must be at least 1", place="Options.threads")
         if self.compile not in ("background", "now", "off"):
@@ -75,6 +85,12 @@ class Options:
                 Code.ARGUMENT,
                 f"option compile is none of 'background', 'now', 'off': '{self.compile}'",
                 place="Options.compile",
+            )
+        if self.timing not in (False, True, "processor"):
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"option timing is none of False, True, 'processor': {self.timing!r}",
+                place="Options.timing",
             )
 
     def with_(self, **changes: Any) -> Options:

@@ -214,7 +214,7 @@ def test_what_is_everywhere_needs_no_exchange() -> None:
     assert optimised((R, M1, S), (A,), Dist(("a",)), where) == Sum((A,), Prod((Move(Dist(("a",)), R), M1, S)))
     assert optimised((R, S), (A,), REPLICATED, where) == Sum((A,), Prod((R, S)))
     gathered = optimised((R, S), (), LOCAL, where)  # each worker sums a part of the change
-    assert gathered == Move(LOCAL, Sum((), Prod((Move(Dist(("a", "b")), R), S))))
+    assert gathered == Move(LOCAL, Sum((), Prod((Move(Dist(("a",)), R), S))))
 
 
 def test_what_is_not_bound_is_broadcast() -> None:

@@ -43,6 +43,18 @@ def test_the_order_of_factors(text: str, expected: str) -> None:
     assert " ".join(order(text)) == expected
 
 
+def test_rows_that_are_bound_by_their_key_come_before_others() -> None:
+    query = parse("ΔR(x, y) * S(y, z) * P(x, u)", RELATIONS, MAPS)
+
+    def steps(key: str) -> list[str]:
+        keyed = lambda atom: (0,) if atom.name == key else ()  # noqa: E731
+        (term,) = ordered(query, (X,), lambda _: None, keyed=keyed)
+        return [str(step.factor) for step in term.steps]
+
+    assert steps("P") == ["ΔR(x, y)", "P(x, u)", "S(y, z)"]
+    assert steps("S") == ["ΔR(x, y)", "S(y, z)", "P(x, u)"]
+
+
 def test_only_what_is_read_later_is_kept() -> None:
     query: Query = Sum((X,), parse("ΔR(x, y) * M[y, z](0) * [z + z > x]", RELATIONS, MAPS))
     (term,) = ordered(query, (X,), lambda _: None)

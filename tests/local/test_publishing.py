@@ -6,6 +6,7 @@ after they were renumbered, a sum outside its type found only when somebody read
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -139,3 +140,30 @@ def test_a_change_is_made_once() -> None:
     assert change.table is change.table
     assert calls == [1]
     assert Change.of(change.table).table is change.table
+
+
+EXACT = """
+CREATE TABLE e (k BIGINT PRIMARY KEY, x DECIMAL(18,2), y DECIMAL(18,2));
+CREATE MATERIALIZED VIEW shares AS
+    SELECT 100.00 * SUM(x) / SUM(y) AS share, SUM(x) * SUM(y) AS product, SUM(x) - SUM(y) AS less FROM e;
+"""
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_products_of_sums_are_made_late_while_they_surely_fit(large: bool) -> None:
+    with everfresh.connect(engine="local") as db:
+        db.sql(EXACT)
+        promise = db._engine._state.maps["shares"]._promise
+        assert promise.possible
+        db.apply(e=[(1, "2.50", "3.00"), (2, "-1.25", "4.00")])
+        values = db._engine._state.maps["shares"].pool.gather(np.array([0]))
+        assert promise.holds(values)
+        assert db.view("shares").to_pylist() == [
+            {"share": pytest.approx(100 * 1.25 / 7), "product": Decimal("8.7500"), "less": Decimal("-5.75")}
+        ]
+        if large:
+            before = db.view("shares").to_pylist()
+            with pytest.raises(EverfreshError) as caught:
+                db.apply(e=[(10 + i, "9999999999999999.99", "9999999999999999.99") for i in range(200)])
+            assert caught.value.code == Code.OVERFLOW
+            assert db.view("shares").to_pylist() == before

@@ -6,51 +6,15 @@ what it wrote before is a file that nobody names, or the very file its retry wri
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
+from fault_workload import BATCHES, DDL, DDL_EPOCHS, assert_exact, contents, expected, forget_caches, send
 
 import everfresh as ef
 from everfresh.state import InjectedFault
 
 pytestmark = pytest.mark.spark
-
-DDL = """
-CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x DECIMAL(9,2));
-CREATE MATERIALIZED VIEW v AS SELECT g, SUM(x) AS s, COUNT(*) AS n FROM t GROUP BY g;
-"""
-BATCHES = [
-    ef.Delta(inserts=[(i, "abc"[i % 3], i) for i in range(20)]),
-    ef.Delta(
-        inserts=[(i, "abcd"[i % 4], i) for i in range(20, 40)], deletes=[{"k": i} for i in range(0, 20, 2)]
-    ),
-    ef.Delta(updates=[{"k": i, "g": "z"} for i in range(1, 20, 2)]),
-]
-
-
-def expected(batches: list[ef.Delta]) -> Counter[tuple[str, int, int]]:
-    rows: dict[int, tuple[str, int]] = {}
-    for batch in batches:
-        for row in batch.deletes or []:
-            del rows[row["k"]]
-        for row in batch.updates or []:
-            rows[row["k"]] = (row["g"], rows[row["k"]][1])
-        for k, g, x in batch.inserts or []:
-            rows[k] = (g, x)
-    groups = {g for g, _ in rows.values()}
-    return Counter(
-        (g, sum(x for h, x in rows.values() if h == g), sum(h == g for h, _ in rows.values())) for g in groups
-    )
-
-
-def contents(db: ef.Database) -> Counter[tuple[str, int, int]]:
-    return Counter((r["g"], int(r["s"]), r["n"]) for r in db.view("v").to_pylist())
-
-
-def applied(db: ef.Database) -> None:
-    for number, batch in enumerate(BATCHES):
-        db.apply(t=batch, key=f"batch-{number}")
 
 
 @pytest.mark.parametrize(
@@ -61,13 +25,11 @@ def test_a_task_that_fails_is_run_again(spark, tmp_path: Path, point: str, kind:
     options = ef.Options(fault=f"{point}:{kind}:1:2", inline_bytes=0)
     with ef.connect(tmp_path / "db", spark=spark, options=options) as db:
         db.sql(DDL)
-        applied(db)
+        send(db, BATCHES)
         assert contents(db) == expected(BATCHES)
-        assert db.epoch == 2 + len(BATCHES)
+        assert db.epoch == DDL_EPOCHS + len(BATCHES)
         assert db.view("v").verify().num_rows == 0
-    # From files alone, and with no fault.
-    with ef.connect(tmp_path / "db", spark=spark) as db:
-        assert contents(db) == expected(BATCHES)
+    assert_exact(tmp_path / "db", spark, BATCHES)  # with no fault
 
 
 @pytest.mark.parametrize("point", ["after-collect", "before-commit", "mid-commit"])
@@ -78,11 +40,11 @@ def test_a_driver_that_fails_before_the_commit_leaves_nothing(spark, tmp_path: P
     with ef.connect(tmp_path / "db", spark=spark, options=ef.Options(fault=f"{point}:raise:*:1")) as db:
         with pytest.raises(InjectedFault):
             db.apply(t=BATCHES[1], key="batch-1")
-        assert db.epoch == 3
+        assert db.epoch == DDL_EPOCHS + 1
         assert contents(db) == expected(BATCHES[:1])
-        applied(db)  # sent again, whole: what is there is not applied twice
+        send(db, BATCHES)  # sent again, whole: what is there is not applied twice
         assert contents(db) == expected(BATCHES)
-        assert db.epoch == 5
+        assert db.epoch == DDL_EPOCHS + len(BATCHES)
 
 
 def test_a_batch_committed_without_an_answer_is_not_applied_twice(spark, tmp_path: Path) -> None:
@@ -92,14 +54,14 @@ def test_a_batch_committed_without_an_answer_is_not_applied_twice(spark, tmp_pat
     with ef.connect(tmp_path / "db", spark=spark, options=options) as db, pytest.raises(InjectedFault):
         db.apply(t=BATCHES[0], key="batch-0")
     with ef.connect(tmp_path / "db", spark=spark) as db:
-        assert db.apply(t=BATCHES[0], key="batch-0") == 3
+        assert db.apply(t=BATCHES[0], key="batch-0") == DDL_EPOCHS + 1
         assert contents(db) == expected(BATCHES[:1])
 
 
 def test_a_refused_batch_leaves_no_trace_in_the_workers(spark) -> None:
     with ef.connect(spark=spark) as db:
         db.sql(DDL)
-        applied(db)
+        send(db, BATCHES)
         before = contents(db)
         for _ in range(3):  # whichever process serves it, its cache has taken the step back
             with pytest.raises(ef.EverfreshError, match="already in 't'"):
@@ -113,7 +75,7 @@ def test_a_refused_batch_leaves_no_trace_in_the_workers(spark) -> None:
 def test_a_damaged_segment_is_refused(spark, tmp_path: Path, damage: str) -> None:
     with ef.connect(tmp_path / "db", spark=spark, options=ef.Options(inline_bytes=0)) as db:
         db.sql(DDL)
-        applied(db)
+        send(db, BATCHES)
     segments = sorted((tmp_path / "db" / "parts").glob("*/*-maps-*.seg"))
     victim = segments[-1]
     data = victim.read_bytes()
@@ -128,20 +90,17 @@ def test_a_damaged_segment_is_refused(spark, tmp_path: Path, damage: str) -> Non
     # A new identity for the database: no process has its units in a cache.
     moved = tmp_path / "moved"
     (tmp_path / "db").rename(moved)
-    _forget_caches(spark)
+    forget_caches(spark)
     with ef.connect(moved, spark=spark) as db, pytest.raises(ef.EverfreshError) as caught:
-        db.view("v").to_arrow()
+        db.view("w").to_arrow()
     assert caught.value.code == ef.Code.DAMAGED
     assert "seg" in str(caught.value)
-
-
-def _forget_caches(spark) -> None:
-    def forget(batches):
-        from everfresh.spark import units
-
-        for batch in batches:
-            units._CACHE.clear()
-            yield batch
-
-    for _ in range(4):  # enough tasks that every process gets one
-        spark.range(0, 16, 1, 8).mapInArrow(forget, "id long").collect()
+    assert "from its tables" in str(caught.value.hint)
+    # The way that the hint names.
+    with (
+        ef.connect(moved, spark=spark, read_only=True) as old,
+        ef.connect(tmp_path / "new", spark=spark) as new,
+    ):
+        new.sql(DDL)
+        new.apply({name: table.to_spark() for name, table in old.tables.items()})
+        assert contents(new) == expected(BATCHES)

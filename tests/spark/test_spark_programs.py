@@ -1,4 +1,4 @@
-"""Views over several tables on Spark, maintained by distributed programs (`Options(joins=True)`)."""
+"""Views over several tables on Spark, maintained by distributed programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VIEWS = ("revenue", "above")
 
 
 def opened(spark: Any, path: Path, **changes: Any) -> ef.Database:
-    options = ef.Options(workers=2, joins=True, durable=False).with_(**changes)
+    options = ef.Options(workers=2, durable=False).with_(**changes)
     return ef.connect(path, engine="spark", spark=spark, options=options)
 
 
@@ -63,7 +63,7 @@ def test_joins_are_incremental_and_survive(spark: Any, tmp_path: Path) -> None:
         )
         check(db, *VIEWS, "late")
         rows = sorted(map(str, db.view("late").to_pylist()))
-    with opened(spark, tmp_path, joins=False) as db:  # the folder knows
+    with opened(spark, tmp_path) as db:
         assert sorted(map(str, db.view("late").to_pylist())) == rows
         db.sql("DELETE FROM orders WHERE price > 30")
         check(db, *VIEWS, "late")

@@ -29,6 +29,7 @@ OLS = "beta := inv(X' X) X' Y;"
 SECTIONS = ("powers", "sums", "regression", "refit", "descent", "choices", "zipf", "spark", "gpu")
 OPTIONS = {"sections": ",".join(SECTIONS)}
 STREAM = 64  # updates
+TURN = 8  # updates of one view before the next one's turn: a stream finds what its last update left
 ZIPF_BATCH = 1000
 WITHIN = 1.2  # of the best, for the choice of a strategy
 
@@ -61,7 +62,7 @@ class Timed:
 def _stream(
     views: Mapping[str, MatrixView], updates: Sequence[Any], few: Iterable[str], rare: int = 3, warm: int = 1
 ) -> Timed:
-    """Run a stream through views in turns; those in `few` only see some of the updates.
+    """Run a stream through views in turns of `TURN` updates; those in `few` only see some of them.
 
     Before it, `warm` updates: plans are made, and on a GPU kernels compiled and memory taken.
     """
@@ -71,10 +72,11 @@ def _stream(
         for update in updates[: 1 if name in slow else warm]:
             view.update(update)
         _merge(view)
-    for i, update in enumerate(updates):
+    for start in range(0, len(updates), TURN):
         for name, view in views.items():
-            if name not in slow or i in at:
-                times[name].append(seconds(lambda view=view, update=update: view.update(update)))  # type: ignore[misc]
+            for i in range(start, min(start + TURN, len(updates))):
+                if name not in slow or i in at:
+                    times[name].append(seconds(lambda view=view, i=i: view.update(updates[i])))  # type: ignore[misc]
     mean = {}
     for name, view in views.items():
         merging = seconds(lambda view=view: _merge(view))  # type: ignore[misc]

@@ -8,15 +8,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from typing import Any
 
 from everfresh.bench import Settings
+from everfresh.bench._process import python
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median, repeat
-from everfresh.errors import Code, EverfreshError
 
 NAME = "start"
 DESCRIPTION = "what importing everfresh, connecting and the first batch cost"
@@ -80,7 +78,7 @@ def _measure_import(settings: Settings, report: Report) -> None:
     loaded = runs[0]["loaded"]
     detail = f"loads {', '.join(loaded)}" if loaded else "loads nothing heavy"
     report.row(what="import everfresh", seconds=took, detail=detail)
-    version = repeat(lambda: _python("-m", "everfresh", "--version"), rounds)
+    version = repeat(lambda: python("-m", "everfresh", "--version"), rounds)
     report.row(what="everfresh --version", seconds=median(version), detail="the whole process")
     report.below("import everfresh", took, IMPORT_LIMIT, "s")
     for module in MUST_NOT_LOAD:
@@ -120,15 +118,4 @@ def _child(code: str, *args: str, **env: str) -> Any:
         script = os.path.join(folder, "child.py")  # a file: worker processes may import the main module
         with open(script, "w", encoding="utf-8") as file:
             file.write(code)
-        return json.loads(_python(script, *args, **env).splitlines()[-1])
-
-
-def _python(*args: str, **env: str) -> str:
-    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    done = subprocess.run(
-        [sys.executable, *args], env={**inherited, **env}, capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise EverfreshError(Code.ENVIRONMENT, f"a measured process failed: {last}", hint=done.stderr[-2000:])
-    return done.stdout
+        return json.loads(python(script, *args, **env).splitlines()[-1])

@@ -4,7 +4,7 @@ lower -> simplify (`passes`) -> delta -> simplify -> `Program`. Each stage is ch
 """
 
 from everfresh.compiler.catalog import Catalog, Effect, ViewDef
-from everfresh.compiler.compile import CompiledView, compile_view
+from everfresh.compiler.compile import CompiledView, compile_view, reevaluated
 from everfresh.compiler.crossing import Crossing, Ordered, crossing
 from everfresh.compiler.explain import explain
 from everfresh.compiler.lower import Lowered, lower
@@ -36,6 +36,7 @@ __all__ = [
     "polynomial",
     "range_of",
     "readers",
+    "reevaluated",
     "simplify",
     "top_of",
 ]

@@ -72,6 +72,8 @@ class Catalog:
     """Whether views may share maps, if the engine does that at all."""
     intervals: bool = True
     """Whether it keeps maps in order, and reads off them where a condition on a running sum holds."""
+    rows: bool = False
+    """Whether statements read the rows of a table where a map would have an entry for each of them."""
 
     # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
@@ -290,6 +292,7 @@ class Catalog:
                 self.static if self.joins else frozenset(),
                 offered,
                 None,
+                self._keyed(self.rows),
                 self.passing,
                 self.intervals,
             ),
@@ -297,7 +300,17 @@ class Catalog:
         shared = tuple(m.name for m in compiled.program.shared)
         kept = upkeep(shared, [v.program for v in views.values()])
         text = kept.to_text(shown_over(kept, self.schemas))
-        return compiled, Record("" if prefix == s.name else prefix, compiled.split, shared, text)
+        return compiled, Record("" if prefix == s.name else prefix, compiled.split, shared, text, self.rows)
+
+    def _keyed(self, rows: bool) -> dict[str, frozenset[int]]:
+        """The tables whose rows statements read in place of maps, if they do, by their primary keys."""
+        if not rows:
+            return {}
+        return {
+            name: frozenset(schema.names.index(column) for column in schema.key)
+            for name, schema in self.tables.items()
+            if schema.key
+        }
 
     def _recompiled(self, s: CreateView, strategy: str, record: Record) -> CompiledView:
         """A view as it was decided before. Maps that it shared with a view that is gone are its own."""
@@ -307,6 +320,7 @@ class Catalog:
             self.static if self.joins else frozenset(),
             tuple(kept.map(name) for name in record.shared),
             record.split,
+            self._keyed(record.rows),
             intervals=self.intervals,
         )
         compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, None, setting)

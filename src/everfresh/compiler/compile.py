@@ -12,8 +12,8 @@ prints it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +55,8 @@ class Setting:
     """Maps that other views keep and this one may read."""
     split: frozenset[str] | None = None
     """The components that are not held, if that is known already; otherwise they are chosen by cost."""
+    keyed: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Tables whose rows statements may read in place of maps, with the places of their primary keys."""
     passing: frozenset[str] = frozenset()
     """Tables whose rows are not kept: no statement may read them."""
     intervals: bool = True
@@ -201,6 +203,7 @@ def _incremental(
         static=setting.static,
         offered=setting.offered,
         split=setting.split or frozenset(),
+        keyed=setting.keyed if strategy == "auto" else {},
     )
     free = strategy == "auto" and setting.split is None
     chosen, split = _chosen(prefix, lowered, choices, statistics if free else None)
@@ -246,6 +249,11 @@ def _below(node: object) -> Iterator[object]:
     """What stands below an aggregate or DISTINCT."""
     if isinstance(node, p.Distinct | p.Aggregate):
         yield from node.input.walk()
+
+
+def reevaluated(name: str, plan: p.Plan, reason: str, setting: Setting) -> CompiledView:
+    """A view that its engine re-evaluates, for a reason of its own."""
+    return _reevaluated(name, plan, "auto", reason, setting)
 
 
 def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str, setting: Setting) -> CompiledView:

@@ -12,7 +12,8 @@ it is executed again: compiling it needs no search, and no view that is gone.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from everfresh.sql import CreateTable, Statement
@@ -30,6 +31,10 @@ class Record:
     """The maps of other views that its statements read."""
     upkeep: str = ""
     """The program that maintains these maps, as text: whoever owned them may be gone."""
+    rows: bool = False
+    """Whether it reads the rows of tables in place of maps that would have as many entries."""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """What the engine decided: where the maps are, if they are spread."""
 
 
 def entry_of(s: Statement, record: Record | None = None) -> str:
@@ -45,10 +50,10 @@ def entry_of(s: Statement, record: Record | None = None) -> str:
             "split": sorted(record.split),
             "shared": record.shared,
             "upkeep": record.upkeep,
+            "rows": record.rows,
+            "engine": dict(record.engine),
         }
-    decided = {name: value for name, value in decided.items() if value}
-    head = " " + json.dumps(decided, separators=(",", ":")).replace("|", "\\u007c") if decided else ""
-    return f"{s.dialect}{head}|{s.text}"
+    return f"{s.dialect}{_head(decided)}|{s.text}"
 
 
 def record_of(entry: str) -> tuple[str, Record, str]:
@@ -61,5 +66,23 @@ def record_of(entry: str) -> tuple[str, Record, str]:
         frozenset(known.get("split", ())),
         tuple(known.get("shared", ())),
         known.get("upkeep", ""),
+        bool(known.get("rows", False)),
+        known.get("engine", {}),
     )
     return dialect, record, text
+
+
+def with_engine(entry: str, decided: Mapping[str, Any]) -> str:
+    """An entry with what the engine decided for its view.
+
+    >>> with_engine("duckdb|SELECT 1", {"home": "maps"})
+    'duckdb {"engine":{"home":"maps"}}|SELECT 1'
+    """
+    head, text = entry.split("|", 1)
+    dialect, _, known = head.partition(" ")
+    return f"{dialect}{_head({**(json.loads(known) if known else {}), 'engine': dict(decided)})}|{text}"
+
+
+def _head(decided: Mapping[str, Any]) -> str:
+    kept = {name: value for name, value in decided.items() if value}
+    return " " + json.dumps(kept, separators=(",", ":")).replace("|", "\\u007c") if kept else ""

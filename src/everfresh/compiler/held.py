@@ -7,6 +7,7 @@ all components that are read.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -74,6 +75,9 @@ class Choices:
     """Whether components become maps; if not, their atoms do (first-order maintenance)."""
     project: bool = True
     """Whether atoms are projected into maps of their own; if not, tables are read as they are."""
+    keyed: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    """Tables whose rows may be read in place of a map that has as many entries, with the places of their
+    primary keys."""
     split: frozenset[str] = frozenset()
     """Components, by what `composites` knows them by, that are kept as single atoms."""
     static: frozenset[str] = frozenset()

@@ -28,8 +28,10 @@ from everfresh.compiler.canonical import canonical
 from everfresh.compiler.graph import components, splits
 from everfresh.compiler.held import Held, Transform, products
 from everfresh.compiler.rows import arrange, names
-from everfresh.expr import Var, variables
+from everfresh.expr import Call, Expr, Var, variables
 from everfresh.program import Program, View
+
+_COMPARED = frozenset({"=", "<>", "is_null", "is_distinct", "is_not_distinct", "in"})
 
 
 def readable(work: Transform, atom: Rel, bound: set[str], changed: set[str]) -> bool:
@@ -62,6 +64,37 @@ def take_local(plan: Part, rest: list[Query], bound: set[str]) -> None:
                 rest.remove(f)
                 inside |= names([f])
                 grown = True
+
+
+def row_by_row(
+    work: Transform, plan: Part, outside: set[str], changed: set[str], values: Iterable[Expr]
+) -> bool:
+    """Whether a map of a component would have an entry for each row of one table: the table is read then,
+    unless it changes with the statement, or a map would hold what functions of strings give."""
+    atom = plan.atoms[0]
+    own = names(plan.atoms) - outside
+    key = work.choices.keyed.get(atom.name)
+    if key is None or len(plan.atoms) > 1 or atom.name in changed or not all(map(_guard, plan.local)):
+        return False
+    return {atom.vars[i].name for i in key} <= outside and not any(_texts(v, own) for v in values)
+
+
+def _texts(value: Expr, own: set[str]) -> bool:
+    """Whether a value has functions of strings of these variables, other than comparisons."""
+    calls = (n for n in value.walk() if isinstance(n, Call) and n.op not in _COMPARED)
+    return any(
+        arg.type.name == "VARCHAR" and any(v.name in own for v in variables(arg))
+        for call in calls
+        for arg in call.args
+    )
+
+
+def _guard(f: Query) -> bool:
+    """Whether a factor asks no more than that a variable is not NULL."""
+    match f:
+        case Cond(Call("not", (Call("is_null", (Var(),)),))):
+            return True
+    return False
 
 
 @dataclass

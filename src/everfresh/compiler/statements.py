@@ -34,6 +34,7 @@ from everfresh.compiler.placing import (
     placed,
     read_by,
     readable,
+    row_by_row,
     take_local,
     with_thresholds,
 )
@@ -83,6 +84,11 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
             take_local(plan, rest, bound)
     held = Counter(name for plan in plans for name in names([*plan.atoms, *plan.local]) - bound)
     joining = {name for name, count in held.items() if count > 1}
+    asked = bound | joining | {v.name for v in target.keys} | {v.name for f in rest for v in inputs(f)}
+    for plan in plans:
+        if not plan.virtual and row_by_row(work, plan, asked, changed, values):
+            plan.virtual = True
+            rest += plan.local
     part_of: dict[str, int] = {}
     for i, plan in enumerate(plans):
         if not plan.virtual:
@@ -95,9 +101,7 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
         if poly is None
         for v in variables(value)
     }
-    outside = (
-        bound | joining | {v.name for v in target.keys} | whole | {v.name for f in rest for v in inputs(f)}
-    )
+    outside = asked | whole
     outside |= {f.var.name for f in rest if isinstance(f, Bind)} | names(late)
     outside |= {v.name for plan in plans if plan.virtual for v in plan.atoms[0].vars}
     for plan in plans:

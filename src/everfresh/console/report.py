@@ -7,14 +7,15 @@ from everfresh.console.display import Column, Display
 
 
 def print_report(display: Display, report: Report) -> None:
-    """Show the rows, then the bars, then what was skipped."""
+    """Show the rows (a table for each `section`, where rows have one), the bars, then what was skipped."""
     machine = report.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     display.line(f"{machine['cpus']} × {machine['cpu']}, {machine['memory_gib']} GiB, {machine['platform']}")
     display.line(f"Python {machine['python']}, {versions}")
-    columns = list(dict.fromkeys(name for row in report.rows for name in row))
-    if columns:
-        display.table(report.name, columns, [[row.get(name) for name in columns] for row in report.rows])
+    for section in dict.fromkeys(row.get("section", report.name) for row in report.rows):
+        rows = [row for row in report.rows if row.get("section", report.name) == section]
+        columns = list(dict.fromkeys(name for row in rows for name in row if name != "section"))
+        display.table(section, columns, [[row.get(name) for name in columns] for row in rows])
     if report.bars:
         display.table(
             "To reach",

@@ -219,10 +219,12 @@ def _name_row(read: Any, path: str, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parquet:
-    """Parquet files at a local path: their size in bytes, and the columns of the first."""
+    """Parquet files at a local path: their size in bytes, the columns of the first, and about how many
+    rows they have, judged by the first."""
 
     size: int
     names: tuple[str, ...]
+    rows: int
 
 
 def find_parquet(data: Any, what: str) -> Parquet | None:
@@ -233,8 +235,11 @@ def find_parquet(data: Any, what: str) -> Parquet | None:
     if any(kind_of(file) != "parquet" for file in files):
         return None
     try:
-        names = pq.read_schema(files[0], filesystem=filesystem).names
+        first = pq.read_metadata(files[0], filesystem=filesystem)
+        names = first.schema.to_arrow_schema().names
     except (pa.ArrowException, OSError) as problem:
         raise _unreadable(files[0], problem, what) from problem
     folders = [name for name, _ in _partition(files[0][len(root) :]) if name not in names]
-    return Parquet(int(sum(info.size for info in filesystem.get_file_info(files))), (*names, *folders))
+    sizes = [info.size for info in filesystem.get_file_info(files)]
+    rows = round(first.num_rows * sum(sizes) / max(sizes[0], 1))
+    return Parquet(int(sum(sizes)), (*names, *folders), rows)

@@ -64,7 +64,7 @@ def distributed(
         instructions = shared(instructions)
         check(instructions, temps.values())
     if passes.dead:
-        instructions = pruned(instructions)
+        instructions, temps = pruned(instructions, temps)
         check(instructions, temps.values())
     blocks = single(instructions)
     if passes.fusion:

@@ -85,6 +85,19 @@ class Journal:
         self._undo.append((store.rollback, what))
         self._final.append((store.commit, what))
 
+    def then(self, later: Journal) -> Journal:
+        """What was done here, and later: as one."""
+        for name, touched in later.touched.items():
+            self.touched.setdefault(name, []).extend(touched)
+        for view, rows in later.changes.items():
+            self.changes.setdefault(view, []).extend(rows)
+        self.tables.update(later.tables)
+        self.before.update(later.before)
+        self.visited += later.visited
+        self._undo += later._undo
+        self._final += later._final
+        return self
+
     def rollback(self) -> None:
         """Take everything back."""
         for fn, what in reversed(self._undo):

@@ -92,7 +92,7 @@ def _shared_work(q: Move, where: AtomTag) -> Query | None:
         return None
     for i, factor in enumerate(factors):
         if isinstance(factor, Rel) and factor.delta:
-            part = Move(Dist(tuple(dict.fromkeys(v.name for v in factor.vars))), factor)
+            part = Move(Dist(tuple(v.name for v in factor.vars[:1])), factor)  # keys stand in front
             return Move(q.to, Sum(q.body.group, Prod((*factors[:i], part, *factors[i + 1 :]))))
     return None
 

@@ -2,12 +2,12 @@
 
 `shared` computes and sends once what several statements compute and send alike: equal queries over the same
 state, at the same place; equal moves of one temporary. `pruned` drops instructions whose result nobody reads,
-and lets a change travel with the columns only that are read where it arrives.
+and lets a change have the columns only that are read where it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from everfresh.calculus import MapRef, Query, Rel
@@ -73,9 +73,11 @@ def _reading(query: Query, by: dict[str, Temp]) -> Query:
     return query.map_children(lambda c: _reading(c, by) if isinstance(c, Query) else c)
 
 
-def pruned(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """Without what nobody reads."""
-    return _narrowed(_alive(instructions))
+def pruned(
+    instructions: Sequence[Instruction], given: Mapping[str, Temp]
+) -> tuple[tuple[Instruction, ...], dict[str, Temp]]:
+    """Without what nobody reads; and the given changes with the columns alone that something reads."""
+    return _narrowed(_alive(instructions), given)
 
 
 def _alive(instructions: Sequence[Instruction]) -> list[Instruction]:
@@ -88,8 +90,49 @@ def _alive(instructions: Sequence[Instruction]) -> list[Instruction]:
     return out[::-1]
 
 
-def _narrowed(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """Sent changes without the columns that no query reads there."""
+def _narrowed(
+    instructions: Sequence[Instruction], given: Mapping[str, Temp]
+) -> tuple[tuple[Instruction, ...], dict[str, Temp]]:
+    """Changes without the columns that no query reads where they are."""
+    wanted = _wanted(instructions)
+    narrow: dict[str, tuple[Temp, list[int]]] = {}
+
+    def thinned(temp: Temp) -> Temp:
+        """The temporary with what is wanted of it; the columns of its tag stay."""
+        places = wanted.get(temp.name, set())
+        if places is None or temp.origin is None:
+            return temp
+        names = [c.name for c in temp.columns]
+        if isinstance(temp.tag, Dist):
+            places = places | {names.index(c) for c in temp.tag.columns}
+        kept = sorted(places)
+        thin = replace(temp, columns=tuple(temp.columns[i] for i in kept))
+        narrow[temp.name] = (thin, kept)
+        return thin
+
+    def now(temp: Temp) -> Temp:
+        return narrow[temp.name][0] if temp.name in narrow else temp
+
+    thin_given = {name: thinned(temp) for name, temp in given.items()}
+    out: list[Instruction] = []
+    for instruction in instructions:
+        match instruction:
+            case Send(target, source):
+                out.append(Send(thinned(target), now(source)))
+            case Keep(target, source) if source.name in narrow:
+                thin, kept = narrow[source.name]
+                narrow[target.name] = (replace(target, columns=thin.columns), kept)
+                out.append(Keep(now(target), thin))
+            case Eval() if any(t.name in narrow for t in instruction.uses):
+                uses = tuple(map(now, instruction.uses))
+                out.append(replace(instruction, expr=_thinned(instruction.expr, narrow), uses=uses))
+            case _:
+                out.append(instruction)
+    return tuple(out), thin_given
+
+
+def _wanted(instructions: Sequence[Instruction]) -> dict[str, set[int] | None]:
+    """The places of the columns that are read of each temporary; None: all of them."""
     wanted: dict[str, set[int] | None] = {}
 
     def want(temp: Temp, places: set[int] | None) -> None:
@@ -112,33 +155,7 @@ def _narrowed(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
             case _:
                 for temp in uses_of(instruction):
                     want(temp, None)
-    narrow: dict[str, tuple[Temp, list[int]]] = {}
-    out: list[Instruction] = []
-    for instruction in instructions:
-        match instruction:
-            case Send(target, source) if wanted.get(target.name) is not None and target.origin is not None:
-                places = set(wanted[target.name] or ())
-                names = [c.name for c in target.columns]
-                if isinstance(target.tag, Dist):
-                    places |= {names.index(c) for c in target.tag.columns}
-                kept = sorted(places)
-                if source.name in narrow:
-                    out.append(replace(instruction, source=narrow[source.name][0], target=target))
-                    continue
-                thin = replace(target, columns=tuple(target.columns[i] for i in kept))
-                narrow[target.name] = (thin, kept)
-                out.append(Send(thin, source))
-            case Keep(target, source) if source.name in narrow:
-                thin_source, kept = narrow[source.name]
-                thin = replace(target, columns=thin_source.columns)
-                narrow[target.name] = (thin, kept)
-                out.append(Keep(thin, thin_source))
-            case Eval() if any(t.name in narrow for t in instruction.uses):
-                uses = tuple(narrow[t.name][0] if t.name in narrow else t for t in instruction.uses)
-                out.append(replace(instruction, expr=_thinned(instruction.expr, narrow), uses=uses))
-            case _:
-                out.append(instruction)
-    return tuple(out)
+    return wanted
 
 
 def _columns_read(query: Query) -> list[tuple[Rel | MapRef, set[int]]]:

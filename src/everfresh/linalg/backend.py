@@ -9,12 +9,13 @@ two to sixteen columns.
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg import gpu, kernels
+from everfresh.linalg import blas, gpu, kernels
 
 Array = Any
 _MERGED = 1 << 20  # entries that are updated at a time
@@ -57,7 +58,14 @@ class NumpyBackend:
         if kernels.pays(matrix, 0 if turned else width, width if turned else 0):
             ahead, back = kernels.both(matrix, None if turned else x, x if turned else None, self.threads)
             return back if turned else ahead
-        return (x.T @ (matrix if turned else matrix.T)).T
+        if matrix.size < kernels.SHARE:
+            return (x.T @ (matrix if turned else matrix.T)).T
+        with blas.threaded():
+            return (x.T @ (matrix if turned else matrix.T)).T
+
+    def calm(self, largest: int) -> AbstractContextManager[None]:
+        """While thin products with matrices of so many entries run: processors are left to our threads."""
+        return blas.calm(kernels.share(largest, self.threads) > 1)
 
     def both(self, matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
         """A large matrix times a few columns and its transpose times others, in one pass where that pays."""
@@ -165,6 +173,10 @@ class TorchBackend:
     def thin(self, matrix: Array, x: Array, turned: bool = False) -> Array:
         """A large matrix (or its transpose) times a few columns."""
         return (x.T @ (matrix if turned else matrix.T)).T
+
+    def calm(self, largest: int) -> AbstractContextManager[None]:
+        """Nothing: its threads are PyTorch's own."""
+        return nullcontext()
 
     def both(self, matrix: Array, x: Array, y: Array) -> tuple[Array, Array]:
         """A large matrix times a few columns, and its transpose times others, in one pass where that pays."""

@@ -43,6 +43,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of the threads
 
 
+def share(entries: int, threads: int = 0) -> int:
+    """How many threads read a matrix of so many entries, of `threads` that may; 0: all there are."""
+    worth = entries // SHARE
+    if worth < 2:
+        return 1
+    from everfresh.local import panels
+
+    return min(threads or panels.threads(), worth)
+
+
 def both(
     matrix: Array, x: Array | None, y: Array | None, threads: int = 0
 ) -> tuple[Array | None, Array | None]:
@@ -65,7 +75,7 @@ def both(
             back += y_part[:, -rest:] @ part[-rest:]
         return back
 
-    count = max(1, min(threads or panels.threads(), matrix.size // SHARE))
+    count = share(matrix.size, threads)
     step = -(-rows // (count * panels.HEIGHT)) * panels.HEIGHT
     cuts = [(start, min(rows, start + step)) for start in range(0, rows, step)]
     others = [_pool(count - 1).submit(piece, *cut) for cut in cuts[1:]]

@@ -18,6 +18,7 @@ array([[1., 6.],
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -283,8 +284,10 @@ class MatrixView:
         execution = Execution(
             self._plan(ranks), self.state, live, self.evaluate_one, self.options.condition_limit
         )
+        largest = max(math.prod(held.shape) for held in self.state.values())
         try:
-            execution.compute()
+            with self.backend.calm(largest):
+                execution.compute()
             signs = execution.apply()
         except EverfreshError as error:
             execution.restore()
@@ -294,7 +297,8 @@ class MatrixView:
         except BaseException:
             execution.restore()
             raise
-        drift = self._check(signs, execution)
+        with self.backend.calm(largest):
+            drift = self._check(signs, execution)
         if not np.isfinite(drift) or drift > self.tolerance:
             execution.restore()
             return self._reevaluated(resolved, f"drift {drift:.1e} past the tolerance")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.local.cells import Cells, assemble, column_cells, same
 from everfresh.local.codec import Codec
+from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Layout, Pool
 from everfresh.local.slices import Slice, every_pair
 from everfresh.local.table import Net, Table, TableUndo
@@ -251,11 +252,14 @@ class TableRows(Pooled):
         super().__init__(table.codec, table.pool)
         self.table = table
 
-    def apply(self, net: Net) -> TableUndo:
+    def apply(self, net: Net, phases: Untimed = UNTIMED) -> TableUndo:
         """Add a net change; `commit` or `rollback` must follow."""
-        if self.table.schema.key:
+        if self.table.schema.key and self._slices:
+            phases.to("maps")
             self.leave(self._slots_of(net.words[:, net.weights < 0]) if net.found is None else net.found.gone)
+        phases.to("tables")
         undo = self.table.apply(net)
+        phases.to("maps")
         if undo.touched is not None:
             self.enter(undo.touched.slots[undo.touched.created])
         elif undo.inserted is not None:

@@ -27,7 +27,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
 from everfresh.local.atoms import Indexed
 from everfresh.local.committed import Committed
-from everfresh.local.phases import UNTIMED, Phases, Untimed
+from everfresh.local.phases import Untimed, phases_of
 from everfresh.local.pool import Pool
 from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState
@@ -86,7 +86,7 @@ class LocalEngine:
         self._options = options
         self._domains = tuple(domains)
         self._read_only = read_only
-        self._phases: Untimed = Phases() if options.timing else UNTIMED
+        self._phases: Untimed = phases_of(options.timing)
         self._folder = (
             StateFolder.open(path, engine=self.name, workers=1, options=options, read_only=read_only)
             if path is not None

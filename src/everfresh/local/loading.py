@@ -71,7 +71,7 @@ def _fill(wiring: Wiring, view: str, store: EntryStore, progress: Progress | Non
         return len(wiring.tables[atom.name].pool) if atom.name in wiring.tables else 0
 
     lead = lambda atoms: max(range(len(atoms)), key=lambda i: size(atoms[i]))  # noqa: E731
-    for term in ordered(definition, store.target.keys, names.needs, lead):
+    for term in ordered(definition, store.target.keys, names.needs, lead, keyed=names.keyed):
         names.lead, first = _lead(term), _first(term, names)
         if first is None:
             _run(term, store, names)

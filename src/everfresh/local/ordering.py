@@ -1,8 +1,9 @@
 """The order in which a product is evaluated, and what has to be kept on the way.
 
 Bindings flow from left to right, but factors commute wherever they are bound: each next atom is one that
-shares a variable with what is bound already, entries that are fully bound come first of all, conditions that
-cannot fail follow as soon as their variables are there. So a product is never crossed where it is joined.
+shares a variable with what is bound already, entries that are fully bound come first of all, then rows of
+tables whose primary key is bound, conditions that cannot fail follow as soon as their variables are there. So
+a product is never crossed where it is joined.
 What may fail stays behind the factors that stand before it: a row that they drop raises nothing.
 
 Conditions right behind an atom that set a range for it (`everfresh.compiler.ranges`) become part of its step:
@@ -22,6 +23,8 @@ from everfresh.local.squares import apart
 
 Needs = Callable[[Rel], Sequence[int] | None]
 """The columns of a relation that must be bound before it can be read; None: none of them."""
+Keyed = Callable[[Rel], Sequence[int]]
+"""The columns of a relation by which it has one row at most; none if there are no such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +99,7 @@ def ordered(
     lead: Callable[[Sequence[Query]], int] | None = None,
     kept: Ordered | None = None,
     summable: Callable[[Query], bool] | None = None,
+    keyed: Keyed = lambda atom: (),
 ) -> tuple[Term, ...]:
     """The terms of a statement for a map with these keys; `lead` chooses the atom that a term starts from,
     else it is the first change. `kept` says which relations can be read between thresholds, `summable` of
@@ -103,8 +107,8 @@ def ordered(
     names = frozenset(v.name for v in keys)
 
     def steps(factors: Sequence[Query], first: Callable[[Sequence[Query]], int]) -> tuple[Step, ...]:
-        order = _ranged(_order(factors, needs, first), kept)
-        return tuple(_with_terms(s, needs, kept, summable) for s in _kept(order, names, summable))
+        order = _ranged(_order(factors, needs, first, keyed), kept)
+        return tuple(_with_terms(s, needs, kept, summable, keyed) for s in _kept(order, names, summable))
 
     terms = []
     for sign, factors in products(query):
@@ -119,12 +123,13 @@ def ordered(
 
 
 def _with_terms(
-    step: Step, needs: Needs, kept: Ordered | None, summable: Callable[[Query], bool] | None
+    step: Step, needs: Needs, kept: Ordered | None, summable: Callable[[Query], bool] | None, keyed: Keyed
 ) -> Step:
     """A sum with its own terms."""
     if not isinstance(step.factor, Sum):
         return step
-    return replace(step, inner=ordered(step.factor.body, step.factor.group, needs, None, kept, summable))
+    inner = ordered(step.factor.body, step.factor.group, needs, None, kept, summable, keyed)
+    return replace(step, inner=inner)
 
 
 def _at_first(atoms: Sequence[Query]) -> int:
@@ -136,7 +141,9 @@ def _first(atoms: Sequence[Query]) -> int:
     return changes[0] if changes else 0
 
 
-def _order(factors: Sequence[Query], needs: Needs, lead: Callable[[Sequence[Query]], int]) -> list[Query]:
+def _order(
+    factors: Sequence[Query], needs: Needs, lead: Callable[[Sequence[Query]], int], keyed: Keyed
+) -> list[Query]:
     left = [(place, f) for place, f in enumerate(factors) if isinstance(f, Rel | MapRef | Sum)]
     scalars = [(place, f) for place, f in enumerate(factors) if not isinstance(f, Rel | MapRef | Sum)]
     if strange := [f for _, f in scalars if not isinstance(f, Cond | Bind | Value)]:
@@ -150,13 +157,13 @@ def _order(factors: Sequence[Query], needs: Needs, lead: Callable[[Sequence[Quer
         if not left:
             break
         ready = [item for item in left if _ready(item[1], bound, needs)]
-        best = max((_shared(atom, bound) for _, atom in ready), default=-1)
+        best = max((_shared(atom, bound, keyed) for _, atom in ready), default=-1)
         if best < 1 and started and _emit_bind(scalars, bound, done):
             continue
         if not ready:
             raise TypeError(f"{left[0][1]} is read before its keys are bound")
         if started:
-            chosen = next(item for item in ready if _shared(item[1], bound) == best)
+            chosen = next(item for item in ready if _shared(item[1], bound, keyed) == best)
         else:
             chosen = ready[lead([atom for _, atom in ready])]
         started = True
@@ -168,10 +175,16 @@ def _order(factors: Sequence[Query], needs: Needs, lead: Callable[[Sequence[Quer
     return done
 
 
-def _shared(atom: Query, bound: set[str]) -> int:
-    """2: nothing new, 1: joined, 0: crossed."""
+def _shared(atom: Query, bound: set[str], keyed: Keyed) -> int:
+    """4: nothing new, 3: one row at most, which must agree with more than its key, 2: one row at most,
+    1: joined, 0: crossed."""
     names = {v.name for v in outputs(atom)}
-    return 2 if names <= bound else 1 if names & bound else 0
+    if names <= bound or not names & bound:
+        return 4 if names <= bound else 0
+    key = {atom.vars[i].name for i in keyed(atom)} if isinstance(atom, Rel) and not atom.delta else set()
+    if not key or not key <= bound:
+        return 1
+    return 3 if (names - key) & bound else 2
 
 
 def _ready(atom: Query, bound: set[str], needs: Needs) -> bool:

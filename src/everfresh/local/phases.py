@@ -7,8 +7,8 @@ asked to measure hold `UNTIMED`, whose `to` does nothing.
 |---|---|
 | `resolve` | rows converted to words, deletes and keys checked |
 | `statements` | statements evaluated |
-| `tables` | the rows of base tables stored and their slices kept |
-| `maps` | changes added to maps and their slices kept |
+| `tables` | the rows of base tables stored |
+| `maps` | changes added to maps; slices of maps and tables kept |
 | `relations` | relations inside a program read before and after, re-evaluated views computed |
 | `publish` | the views' own changes made |
 | `commit` | log, history, entries that have come to nothing |
@@ -17,6 +17,7 @@ asked to measure hold `UNTIMED`, whose `to` does nothing.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 PHASES = ("resolve", "statements", "tables", "maps", "relations", "publish", "commit")
 
@@ -39,6 +40,13 @@ class Untimed:
 UNTIMED = Untimed()
 
 
+def phases_of(timing: bool | str) -> Untimed:
+    """What measures as the option `timing` asks."""
+    if not timing:
+        return UNTIMED
+    return Phases(time.process_time if timing == "processor" else time.perf_counter)
+
+
 class Phases(Untimed):
     """Seconds of all batches so far, by phase.
 
@@ -48,7 +56,8 @@ class Phases(Untimed):
     (['resolve', 'statements', 'tables', 'maps', 'relations', 'publish', 'commit'], True)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self._phase: str | None = None
         self._since = 0.0
@@ -60,7 +69,7 @@ class Phases(Untimed):
 
     def to(self, phase: str) -> None:
         """The batch goes on to a phase."""
-        now = time.perf_counter()
+        now = self._clock()
         if self._phase is not None:
             self._seconds[self._phase] += now - self._since
         self._phase, self._since = phase, now

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.errors import Code, EverfreshError
 from everfresh.local import kernels
-from everfresh.local.arena import enlarge, pages, reserved
+from everfresh.local.arena import AT_ONCE, enlarge, pages, reserved, touch
 from everfresh.local.kernels import LIVE, TOP, Floats, Ints
 
 __all__ = [
@@ -45,7 +45,8 @@ __all__ = [
 _WORD: Final = (1 << 64) - 1
 _LASTING: Final = 1 << 15  # slots from which a pool that has grown grows in place
 _RESERVED: Final = 1 << 24  # slots that it has address space for at first
-_LARGE: Final = 1 << 18  # slots from which memory is taken by large pages
+_LARGE: Final = 1 << 17  # slots from which memory of a hash table is taken by large pages
+_ASIDE: Final = 1 << 18
 _SLOTS: Final = 1 << 30  # most slots of one pool: slot + 1 and twice as many table cells fit 32 bits
 
 
@@ -229,6 +230,7 @@ class Pool:
         """Remove all entries and give their memory back."""
         self._allocate(self._initial, np.zeros)
         self._state = np.array([0, -1, 0], dtype=np.int64)
+        self._came = 0  # entries that the last batch made: the next one may do the same
 
     def _allocate(self, room: int, zeros: Callable[[Any, Any], NDArray[Any] | None]) -> bool:
         """Empty arrays of `room` slots, whose memory is taken as slots are used; whether there were some."""
@@ -244,6 +246,7 @@ class Pool:
             return False
         self._keys, self._values, self._full = keys, Values(n, ints, floats), (n, mark, table)
         self._sized(room)
+        self._touched = room
         return True
 
     def _sized(self, capacity: int) -> None:
@@ -251,8 +254,7 @@ class Pool:
         n, mark, table = self._full
         self._values.n, self._mark, self._table = n[:capacity], mark[:capacity], table[: 2 * capacity]
         if capacity >= _LARGE:
-            for array in (self._keys, self._values.ints, self._values.floats, *self._full):
-                enlarge(array)
+            enlarge(table)
 
     def _move(self, capacity: int) -> None:
         """To other arrays of `capacity` slots, or of room for many more.
@@ -263,9 +265,10 @@ class Pool:
         top = int(self._state[TOP])
         keys, values, mark, table = self._keys, self._values, self._mark, self._table
         room = _RESERVED if capacity <= _RESERVED else _SLOTS
-        aside = 8 * (_LARGE // 8 // max(self.words, 2) | 1)
+        aside = 8 * (_ASIDE // 8 // max(self.words, 2) | 1)
         if capacity >= _LASTING and self._allocate(room + aside, reserved):
             self._sized(capacity)
+            self._touched = 0
         else:
             self._allocate(capacity, np.zeros)
         self._keys[:, :top] = keys[:, :top]
@@ -301,7 +304,7 @@ class Pool:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays, unused capacity included, but not what is only reserved."""
-        room, top = len(self._full[1]), int(self._state[TOP])
+        room, top = len(self._full[1]), max(int(self._state[TOP]), self._touched)
         arrays = (self._keys, self._values.ints, self._values.floats, *self._full[:2])
         if room == self.capacity:
             return self._table.nbytes + sum(x.nbytes for x in arrays)
@@ -312,6 +315,15 @@ class Pool:
         need = len(self) + entries
         if need > self.capacity:
             self._grow(need)
+
+    def _touch(self, entries: int) -> None:
+        """Take memory for so many further entries, if that comes as it is written."""
+        end = min(int(self._state[TOP]) + entries, self.capacity)
+        if end > self._touched:
+            end = min(-(-end // AT_ONCE) * AT_ONCE, self.capacity)
+            for array in (self._keys, self._values.ints, self._values.floats, *self._full[:2]):
+                touch(array, self._touched, end)
+            self._touched = end
 
     def _grow(self, need: int) -> None:
         capacity = 1 << (need - 1).bit_length()
@@ -483,6 +495,7 @@ class Pool:
         words = self._words(words, self.words)
         slots = np.empty(words.shape[1] - start, np.int64)
         self.reserve(len(slots))
+        self._touch(len(slots))
         kernels.insert_new(
             self._keys, self._table, self._mark, self._state, self._values.n, tags, words, start, slots
         )
@@ -561,8 +574,10 @@ class Pool:
         created = np.empty(m, np.bool_)
         reached = count = 0
         before = len(self)
+        self._touch(min(m, self._came))
         while True:
             reached, count = kernels.resolve(*self._index, words, reached, count, slots, touched, created)
             if reached == m:
+                self._came = len(self) - before
                 return slots, touched[:count], created[:count]
             self._grow_for(reached, len(self) - before, m)

@@ -7,17 +7,21 @@ that does so must be refused, so it is made at once where that cannot be exclude
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from everfresh.algebra import Kind
 from everfresh.delta.values import limits
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var
 from everfresh.local.pool import Layout, Values
-from everfresh.program import View, component_index
+from everfresh.program import View, component, component_index
 
+Ints = NDArray[np.int64]
+_WORD: Final = (1 << 62) - 1
 _FEW: Final = 8  # values that Python compares faster than NumPy
 _ARROW: Final = 10**38 - 1
 _ARROW_HIGH: Final = _ARROW >> 64
@@ -26,7 +30,7 @@ _SAFE: Final = frozenset({
     "=", "<>", "<", "<=", ">", ">=", "is_distinct", "is_not_distinct", "in", "and", "or", "not", "coalesce",
     "is_null", "/",
 })  # fmt: skip
-_SAFE_FLOATS: Final = frozenset({"+", "-", "*"})
+_SAFE_SUMS: Final = frozenset({"+", "-", "*"})
 
 
 class Change:
@@ -55,11 +59,17 @@ class Change:
 
 
 class Promise:
-    """Whether the rows of a view can be made later, and what has to be looked at now."""
+    """Whether the rows of a view can be made later, and what has to be looked at now.
+
+    Products and sums of exact numbers may leave their type: whether they do is judged by the largest of the
+    sums that they are made of.
+    """
 
     def __init__(self, view: View, layout: Layout) -> None:
         exprs = [e for e in (*view.outputs, view.having, view.weight) if e is not None]
         self.possible = not view.sides and all(map(_safe, exprs))
+        self._exact = [e for e in exprs if any(isinstance(n, Call) and _bounded(n) for n in e.walk())]
+        self._layout = layout
         read = {n.name: n.type for e in exprs for n in e.walk() if isinstance(n, Var)}
         sums = [(component_index(n) - 1, t) for n, t in read.items() if n.startswith("#") and "." not in n]
         self._sums = [
@@ -70,7 +80,67 @@ class Promise:
 
     def holds(self, values: Values) -> bool:
         """Whether rows of these values can be made without failing."""
-        return self.possible and all(fits(values, *sums) for sums in self._sums)
+        if not self.possible or not all(fits(values, *sums) for sums in self._sums):
+            return False
+        return all(_within(e, self._largest(values)) for e in self._exact)
+
+    def _largest(self, values: Values) -> dict[str, int]:
+        """The largest absolute value of the count and of each exact sum, by the name that expressions have
+        for it; those of words."""
+        found = {component(0): _largest(values.n)}
+        for i, (kind, at) in enumerate(zip(self._layout.kinds, self._layout.offsets, strict=True), 1):
+            if kind == Kind.COUNT:
+                found[component(i)] = _largest(values.ints[at])
+            elif kind == Kind.WIDE and fits(values, at, -_WORD, _WORD):
+                found[component(i)] = _largest(values.ints[at + 1])
+        return found
+
+
+def _largest(words: Ints) -> int:
+    return max(-int(words.min()), int(words.max())) if len(words) else 0
+
+
+def _bounded(call: Call) -> bool:
+    """Whether a call is safe where its result is inside its type."""
+    return call.op in _SAFE_SUMS and call.type.is_exact
+
+
+def _within(expr: Expr, largest: Mapping[str, int]) -> bool:
+    """Whether all sums and products in an expression stay inside their types."""
+    return all(_bound(n, largest) is not None for n in expr.walk() if isinstance(n, Call) and _bounded(n))
+
+
+def _bound(expr: Expr, largest: Mapping[str, int]) -> int | None:
+    """What the unscaled absolute value of an exact expression does not exceed; None if that is not known, or
+    is beyond its type."""
+    match expr:
+        case Var(name):
+            return largest.get(name)
+        case Const(value):
+            return 0 if value is None else abs(int(value)) if isinstance(value, int) else None
+        case Case(arms, default):
+            return _most([_bound(e, largest) for e in (*(e for _, e in arms), default)])
+        case Call("*", (a, b)) if _scale(expr) == _scale(a) + _scale(b):
+            x, y = _bound(a, largest), _bound(b, largest)
+            found = None if x is None or y is None else x * y
+        case Call("+" | "-", (a, b)) if _scale(expr) >= max(_scale(a), _scale(b)):
+            x, y = _bound(a, largest), _bound(b, largest)
+            top = _scale(expr)
+            found = (
+                None if x is None or y is None else x * 10 ** (top - _scale(a)) + y * 10 ** (top - _scale(b))
+            )
+        case _:
+            return None
+    return found if found is not None and found <= limits(expr.type)[1] else None
+
+
+def _most(bounds: Sequence[int | None]) -> int | None:
+    known = [bound for bound in bounds if bound is not None]
+    return max(known) if len(known) == len(bounds) else None
+
+
+def _scale(expr: Expr) -> int:
+    return expr.type.scale
 
 
 def fits(values: Values, at: int, least: int, most: int) -> bool:
@@ -86,12 +156,13 @@ def fits(values: Values, at: int, least: int, most: int) -> bool:
 
 
 def _safe(expr: Expr) -> bool:
-    """Whether an expression has a value whatever its variables are."""
+    """Whether an expression has a value whatever its variables are, if sums and products of exact numbers
+    stay inside their types."""
     for n in expr.walk():
         match n:
             case Var() | Const() | Case():
                 continue
-            case Call(op) if op in _SAFE or (op in _SAFE_FLOATS and n.type.is_float):
+            case Call(op) if op in _SAFE or (op in _SAFE_SUMS and (n.type.is_float or n.type.is_exact)):
                 continue
             case Cast(arg, to) if to.name == "DOUBLE" and arg.type.is_numeric:
                 continue

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.local import chains
+from everfresh.local.arena import Growing
 from everfresh.local.codec import Codec
 from everfresh.local.pool import Layout, Pool
 from everfresh.types import Column
 
 Ints = NDArray[np.int64]
+_MOST = 1 << 26  # slots that links have address space for when they are many
 
 
 class Slice:
@@ -29,8 +31,8 @@ class Slice:
         self.codec = Codec(columns, codec.interner)
         self._source = codec
         self._keys = Pool(self.codec.words, Layout())
-        self._heads = np.empty(0, np.int32)
-        self._nexts, self._prevs, self._groups = (np.full(0, -1, np.int32) for _ in range(3))
+        self._grown = [Growing(0, np.int32, _MOST) for _ in range(4)]
+        self._heads, self._nexts, self._prevs, self._groups = (grown.array for grown in self._grown)
 
     def __len__(self) -> int:
         """How many groups there are."""
@@ -71,23 +73,16 @@ class Slice:
 
     def _room(self, slots: int) -> None:
         if len(self._heads) < self._keys.capacity:
-            self._heads = _grown(self._heads, self._keys.capacity)
+            self._heads = self._grown[0].grow(self._keys.capacity)
         if len(self._groups) < slots:
-            size = max(16, 1 << (slots - 1).bit_length())
-            self._nexts, self._prevs, self._groups = (
-                _grown(a, size) for a in (self._nexts, self._prevs, self._groups)
-            )
+            size, known = max(16, 1 << (slots - 1).bit_length()), len(self._groups)
+            self._nexts, self._prevs, self._groups = (grown.grow(size) for grown in self._grown[1:])
+            self._groups[known:] = -1
 
 
 def every_pair(rows: int, slots: Ints) -> tuple[Ints, Ints]:
     """All pairs of a row number and a slot: a join without a shared column."""
     return np.repeat(np.arange(rows), len(slots)), np.tile(slots, rows)
-
-
-def _grown(array: NDArray[np.int32], size: int) -> NDArray[np.int32]:
-    out = np.full(size, -1, np.int32)
-    out[: len(array)] = array
-    return out
 
 
 def _array(slots: Ints) -> Ints:

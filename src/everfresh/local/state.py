@@ -49,7 +49,7 @@ class LocalState:
     """Tables, views and the maps beside them."""
 
     def __init__(self, phases: Untimed = UNTIMED, compile: str = "off") -> None:
-        self.catalog = Catalog(joins=True)
+        self.catalog = Catalog(joins=True, rows=True)
         self._compile = compile
         self.interner = Interner()
         self.tables: dict[str, Table] = {}

@@ -81,16 +81,15 @@ class Steps:
         change = Rows(table.codec, net.words, net.weights)
         made = self._evaluate(self._wiring.statements(name), change, -1)
         self._phases.to("tables")
-        store = partial(self._store, table, net)
         if self._workers.pays(len(net)):
-            self._distribute(made, [store])
+            self._distribute(made, [partial(self._store, table, net, UNTIMED)])
         else:
-            store()
+            self._store(table, net, self._phases)
             self._distribute(made)
         self._units()
 
-    def _store(self, table: TableRows, net: Net) -> None:
-        self.did(table, table.apply(net))
+    def _store(self, table: TableRows, net: Net, phases: Untimed) -> None:
+        self.did(table, table.apply(net, phases))
         self.nets.setdefault(table.table.schema.name, []).append(net)
 
     def view(self, name: str, change: RowSet, touched: Touched) -> None:

@@ -42,7 +42,7 @@ class Interner:
         self._grown = (
             Growing(8 * capacity, np.uint8, _HEAP),
             Growing(capacity + 1, np.int64, _RESERVED + 1),
-            Growing(2 * capacity, np.int64, 2 * _RESERVED),
+            Growing(2 * capacity, np.int64, 2 * _RESERVED, scattered=True),
         )
         self._heap, self._starts, self._table = (grown.array for grown in self._grown)
         self._state = np.zeros(2, np.int64)  # strings, bytes of the heap

@@ -124,6 +124,7 @@ class Texts:
         offsets.flags.writeable = False
         valid = bytes_of(bitmap if array.null_count else None)
         data, reached = bytes_of(data_buffer), 0
+        self._grown.touch(int(self._state[TOP]) + (int(offsets[-1]) - int(offsets[0])) // 8)
         while True:
             reached = kernels.keep(
                 self._cells,

@@ -107,6 +107,12 @@ class Names:
         kinds = self.wiring.stores(atom.name).layout.kinds
         return all(c <= 0 or kinds[c - 1] != Kind.FLOAT for c in atom.components)
 
+    def keyed(self, atom: Rel) -> Sequence[int]:
+        """The places of a table's primary key."""
+        rows = self.wiring.tables.get(atom.name)
+        schema = rows.table.schema if rows is not None else None
+        return [schema.names.index(name) for name in schema.key] if schema is not None else ()
+
     def needs(self, atom: Rel) -> Sequence[int] | None:
         """What must be bound before a relation is read."""
         if atom.delta or atom.name in self.wiring.tables:
@@ -234,7 +240,12 @@ class Wiring:
                 )
             exact = Kind.FLOAT not in store.layout.kinds  # doubles are added entry by entry
             terms = ordered(
-                expr, store.target.keys, names.needs, kept=kept, summable=names.summable if exact else None
+                expr,
+                store.target.keys,
+                names.needs,
+                kept=kept,
+                summable=names.summable if exact else None,
+                keyed=names.keyed,
             )
             found.append(Prepared(view.name, base, index, store, terms))
         return found

@@ -172,9 +172,9 @@ def _as_it_is(frame: Any) -> Any:
 
 
 def _connect(session: Any) -> bool:
-    from everfresh.sources import spark
+    from everfresh.spark.session import is_connect
 
-    return spark.is_connect(session)
+    return is_connect(session)
 
 
 def _local(source: str | os.PathLike[str]) -> Path:

@@ -34,11 +34,6 @@ def has_read(home: Path) -> bool:
     return any((home / _CHECKPOINT / "offsets").glob("[0-9]*"))
 
 
-def is_connect(value: Any) -> bool:
-    """Whether a session or a DataFrame is Spark Connect's."""
-    return type(value).__module__.startswith("pyspark.sql.connect")
-
-
 def listing(session: SparkSession, folder: Path, format: str | None, name: str) -> DataFrame:
     """The paths of the data files below a folder, one in each batch, as they come."""
     require_folder(folder, name)

@@ -1,4 +1,5 @@
-"""The stages of a distributed program in tasks: what is sent from each to the next, and what was done.
+"""The stages of a distributed program in tasks and on the driver: what is given, what is sent from each to
+the next, and what was done.
 
 The blocks are functions of state and inputs (`everfresh.distributed.execute`); here temporaries become
 messages of the exchange and back, and what was done becomes the sections of a segment.
@@ -6,32 +7,28 @@ messages of the exchange and back, and what was done becomes the sections of a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from everfresh.distributed import Temp
 from everfresh.distributed.execute import Journal, Site, run_block
+from everfresh.distributed.ir import Block
 from everfresh.distributed.tags import Replicated
 from everfresh.distributed.wire import Held, empty, entries_table, packed, routed, unpacked
-from everfresh.local.entries import merged
+from everfresh.local.codec import Codec
+from everfresh.local.entries import joined_values, merged
 from everfresh.local.pool import Layout, Values
-from everfresh.local.state import LocalState
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
-from everfresh.spark.jobs import DATA, World
-from everfresh.spark.programs import incremental, placement_of
-from everfresh.spark.stages import ROWS, Staged
-from everfresh.spark.units import Unit, store_id
+from everfresh.spark import observe
+from everfresh.spark.jobs import DATA, GATHERED, World
+from everfresh.spark.stages import Staged
+from everfresh.spark.units import store_id
 from everfresh.state import pack_table, unpack_table
 
 Message = tuple[int, int, bytes]
-
-
-def site_of(world: World, state: LocalState, worker: int) -> Site:
-    """A worker's maps, ready to run blocks."""
-    return Site(state, worker, world.workers, placement_of(world.catalog))
 
 
 def given(program: Staged, tables: Mapping[str, Table], nets: Mapping[str, Net]) -> dict[str, Held]:
@@ -39,36 +36,59 @@ def given(program: Staged, tables: Mapping[str, Table], nets: Mapping[str, Net])
     found = {}
     for name, temp in program.given:
         interner = tables[name].codec.interner if name in tables else Interner()
-        found[temp.name] = _rows(temp, tables[name], nets[name]) if name in nets else empty(temp, interner)
+        found[temp.name] = _net(temp, tables[name], nets[name]) if name in nets else empty(temp, interner)
     return found
 
 
-def _rows(temp: Temp, table: Table, net: Net) -> Held:
-    values = Values.zeros(Layout(()), len(net.weights))
-    values.n[:] = net.weights
-    return Held(temp, table.codec, net.words, values)
+def _net(temp: Temp, table: Table, net: Net) -> Held:
+    codec = Codec(temp.columns, table.codec.interner)
+    return Held(temp, codec, table.codec.project(net.words, codec), _counts(net.weights))
 
 
-def sent(world: World, worker: int, program: Staged, held: Mapping[str, Held]) -> Iterator[Message]:
-    """What follows from the changes of this worker's rows alone."""
-    state = LocalState.blank(
-        incremental(world.catalog), next((h.codec.interner for h in held.values()), None)
-    )
-    outputs, _ = run_block(site_of(world, state, worker), program.blocks[ROWS], held)
-    yield from handed_on(world, worker, program, ROWS, {**held, **outputs})
+def _counts(weights: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Values:
+    values = Values.zeros(Layout(()), len(weights))
+    values.n[:] = weights
+    return values
+
+
+def given_whole(
+    program: Staged, rows: Mapping[str, Sequence[tuple[pa.Table, int]]], interner: Interner
+) -> dict[str, Held]:
+    """The changes of all rows of the batch: tables of rows that come (1) and go (-1)."""
+    found = {}
+    for name, temp in program.given:
+        codec = Codec(temp.columns, interner)
+        parts = [(table, sign) for table, sign in rows.get(name, ()) if table.num_rows]
+        if not parts:
+            found[temp.name] = empty(temp, interner)
+            continue
+        words = np.concatenate([codec.encode(table) for table, _ in parts], axis=1)
+        values = joined_values(*(_counts(np.full(table.num_rows, sign)) for table, sign in parts))
+        held = Held(temp, codec, words, values)
+        # A row that goes and comes again is no change.
+        found[temp.name] = held.aggregated(temp) if len({sign for _, sign in parts}) > 1 else held
+    return found
 
 
 def handed_on(
-    world: World, worker: int, program: Staged, stage: int, held: Mapping[str, Held]
+    world: World, site: Site, program: Staged, stage: int, held: Mapping[str, Held]
 ) -> Iterator[Message]:
-    """What a stage gives the next: each part to the worker that it belongs to, or to this one again."""
-    for send in program.sends[stage]:
+    """What a stage gives the next, each part to the worker that it belongs to or to this one again; and what
+    it gives the driver."""
+    last = stage == len(program.blocks) - 1
+    for send in () if last else program.sends[stage]:
         for to, part in routed(held[send.source.name], send.target, world.workers):
             if len(part):
                 yield to, DATA, _message(send.target.name, packed(part))
-    for temp in program.carries[stage]:
+    for temp in () if last else program.carries[stage]:
         if len(held[temp.name]):
-            yield worker, DATA, _message(temp.name, packed(held[temp.name]))
+            yield site.number, DATA, _message(temp.name, packed(held[temp.name]))
+    for send in program.gathers[stage]:
+        if isinstance(send.source.tag, Replicated) and site.number:
+            continue  # the first worker has all of it
+        part = held[send.source.name].aggregated(send.target)
+        if len(part):
+            yield site.number, GATHERED, _message(send.target.name, packed(part))
 
 
 def _message(name: str, table: pa.Table) -> bytes:
@@ -76,30 +96,39 @@ def _message(name: str, table: pa.Table) -> bytes:
     return len(head).to_bytes(2, "big") + head + pack_table(table)
 
 
-def received(
-    world: World,
-    unit: Unit,
-    state: LocalState,
-    worker: int,
-    program: Staged,
-    stage: int,
-    payloads: list[bytes],
-) -> tuple[Journal, dict[str, Held]]:
-    """Run the block of a stage with what came for it: what it did, and all temporaries that are known now."""
+def came(temps: Iterable[Temp], payloads: Iterable[bytes], interner: Interner) -> dict[str, Held]:
+    """The temporaries that messages hold, from all places together."""
     pieces: dict[str, list[pa.Table]] = {}
     for payload in payloads:
         size = int.from_bytes(payload[:2], "big")
         pieces.setdefault(payload[2 : 2 + size].decode(), []).append(unpack_table(payload[2 + size :]))
+    observe.arrive(sum(table.num_rows for tables in pieces.values() for table in tables))
+    found = {t.name: unpacked(t, pieces.pop(t.name, ()), interner) for t in dict.fromkeys(temps)}
+    if pieces:
+        raise RuntimeError(f"{', '.join(sorted(pieces))}: sent, but not known where it arrives")
+    return found
+
+
+def received(
+    site: Site, program: Staged, stage: int, payloads: list[bytes]
+) -> tuple[Journal, dict[str, Held]]:
+    """Run the block of a stage with what came for it: what it did, and all temporaries that are known now."""
     block = program.blocks[stage]
-    came = [send.target for send in program.sends[stage - 1]] + list(program.carries[stage - 1])
-    inputs = {t.name: unpacked(t, pieces.get(t.name, ()), unit.interner) for t in (*came, *block.inputs)}
-    outputs, journal = run_block(site_of(world, state, worker), block, inputs)
+    sent = [send.target for send in program.sends[stage - 1]] + list(program.carries[stage - 1])
+    inputs = came((*sent, *block.inputs), payloads, site.state.interner)
+    return ran(site, block, inputs)
+
+
+def ran(site: Site, block: Block, inputs: Mapping[str, Held]) -> tuple[Journal, dict[str, Held]]:
+    """Run a block: what it did, and all temporaries that are known now."""
+    outputs, journal = run_block(site, block, inputs)
     return journal, {**inputs, **outputs}
 
 
-def images(world: World, state: LocalState, journal: Journal) -> dict[str, bytes]:
+def images(world: World, site: Site, journal: Journal) -> dict[str, bytes]:
     """The entries that were touched, as they are now."""
     sections = {}
+    state = site.state
     for view, definition in state.catalog.views.items():
         for m in definition.compiled.program.maps:
             if m.name in journal.touched:
@@ -110,14 +139,26 @@ def images(world: World, state: LocalState, journal: Journal) -> dict[str, bytes
     return sections
 
 
-def published(state: LocalState, journal: Journal, view: str, site: Site) -> pa.Table | None:
-    """The change of this worker's rows of a view."""
-    store = state.maps[view]
+def published(site: Site, journal: Journal, view: str) -> pa.Table | None:
+    """The change of this place's rows of a view."""
+    store = site.state.maps[view]
     target = store.target.name
     if isinstance(site.placement.maps[target], Replicated) and site.number:
         return None
     if view in journal.changes:
         return store.table_of(journal.changes[view])
-    if target in journal.touched and target not in state.wiring.under:
+    if target in journal.touched and target not in site.state.wiring.under:
         return store.published(merged(journal.touched[target]))
     return None
+
+
+def done(world: World, site: Site, journal: Journal, publish: bool) -> tuple[dict[str, bytes], int]:
+    """What a block did as the sections of a segment, and how many rows of views it changed."""
+    sections, rows = images(world, site, journal), 0
+    for view in site.state.catalog.views:
+        change = published(site, journal, view)
+        if change is not None and change.num_rows:
+            rows += change.num_rows
+            if publish:
+                sections[f"changes/{world.ids[view]}"] = pack_table(change)
+    return sections, rows

@@ -1,10 +1,11 @@
 """The Spark engine: tables and maps in the workers' units, one job per batch.
 
-The driver plans, commits and reads names; rows and maps stay with the partitions (`everfresh.spark.units`).
-A batch is one job of one stage if no view reads its tables, else of two; a batch given as a Spark DataFrame
-has one more stage in front (and, where the DataFrame's session has adaptive execution on, Spark makes a job
-of each). The job's tasks change only their own caches and write files that nobody names; the epoch exists
-once the driver has created its commit record.
+The driver plans, commits and keeps small results (`everfresh.spark.driver`); rows and maps stay with the
+partitions (`everfresh.spark.units`). A batch is one job: of one stage if every task may read all of it, else
+of as many as its program has (`everfresh.spark.programs`); a batch given as a Spark DataFrame has one more
+stage in front (and, where the DataFrame's session has adaptive execution on, Spark makes a job of each). The
+job's tasks change only their own caches and write files that nobody names; the epoch exists once the driver
+has created its commit record.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import logging
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -23,12 +25,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.compiler import Catalog
+from everfresh.compiler import Catalog, Effect
 from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import EPOCH, WEIGHT
 from everfresh.delta.feeds import CHANGE_TYPE, is_feed
 from everfresh.delta.files import find_parquet
 from everfresh.delta.rows import match_columns
+from everfresh.distributed import Dist, Placement
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Expr, Var
 from everfresh.expr.build import cast
@@ -37,14 +40,26 @@ from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
-from everfresh.spark.blocks import change_block, read_block, split
+from everfresh.spark.adaptive import INCREMENTAL, Costs, choose, counted, rows_left
+from everfresh.spark.driver import gathered, snapshot
 from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
-from everfresh.spark.jobs import EXCHANGE, Job, PartSpec, World
+from everfresh.spark.jobs import DRIVER, EXCHANGE, LOAD, STAGED, WHOLE, Job, PartSpec, World
 from everfresh.spark.ledger import Draft, Ledger
-from everfresh.spark.programs import executed, results_of
-from everfresh.spark.runner import Runner
+from everfresh.spark.load import filled
+from everfresh.spark.programs import (
+    DRIVER_HOME,
+    batch_program,
+    executed,
+    home_of,
+    incremental,
+    placement_of,
+    whole_program,
+)
+from everfresh.spark.reading import given_block, read_block, rows_of
+from everfresh.spark.runner import STAGES, Again, Controls, Runner
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
+from everfresh.spark.tables import change_block, split
 from everfresh.spark.units import read_segment
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
@@ -65,6 +80,18 @@ class FileRows:
 
     path: str
     column_names: tuple[str, ...]
+    size: int
+    num_rows: int
+    """About how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """How a batch is run: by which plan, which form of program, in how many stages."""
+
+    kind: str
+    form: str | None
+    stages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +149,7 @@ class SparkEngine:
             raise
         self._workers = self._folder.workers
         self._runner = Runner(self._spark, self._folder, options)
-        self._last: dict[str, Any] = {}
+        self._costs = Costs()
 
     @property
     def epoch(self) -> int:
@@ -168,12 +195,16 @@ class SparkEngine:
     # -- epochs ------------------------------------------------------------------------------------
 
     def _job(self, kind: str, draft: Draft, world: World, **fields: Any) -> Job:
+        world.leave(world.catalog)
         return Job(uuid.uuid4().hex, kind, world, draft.bases, **fields)
 
-    def _commit(self, draft: Draft, batch: Batch | None = None, *, ddl: Sequence[str] = ()) -> int:
+    def _commit(
+        self, draft: Draft, batch: Batch | None = None, *, made: tuple[Catalog, Effect] | None = None
+    ) -> int:
         keys, sources = (batch.keys, batch.sources) if batch is not None else ((), {})
+        ddl = (made[1].text,) if made is not None else ()
         with uninterrupted():
-            epoch = self._ledger.commit(draft, keys=keys, ddl=ddl, sources=sources)
+            epoch = self._ledger.commit(draft, keys=keys, ddl=ddl, sources=sources, made=made)
         if self._ledger.snapshot_due():
             try:
                 self.snapshot()
@@ -190,12 +221,13 @@ class SparkEngine:
         change = net_change(new, self._frame(self._spark, view, None, draft, world), compiled.view.columns)
         routed = change.mapInArrow(partial(change_block, world, view), EXCHANGE)
         with translated():
-            draft.add(self._runner.run(self._job(kind, draft, world, view=view), "change", change=routed))
+            done = self._runner.run(self._job(kind, draft, world, view=view), "change", change=routed)
+            draft.add(done.controls)
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
         ledger = self._ledger
-        catalog, effect = executed(ledger.catalog, statement)
+        made = catalog, effect = executed(ledger.catalog, statement, ledger.table_sizes())
         if effect.create_table is not None and not effect.create_table.retained:
             raise EverfreshError(
                 Code.UNSUPPORTED,
@@ -208,22 +240,34 @@ class SparkEngine:
         if effect.create_view is not None:
             name = effect.create_view.name
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
-            if progress is not None:
-                progress(f"loading {name}", 0, 1)
+            world.leave(catalog)
+            rows = sum(ledger.table_sizes().get(base, 0) for base in effect.create_view.compiled.bases)
+            work: Callable[[], Any] = partial(self._fill, draft, world, name, "load", rows)
             if effect.create_view.compiled.reevaluated:
-                self._reevaluate(draft, world, name, "load")
-            else:
-                kind = self._role(name, world.catalog)
-                draft.add(self._runner.run(self._job("load", draft, world, view=name), kind))
-            if progress is not None:
-                progress(f"loading {name}", 1, 1)
+                work = partial(self._reevaluate, draft, world, name, "fill")
+            clean = partial(self._folder.remove_garbage, ledger.referenced(), draft.epoch)
+            filled(self._runner.observer, f"loading {name}", work, progress, clean)
         elif effect.alter_table is not None and not effect.alter_table[1].key:
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             self._move_rows(draft, world, *effect.alter_table)
         elif effect.alter_table is not None:
             job = self._job("alter", draft, ledger.world(draft.epoch), alter=effect.alter_table)
-            draft.add(self._runner.run(job, "base"))
-        return self._commit(draft, ddl=(effect.text,))
+            draft.add(self._runner.run(job, "base").controls)
+        return self._commit(draft, made=made)
+
+    def _fill(self, draft: Draft, world: World, view: str, kind: str, rows: int) -> Controls:
+        """Fill a view that runs as a program, new or anew, from the rows of its tables."""
+        started = time.perf_counter()
+        program = world.program(LOAD, frozenset((view,)), leaving=True)
+        assert program is not None
+        job = self._job(kind, draft, world, view=view, form=LOAD)
+        answers = self._runner.run(job, STAGES[program.stages - 1])
+        controls = [*answers.controls, *gathered(job, answers.gathered)]
+        draft.add(controls)
+        if kind == "load":
+            self._costs.forget(view)
+        self._costs.filled(view, rows, time.perf_counter() - started)
+        return controls
 
     def _move_rows(
         self, draft: Draft, world: World, old: TableSchema, new: TableSchema, default: Const | None
@@ -238,13 +282,17 @@ class SparkEngine:
         ]
         rows = SparkRows(frame.selectExpr(*columns), tuple((name, name) for name in new.names))
         spec = PartSpec(new.name, "insert", f"ALTER TABLE {new.name}", (), exchanged=True)
-        draft.add(self._runner.run(self._job("batch", draft, world, parts=(spec,)), "base", {0: rows}))
+        job = self._job("batch", draft, world, parts=(spec,))
+        draft.add(self._runner.run(job, "base", {0: rows}).controls)
 
     def snapshot(self) -> None:
         """Write every unit to a file, name them in a manifest, and forget the log before it."""
-        job = self._job("snapshot", Draft(self._ledger), self._ledger.world(self._ledger.epoch))
-        files = {header["unit"]: header["snapshot"] for header, _ in self._runner.run(job, "base")}
-        self._ledger.take_manifest(files)
+        ledger = self._ledger
+        world = ledger.world(ledger.epoch)
+        job = self._job("snapshot", Draft(ledger), world)
+        controls = self._runner.run(job, "base").controls
+        files = {header["unit"]: header["snapshot"] for header, _ in controls}
+        ledger.take_manifest({**files, DRIVER: snapshot(ledger.bases[DRIVER], world)})
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -256,15 +304,17 @@ class SparkEngine:
             return self._paired(read_rows(data, schema, what=what, op=op), schema, what)
         path = str(Path(data).expanduser().absolute())
         if found.size > self._options.read_bytes:
-            rows = read_rows(self._spark.read.parquet(path), schema, what=what, op=op)
+            # Connect joins no DataFrames of two sessions, and another table's rows may be the user's.
+            session = self._user if sessions.is_connect(self._user) else self._spark
+            rows = read_rows(session.read.parquet(path), schema, what=what, op=op)
             return self._paired(rows, schema, what)
         chosen = match_columns(found.names, schema, what=what, op=op)
         names = tuple(column.name for column, index in chosen if index is not None)
         if not is_feed(found.names, schema):
-            return FileRows(path, names)
+            return FileRows(path, names, found.size, found.rows)
         if not schema.key:  # whether updates have both images is seen in all of the rows only
             return read_rows(data, schema, what=what, op=op)
-        return FileRows(path, (*names, CHANGE_TYPE))
+        return FileRows(path, (*names, CHANGE_TYPE), found.size, found.rows)
 
     def _paired(self, rows: Any, schema: TableSchema, what: str) -> Any:
         """The rows, if they are no feed in a DataFrame whose updates lack images that they need."""
@@ -284,11 +334,72 @@ class SparkEngine:
                 for domain in self._domains
                 if domain.name in batch.steps
             ]
-            return self._apply(batch, others)
+            self._runner.observer.batch()
+            return self._runner.observer.told(self._apply(batch, others))
 
     def _apply(self, batch: Batch, others: Sequence[Callable[[], Sections]]) -> Applied:
         ledger = self._ledger
+        draft = Draft(ledger)
+        for told in others:
+            draft.sections.update(told())
+        if others and not batch.parts:
+            return Applied(self._commit(draft, batch))
         world = ledger.world(ledger.epoch + 1)
+        affected = ledger.catalog.affected_by(part.table for part in batch.parts)
+        programs = [view.name for view in affected if not view.compiled.reevaluated]
+        left = rows_left(batch, programs, ledger.catalog, ledger.table_sizes())
+        way = choose(self._options.refresh, self._costs, counted(batch), left)
+        chosen = self._chosen(world, batch, bool(programs) and way == INCREMENTAL)
+        started = time.perf_counter()
+        try:
+            controls = self._run(draft, world, batch, chosen)
+        except Again as why:
+            _log.warning("a batch is run in stages after all: %s", why)
+            chosen = self._chosen(world, batch, True, whole=False)
+            controls = self._run(draft, world, batch, chosen)
+        spent = time.perf_counter() - started
+        changed = sum(h["rows"] for h, _ in controls if h["unit"].startswith("base/"))
+        if programs and way == INCREMENTAL:
+            self._costs.followed(programs, changed, spent)
+        else:
+            self._costs.stored(changed, spent)
+            for name in programs:
+                controls += self._fill(draft, world, name, "refill", left[name])
+        for view in affected:
+            if view.compiled.reevaluated:
+                self._reevaluate(draft, world, view.name, "replace")
+        epoch = self._commit(draft, batch)
+        said = ("rows", "ms", "how", "arrived")
+        notes: dict[str, Any] = {h["unit"]: {k: h[k] for k in said if k in h} for h, _ in controls}
+        notes.update({"form": chosen.form or "rows", "stages": chosen.stages, "refresh": way})
+        rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
+        return Applied(epoch, rows=rows, notes=notes)
+
+    def _chosen(self, world: World, batch: Batch, programs: bool, whole: bool = True) -> Chosen:
+        """How a batch is run: in one stage if it may be, else in as many as the program has."""
+        frames = sum(isinstance(part.rows, SparkRows) for part in batch.parts)
+        if not programs:
+            return Chosen("base", None, 1 + bool(frames))
+        changed = frozenset(part.table for part in batch.parts)
+        if whole and self._readable(batch):
+            program = world.program(WHOLE, changed, leaving=True)
+            if program is not None and program.maps:
+                return Chosen("whole", WHOLE, 1)
+        program = world.program(STAGED, changed, leaving=True)
+        assert program is not None
+        return Chosen(STAGES[program.stages - 1], STAGED, program.stages + bool(frames))
+
+    def _readable(self, batch: Batch) -> bool:
+        """Whether every task may read all of a batch, and its rows are the change that they make."""
+        size = 0
+        for part in batch.parts:
+            if part.op not in ("insert", "delete") or isinstance(part.rows, SparkRows):
+                return False
+            size += part.rows.size if isinstance(part.rows, FileRows) else part.rows.nbytes
+        return size <= self._options.whole_bytes
+
+    def _run(self, draft: Draft, world: World, batch: Batch, chosen: Chosen) -> Controls:
+        """Run the job of a batch, and the driver's part of it; what was done goes into the draft."""
         specs: list[PartSpec] = []
         pieces: dict[str, bytes] = {}
         frames: dict[int, SparkRows] = {}
@@ -298,32 +409,21 @@ class SparkEngine:
                 spec, frames[index] = replace(spec, exchanged=True), part.rows
             elif isinstance(part.rows, FileRows):
                 spec = replace(spec, files=(part.rows.path,))
+            elif chosen.kind == "whole":
+                pieces[f"{index}"] = pack_table(part.rows)
             else:
                 pieces.update(self._pieces(index, part))
             specs.append(spec)
-        draft = Draft(ledger)
-        for told in others:
-            draft.sections.update(told())
-        if others and not batch.parts:
-            return Applied(self._commit(draft, batch))
-        affected = ledger.catalog.affected_by(part.table for part in batch.parts)
-        job = self._job("batch", draft, world, parts=tuple(specs), pieces=pieces)
-        incremental = any(not view.compiled.reevaluated for view in affected)
-        late = any(self._role(view.name, world.catalog) == "results" for view in affected)
-        kind = "results" if late else "maps" if incremental else "base"
-        controls = self._runner.run(job, kind, frames)
+        job = self._job("batch", draft, world, parts=tuple(specs), pieces=pieces, form=chosen.form)
+        answers = self._runner.run(job, chosen.kind, frames)
+        controls = [*answers.controls, *gathered(job, answers.gathered)]
         draft.add(controls)
-        for view in affected:
-            if view.compiled.reevaluated:
-                self._reevaluate(draft, world, view.name, "replace")
-        epoch = self._commit(draft, batch)
-        self._last = {h["unit"]: {k: h[k] for k in ("rows", "ms", "how") if k in h} for h, _ in controls}
-        rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
-        return Applied(epoch, rows=rows, notes=self._last)
+        return controls
 
-    def _role(self, view: str, catalog: Catalog) -> str:
-        """The units that hold a view: those of maps, or those of results."""
-        return "results" if self._ledger.joins and view in results_of(catalog) else "maps"
+    def _units(self, name: str, catalog: Catalog) -> tuple[str, ...]:
+        """The units that hold a table or view."""
+        home = "base" if name in catalog.tables else home_of(catalog, name)
+        return (DRIVER,) if home == DRIVER_HOME else tuple(f"{home}/{w}" for w in range(self._workers))
 
     def _pieces(self, index: int, part: Part) -> dict[str, bytes]:
         schema = self._ledger.catalog.tables[part.table]
@@ -347,11 +447,15 @@ class SparkEngine:
         world = world or ledger.world(ledger.epoch)
         found = world.catalog.relation(name)
         assert found is not None
-        role = "base" if found[0] == "table" else self._role(name, world.catalog)
         known = draft.bases if draft is not None else ledger.bases
-        bases = tuple(known[f"{role}/{w}"] for w in range(self._workers))
+        bases = tuple(known[unit] for unit in self._units(name, world.catalog))
+        schema = spark_schema(found[1])
+        if bases[0].unit == DRIVER:
+            rows = pack_table(rows_of(world, bases[0], name, at))
+            return session.range(0, 1, 1, 1).mapInArrow(partial(given_block, rows, _READ_CHUNK), schema)
+        world.leave(world.catalog)
         read = partial(read_block, world, bases, name, at, _READ_CHUNK)
-        return session.range(0, self._workers, 1, self._workers).mapInArrow(read, spark_schema(found[1]))
+        return session.range(0, self._workers, 1, self._workers).mapInArrow(read, schema)
 
     def to_spark(self, name: str, at: int | None = None) -> DataFrame:
         """A DataFrame over a table or view that reads the units where they are."""
@@ -359,10 +463,14 @@ class SparkEngine:
         return self._frame(self._user, name, at)
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
-        """The rows of a table or view, collected."""
+        """The rows of a table or view, collected; those of a view on the driver are there."""
         self._check_at(name, at)
-        found = self._ledger.catalog.relation(name)
+        ledger = self._ledger
+        found = ledger.catalog.relation(name)
         assert found is not None
+        if self._units(name, ledger.catalog) == (DRIVER,):
+            rows = rows_of(ledger.world(ledger.epoch), ledger.bases[DRIVER], name, at)
+            return rows.cast(arrow_schema(found[1]))
         return SparkResult(self._frame(self._spark, name, at), found[1]).fetch()
 
     def _check_at(self, name: str, at: int | None) -> None:
@@ -388,8 +496,8 @@ class SparkEngine:
         if since < created:
             rows = self.read(view, created)
             parts.append((created, rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64)))))
-        for worker in range(self._workers):
-            base = ledger.bases[f"{self._role(view, ledger.catalog)}/{worker}"]
+        for unit in self._units(view, ledger.catalog):
+            base = ledger.bases[unit]
             for link in base.since(max(since, created)):
                 sealed = read_segment(world, base.unit, link)
                 if section in sealed.sections:
@@ -445,17 +553,34 @@ class SparkEngine:
 
         return self._spark.sql(plan_sql(catalog.views[view].compiled.plan, source))
 
+    @property
+    def placement(self) -> Placement:
+        """Where tables and maps are."""
+        catalog = self._ledger.catalog
+        anew = [v.compiled.map for v in catalog.views.values() if v.compiled.reevaluated]
+        maps = {m.name: Dist(tuple(v.name for v in m.keys)) for m in anew}
+        known = placement_of(catalog)
+        return Placement(known.tables, {**maps, **known.maps})
+
     def explain(self, view: str) -> dict[str, Any]:
         """What this engine adds to a view's explanation."""
-        keys = (
-            ", ".join(v.name for v in self._ledger.catalog.views[view].compiled.map.keys)
-            or "nothing: one entry, on worker 0"
-        )
+        catalog = self._ledger.catalog
+        compiled = catalog.views[view].compiled
         known: dict[str, Any] = {
-            "partitioned by": keys,
+            "place": str(self.placement.maps[compiled.map.name]),
             "workers": self._workers,
-            "stages per batch": "2, or 3 for a DataFrame",
         }
+        if not compiled.reevaluated:
+            changed = frozenset(compiled.bases)
+            alone = incremental(catalog, view)
+            stages = batch_program(alone, changed).stages
+            one = stages == 1 or whole_program(alone, changed) is not None
+            known["stages per batch"] = (
+                f"1 if every task may read it (up to {self._options.whole_bytes:,} bytes of full rows), "
+                f"else {stages}"
+                if one and stages > 1
+                else str(stages)
+            ) + ", one more for a DataFrame"
         missing = sessions.missing_settings(self._user)
         if missing:
             known["settings that would help"] = ", ".join(f"{k}={v}" for k, v in missing.items())
@@ -470,14 +595,15 @@ class SparkEngine:
             "snapshot": ledger.snapshot_epoch,
             "log bytes since": ledger.log_bytes,
             "streams": dict(ledger.sources),
-            "tables": {n: {} for n in ledger.catalog.tables},
+            "tables": {n: {"rows": rows} for n, rows in ledger.table_sizes().items()},
             "views": {n: {} for n in ledger.catalog.views},
-            "last batch": self._last,
+            "last batch": self._runner.observer.last(),
         }
 
     def close(self) -> None:
         """Release the folder; a session that was started here is stopped."""
         self._folder.close()
+        sessions.disown(self._spark)
         if not self._given:
             sessions.release()
         self._remove_temporary()
@@ -487,13 +613,9 @@ class SparkEngine:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-def spark_schema(columns: Sequence[Column]) -> Any:
-    """The Spark schema of rows with these columns."""
-    from pyspark.sql.types import StructField, StructType, _parse_datatype_string
-
-    return StructType(
-        [StructField(c.name, _parse_datatype_string(spark_type(c.type)), True) for c in columns]
-    )
+def spark_schema(columns: Sequence[Column]) -> str:
+    """The Spark schema of rows with these columns, as text: a client of Connect parses no types itself."""
+    return ", ".join(f"`{c.name.replace('`', '``')}` {spark_type(c.type)}" for c in columns)
 
 
 @dataclass(frozen=True, slots=True)

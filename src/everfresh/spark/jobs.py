@@ -12,9 +12,8 @@ import json
 import mmap
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,19 @@ from everfresh.compiler import Catalog
 from everfresh.errors import EverfreshError
 from everfresh.expr import Const
 from everfresh.program import OnConflict, Part
-from everfresh.spark.programs import no_catalog, replayed
+from everfresh.spark.artifacts import compiled, digest_of, leave, missing, name_of
+from everfresh.spark.programs import batch_program, load_program, no_catalog, replayed, whole_program
+from everfresh.spark.stages import Staged
 from everfresh.state import open_sealed, seal, unpack_table
 from everfresh.types import TableSchema
 
 PROPERTY = "spark.everfresh.batch"
+DRIVER = "driver"
+"""The unit of what is on the driver."""
 EXCHANGE = "to int, kind int, payload binary"
-DATA, CONTROL, ERROR, ROWS = 0, 1, 2, 3
+DATA, CONTROL, ERROR, ROWS, GATHERED, AGAIN = range(6)
+"""Kinds of messages: for the next block, what was done to a unit, why the batch is refused, rows of a
+DataFrame, what the driver gathers, and that the batch must be run in stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +123,38 @@ class World:
     inline_bytes: int
     durable: bool
     fault: str | None = None
-    joins: bool = False
+
+    @property
+    def digest(self) -> str:
+        """What the catalog is known by."""
+        return digest_of(self.ddl)
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog, compiled once per process."""
-        return _catalog(self.ddl, self.joins)
+        """The catalog, as the driver compiled it."""
+        found: Catalog = compiled(self.root, name_of("catalog", self.digest), self._replayed)
+        return found
+
+    def _replayed(self) -> Catalog:
+        catalog = no_catalog()
+        for entry in self.ddl:
+            catalog, _ = replayed(catalog, entry)
+        return catalog
+
+    def program(self, form: str, changed: frozenset[str], leaving: bool = False) -> Staged | None:
+        """What a batch in this form does that changes these tables, or what fills a view; the driver leaves
+        it for its tasks."""
+        name = name_of(form, self.digest, changed)
+        found: Staged | None = (
+            leave(self.root, name, lambda: _FORMS[form](self.catalog, changed))
+            if leaving
+            else compiled(self.root, name, lambda: missing(name))
+        )
+        return found
+
+    def leave(self, catalog: Catalog) -> None:
+        """Driver: leave the catalog for tasks."""
+        leave(self.root, name_of("catalog", self.digest), lambda: catalog)
 
     @property
     def parts(self) -> Path:
@@ -141,12 +172,12 @@ class World:
         return name if self.ids.get(name) == identity else None
 
 
-@lru_cache(maxsize=8)
-def _catalog(ddl: tuple[str, ...], joins: bool) -> Catalog:
-    catalog = no_catalog(joins)
-    for entry in ddl:
-        catalog, _ = replayed(catalog, entry)
-    return catalog
+STAGED, WHOLE, LOAD = "staged", "whole", "load"
+_FORMS: dict[str, Callable[[Catalog, frozenset[str]], Staged | None]] = {
+    STAGED: batch_program,
+    WHOLE: whole_program,
+    LOAD: lambda catalog, view: load_program(catalog, *view),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,20 +210,34 @@ class Job:
     view: str | None = None
     alter: tuple[TableSchema, TableSchema, Const | None] | None = None
     pieces: Mapping[str, Any] = field(default_factory=dict)
+    form: str | None = None
+    """Of the program that it runs: `STAGED`, `WHOLE` or `LOAD`; None if it runs none."""
 
-    def piece(self, part: int, worker: int) -> pa.Table | None:
-        """The rows of a part that the driver put into the inbox for a worker."""
-        section = self.pieces.get(f"{part}/{worker}")
+    def piece(self, part: int, worker: int | None = None) -> pa.Table | None:
+        """The rows of a part that the driver put into the inbox: for a worker, or all of them."""
+        section = self.pieces.get(f"{part}/{worker}" if worker is not None else f"{part}")
         return unpack_table(section) if section is not None else None
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The tables that the batch changes."""
+        return frozenset(part.table for part in self.parts)
+
+    @property
+    def program(self) -> Staged | None:
+        """What the job runs, in its tasks and on the driver."""
+        if self.form is None:
+            return None
+        return self.world.program(self.form, frozenset((self.view,)) if self.view else self.changed)
 
     def write(self) -> Path:
         """Leave the descriptor in the inbox."""
         world = self.world
-        header = {"nonce": self.nonce, "kind": self.kind, "view": self.view}
+        header = {"nonce": self.nonce, "kind": self.kind, "view": self.view, "form": self.form}
         # Expressions of an upsert are nodes: they travel pickled, between processes of one version.
         sections = {
             "world": pickle.dumps(world),
-            "bases": pickle.dumps(dict(self.bases)),
+            "bases": pickle.dumps({n: base for n, base in self.bases.items() if n != DRIVER}),
             "parts": pickle.dumps((self.parts, self.alter)),
         }
         sections.update({f"piece/{name}": data for name, data in self.pieces.items()})
@@ -221,6 +266,7 @@ class Job:
             sealed.header["view"],
             alter,
             pieces,
+            sealed.header["form"],
         )
 
 

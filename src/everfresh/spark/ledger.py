@@ -16,13 +16,13 @@ from everfresh.compiler import Catalog, Effect
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.program.domain import Domain, sections_of
-from everfresh.spark.jobs import Base, Link, World
+from everfresh.spark.jobs import DRIVER, Base, Link, World
 from everfresh.spark.programs import no_catalog, replayed
 from everfresh.state import Commit, Snapshot, StateFolder, crash, read_commit
 
 ROLES = ("base", "maps", "results")
 _KEYS_KEPT = 10_000
-_FIELDS = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes")
+_FIELDS = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes", "sizes")
 
 
 class Ledger:
@@ -41,11 +41,15 @@ class Ledger:
     def _reset(self) -> None:
         self.epoch = 0
         self.digest = ""
-        self._start(self.options.joins)
+        self._start()
         self.ids: dict[str, str] = {}
+        self.sizes: dict[str, dict[str, int]] = {}
+        """How many different rows of tables the units have, by unit and identity."""
         self.keys: OrderedDict[str, int] = OrderedDict()
         self.sources: dict[str, int] = {}
         self.snapshot_epoch = 0
+        self.snapshot_size = 0
+        """Bytes of the last snapshot's files."""
         self.log_bytes = 0
         manifest = self._loaded()
         if manifest is None:
@@ -53,24 +57,20 @@ class Ledger:
         meta = manifest.meta
         self.epoch = self.snapshot_epoch = manifest.epoch
         self.digest = meta["digest"]
-        self._start(meta.get("joins", False))
+        self.snapshot_size = meta.get("bytes", 0)
         for entry in meta["ddl"]:
             self.catalog, _ = replayed(self.catalog, entry)
         self.ids = dict(meta["ids"])
+        self.sizes = {unit: dict(known) for unit, known in meta["sizes"].items()}
         self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
         self.sources = dict(meta.get("sources", {}))
         self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
 
-    def _start(self, joins: bool) -> None:
-        """Nothing yet. Whether views over several tables run as programs is the folder's, once there is an
-        epoch."""
-        self.joins = joins
-        self.catalog = no_catalog(joins)
-        self.bases = {
-            f"{role}/{worker}": Base(f"{role}/{worker}")
-            for role in (ROLES if joins else ROLES[:2])
-            for worker in range(self.folder.workers)
-        }
+    def _start(self) -> None:
+        """Nothing yet."""
+        self.catalog = no_catalog()
+        units = [f"{role}/{worker}" for role in ROLES for worker in range(self.folder.workers)]
+        self.bases = {unit: Base(unit) for unit in (*units, DRIVER)}
 
     def _loaded(self) -> Snapshot | None:
         """The newest manifest, taken by all domains. One that a writer replaces meanwhile may name files that
@@ -110,15 +110,17 @@ class Ledger:
                 )
             restarted = True
 
-    def _advance(self, commit: Commit) -> None:
-        if not self.epoch and commit.meta.get("joins", False) != self.joins:
-            self._start(not self.joins)
+    def _advance(self, commit: Commit, made: tuple[Catalog, Effect] | None = None) -> None:
+        """Take up a record; `made` is what its DDL statement does, where that is known."""
         for entry in commit.ddl:
-            catalog, effect = replayed(self.catalog, entry)
-            self.catalog, self.ids = catalog, self.ids_after(effect, commit.epoch)
+            if made is None:
+                made = replayed(self.catalog, entry)
+            self.catalog, self.ids = made[0], self.ids_after(made[1], commit.epoch)
+            made = None
         for part in commit.meta.get("parts", ()):
             self.bases[part["unit"]] = after(self.bases[part["unit"]], commit.epoch, part)
             self.log_bytes += part.get("bytes", 0)
+            self.sizes.setdefault(part["unit"], {}).update(part.get("sizes", {}))
         for domain in self.domains:
             own = sections_of(domain, commit.sections)
             self.log_bytes += sum(memoryview(section).nbytes for section in own.values())
@@ -162,8 +164,12 @@ class Ledger:
             options.inline_bytes,
             options.durable,
             options.fault,
-            self.joins,
         )
+
+    def table_sizes(self) -> dict[str, int]:
+        """How many different rows each table has."""
+        known = self.sizes.values()
+        return {name: sum(of.get(self.ids[name], 0) for of in known) for name in self.catalog.tables}
 
     # -- commit ------------------------------------------------------------------------------------
 
@@ -174,6 +180,7 @@ class Ledger:
         keys: Sequence[str] = (),
         ddl: Sequence[str] = (),
         sources: Mapping[str, int] | None = None,
+        made: tuple[Catalog, Effect] | None = None,
     ) -> int:
         """Make the next epoch: one record, created only if absent. Whoever loses that race stops."""
         record = Commit(
@@ -182,7 +189,7 @@ class Ledger:
             keys=tuple(keys),
             ddl=tuple(ddl),
             sources=sources or {},
-            meta={"parts": draft.parts, "joins": self.joins},
+            meta={"parts": draft.parts},
             sections=draft.sections,
         )
         fault, inbox = self.options.fault, self.folder.inbox
@@ -194,13 +201,14 @@ class Ledger:
                 hint="this handle is out of date: close it and open the database again",
             )
         crash("after-commit", fault, scratch=inbox)
-        self._advance(record)
+        self._advance(record, made)
         return self.epoch
 
     def snapshot_due(self) -> bool:
-        """Whether replaying the log has become dearer than loading a snapshot."""
+        """Whether replaying the log has become dearer than loading a snapshot, and a snapshot is not dearer
+        than the batches that it stands for."""
         many = self.epoch - self.snapshot_epoch >= self.options.snapshot_epochs
-        return many or self.log_bytes > self.options.snapshot_bytes
+        return many or self.log_bytes > max(self.options.snapshot_bytes, self.snapshot_size // 3)
 
     def take_manifest(self, files: Mapping[str, str]) -> None:
         """Name the units' new snapshot files, and forget the log that neither they nor the history need."""
@@ -210,13 +218,15 @@ class Ledger:
             epoch, tag = base.version
             links = tuple(link for link in base.links if link.epoch > oldest)
             bases[unit] = Base(unit, Link(epoch, tag, files[unit]), links)
+        size = sum((self.folder.parts / file).stat().st_size for file in files.values())
         meta = {
+            "bytes": size,
             "ddl": [text for _, text in self.catalog.ddl],
             "ids": self.ids,
             "keys": list(self.keys.items()),
             "sources": self.sources,
             "digest": self.digest,
-            "joins": self.joins,
+            "sizes": {unit: self._known(known) for unit, known in self.sizes.items()},
             "bases": [base.to_json() for base in bases.values()],
         }
         crash("before-manifest", self.options.fault, scratch=self.folder.inbox)
@@ -224,10 +234,15 @@ class Ledger:
         for domain in self.domains:
             sections.update(domain.to_sections())
         self.folder.snapshots.write(self.epoch, sections, meta)
-        self.bases, self.snapshot_epoch, self.log_bytes = bases, self.epoch, 0
+        self.bases, self.snapshot_epoch, self.log_bytes, self.snapshot_size = bases, self.epoch, 0, size
         self.folder.snapshots.drop(self.epoch)
         self.folder.commits.trim(oldest + 1)
         self.folder.remove_garbage(self.referenced(), self.epoch)
+
+    def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Of sizes, those of tables that are still there."""
+        there = set(self.ids.values())
+        return {identity: rows for identity, rows in sizes.items() if identity in there}
 
     def referenced(self) -> set[str]:
         """The files that some version within reach needs."""

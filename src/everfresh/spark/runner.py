@@ -3,29 +3,34 @@
 | kind | plan | answers |
 |---|---|---|
 | base | the tables' units only | base |
+| whole | the tables' and the maps' units in one stage: every task reads the batch | base, maps |
 | maps | the tables' units, then (one exchange) the maps' | base, maps |
 | results | the same, then (one more) the results' | base, maps, results |
 | change | the change of a re-evaluated view, routed to the maps' units | maps |
 
-Rows given as DataFrames are routed by a stage in front of `base` and `maps`.
+Rows given as DataFrames are routed by a stage in front. What the driver gathers comes with the answers.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everfresh.delta import SparkRows
 from everfresh.errors import EverfreshError
 from everfresh.options import Options
-from everfresh.spark.blocks import base_block, maps_block, results_block, route_block
+from everfresh.spark.blocks import maps_block, results_block, whole_block
 from everfresh.spark.failures import translated
 from everfresh.spark.jobs import (
+    AGAIN,
     CONTROL,
+    DRIVER,
     ERROR,
     EXCHANGE,
+    GATHERED,
     PROPERTY,
     Job,
     PartSpec,
@@ -33,6 +38,8 @@ from everfresh.spark.jobs import (
     read_error,
     unpack_control,
 )
+from everfresh.spark.observe import Observer
+from everfresh.spark.tables import base_block, route_block
 from everfresh.state import StateFolder, crash
 
 if TYPE_CHECKING:
@@ -40,8 +47,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("everfresh")
 _ATTEMPTS = 3
+_ONE_STAGE = ("base", "whole")
+STAGES = ("base", "maps", "results")
+"""The plan of a program, by its number of stages."""
 _ANSWERS = {
     "base": ("base",),
+    "whole": ("base", "maps"),
     "maps": ("base", "maps"),
     "results": ("base", "maps", "results"),
     "change": ("maps",),
@@ -49,6 +60,18 @@ _ANSWERS = {
 }
 
 Controls = list[tuple[dict[str, Any], Any]]
+
+
+class Again(Exception):
+    """A batch that was to be applied in one stage must be run in stages, for this reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What comes back from a job: what was done to units, and what the driver gathers."""
+
+    controls: Controls
+    gathered: list[bytes]
 
 
 class Runner:
@@ -61,6 +84,7 @@ class Runner:
         self._workers = folder.workers
         self._options = options
         self._plans: dict[str, DataFrame] = {}
+        self.observer = Observer(session)
 
     def run(
         self,
@@ -68,8 +92,8 @@ class Runner:
         kind: str,
         frames: Mapping[int, SparkRows] | None = None,
         change: DataFrame | None = None,
-    ) -> Controls:
-        """Run a job and return its control rows; an error that a task reported is raised."""
+    ) -> Answers:
+        """Run a job and return what its tasks answered; an error that one reported is raised."""
         path = job.write()
         try:
             for attempt in range(_ATTEMPTS):
@@ -77,13 +101,13 @@ class Runner:
                 # The property must be set on the session that owns the plan.
                 plan.sparkSession.conf.set(PROPERTY, job.nonce)
                 try:
-                    with translated():
+                    with translated(), self.observer.job(job.nonce, kind):
                         rows = plan.collect()
                     break
                 except EverfreshError:  # the batch is at fault, and would be again
                     raise
                 except Exception as error:
-                    if attempt == _ATTEMPTS - 1:
+                    if attempt == _ATTEMPTS - 1 or self.observer.cancelled:
                         raise
                     _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
         finally:
@@ -92,9 +116,12 @@ class Runner:
         errors = sorted(bytes(row["payload"]) for row in rows if row["kind"] == ERROR)
         if errors:
             raise read_error(errors[0])
+        again = sorted(bytes(row["payload"]) for row in rows if row["kind"] == AGAIN)
+        if again:
+            raise Again(again[0].decode())
         controls = [unpack_control(bytes(row["payload"])) for row in rows if row["kind"] == CONTROL]
         self._check(job, controls, "snapshot" if job.kind == "snapshot" else kind)
-        return controls
+        return Answers(controls, sorted(bytes(row["payload"]) for row in rows if row["kind"] == GATHERED))
 
     def _plan(
         self, job: Job, kind: str, frames: Mapping[int, SparkRows] | None, change: DataFrame | None
@@ -106,12 +133,17 @@ class Runner:
         # Plans of batches on the driver are built once, since a batch reaches their tasks as a job property.
         if kind not in self._plans:
             anchor = self._spark.range(0, self._workers, 1, self._workers)
-            base = anchor.mapInArrow(partial(base_block, self._root, kind == "base"), EXCHANGE)
-            self._plans[kind] = base if kind == "base" else self._then_maps(base, kind)
+            first = (
+                partial(whole_block, self._root)
+                if kind == "whole"
+                else partial(base_block, self._root, kind == "base")
+            )
+            plan = anchor.mapInArrow(first, EXCHANGE)
+            self._plans[kind] = plan if kind in _ONE_STAGE else self._then_maps(plan, kind)
         plan = self._plans[kind]
         # A plan with an exchange keeps its shuffle output: collected again, it would hand out the rows of the
         # batch before.
-        return plan if kind == "base" else plan.select("*")
+        return plan if kind in _ONE_STAGE else plan.select("*")
 
     def _then_maps(self, before: DataFrame, kind: str = "maps") -> DataFrame:
         maps = before.repartitionById(self._workers, "to").mapInArrow(
@@ -140,7 +172,7 @@ class Runner:
     def _check(self, job: Job, controls: Controls, kind: str) -> None:
         """Every unit answered exactly once, for this job, from the version it was given."""
         expected = sorted(f"{role}/{w}" for role in _ANSWERS[kind] for w in range(self._workers))
-        expected = sorted(job.bases) if kind == "snapshot" else expected
+        expected = sorted(set(job.bases) - {DRIVER}) if kind == "snapshot" else expected
         answered = sorted(header["unit"] for header, _ in controls)
         good = answered == expected and all(
             header["nonce"] == job.nonce and header["tag_in"] == job.bases[header["unit"]].version[1]

@@ -2,7 +2,7 @@
 
 Everfresh's jobs run on a session of their own (`newSession`) so that their runtime settings never touch the
 user's. Static settings of a session that was given are not changed; `missing_settings` says which of them
-would help.
+would help. A session may be Spark Connect's: nothing here or in the engine asks more of one than Connect has.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ import os
 import shutil
 import subprocess
 import sys
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,14 +85,14 @@ def release() -> None:
         _ours = None
 
 
-def start() -> SparkSession:
-    """A local session on all cores."""
+def start(master: str = "local[*,4]", more: Mapping[str, str] | None = None) -> SparkSession:
+    """A session of our own, on all local cores unless told otherwise; `more` are settings beside ours."""
     from pyspark.sql import SparkSession
 
     check_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder: Any = SparkSession.builder.master("local[*,4]").appName("everfresh")
+    builder: Any = SparkSession.builder.master(master).appName("everfresh")
     logging = Path(__file__).with_name("log4j2.properties")
     settings = {
         "spark.ui.enabled": "false",
@@ -100,6 +103,7 @@ def start() -> SparkSession:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging}",
         **STATIC,
+        **(more or {}),
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -108,13 +112,40 @@ def start() -> SparkSession:
 
 
 def own(session: SparkSession) -> SparkSession:
-    """A session of our own on the same cluster, with the settings of everfresh's jobs."""
+    """A session of our own on the same cluster, with the settings of everfresh's jobs; `disown` ends it."""
     ours = session.newSession()
+    if is_connect(ours):
+        # Python cannot end while the connection of a session is open.
+        weakref.finalize(ours, _close, ours.client)
     for name, value in RUNTIME.items():
-        ours.conf.set(name, value)
+        if ours.conf.get(name) != value:  # to set one that is deprecated makes Connect warn
+            ours.conf.set(name, value)
     return ours
+
+
+def disown(ours: SparkSession) -> None:
+    """Let go of a session of our own. `stop` is not the way: it stops the Spark context, or a Connect server
+    in this process, and with it the user's session."""
+    if is_connect(ours):
+        _close(ours.client)
+
+
+def _close(client: Any) -> None:
+    if not client.is_closed:
+        with suppress(Exception):
+            client.set_retry_policies([])  # a server that is gone would be asked for ten minutes
+            client.release_session()
+        client.close()
+
+
+def is_connect(value: Any) -> bool:
+    """Whether a session or a DataFrame is Spark Connect's."""
+    return type(value).__module__.startswith("pyspark.sql.connect")
 
 
 def missing_settings(session: SparkSession) -> dict[str, str]:
     """Static settings that a given session lacks, and what they should be."""
+    # A client of Connect does not see what its server was started with.
+    if is_connect(session):
+        return {}
     return {name: value for name, value in STATIC.items() if session.conf.get(name, "") != value}

@@ -1,8 +1,11 @@
-"""A distributed program cut into the stages of a job: rows, maps, results.
+"""A distributed program cut into the stages of a job: rows, maps, results; and what the driver does after.
 
 The rows' stage computes from changes alone; the maps' stage reads and changes maps; the results' stage adds
 to results that nothing reads. What a stage hands on is sent as the program says, or carried to the same
-worker. No map is touched in two stages: each stage has a state unit of its own.
+worker; what is gathered comes with the job's answer. No map is touched in two stages: each stage has a state
+unit of its own.
+
+If every task is given the whole batch and nothing travels between workers, one stage is enough (`whole`).
 """
 
 from __future__ import annotations
@@ -11,21 +14,58 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from everfresh.distributed import Block, DistributedProgram, Temp
-from everfresh.distributed.ir import WORKERS, Add, Eval, Instruction, Keep, Send, Step, uses_of
+from everfresh.distributed.ir import DRIVER, WORKERS, Add, Eval, Instruction, Keep, Send, Step, uses_of
+from everfresh.distributed.tags import Local
 
 ROWS, MAPS, RESULTS = range(3)
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A block per stage, and what goes from each to the next."""
+    """A block per stage, what goes from each to the next and to the driver, and the driver's block."""
 
     given: tuple[tuple[str, Temp], ...]
     blocks: tuple[Block, ...]
     sends: tuple[tuple[Send, ...], ...]
     carries: tuple[tuple[Temp, ...], ...]
-    late: frozenset[str]
+    gathers: tuple[tuple[Send, ...], ...]
+    driver: Block
+    late: frozenset[str] = frozenset()
     """The maps that the results' stage adds to."""
+    whole: bool = False
+    """Whether every task is given the whole batch."""
+
+    @property
+    def stages(self) -> int:
+        """How many stages of tasks it takes: those after the last that has something to do are left out."""
+        if self.whole:
+            return 1
+        busy = [at for at, block in enumerate(self.blocks) if block.instructions]
+        return max(busy, default=ROWS) + 1
+
+    @property
+    def maps(self) -> frozenset[str]:
+        """The maps on workers that it adds to."""
+        return frozenset(m for block in self.blocks for m in block.maps)
+
+
+def whole(program: DistributedProgram) -> Staged | None:
+    """The one stage of a program whose changes are on every worker; None if workers wait for each other."""
+    workers: list[Instruction] = []
+    driver: list[Instruction] = []
+    gathers: list[Send] = []
+    for i in program.instructions():
+        if isinstance(i, Send):
+            if not isinstance(i.target.tag, Local):
+                return None
+            gathers.append(i)
+        else:
+            (driver if i.mode == DRIVER else workers).append(i)
+    wanted = {i.source.name for i in gathers}
+    block = _block(WORKERS, workers, wanted)
+    return Staged(
+        program.given, (block,), ((),), ((),), (tuple(gathers),), _block(DRIVER, driver), whole=True
+    )
 
 
 def staged(program: DistributedProgram, late: frozenset[str]) -> Staged | None:
@@ -33,9 +73,19 @@ def staged(program: DistributedProgram, late: frozenset[str]) -> Staged | None:
     level = {temp.name: ROWS for _, temp in program.given}
     touched: dict[str, int] = {}
     stages: list[list[Instruction]] = [[], [], []]
+    driver: list[Instruction] = []
     sends: list[list[Send]] = [[], []]
+    gathers: list[list[Send]] = [[], [], []]
     for i in program.instructions():
+        if i.mode == DRIVER:
+            driver.append(i)
+            continue
+        if isinstance(i, Send) and isinstance(i.source.tag, Local):
+            return None
         at = max((level[t.name] for t in uses_of(i)), default=ROWS)
+        if isinstance(i, Send) and isinstance(i.target.tag, Local):
+            gathers[at].append(i)
+            continue
         if isinstance(i, Send):
             if at >= RESULTS:
                 return None
@@ -56,15 +106,24 @@ def staged(program: DistributedProgram, late: frozenset[str]) -> Staged | None:
         return None
     if late and results - late:
         return None
-    return Staged(program.given, *_blocks(program, stages, sends, level), late or frozenset(results))
+    blocks, carries = _blocks(stages, sends, gathers, level)
+    return Staged(
+        program.given,
+        blocks,
+        tuple(tuple(some) for some in sends),
+        carries,
+        tuple(tuple(some) for some in gathers),
+        _block(DRIVER, driver),
+        late or frozenset(results),
+    )
 
 
 def _blocks(
-    program: DistributedProgram,
     stages: list[list[Instruction]],
     sends: list[list[Send]],
+    gathers: list[list[Send]],
     level: dict[str, int],
-) -> tuple[tuple[Block, ...], tuple[tuple[Send, ...], ...], tuple[tuple[Temp, ...], ...]]:
+) -> tuple[tuple[Block, ...], tuple[tuple[Temp, ...], ...]]:
     carries: list[dict[str, Temp]] = [{}, {}]
     for at, some in enumerate(stages):
         for temp in _used(some):
@@ -72,16 +131,18 @@ def _blocks(
                 carries[between][temp.name] = temp
     blocks = []
     for at, some in enumerate(stages):
-        made = {i.target.name: i.target for i in some if isinstance(i, Eval | Keep | Step)}
-        inputs = {t.name: t for t in _used(some) if t.name not in made}
-        wanted = {i.source.name for i in sends[at]} | set(carries[at]) if at < RESULTS else set()
-        outputs = tuple(t for name, t in made.items() if name in wanted)
-        blocks.append(Block(WORKERS, tuple(some), tuple(inputs.values()), outputs))
-    return (
-        tuple(blocks),
-        tuple(tuple(some) for some in sends),
-        tuple(tuple(some.values()) for some in carries),
-    )
+        wanted = {i.source.name for i in gathers[at]}
+        if at < RESULTS:
+            wanted |= {i.source.name for i in sends[at]} | set(carries[at])
+        blocks.append(_block(WORKERS, some, wanted))
+    return tuple(blocks), tuple(tuple(some.values()) for some in carries)
+
+
+def _block(mode: str, some: list[Instruction], wanted: Iterable[str] = ()) -> Block:
+    made = {i.target.name: i.target for i in some if isinstance(i, Eval | Keep | Step)}
+    inputs = {t.name: t for t in _used(some) if t.name not in made}
+    outputs = tuple(made[name] for name in sorted(set(wanted) & made.keys()))
+    return Block(mode, tuple(some), tuple(inputs.values()), outputs)
 
 
 def _used(instructions: Iterable[Instruction]) -> Iterable[Temp]:

@@ -1,9 +1,11 @@
 """State units: the part of a database's state that one worker keeps, and how a task brings it to a version.
 
-A worker w has two units: `base/w`, its rows of every table, and `maps/w`, its entries of every view's map. A
-process keeps the units it has served in a cache; a task finds its unit there at the right version, takes
-back one uncommitted step, catches up from segments, or rebuilds from a snapshot and segments. No cache is
-truth: dropping all of them changes latency only. A unit is used only at the tag that was asked for.
+A worker w has three units: `base/w`, its rows of every table, `maps/w`, its entries of maps, and
+`results/w`, those of results that are held apart from the maps they are computed from. What is on the driver
+is the unit `driver`. A process keeps the units it has served in a cache; it finds a unit there at the right
+version, takes back one uncommitted step, catches up from segments, or rebuilds from a snapshot and segments.
+No cache is truth: dropping all of them changes latency only. A unit is used only at the tag that was asked
+for, and the driver opens none but its own.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from everfresh.compiler import Catalog
+from everfresh.distributed.execute import Site
 from everfresh.distributed.wire import entries_table, entries_values
 from everfresh.errors import Code, EverfreshError
 from everfresh.local.entries import EntryStore
@@ -25,8 +29,8 @@ from everfresh.local.pool import Layout, Pool, Values
 from everfresh.local.state import LocalState
 from everfresh.local.strings import Interner
 from everfresh.local.table import Table
-from everfresh.spark.jobs import Base, Link, World
-from everfresh.spark.programs import incremental
+from everfresh.spark.jobs import DRIVER, Base, Link, World
+from everfresh.spark.programs import incremental, placement_of
 from everfresh.state import (
     Commit,
     create_file,
@@ -42,7 +46,21 @@ from everfresh.state import (
 _N = "_n"
 _OF = "\n"  # between a view's identity and the name of one of its maps
 _CACHE: OrderedDict[tuple[str, str], Unit] = OrderedDict()
+_SIZES: dict[tuple[str, str], int] = {}
 _CACHE_BYTES = 4 << 30
+_CATALOGS_KEPT = 64
+
+
+_PROGRAMS: dict[str, Catalog] = {}
+
+
+def _programs(world: World) -> Catalog:
+    """The views that run as programs: the same object for the same catalog, so that states are kept."""
+    if world.digest not in _PROGRAMS:
+        if len(_PROGRAMS) >= _CATALOGS_KEPT:
+            _PROGRAMS.clear()
+        _PROGRAMS[world.digest] = incremental(world.catalog)
+    return _PROGRAMS[world.digest]
 
 
 class Unit:
@@ -55,8 +73,9 @@ class Unit:
         self.maps: dict[str, MapStore] = {}
         self.pools: dict[str, Pool] = {}
         """Maps of views that run as programs, by `store_id`."""
-        self._state: LocalState | None = None
-        self._ddl: tuple[str, ...] = ()
+        self._epoch = 0
+        self._site: Site | None = None
+        self._blank: Site | None = None
         self.version: tuple[int, str] = (0, "")
         self.before: tuple[int, str] | None = None
         self._undo: list[Callable[[], None]] = []
@@ -68,7 +87,10 @@ class Unit:
 
     def sync(self, world: World) -> None:
         """Follow the catalog: objects that are gone are dropped, views that were recompiled keep their
-        entries."""
+        entries. A reader of an earlier epoch drops nothing that has come since."""
+        if world.epoch < self._epoch:
+            return
+        self._epoch = world.epoch
         known = {*world.ids.values(), *world.committed}
         for identity in [i for i in (*self.tables, *self.maps) if i not in known]:
             self.tables.pop(identity, None)
@@ -87,11 +109,34 @@ class Unit:
             self.tables[identity] = Table(world.catalog.tables[name], self.interner)
         return self.tables[identity]
 
-    def state(self, world: World) -> LocalState:
-        """The worker's maps of all views that run as programs, as the local engine holds them."""
-        if self._state is None or self._ddl != world.ddl:
-            self._state, self._ddl = self.state_of(world, incremental(world.catalog)), world.ddl
-        return self._state
+    def site(self, world: World) -> Site:
+        """The maps here of all views that run as programs, as the local engine holds them, ready to run
+        blocks."""
+        if self._site is None or self._site.state.catalog is not _programs(world):
+            self._settle()  # by the stores that did it: those that are made now would not hear of it
+            self._site = self.site_of(world, _programs(world))
+        return self._site
+
+    def forget(self) -> None:
+        """The maps will be changed by others than `site` has: it is made anew."""
+        self._settle()
+        self._site = None
+
+    def site_of(self, world: World, catalog: Catalog) -> Site:
+        """The same for some of these views."""
+        return Site(self.state_of(world, catalog), self.number, world.workers, placement_of(world.catalog))
+
+    def blank(self, world: World) -> Site:
+        """A place with none of the maps, for what is computed from changes alone."""
+        if self._blank is None or self._blank.state.catalog is not _programs(world):
+            state = LocalState.blank(_programs(world), self.interner)
+            self._blank = Site(state, self.number, world.workers, placement_of(world.catalog))
+        return self._blank
+
+    @property
+    def number(self) -> int:
+        """The worker, or -1 for the driver."""
+        return -1 if self.name == DRIVER else worker_of(self.name)
 
     def state_of(self, world: World, catalog: Catalog) -> LocalState:
         """The same for some of these views."""
@@ -107,8 +152,8 @@ class Unit:
 
     def map(self, world: World, name: str) -> MapStore:
         """The worker's entries of a view's map."""
-        if world.joins and not world.catalog.views[name].compiled.reevaluated:
-            return self.state(world).maps[name]
+        if not world.catalog.views[name].compiled.reevaluated:
+            return self.site(world).state.maps[name]
         identity = world.ids[name]
         if identity not in self.maps:
             self.maps[identity] = MapStore(world.catalog.views[name].compiled, self.interner)
@@ -126,11 +171,14 @@ class Unit:
     def begin(self) -> None:
         """Start a step: what the last one left open becomes final, and an error from here on spoils the
         unit."""
+        self._settle()
+        self.dirty = True
+
+    def _settle(self) -> None:
         for fn in self._final:
             fn()
         # In this order: an old undo must never serve a new step.
         self._undo, self._final, self.before = [], [], None
-        self.dirty = True
 
     def record(self, undo: Callable[[], None], final: Callable[[], None]) -> None:
         """Note how one change of the step is taken back and how it is made final."""
@@ -140,6 +188,10 @@ class Unit:
     def end(self, epoch: int, tag: str) -> None:
         """Finish a step: the unit stands at its new version, and can go back one."""
         self.before, self.version, self.dirty = self.version, (epoch, tag), False
+
+    def unchanged(self) -> None:
+        """End a step that did nothing, or took back itself what it did."""
+        self.dirty = False
 
     def rollback(self) -> bool:
         """Take the last step back; False if it cannot be."""
@@ -158,6 +210,11 @@ def table_image(table: Table, words: Any, n: Any) -> bytes:
     """Rows with their multiplicity after a step; 0 means gone."""
     rows = table.codec.decode(words)
     return pack_table(rows.append_column(_N, pa.array(n, pa.int64())))
+
+
+def given_image(rows: pa.Table) -> bytes:
+    """The same of rows that have come, each once."""
+    return pack_table(rows.append_column(_N, pa.array(np.ones(rows.num_rows, np.int64))))
 
 
 def map_image(store: MapStore, words: Any, values: Values) -> bytes:
@@ -183,7 +240,7 @@ def worker_of(unit: str) -> int:
 
 def folder_of(world: World, unit: str) -> Path:
     """Where a unit's files lie."""
-    return world.parts / f"{worker_of(unit):04d}"
+    return world.parts / (unit if unit == DRIVER else f"{worker_of(unit):04d}")
 
 
 def write_segment(world: World, unit: str, epoch: int, tag: str, data: bytes) -> str:
@@ -214,7 +271,7 @@ def read_segment(world: World, unit: str, link: Link) -> Any:
         except FileNotFoundError:
             raise _damaged(str(path), unit, link, "is missing") from None
         data, name = commit.sections[f"segment/{unit}{link.file}"], f"{path} (segment of {unit})"
-    sealed = open_sealed(data, "segment", name)
+    sealed = open_sealed(data, "segment", name, _hint(unit))
     if sealed.header["unit"] != unit or next_tag(sealed.header["tag_in"], bytes(data)) != link.tag:
         raise _damaged(name, unit, link, "does not continue the chain")
     return sealed
@@ -224,8 +281,16 @@ def _damaged(name: str, unit: str, link: Link, how: str) -> EverfreshError:
     return EverfreshError(
         Code.DAMAGED,
         f"{name} {how}: it holds epoch {link.epoch} of {unit}",
-        hint="restore the folder from a backup",
+        hint=_hint(unit),
     )
+
+
+def _hint(unit: str) -> str:
+    """How to go on without a file of a unit. Maps can be had again from tables; tables from a backup only."""
+    restore = "restore the folder from a backup"
+    if unit.startswith("base/"):
+        return restore
+    return f"{restore}, or make the database anew from its tables (docs/durability.md, Damage)"
 
 
 def replay(unit: Unit, world: World, link: Link) -> None:
@@ -242,7 +307,7 @@ def replay(unit: Unit, world: World, link: Link) -> None:
             continue
         image = unpack_table(data)
         if inner:
-            _put(unit.state(world)._store(inner), image)
+            _put(unit.site(world).state._store(inner), image)
             continue
         if kind == "table":
             table = unit.table(world, name)
@@ -299,7 +364,7 @@ def load_snapshot(name: str, world: World, link: Link) -> Unit:
     """A unit from its snapshot."""
     path = world.parts / link.file
     try:
-        sealed = open_sealed(path.read_bytes(), "unit", str(path))
+        sealed = open_sealed(path.read_bytes(), "unit", str(path), _hint(name))
     except FileNotFoundError:
         raise _damaged(str(path), name, link, "is missing") from None
     if sealed.header["unit"] != name or sealed.header["tag"] != link.tag:
@@ -342,6 +407,7 @@ def bring_to(base: Base, world: World) -> tuple[Unit, str]:
     )
     if unit is None:
         _CACHE.pop(key, None)
+        _SIZES.pop(key, None)
         unit = rebuild(base, world)
     else:
         unit.sync(world)
@@ -387,21 +453,24 @@ def _require(unit: Unit, base: Base) -> None:
         raise EverfreshError(
             Code.DAMAGED,
             f"{base.unit} is at {unit.version} where {base.version} was asked for",
-            hint="restore the folder from a backup",
+            hint=_hint(base.unit),
         )
 
 
 def _evict(keep: tuple[str, str]) -> None:
-    total = sum(unit.nbytes for unit in _CACHE.values())
+    # The others have not changed since they were counted, but for the step that each has taken then.
+    _SIZES[keep] = _CACHE[keep].nbytes
+    total = sum(_SIZES.values())
     for key in list(_CACHE):
         if total <= _CACHE_BYTES:
             return
         if key != keep:
-            total -= _CACHE.pop(key).nbytes
+            del _CACHE[key]
+            total -= _SIZES.pop(key, 0)
 
 
 def _never_in_driver(unit: str) -> None:
     from pyspark import TaskContext
 
-    if TaskContext.get() is None:
+    if unit != DRIVER and TaskContext.get() is None:
         raise AssertionError(f"{unit} may be opened in a task only: the driver never holds distributed state")

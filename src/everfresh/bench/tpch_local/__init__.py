@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from everfresh.bench.tpch_local.events import Events
     from everfresh.workloads import Query
 
-__all__ = ["DESCRIPTION", "NAME", "OPTIONS", "run"]
+__all__ = ["DESCRIPTION", "NAME", "OPTIONS", "reads", "run"]
 
 NAME = "tpch-local"
 DESCRIPTION = "the local engine: TPC-H, finance and TPC-DS by batch size, against its peers and the thesis"
@@ -51,7 +51,7 @@ def run(settings: Settings) -> Report:
                 json.dumps([cell.to_json() for cell in cells], indent=1) + "\n", encoding="utf-8"
             )
     if "refresh" in plan.sections:
-        scenarios.refresh(report, settings, plan, _reads)
+        scenarios.refresh(report, settings, plan, reads)
     if "micro" in plan.sections:
         scenarios.micro(report, settings, plan)
     if "durability" in plan.sections:
@@ -59,7 +59,7 @@ def run(settings: Settings) -> Report:
     return report
 
 
-def _reads(query: Query) -> list[str]:
+def reads(query: Query) -> list[str]:
     """The tables that a query reads."""
     from everfresh.workloads import WORKLOADS, compiled
 
@@ -90,7 +90,7 @@ def _streamed(report: Report, settings: Settings, plan: Plan, section: str) -> l
                 raise
             report.skip(f"{query.view}, {section}", str(error))
             continue
-        cells += _of_query(report, settings, plan, query, stream, events.only(_reads(query)))
+        cells += _of_query(report, settings, plan, query, stream, events.only(reads(query)))
     return cells
 
 
@@ -142,16 +142,16 @@ def _subjects(plan: Plan, query: Query, stream: str, events: Events) -> Mapping[
     modes = [mode for mode in plan.modes if stream != "churn" or mode == "auto"]
     found: dict[str, Callable[[], Subject]] = {
         mode: lambda mode=mode: Everfresh(  # type: ignore[misc]
-            query, events.tables, mode, "background" if plan.quick else "now"
+            query, events.tables, mode, "background" if plan.quick else "now", plan.clock
         ).create()
         for mode in modes
     }
     for form in plan.forms:
         compile = "off" if form == "interpreter" else form
         found[form] = lambda compile=compile: Everfresh(  # type: ignore[misc]
-            query, events.tables, "auto", compile
+            query, events.tables, "auto", compile, plan.clock
         ).create()
     if "duckdb" in plan.peers:
         schemas = dict(catalog_of(WORKLOADS[query.workload].tables.values()).tables)
-        found["DuckDB, one thread"] = lambda: DuckDB(query.text, events.tables, schemas)
+        found["DuckDB, one thread"] = lambda: DuckDB(query.text, events.tables, schemas, plan.clock)
     return found

@@ -1,0 +1,21 @@
+"""Fresh interpreters for what cannot be measured in this one: starting, and the memory of a whole run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from everfresh.errors import Code, EverfreshError
+
+
+def python(*args: str, **env: str) -> str:
+    """What a fresh interpreter prints; one that fails is an error with the end of what it said."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(
+        [sys.executable, *args], env={**inherited, **env}, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise EverfreshError(Code.ENVIRONMENT, f"a measured process failed: {last}", hint=done.stderr[-2000:])
+    return done.stdout

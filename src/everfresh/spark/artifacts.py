@@ -1,0 +1,71 @@
+"""What has been compiled, for the processes of a cluster: a fresh worker reads it and compiles nothing.
+
+A catalog and a staged program follow from the DDL (and from what a batch changes), and are known by a digest
+of that. A process keeps those it has seen; the driver leaves each in the inbox before the first job that
+needs it. A process that finds no catalog there makes it itself; a program it must find, since the temporaries
+of driver and tasks have to be the same.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+_KEPT = 128
+_KNOWN: OrderedDict[str, Any] = OrderedDict()
+
+
+@lru_cache(maxsize=64)
+def digest_of(ddl: tuple[str, ...]) -> str:
+    """What a catalog is known by."""
+    state = blake2b(digest_size=16)
+    for entry in ddl:
+        state.update(f"{len(entry)} {entry}".encode())
+    return state.hexdigest()
+
+
+def name_of(kind: str, digest: str, changed: Iterable[str] = ()) -> str:
+    """The name of something compiled from a catalog, for some tables or a view."""
+    if not changed:
+        return f"{kind}-{digest}"
+    what = blake2b("\n".join(sorted(changed)).encode(), digest_size=8).hexdigest()
+    return f"{kind}-{digest}-{what}"
+
+
+def compiled(root: str, name: str, make: Callable[[], Any]) -> Any:
+    """What `name` stands for: as this process knows it, as the driver left it, or made."""
+    if name in _KNOWN:
+        _KNOWN.move_to_end(name)
+        return _KNOWN[name]
+    try:
+        value = pickle.loads((Path(root) / "inbox" / name).read_bytes())
+    except OSError:
+        value = make()
+    _KNOWN[name] = value
+    if len(_KNOWN) > _KEPT:
+        _KNOWN.popitem(last=False)
+    return value
+
+
+def leave(root: str, name: str, make: Callable[[], Any]) -> Any:
+    """`compiled` in the driver, which leaves it for its tasks."""
+    value = compiled(root, name, make)
+    path = Path(root) / "inbox" / name
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f"{name}.{uuid.uuid4().hex}.tmp")
+        temporary.write_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
+        os.replace(temporary, path)
+    return value
+
+
+def missing(name: str) -> Any:
+    """What a task does that does not find a program."""
+    raise RuntimeError(f"the driver left no {name} in the inbox")

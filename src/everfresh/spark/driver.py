@@ -1,0 +1,35 @@
+"""What the driver keeps: small results, and small maps that only such results are computed from.
+
+It is a unit like those of the workers, with a chain of segments of its own, but it is changed by the driver:
+after a job, by its block of the program, from what the tasks' answers hold; before the commit record, which
+holds its segment or names it. Reads of such views start no job.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from everfresh.spark.blocks import site_of, step
+from everfresh.spark.distribute import came, ran
+from everfresh.spark.jobs import DRIVER, Base, Job, World, unpack_control
+from everfresh.spark.units import bring_to, write_snapshot
+
+
+def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]]:
+    """Run the driver's block of a job with what came for it: what was done to its unit, if anything."""
+    program = job.program
+    if program is None or not (payloads or job.kind == "refill"):
+        return []
+    started = time.perf_counter()
+    unit, how = bring_to(job.bases[DRIVER], job.world)
+    site = site_of(job, unit)
+    inputs = came(program.driver.inputs, payloads, unit.interner)
+    control, _ = step(job, unit, site, lambda: ran(site, program.driver, inputs), started, how)
+    return [unpack_control(control)]
+
+
+def snapshot(base: Base, world: World) -> str:
+    """The driver's unit as a file; its name."""
+    unit, _ = bring_to(base, world)
+    return write_snapshot(unit, world, unit.version)

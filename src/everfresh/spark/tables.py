@@ -1,0 +1,337 @@
+"""The rows of the tables in tasks: route, and base.
+
+The *base* block of worker w owns the table rows of w: it resolves the batch against them and runs what
+follows from their change alone. The *route* block stands in front only when rows come as a Spark DataFrame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from everfresh.delta import read_rows
+from everfresh.delta.bags import WEIGHT
+from everfresh.distributed.execute import Site
+from everfresh.distributed.routing import owners
+from everfresh.distributed.wire import Held, entries_table
+from everfresh.errors import EverfreshError
+from everfresh.expr import Vector
+from everfresh.local.mapstore import MapStore
+from everfresh.local.pool import Values
+from everfresh.local.state import LocalState
+from everfresh.local.strings import Interner
+from everfresh.local.table import Net, Table
+from everfresh.program import Part
+from everfresh.spark import observe
+from everfresh.spark.distribute import given, handed_on, ran
+from everfresh.spark.jobs import (
+    CONTROL,
+    DATA,
+    ERROR,
+    ROWS,
+    Job,
+    PartSpec,
+    World,
+    pack_control,
+    pack_error,
+)
+from everfresh.spark.programs import incremental, placement_of
+from everfresh.spark.stages import ROWS as ROWS_STAGE
+from everfresh.spark.tasks import Batches, Message, drain, emit, finish, freeze, job_of, worker_number
+from everfresh.spark.units import (
+    Unit,
+    bring_to,
+    given_image,
+    next_tag,
+    table_image,
+    write_snapshot,
+)
+from everfresh.state import crash, pack_table, unpack_table
+from everfresh.types import TableSchema, arrow_schema
+
+# -- route: rows of a DataFrame to the workers that own them ---------------------------------------
+
+
+def route_block(world: World, index: int, spec: PartSpec, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Check the rows of one partition of a DataFrame against the table, and cut them by owner."""
+    schema = world.catalog.tables[spec.table]
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    messages: list[Message] = []
+    try:
+        if tables:
+            op = "delete" if spec.op == "delete_key" else "insert" if spec.op == "upsert" else spec.op
+            rows = read_rows(pa.concat_tables(tables), schema, what=spec.what, op=op)  # type: ignore[arg-type]
+            for worker, piece, _ in split(rows, schema, world.workers):
+                messages.append((worker, ROWS, index.to_bytes(4, "big") + pack_table(piece)))
+    except EverfreshError as error:
+        messages = [(worker, ERROR, pack_error(error.to_dict())) for worker in range(world.workers)]
+    yield from emit(messages)
+    freeze()
+
+
+def split(
+    rows: pa.Table, schema: TableSchema, workers: int, only: int | None = None
+) -> Iterator[tuple[int, pa.Table, Any]]:
+    """Rows cut by the worker that owns them: by primary key, or by the whole row; with their positions. Those
+    of all workers, or of one."""
+    names = [n for n in schema.names if n in (schema.key or schema.names)]
+    vectors = [Vector.from_arrow(rows.column(n), schema.column(n).type) for n in names]
+    to = owners(vectors, rows.num_rows, workers)
+    for worker in range(workers) if only is None else (only,):
+        index = np.flatnonzero(to == worker)
+        if len(index):
+            yield worker, rows.take(pa.array(index)) if len(index) < len(to) else rows, index
+
+
+def change_block(world: World, view: str, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Send the change of a re-evaluated view, rows with `_weight`, to the workers that own its rows."""
+    store = MapStore(world.catalog.views[view].compiled, Interner())
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    messages: list[Message] = []
+    if tables:
+        rows = pa.concat_tables(tables)
+        # A plan may give its rows in another order when it is computed again.
+        rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names]))
+        values = Values.zeros(store.layout, rows.num_rows)
+        values.n[:] = rows.column(WEIGHT).to_numpy()
+        words = store.codec.encode(rows.drop_columns([WEIGHT]).cast(arrow_schema(store.codec.columns)))
+        messages = list(_to_owners(world, store, words, values))
+    yield from emit(messages)
+    freeze()
+
+
+# -- base: the rows of the tables ------------------------------------------------------------------
+
+
+def base_block(root: str, last: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Change the tables of this worker and send what follows from it to the maps (unless this block is
+    the `last`)."""
+    job = job_of(root)
+    worker = worker_number()
+    messages = drain(batches)
+    try:
+        errors = [payload for kind, payload in messages if kind == ERROR]
+        if errors:
+            out: list[Message] = [(to, ERROR, errors[0]) for to in targets(job, worker, last)]
+        else:
+            out = list(_BASE[job.kind](job, worker, [payload for kind, payload in messages if kind == ROWS]))
+    except EverfreshError as error:
+        out = [(to, ERROR, pack_error(error.to_dict())) for to in targets(job, worker, last)]
+    yield from emit(out)
+    freeze()
+
+
+def targets(job: Job, worker: int, last: bool) -> Iterable[int]:
+    """Whom an error is told: every worker, so that none changes its maps; or just the driver."""
+    return (worker,) if last else range(job.world.workers)
+
+
+def open_base(job: Job, worker: int) -> tuple[Unit, str]:
+    """The worker's tables at the version that the job names, and how they were had."""
+    unit, how = bring_to(job.bases[f"base/{worker}"], job.world)
+    crash("opened", job.world.fault, worker, job.world.inbox)
+    return unit, how
+
+
+def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
+    parts: dict[str, list[Part]] = {}
+    for index, spec in enumerate(job.parts):
+        part = _part(job, index, spec, worker, rows)
+        if part is not None:
+            parts.setdefault(spec.table, []).append(part)
+    unit, _ = open_base(job, worker)
+    nets = resolved(job, unit, parts)
+    out: list[Message] = []
+    program = job.program
+    if nets and program is not None:
+        tables = {n: unit.table(job.world, n) for n in nets}
+        out = list(_from_rows(job, unit, given(program, tables, nets)))
+    yield worker, CONTROL, change_tables(job, unit, worker, nets, parts)
+    yield from out
+
+
+def resolved(job: Job, unit: Unit, parts: Mapping[str, list[Part]]) -> dict[str, Net]:
+    """The net changes of a worker's tables."""
+    nets = {name: unit.table(job.world, name).resolve(of) for name, of in parts.items()}
+    return {name: change for name, change in nets.items() if len(change)}
+
+
+def _from_rows(job: Job, unit: Unit, held: Mapping[str, Held]) -> Iterator[Message]:
+    """What follows from the changes of this worker's rows alone."""
+    program = job.program
+    assert program is not None
+    site = unit.blank(job.world)
+    _, known = ran(site, program.blocks[ROWS_STAGE], held)
+    yield from handed_on(job.world, site, program, ROWS_STAGE, known)
+
+
+def change_tables(
+    job: Job,
+    unit: Unit,
+    worker: int,
+    nets: Mapping[str, Net],
+    parts: Mapping[str, list[Part]],
+    **notes: Any,
+) -> bytes:
+    """Change the rows of a worker's tables by what came of the parts of a batch: what was done, as a control
+    row."""
+    world = job.world
+    tag_in = unit.version[1]
+    sections: dict[str, bytes] = {}
+    changed = 0
+    unit.begin()
+    for name, change in sorted(nets.items()):
+        table = unit.table(world, name)
+        applied = table.apply(change)
+        unit.record(bound(table.rollback, applied), bound(table.commit, applied))
+        crash("mid-apply", world.fault, worker, world.inbox)
+        sections[f"table/{world.ids[name]}"] = _table_after(table, change, parts[name])
+        changed += int(np.abs(change.weights).sum())
+    crash("after-apply", world.fault, worker, world.inbox)
+    sizes = {world.ids[name]: len(unit.table(world, name).pool) for name in nets}
+    return finish(job, unit, tag_in, sections, changed, sizes=sizes, **notes)
+
+
+def bound(fn: Callable[[Any], None], value: Any) -> Callable[[], None]:
+    """A call for later."""
+    return lambda: fn(value)
+
+
+def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) -> Part | None:
+    """This worker's rows of one part of the batch, wherever they come from."""
+    schema = job.world.catalog.tables[spec.table]
+    if spec.exchanged:
+        head = index.to_bytes(4, "big")
+        pieces = [unpack_table(payload[4:]) for payload in rows if payload[:4] == head]
+        if not pieces:
+            return None
+        table = pa.concat_tables(pieces).combine_chunks()
+        observe.arrive(table.num_rows)
+        # A DataFrame may give its rows in another order when it is computed again.
+        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
+        return spec.part(table.take(order))
+    if spec.files:
+        mine = next(split(read_files(spec, schema), schema, job.world.workers, worker), None)
+        return spec.part(*mine[1:]) if mine is not None else None
+    piece = job.piece(index, worker)
+    if piece is None:
+        return None
+    return spec.part(piece.drop_columns(["_row"]), piece.column("_row").to_numpy())
+
+
+def read_files(spec: PartSpec, schema: TableSchema) -> pa.Table:
+    """All rows of a part that is in files."""
+    op = "delete" if spec.op == "delete_key" else spec.op
+    found = [read_rows(file, schema, what=spec.what, op=op) for file in spec.files]  # type: ignore[arg-type]
+    return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
+
+
+def _table_after(table: Table, change: Net, parts: list[Part]) -> bytes:
+    """The rows that have changed, as they are now."""
+    if table.schema.key:
+        rows = parts[0].rows
+        plain = rows.schema.types == arrow_schema(table.schema.columns).types
+        if len(parts) == 1 and parts[0].op == "insert" and len(change) == rows.num_rows and plain:
+            return given_image(rows)  # as they were given: nothing has to be made of them again
+        order = np.argsort(
+            change.weights > 0, kind="stable"
+        )  # what goes first, so that a key is free for what comes
+        words = np.ascontiguousarray(change.words[:, order])
+        return table_image(table, words, np.maximum(change.weights[order], 0))
+    return table_image(table, change.words, table.pool.gather(table.pool.find(change.words)).n)
+
+
+def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Iterator[Message]:
+    """Entries of a map's change cut by the worker that owns their key."""
+    table = entries_table(store.codec, words, values)
+    to = owners(list(store.codec.vectors(words).values()), len(values), world.workers)
+    head = world.ids[store.view.name].encode()
+    for worker in range(world.workers):
+        index = np.flatnonzero(to == worker)
+        if len(index):
+            payload = len(head).to_bytes(2, "big") + head + pack_table(table.take(pa.array(index)))
+            yield worker, DATA, payload
+
+
+def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
+    """The first contents of a new view, from the rows this worker has."""
+    world, program = job.world, job.program
+    assert program is not None
+    unit, _ = open_base(job, worker)
+    tag = unit.version[1]
+    nothing = {"unit": unit.name, "nonce": job.nonce, "tag_in": tag, "tag": tag, "file": None, "rows": 0}
+    yield worker, CONTROL, pack_control(nothing)
+    tables = {n: unit.table(world, n) for n in world.catalog.views[job.view or ""].compiled.bases}
+    nets = {n: _all_rows(table) for n, table in tables.items()}
+    site = Site(
+        LocalState.blank(incremental(world.catalog, job.view), unit.interner),
+        worker,
+        world.workers,
+        placement_of(world.catalog),
+    )
+    _, known = ran(site, program.blocks[ROWS_STAGE], given(program, tables, nets))
+    yield from handed_on(world, site, program, ROWS_STAGE, known)
+
+
+def _all_rows(table: Table) -> Net:
+    slots = table.pool.live()
+    return Net(table.pool.keys_at(slots), table.pool.gather(slots).n)
+
+
+def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
+    """The table with a column added or dropped: the unit is written anew, and its chain starts there."""
+    assert job.alter is not None
+    old_world, (old, new, default) = job.world, job.alter
+    unit, _ = open_base(job, worker)
+    tag_in = unit.version[1]
+    table = unit.table(old_world, old.name)
+    vector = Vector.constant(default.value, default.type, 1) if default is not None else None
+    unit.begin()
+    unit.tables[old_world.ids[old.name]] = table.altered(new, vector)
+    tag = next_tag(tag_in, f"{new.ddl} {default}".encode())
+    file = write_snapshot(unit, old_world, (old_world.epoch, tag))
+    unit.dirty = True  # the unit is of the new catalog: it is read back from its snapshot
+    yield (
+        worker,
+        CONTROL,
+        pack_control(
+            {
+                "unit": unit.name,
+                "nonce": job.nonce,
+                "tag_in": tag_in,
+                "tag": tag,
+                "snapshot": file,
+                "file": None,
+                "rows": 0,
+            }
+        ),
+    )
+
+
+def _snapshot(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
+    """The units of this worker as files."""
+    for name in [unit for unit in job.bases if unit.endswith(f"/{worker}")]:
+        unit, _ = bring_to(job.bases[name], job.world)
+        file = write_snapshot(unit, job.world, unit.version)
+        crash("mid-snapshot", job.world.fault, worker, job.world.inbox)
+        header = {
+            "unit": name,
+            "nonce": job.nonce,
+            "tag_in": unit.version[1],
+            "tag": unit.version[1],
+            "snapshot": file,
+        }
+        yield worker, CONTROL, pack_control(header)
+
+
+_BASE: dict[str, Callable[[Job, int, list[bytes]], Iterator[Message]]] = {
+    "batch": _apply_batch,
+    "load": _load_view,
+    "refill": _load_view,
+    "alter": _alter_table,
+    "snapshot": _snapshot,
+}

@@ -1,0 +1,97 @@
+"""The frame around every task: which job it serves, its messages in and out, and how a step of a unit ends.
+
+A task drains its input (else its process is not used again) and is asked for nothing but messages: what comes
+is sorted, so that nothing depends on the order in which it arrived.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from everfresh.spark import observe
+from everfresh.spark.jobs import PROPERTY, Job, pack_control
+from everfresh.spark.units import Unit, seal_segment, write_segment
+from everfresh.state import crash
+
+Batches = Iterable[pa.RecordBatch]
+Message = tuple[int, int, bytes]
+_SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())])
+_EMIT_BYTES = 4 << 20
+_frozen = 0
+
+
+def worker_number() -> int:
+    """The worker that a task serves."""
+    return int(TaskContext.get().partitionId())
+
+
+def job_of(root: str) -> Job:
+    """What a task is told."""
+    nonce = TaskContext.get().getLocalProperty(PROPERTY)
+    return Job.read(Path(root) / "inbox" / nonce)
+
+
+def drain(batches: Batches) -> list[tuple[int, bytes]]:
+    """All messages of an exchange, in an order that does not depend on how they arrived; an anchor's rows
+    are none."""
+    observe.begin()
+    found: list[tuple[int, bytes]] = []
+    for batch in batches:
+        if "kind" not in batch.schema.names:
+            continue
+        found.extend(zip(batch.column("kind").to_pylist(), batch.column("payload").to_pylist(), strict=True))
+    return sorted(found)
+
+
+def emit(messages: Iterable[Message]) -> Iterator[pa.RecordBatch]:
+    """Messages as batches of up to a few megabytes: each crosses to the JVM by itself."""
+    some: list[Message] = []
+    size = 0
+    for message in messages:
+        some.append(message)
+        size += len(message[2])
+        if size > _EMIT_BYTES:
+            yield _emitted(some)
+            some, size = [], 0
+    if some:
+        yield _emitted(some)
+
+
+def _emitted(messages: list[Message]) -> pa.RecordBatch:
+    to, kinds, payloads = zip(*messages, strict=True)
+    columns = [pa.array(to, pa.int32()), pa.array(kinds, pa.int32()), pa.array(payloads, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def freeze() -> None:
+    """A worker collects all garbage after every task: keep it from walking modules and kernels, which
+    never change."""
+    global _frozen  # noqa: PLW0603 - one counter per process
+    if _frozen < 2:
+        _frozen += 1
+        gc.collect()
+        gc.freeze()
+
+
+def finish(job: Job, unit: Unit, tag_in: str, sections: dict[str, bytes], rows: int, **extra: Any) -> bytes:
+    """End a step: seal its segment, keep it small or write it, and say what was done."""
+    world = job.world
+    header: dict[str, Any] = {"unit": unit.name, "nonce": job.nonce, "tag_in": tag_in, "rows": rows, **extra}
+    header.update(observe.arrived())
+    if not sections:
+        unit.dirty = False
+        return pack_control({**header, "tag": tag_in, "file": None})
+    data, tag = seal_segment(unit.name, world.epoch, tag_in, sections)
+    unit.end(world.epoch, tag)
+    if len(data) <= world.inline_bytes:
+        return pack_control({**header, "tag": tag, "file": None, "bytes": len(data)}, data)
+    crash("mid-write", world.fault, unit.number, world.inbox)
+    file = write_segment(world, unit.name, world.epoch, tag, data)
+    crash("after-write", world.fault, unit.number, world.inbox)
+    return pack_control({**header, "tag": tag, "file": file, "bytes": len(data)})

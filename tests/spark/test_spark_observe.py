@@ -1,0 +1,55 @@
+"""What a batch on Spark says about itself: jobs, stages, exchanges, blocks and workers."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everfresh as ef
+from everfresh.spark import observe
+
+pytestmark = pytest.mark.spark
+
+
+def opened(spark: Any, path: Path) -> ef.Database:
+    return ef.connect(path, engine="spark", spark=spark, options=ef.Options(workers=2, durable=False))
+
+
+def test_a_batch_tells_jobs_stages_and_what_was_exchanged(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with opened(spark, tmp_path) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT NOT NULL, x BIGINT NOT NULL)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT k, SUM(x) AS s FROM t GROUP BY k")
+        rows = [(i, i % 100, i) for i in range(1000)]
+        with caplog.at_level(logging.DEBUG, "everfresh.batches"):
+            db.apply(t=spark.createDataFrame(rows, "id long, k long, x long"))
+        (line,) = [r.getMessage() for r in caplog.records if r.name == "everfresh.batches"]
+        assert line.startswith("epoch 3: 1000 rows")
+        last = db.statistics()["last batch"]
+        assert last["jobs"] >= 1
+        assert last["stages"] == len(last["blocks"]) >= 2
+        assert [block["block"] for block in last["blocks"]][:2] == [observe.BEFORE, "base"]
+        for block in last["blocks"][1:]:
+            assert set(block["ms"]) == {"0", "1"}
+            assert 1 <= block["skew"] <= 2
+        assert last["exchanged"]["rows"] >= 1100  # each row to its owner, each group to the driver
+        assert last["exchanged"]["bytes"] > 0
+        assert last["exchanged"]["skew"] >= 1
+        db.apply(t=[(5000, 1, 1)])
+        last = db.statistics()["last batch"]
+        assert last["jobs"] == 1
+        assert last["exchanged"]["rows"] == 1  # to the worker, or to the driver, that has its group
+        units = {name: unit for name, unit in last.items() if "/" in name}
+        assert sum(unit["rows"] for name, unit in units.items() if name.startswith("base/")) == 1
+
+
+def test_marks_are_taken_off(spark: Any, tmp_path: Path) -> None:
+    with opened(spark, tmp_path) as db:
+        db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY)")
+        with pytest.raises(ef.EverfreshError):
+            db.apply(t=[(1,), (1,)])
+        assert not [tag for tag in spark.sparkContext.getJobTags() if tag.startswith("everfresh")]
