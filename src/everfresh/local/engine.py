@@ -436,10 +436,20 @@ class LocalEngine:
             "strings": {"distinct": len(state.interner), "bytes": state.interner.nbytes},
         }
         if state.wiring.native is not None:
-            found["compiled"] = state.wiring.native.report()
+            from everfresh.local.native.report import statistics
+
+            found["compiled"] = statistics(state.wiring.native)
         if self._options.timing:
             found["seconds"] = self._phases.seconds
         return found
+
+    def explain(self, view: str) -> dict[str, str]:
+        """Which triggers of a view are compiled; nothing before there are any."""
+        if self._state.wiring.native is None:
+            return {}
+        from everfresh.local.native.report import of_view
+
+        return of_view(self._state.wiring.native, view)
 
     def compile(self, *, by_row: bool = False) -> None:
         """Compile all triggers now, for benchmarks; `by_row`: let changes of any size run row by row."""

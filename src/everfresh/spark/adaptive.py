@@ -16,12 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from everfresh.algebra import Kind
+from everfresh.compiler import Catalog
+from everfresh.delta import SparkRows
 from everfresh.distributed.execute import Journal, Site
 from everfresh.distributed.wire import Held
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta
 from everfresh.local.pool import Layout, Touched, Values
 from everfresh.local.steps import unit_change
+from everfresh.program import Batch
 
 _log = logging.getLogger("everfresh.batches")
 
@@ -37,6 +40,7 @@ PER_JOB = 0.1
 ENOUGH = 10_000
 """Rows from which a time says something about a row."""
 _WEIGHT, _APART = 0.3, 4.0
+_COME = {"insert": 1, "upsert": 1, "delete": -1, "delete_key": -1}
 
 
 # -- the choice ------------------------------------------------------------------------------------
@@ -115,6 +119,25 @@ class Costs:
         self.fill.pop(view, None)
         self.follow.pop(view, None)
         self._seen -= {("fill", view), ("follow", view)}
+
+
+def counted(batch: Batch) -> int | None:
+    """How many rows a batch has, if that is known without a job."""
+    if any(isinstance(part.rows, SparkRows) for part in batch.parts):
+        return None
+    return sum(int(part.rows.num_rows) for part in batch.parts)
+
+
+def rows_left(
+    batch: Batch, views: Sequence[str], catalog: Catalog, sizes: Mapping[str, int]
+) -> dict[str, int]:
+    """How many rows the tables of each view have after a batch; `sizes` are those before."""
+    after = dict(sizes)
+    for part in batch.parts:
+        if not isinstance(part.rows, SparkRows):
+            after[part.table] += _COME.get(part.op, 0) * int(part.rows.num_rows)
+    bases = {view: catalog.views[view].compiled.bases for view in views}
+    return {view: sum(max(after.get(t, 0), 0) for t in some) for view, some in bases.items()}
 
 
 def choose(way: str, costs: Costs, rows: int | None, left: Mapping[str, int]) -> str:

@@ -40,7 +40,7 @@ from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
-from everfresh.spark.adaptive import INCREMENTAL, Costs, choose
+from everfresh.spark.adaptive import INCREMENTAL, Costs, choose, counted, rows_left
 from everfresh.spark.driver import gathered, snapshot
 from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
@@ -81,8 +81,8 @@ class FileRows:
     path: str
     column_names: tuple[str, ...]
     size: int
-    count: int
-    """About how many rows."""
+    num_rows: int
+    """About how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,20 +269,6 @@ class SparkEngine:
         self._costs.filled(view, rows, time.perf_counter() - started)
         return controls
 
-    def _left(self, batch: Batch, views: Sequence[str]) -> dict[str, int]:
-        """How many rows the tables of each view have after a batch."""
-        sizes = self._ledger.table_sizes()
-        signs = {"insert": 1, "upsert": 1, "delete": -1, "delete_key": -1}
-        for part in batch.parts:
-            sizes[part.table] += signs.get(part.op, 0) * (_rows_of(part) or 0)
-        tables = {name: self._ledger.catalog.views[name].compiled.bases for name in views}
-        return {name: sum(max(sizes.get(t, 0), 0) for t in bases) for name, bases in tables.items()}
-
-    def _counted(self, batch: Batch) -> int | None:
-        """How many rows a batch has, if that is known without a job."""
-        known = [_rows_of(part) for part in batch.parts]
-        return None if None in known else sum(rows or 0 for rows in known)
-
     def _move_rows(
         self, draft: Draft, world: World, old: TableSchema, new: TableSchema, default: Const | None
     ) -> None:
@@ -361,8 +347,8 @@ class SparkEngine:
         world = ledger.world(ledger.epoch + 1)
         affected = ledger.catalog.affected_by(part.table for part in batch.parts)
         programs = [view.name for view in affected if not view.compiled.reevaluated]
-        left = self._left(batch, programs)
-        way = choose(self._options.refresh, self._costs, self._counted(batch), left)
+        left = rows_left(batch, programs, ledger.catalog, ledger.table_sizes())
+        way = choose(self._options.refresh, self._costs, counted(batch), left)
         chosen = self._chosen(world, batch, bool(programs) and way == INCREMENTAL)
         started = time.perf_counter()
         try:
@@ -625,13 +611,6 @@ class SparkEngine:
     def _remove_temporary(self) -> None:
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
-
-
-def _rows_of(part: Part) -> int | None:
-    """How many rows a part of a batch has; None for a DataFrame."""
-    if isinstance(part.rows, SparkRows):
-        return None
-    return part.rows.count if isinstance(part.rows, FileRows) else int(part.rows.num_rows)
 
 
 def spark_schema(columns: Sequence[Column]) -> str:

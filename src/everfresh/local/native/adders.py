@@ -1,4 +1,4 @@
-"""The text of functions that add a row to a map: the hash of its key, its slot, its sums."""
+"""The text of functions that find an entry of a map, or add to it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from everfresh.local.pool import _WORD, _multipliers
 
 
 def tag_of(words: Sequence[str]) -> str:
+    """The code of the tag of some words."""
     by = _multipliers(len(words), _WORD).view("uint64").tolist()
     terms = [f"np.uint64({w}) * np.uint64({c})" for w, c in zip(words, by, strict=True)]
     return f"finish({' + '.join(terms) or 'np.uint64(0)'})"
@@ -84,4 +85,25 @@ def {name}(P, {", ".join(args)}):
     bad = add_count(ld(P, 6), slot, dn)
     {lines}
     return bad
+"""
+
+
+def finder(name: str, key: Sequence[int]) -> str:
+    """The function that finds the slot of an entry by the words at some places, -1 if there is none."""
+    args = "".join(f", a{j}" for j in range(len(key)))
+    same = " and ".join(f"ld(keys, {p} * cap + slot) == a{j}" for j, p in enumerate(key)) or "True"
+    return f"""
+@njit(forceinline=True)
+def {name}(keys, cap, table, mask{args}):
+    tag = {tag_of([f"a{j}" for j in range(len(key))])}
+    at = (tag >> 32) & mask
+    while True:
+        cell = ld(table, at)
+        if cell == 0:
+            return np.int64(-1)
+        if (cell & -4294967296) == tag:
+            slot = (cell & 4294967295) - 1
+            if {same}:
+                return slot
+        at = (at + 1) & mask
 """

@@ -5,6 +5,7 @@ them what depends on their being stepped, until what is left is in order:
 
 - every statement on a stepped relation has a native form, and so has the relation's row;
 - its maps are changed by this call alone, and no relation outside is read off them;
+- what it changes has no statement on the table that is left to the interpreter, which sees no row by itself;
 - no statement of the call reads the table, or a map that the call, or a statement left out, changes behind
   its back;
 - a relation left out changes after all that are stepped and that it is tied to: there it is read, and reads
@@ -20,7 +21,8 @@ from dataclasses import dataclass
 
 from everfresh.local.codec import Codec
 from everfresh.local.intervals import IntervalReader
-from everfresh.local.native.generate import Generated, Generator, Job, generate
+from everfresh.local.native.adding import Job
+from everfresh.local.native.generate import Generated, Generator, generate
 from everfresh.local.native.scalars import Unsupported
 from everfresh.local.reading import ViewReader
 from everfresh.local.wiring import Prepared, Unit, Wiring
@@ -117,8 +119,12 @@ class _Plan:
         for unit in self._chain:
             maps = set(unit.maps)
             others = [u for u in self._chain if u is not unit and maps.intersection(u.maps)]
+            made = {s.store.target.name for s in self._on[unit.number]}
             if maps & self._missed or others or any(maps.intersection(u.maps) for u in left):
                 reasons[unit.name] = "its maps change elsewhere, or are read by others"
+                wrong.append(unit)
+            elif made & self._missed:
+                reasons[unit.name] = "what it changes is changed by a statement without a native form"
                 wrong.append(unit)
             elif any(self._needs(unit, other) for other in left):
                 reasons[unit.name] = "tied to a relation that is not stepped"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -25,9 +25,9 @@ from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
 from everfresh.local.entries import EntryStore
 from everfresh.local.native import layout as at
-from everfresh.local.native.adders import adder, rows_of, tag_of
+from everfresh.local.native.adders import adder, finder, rows_of, tag_of
+from everfresh.local.native.adding import Adding, Job
 from everfresh.local.native.bounds import Bound, key_words, stored
-from everfresh.local.native.helpers import POOL_ROOM
 from everfresh.local.native.layout import BeforeUse, BufferUse, ColumnUse, Places
 from everfresh.local.native.lines import Lines
 from everfresh.local.native.loops import Loops
@@ -36,11 +36,9 @@ from everfresh.local.native.scalars import Unsupported
 from everfresh.local.ordering import Term
 from everfresh.local.pool import _WORD
 from everfresh.local.reading import Reader, ViewReader
-from everfresh.local.wiring import Prepared, Unit, Wiring
+from everfresh.local.wiring import Unit, Wiring
 
 _FLUSH, _FORGET = "flush", "forget"
-_SLACK = 64
-"""Entries for which there is room in the maps that later stages change, when a row begins."""
 _AHEAD = 8  # rows between asking for something and reading it
 _OF_ROW = re.compile(r"0|ld\(cw, \d+ \* m \+ r\)|ld\(C, \d+\)|ld\(x\d+_words, r\)")
 """A word that is known from the number of the row alone."""
@@ -68,16 +66,6 @@ from everfresh.local.native.memory import (
 
 
 @dataclass(frozen=True)
-class Job:
-    """A statement, whether what it makes is added at once, and on the change of which stage it runs: 0 is the
-    row, i the i-th relation that is stepped."""
-
-    prepared: Prepared
-    apply: bool
-    stage: int = 0
-
-
-@dataclass(frozen=True)
 class Generated:
     """The text of a function, and what it works on."""
 
@@ -89,7 +77,7 @@ class Generated:
     """Maps of which all entries that agree on some columns are looked at, to find those in a range."""
 
 
-class Generator:
+class Generator(Adding):
     """One function in the making: what its terms share."""
 
     def __init__(
@@ -196,23 +184,7 @@ class Generator:
         """The name of the function that finds an entry by the words at these places."""
         name = "find_" + "_".join(map(str, key))
         if name not in self.functions:
-            args = "".join(f", a{j}" for j in range(len(key)))
-            same = " and ".join(f"ld(keys, {p} * cap + slot) == a{j}" for j, p in enumerate(key)) or "True"
-            self.functions[name] = f"""
-@njit(forceinline=True)
-def {name}(keys, cap, table, mask{args}):
-    tag = {tag_of([f"a{j}" for j in range(len(key))])}
-    at = (tag >> 32) & mask
-    while True:
-        cell = ld(table, at)
-        if cell == 0:
-            return np.int64(-1)
-        if (cell & -4294967296) == tag:
-            slot = (cell & 4294967295) - 1
-            if {same}:
-                return slot
-        at = (at + 1) & mask
-"""
+            self.functions[name] = finder(name, key)
         return name
 
     # -- functions of their own --------------------------------------------------------------------
@@ -338,100 +310,6 @@ def {name}(keys, cap, table, mask{args}):
     def _emitted(self) -> list[BufferUse]:
         return [use for use in self.places.buffers.values() if not self.jobs[use.statement].apply]
 
-    # -- adding ------------------------------------------------------------------------------------
-
-    def apply(self, stage: int = 0) -> None:
-        """Add the rows of the applied statements of a stage, after a look at the room for all of them."""
-        maps = dict.fromkeys(
-            job.prepared.store.target.name for job in self.jobs if job.apply and job.stage == stage
-        )
-        now = [name for name in maps if name not in self.held]
-        self.room(now, again=stage > 0)
-        if stage == 0 and self.chain:
-            self._slack(now)
-        for name in now:
-            self.release(name, _nothing, _nothing, stage)
-        if now:
-            with self.out.block("if bad != 0:"):
-                self.exit(at.BAD)
-
-    def room(self, maps: Sequence[str], *, again: bool) -> None:
-        """Leave if there is no room for all rows for some maps; `again`: in the middle of a row."""
-        for name in maps:
-            waiting = [what for _, what, _ in self._waiting(name)]
-            if waiting:
-                store = self.wiring.stores(name)
-                need = self.out.let(" + ".join(waiting), "q")
-                self._leave_unless(store, need, again)
-
-    def _slack(self, but: Sequence[str]) -> None:
-        """Leave before the row if later stages may lack a little room."""
-        for name in dict.fromkeys(job.prepared.store.target.name for job in self.jobs if job.apply):
-            if name not in but:
-                self._leave_unless(self.wiring.stores(name), str(_SLACK), False)
-
-    def _leave_unless(self, store: EntryStore, need: str, again: bool) -> None:
-        use = self.places.pool(store)
-        self.places.targets.add(use.number)
-        with (
-            self.out.block(f"if ld(C, {use.place + POOL_ROOM}) < {need}:"),
-            self.out.block(f"if room(C + {8 * use.place}) < {need}:"),
-        ):
-            lines = [f"st(C, {at.POOL}, {use.number})", f"st(C, {at.NEED}, {need})"]
-            if again:
-                lines.append(f"st(C, {at.AGAIN}, {at.NO_POOL})")
-            self.exit(at.BAD if again else at.FULL_POOL, *lines)
-
-    def _waiting(self, name: str, stage: int | None = None) -> list[tuple[int, str, bool]]:
-        """What has been made for a map: the statement, how many rows there are, and whether in a buffer."""
-        found = [
-            (number, site, False) for number, site, _, _ in self._sites if self._goes(number, name, stage)
-        ]
-        buffers = self.places.buffers.values()
-        return found + [
-            (use.statement, f"b{use.number}", True)
-            for use in buffers
-            if self._goes(use.statement, name, stage)
-        ]
-
-    def _goes(self, number: int, name: str, stage: int | None) -> bool:
-        job = self.jobs[number]
-        return job.apply and job.prepared.store.target.name == name and stage in (None, job.stage)
-
-    def release(
-        self,
-        name: str,
-        before: Callable[[list[str]], list[str]],
-        after: Callable[[list[str]], list[str]],
-        stage: int | None = None,
-    ) -> None:
-        """Add what has been made for a map; `before` and `after` each addition, given its key words, more."""
-        out = self.out
-        for number, what, buffered in self._waiting(name, stage):
-            store = self.jobs[number].prepared.store
-            if buffered:
-                args = [
-                    f"{'ldf' if put == 'stf' else 'ld'}({what}_{matrix}, {row} * {what}_cap + j)"
-                    for put, matrix, row in rows_of(store)
-                ]
-            else:
-                args = [f"{what}_{j}" for j in range(len(rows_of(store)))]
-            words = args[: store.codec.words]
-            with out.block(f"for j in range({what}):" if buffered else f"if {what} != 0:"):
-                out.add(*before(words), f"bad |= {self._adder(number)}{', '.join(args)})", *after(words))
-
-    def if_changed(self, maps: Sequence[str]) -> None:
-        """Open a block for what is done if something was added to some maps."""
-        waiting = [f"{what} != 0" for name in maps for _, what, _ in self._waiting(name)]
-        self.out.open(f"if {' or '.join(waiting) or 'False'}:")
-
-    def _adder(self, statement: int) -> str:
-        """The call, up to its own arguments, of the function that adds to a statement's map."""
-        store = self.jobs[statement].prepared.store
-        use = self.places.pool(store)
-        self._adders[f"add_{use.number}"] = store
-        return f"add_{use.number}(C + {8 * use.place}, "
-
     # -- text --------------------------------------------------------------------------------------
 
     def source(self) -> str:
@@ -449,6 +327,8 @@ def {name}(keys, cap, table, mask{args}):
             out.add(f"b{use.number} = ld(C, {use.place + at.BUFFER_COUNT})")
         out.open("for r in range(start, stop):")
         out.add("w = ld(weights, r)")
+        if any(job.apply for job in self.jobs):
+            out.add("full = 0")
         for use in self.places.buffers.values():
             applied = self.jobs[use.statement].apply
             out.add(f"b{use.number} = 0" if applied else f"b{use.number}_start = b{use.number}")
@@ -498,10 +378,6 @@ def {name}(keys, cap, table, mask{args}):
         return [f"{name} = {code}" for name, code in found.items() if name in read]
 
 
-def _nothing(words: list[str]) -> list[str]:
-    return []
-
-
 def maps_of(reader: Reader) -> tuple[str, ...]:
     """The maps that a relation is read off."""
     if isinstance(reader, ViewReader):
@@ -527,6 +403,9 @@ def generate(
         made.apply()
         for stage, stepped in enumerate(made.chain, 1):
             step(made, stage, stepped)
+        if made.chain:
+            with made.out.block("if bad != 0:"):
+                made.exit(at.BAD)
         text = made.source()
         counted = made.seen
     return Generated(text, made.places, made.jobs, codec, tuple(made.ranged)), made

@@ -1,11 +1,11 @@
-"""Ordered indexes by address, one key at a time, for generated code: edges, sums, descents, and what is entered.
+"""Ordered indexes by address, one key at a time, for generated code: edges, sums, descents, entering.
 
-The loops of `ordered_kernels` over the same arrays (`ordered.OrderedIndex` owns them), so that the interpreter
-and compiled code read and change one index. Invariant: what `put` leaves is an index in the sense of
-`ordered_kernels`; answers are those of `OrderedIndex`, or say that they do not fit a word.
+The loops of `ordered_kernels` over the same arrays (`ordered.OrderedIndex` owns them), so that the
+interpreter and compiled code read and change one index. Invariant: what `put` leaves is an index in the sense
+of `ordered_kernels`; answers are those of `OrderedIndex`, or say that they do not fit a word.
 
-A *block of words* says where an index lies (`INDEX_*`). An *edge* is a place between two entries: the position
-of a block and the place in it, in one word, so that edges compare as ranks do.
+A *block of words* says where an index lies (`INDEX_*`). An *edge* is a place between two entries: the
+position of a block and the place in it, in one word, so that edges compare as ranks do.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def edge(index: int, length: int, after: int) -> int:
 @njit
 def last_edge(index: int) -> int:
     """The edge behind all entries."""
-    return ld(ld(index, 6), 0) << 16
+    return int(ld(ld(index, 6), 0) << 16)
 
 
 @njit
@@ -90,7 +90,7 @@ def slot_at(index: int, place: int) -> int:
     block = ld(ld(index, 2), place >> 16)
     if (place & 65535) >= ld(ld(index, 1), block * rows):
         return -1
-    return ld(ld(index, 0), size * ((words + rows) * block + words) + (place & 65535))
+    return int(ld(ld(index, 0), size * ((words + rows) * block + words) + (place & 65535)))
 
 
 @njit
@@ -98,7 +98,7 @@ def word_at(index: int, place: int, word: int) -> int:
     """A word of the key of the entry behind an edge."""
     words, rows, size = ld(index, 7), ld(index, 8), ld(index, 9)
     block = ld(ld(index, 2), place >> 16)
-    return ld(ld(index, 0), size * ((words + rows) * block + word) + (place & 65535))
+    return int(ld(ld(index, 0), size * ((words + rows) * block + word) + (place & 65535)))
 
 
 @njit
@@ -125,7 +125,7 @@ def before_first(index: int, place: int) -> int:
         return place - 1
     position -= 1
     fill = ld(ld(index, 1), ld(ld(index, 2), position) * ld(index, 8))
-    return (position << 16) | (fill - 1)
+    return int((position << 16) | (fill - 1))
 
 
 # -- sums ------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def sum_before(index: int, place: int, row: int, wide: int) -> int:
         position &= position - 1
     found = np.int64(low)
     st(index, 17, 1 if high != (found >> 63) else 0)
-    return found
+    return int(found)
 
 
 @njit
@@ -204,13 +204,13 @@ def reaches(index: int, row: int, wide: int, value: int) -> int:
         if high != 0 or more < sum_ or more >= least:
             return rank + i + 1
         sum_ = more
-    return rank + fill + 1
+    return int(rank + fill + 1)
 
 
 @njit
 def grows(index: int, row: int) -> bool:
     """Whether no entry is negative in a row."""
-    return ld(ld(index, 6), 2 + row) == 0
+    return bool(ld(ld(index, 6), 2 + row) == 0)
 
 
 # -- change ----------------------------------------------------------------------------------------

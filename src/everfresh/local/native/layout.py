@@ -18,8 +18,8 @@ from everfresh.local.pool import Layout as Components
 from everfresh.types import Column
 
 ROW, POOL, NEED, AGAIN, VISITED = 0, 1, 2, 3, 4
-"""The row that was reached; which pool or buffer was full there, and for how many rows; what was full when the
-row had changed something already, so that the call has to be made again; then counters."""
+"""The row that was reached; which pool or buffer was full there, and for how many rows; what was full when
+the row had changed something already, so that the call has to be made again; then counters."""
 
 NO_POOL, NO_BUFFER, NO_DELTA = 1, 2, 3
 """What may be full then."""

@@ -17,14 +17,14 @@ import logging
 import queue
 import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from everfresh.local.codec import Codec
+from everfresh.local.native.adding import Job
 from everfresh.local.native.chaining import chained
-from everfresh.local.native.generate import Generated, Generator, Job, generate
+from everfresh.local.native.generate import Generated, Generator, generate
 from everfresh.local.native.runner import Function, Runner
 from everfresh.local.native.scalars import Unsupported
 from everfresh.local.wiring import Prepared, Unit, Wiring
@@ -147,16 +147,6 @@ class Native:
                         form.asked = True
                         compile_now(form)
 
-    def report(self) -> dict[str, Any]:
-        """Which statements are compiled, by the relation whose change they run on, for people."""
-        return {
-            base: {
-                "compiled": sorted(_targets(f for f in (p.whole, p.by_row) if f is not None and f.function)),
-                "interpreted": dict(p.reasons),
-            }
-            for (_, base, _, _), p in self.planned.items()
-        }
-
     def source(self) -> dict[str, str]:
         """The generated texts, by the relation whose change they run on and the form."""
         return {
@@ -165,12 +155,6 @@ class Native:
             for name, form in (("whole", planned.whole), ("by row", planned.by_row))
             if form is not None
         }
-
-
-def _targets(forms: Iterable[Form]) -> set[str]:
-    return {
-        form.made.jobs[i].prepared.store.target.name for form in forms for i in range(len(form.made.jobs))
-    }
 
 
 def _many(made: Generated) -> bool:

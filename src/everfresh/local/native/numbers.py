@@ -14,7 +14,7 @@ from everfresh.local.native.scalars import Unsupported, Val, form
 
 
 def checked(out: Lines, op: str, a: str, b: str) -> str:
-    """The name of a sum, difference or product of words (`op` is `add`, `sub` or `mul`); `bad` if it is none."""
+    """The name of a sum, difference or product of words (`add`, `sub`, `mul`); `bad` if it is none."""
     name, flag = out.fresh("n"), out.fresh("n")
     out.add(f"{name}, {flag} = {op}_checked({a}, {b})", f"bad |= {flag}")
     return name

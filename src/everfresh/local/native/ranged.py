@@ -2,8 +2,8 @@
 
 What `ranges` and `thresholds` do for columns, for one row: conditions become edges in the index (`indexes`);
 between two edges entries are walked through, or their sums are taken. Values are integers of any kind that
-are never NULL. An index that a function reads and whose map it changes is kept up by the function that adds to
-the map (`entering`).
+are never NULL. An index that a function reads and whose map it changes is kept up by the function that adds
+to the map (`entering`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from everfresh.algebra import Kind
 from everfresh.calculus import MapRef
 from everfresh.compiler import VALUE, Comparison, Range
-from everfresh.expr import Var, substitute
+from everfresh.expr import Expr, Var, substitute
 from everfresh.local.codec import Codec
 from everfresh.local.entries import EntryStore
 from everfresh.local.native.bounds import key_words, stored, value_of
@@ -44,7 +44,7 @@ def band_for(made: Generator, factor: MapRef, range_: Range, bound: Sequence[str
     names = [v.name for v in factor.keys]
     if len(set(names)) < len(names):
         raise Unsupported("a range of a map that is read twice by one variable")
-    by_column = {
+    by_column: dict[str, Expr] = {
         v.name: Var(c.name, v.type, v.nullable) for v, c in zip(factor.keys, store.columns, strict=True)
     }
     groups = tuple(c for v, c in zip(factor.keys, store.columns, strict=True) if v.name in bound)
@@ -178,7 +178,7 @@ class Ranged:
             row, wide = sum_row(self.use, component)
             parts = []
             for span in spans:
-                ends = []
+                ends: list[str] = []
                 for place in span:
                     if place != "0":
                         ends.insert(0, summed_up(out, self.index, place, row, wide))

@@ -113,6 +113,7 @@ class Reading:
         self._sides: dict[int, Entry] = {}
 
     def join(self, names: list[str], keep: frozenset[str]) -> None:
+        """The rows that agree with what is bound."""
         loops, reader, view = self._loops, self._reader, self._reader.view
         store = reader.store
         bound = [loops.env.get(name) for name in names]

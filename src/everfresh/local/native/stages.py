@@ -1,16 +1,18 @@
-"""Relations that are stepped inside a call: after each row, what it changed in a relation is a small change of
-its own, whose statements run before the next row.
+"""Relations that are stepped inside a call: after each row, what it changed in a relation is a small change
+of its own, whose statements run before the next row.
 
 A relation read off a map is stepped entry by entry: for each row that is added to one of its maps, minus the
-relation's row at that key before, plus the one after, netted in a buffer (the steps of one key telescope). One
-whose rows are intervals has at most one row here: it is kept in the context and found anew by a descent in the
-ordered index after its maps have changed; where the running sum is not monotone the interpreter takes over.
+relation's row at that key before, plus the one after, netted in a buffer (the steps of one key telescope).
+One whose rows are intervals has at most one row here: it is kept in the context and found anew by a descent
+in the ordered index after its maps have changed; where the running sum is not monotone the interpreter takes
+over.
 
 Invariant: after the last row, all maps hold what `steps` leaves them with.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from everfresh.expr import Var
@@ -218,7 +220,7 @@ def step(made: Generator, stage: int, unit: Unit) -> None:
     if isinstance(reader, IntervalReader):
         use, find = interval(made, unit.view, unit.name, reader)
         for map_ in unit.maps:
-            made.release(map_, lambda words: [], lambda words: [])
+            made.release(map_)
         note = noting(made, stage, reader.codec.words)
         now, then = use.place, use.place + 3
         made.if_changed(unit.maps)
@@ -237,25 +239,20 @@ def step(made: Generator, stage: int, unit: Unit) -> None:
         for map_ in dict.fromkeys(unit.maps):
             key = keys_from(reader, reader.store, map_)
 
-            def call(words: list[str], sign: int, key: list[str] = key) -> list[str]:
-                args = ", ".join(["C", str(sign), *(k.format(*words) for k in key)])
-                return [f"bad |= {row}({args})"]
-
-            made.release(
-                map_, lambda words, call=call: call(words, -1), lambda words, call=call: call(words, 1)
-            )
-    with out.block("if bad != 0:"):
-        made.exit(at.BAD)
+            made.release(map_, partial(_noted, row, key, -1), partial(_noted, row, key, 1))
     out.add(f"d{delta.number} = ld(C, {delta.place + at.BUFFER_COUNT})")
     out.open(f"if d{delta.number} > 0:")
     made.forget_sums()
     for number, job in enumerate(made.jobs):
         if job.stage == stage:
             made.statement(number)
-    with out.block("if bad != 0:"):
-        made.exit(at.BAD)
     made.apply(stage)
     out.back_to(2)
+
+
+def _noted(row: str, key: list[str], sign: int, words: list[str]) -> list[str]:
+    """The call that notes the row at the key of an addition."""
+    return [f"bad |= {row}({', '.join(['C', str(sign), *(k.format(*words) for k in key)])})"]
 
 
 def change_rows(loops: Loops, stage: int, codec: Codec) -> tuple[str, list[Bound]]:
