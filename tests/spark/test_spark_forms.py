@@ -281,13 +281,13 @@ def test_a_snapshot_is_taken_when_the_log_is_a_third_of_the_last(
             db.apply(batch(number))
             ledger = db._engine._ledger
             taken.append(ledger.snapshot_epoch == db.epoch)
-            assert ledger.snapshot_size == sum(
+            assert ledger.snapshot_bytes == sum(
                 (tmp_path / "parts" / base.snapshot.file).stat().st_size
                 for base in ledger.bases.values()
                 if base.snapshot is not None
             )
-            assert taken[-1] or ledger.log_bytes <= ledger.snapshot_size // 3
+            assert taken[-1] or ledger.log_bytes <= ledger.snapshot_bytes // 3
         assert True in taken
         assert False in taken
     with connect(session, tmp_path) as db:
-        assert db._engine._ledger.snapshot_size > 0
+        assert db._engine._ledger.snapshot_bytes > 0

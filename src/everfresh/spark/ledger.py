@@ -48,22 +48,20 @@ class Ledger:
         self.keys: OrderedDict[str, int] = OrderedDict()
         self.sources: dict[str, int] = {}
         self.snapshot_epoch = 0
-        self.snapshot_size = 0
-        """Bytes of the last snapshot's files."""
-        self.log_bytes = 0
+        self.log_bytes = self.snapshot_bytes = 0
         manifest = self._loaded()
         if manifest is None:
             return
         meta = manifest.meta
         self.epoch = self.snapshot_epoch = manifest.epoch
         self.digest = meta["digest"]
-        self.snapshot_size = meta.get("bytes", 0)
         for entry in meta["ddl"]:
             self.catalog, _ = replayed(self.catalog, entry)
         self.ids = dict(meta["ids"])
         self.sizes = {unit: dict(known) for unit, known in meta["sizes"].items()}
         self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
         self.sources = dict(meta.get("sources", {}))
+        self.snapshot_bytes = meta["bytes"]
         self.bases = {base.unit: base for base in map(Base.from_json, meta["bases"])}
 
     def _start(self) -> None:
@@ -205,10 +203,9 @@ class Ledger:
         return self.epoch
 
     def snapshot_due(self) -> bool:
-        """Whether replaying the log has become dearer than loading a snapshot, and a snapshot is not dearer
-        than the batches that it stands for."""
+        """Whether replaying the log has become dearer than loading a snapshot."""
         many = self.epoch - self.snapshot_epoch >= self.options.snapshot_epochs
-        return many or self.log_bytes > max(self.options.snapshot_bytes, self.snapshot_size // 3)
+        return many or self.log_bytes > max(self.options.snapshot_bytes, self.snapshot_bytes // 3)
 
     def take_manifest(self, files: Mapping[str, str]) -> None:
         """Name the units' new snapshot files, and forget the log that neither they nor the history need."""
@@ -220,7 +217,6 @@ class Ledger:
             bases[unit] = Base(unit, Link(epoch, tag, files[unit]), links)
         size = sum((self.folder.parts / file).stat().st_size for file in files.values())
         meta = {
-            "bytes": size,
             "ddl": [text for _, text in self.catalog.ddl],
             "ids": self.ids,
             "keys": list(self.keys.items()),
@@ -228,13 +224,14 @@ class Ledger:
             "digest": self.digest,
             "sizes": {unit: self._known(known) for unit, known in self.sizes.items()},
             "bases": [base.to_json() for base in bases.values()],
+            "bytes": size,
         }
         crash("before-manifest", self.options.fault, scratch=self.folder.inbox)
         sections: dict[str, Any] = {}
         for domain in self.domains:
             sections.update(domain.to_sections())
         self.folder.snapshots.write(self.epoch, sections, meta)
-        self.bases, self.snapshot_epoch, self.log_bytes, self.snapshot_size = bases, self.epoch, 0, size
+        self.bases, self.snapshot_epoch, self.log_bytes, self.snapshot_bytes = bases, self.epoch, 0, size
         self.folder.snapshots.drop(self.epoch)
         self.folder.commits.trim(oldest + 1)
         self.folder.remove_garbage(self.referenced(), self.epoch)
