@@ -66,7 +66,7 @@ def test_sums_by_a_part_of_the_key_and_functions_of_strings_stay_in_maps() -> No
         assert "customer" not in tables_read(db, "w")
 
 
-@pytest.mark.parametrize("compile", ["now", "off"])
+@pytest.mark.parametrize("compile", [pytest.param("now", marks=pytest.mark.soak), "off"])
 @pytest.mark.parametrize("seed", range(3))
 def test_results_are_those_of_maps_and_of_duckdb(tmp_path: Path, seed: int, compile: str) -> None:
     random = Random(seed)
