@@ -225,6 +225,25 @@ def test_the_driver_survives_snapshots_and_views_that_go(session: FakeSession, t
             compare(expected, db)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_dropped_and_made_anew_begins_with_nothing(session: FakeSession, workers: int) -> None:
+    ddl = (
+        "CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT); "
+        "CREATE MATERIALIZED VIEW few AS SELECT g, COUNT(*) AS n FROM t GROUP BY g; "
+        "CREATE MATERIALIZED VIEW many AS SELECT k, g FROM t WHERE g > 0"
+    )
+    with connect(session, None, workers=workers) as db:
+        for _ in range(3):
+            db.sql(ddl)
+            db.apply(t=[(1, 1), (2, 1), (3, 0)])
+            assert sorted(map(tuple, (r.values() for r in db.view("few").to_arrow().to_pylist()))) == [
+                (0, 1),
+                (1, 2),
+            ]
+            assert len(db.view("many").to_arrow()) == 2
+            db.sql("DROP TABLE t CASCADE")
+
+
 def test_the_driver_holds_no_entry_of_a_distributed_map(session: FakeSession) -> None:
     with connect(session) as db:
         db.sql(DDL)

@@ -201,9 +201,18 @@ class _Run:
         try:
             delta = run_terms(self._terms(i, names), i.target_vars, codec, layout, names)
         except EverfreshError as error:
-            raise error.at(f"view '{i.view}'") from error
+            raise error.at(f"view '{i.view}'{self._row_of(i, names, error)}") from error
         self.journal.visited += names.visited
         return Held(i.target, codec, delta.words, delta.values)
+
+    def _row_of(self, i: Eval, names: _BlockNames, error: EverfreshError) -> str:
+        """The row of a table's change that an error is about, as far as it has come here."""
+        row = getattr(error, "row", None)
+        given = [t.name for t in i.uses if t.origin in self.wiring.catalog.tables]
+        if row is None or len(given) != 1:
+            return ""
+        change = names.changes[given[0]]
+        return f", row {change.codec.decode(change.words(np.array([row]))).to_pylist()[0]}"
 
     def _terms(self, i: Eval, names: Names) -> tuple[Term, ...]:
         key = (i.expr, i.view, i.target.columns)

@@ -75,6 +75,8 @@ class Unit:
         """Maps of views that run as programs, by `store_id`."""
         self._epoch = 0
         self._site: Site | None = None
+        self._made_for: tuple[str, ...] = ()
+        """The views that `_site` has the maps of: one that is made anew has the same text, but other maps."""
         self._blank: Site | None = None
         self.version: tuple[int, str] = (0, "")
         self.before: tuple[int, str] | None = None
@@ -112,9 +114,11 @@ class Unit:
     def site(self, world: World) -> Site:
         """The maps here of all views that run as programs, as the local engine holds them, ready to run
         blocks."""
-        if self._site is None or self._site.state.catalog is not _programs(world):
+        catalog = _programs(world)
+        views = tuple(world.ids[name] for name in catalog.views)
+        if self._site is None or self._site.state.catalog is not catalog or self._made_for != views:
             self._settle()  # by the stores that did it: those that are made now would not hear of it
-            self._site = self.site_of(world, _programs(world))
+            self._site, self._made_for = self.site_of(world, catalog), views
         return self._site
 
     def forget(self) -> None:
