@@ -91,7 +91,12 @@ LONG = pytest.mark.soak
 
 @pytest.mark.parametrize(
     ("stage", "victim"),
-    [("base", 0), ("maps", 1), pytest.param("base", 1, marks=LONG), pytest.param("maps", 0, marks=LONG)],
+    [
+        ("base", 0),
+        pytest.param("maps", 1, marks=LONG),
+        pytest.param("base", 1, marks=LONG),
+        pytest.param("maps", 0, marks=LONG),
+    ],
 )
 def test_an_executor_is_killed_in_the_middle_of_a_batch(
     spark: Any, path: Path, stage: str, victim: int

@@ -44,7 +44,7 @@ VIEWS = {
 BY_ROW = 1 << 40
 
 
-@pytest.fixture(params=["plain", pytest.param("compiled", marks=pytest.mark.slow)])
+@pytest.fixture(params=["plain", pytest.param("compiled", marks=[pytest.mark.slow, pytest.mark.soak])])
 def way(request: pytest.FixtureRequest) -> Iterator[str]:
     with run_plain() if request.param == "plain" else nullcontext():
         yield request.param

@@ -1,5 +1,5 @@
-"""The Spark engine on a cluster of two workers, and through a Connect server: a core of its suite and the
-faults that need a cluster in `make test`, all of the suite in `make soak`.
+"""The Spark engine elsewhere, on a cluster of two workers or through a Connect server: a core of its suite and
+the faults that need a cluster in `make test`, all of the suite in `make soak`.
 
 A process has one kind of Spark session, so each place gets a pytest of its own: `pytest --spark cluster ...`.
 """
@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.spark
-
 ROOT = Path(__file__).parents[2]
 SUITE = "tests/engines/test_spark.py"
 FAULTS = "tests/spark/cluster_faults.py"
@@ -21,15 +19,11 @@ TASK_FAULTS = "tests/spark/test_spark_faults.py"
 CORE = (
     "test_a_batch_over_several_tables_is_atomic",
     "test_a_batch_key_is_applied_once",
-    "test_changes_add_up",
     "test_snapshots_replace_the_log",
     "test_a_batch_that_a_view_cannot_take_is_refused_whole",
-    "test_update_of_the_key",
-    "test_altering_a_bag_keeps_its_duplicates",
     "test_spark_frames_go_in_and_come_out",
-    "test_bad_rows_in_a_spark_frame",
 )
-"""One test of each subject of the suite: jobs of every kind, and errors that come out of tasks."""
+"""Jobs of every kind, and errors that come out of tasks."""
 
 
 def run(where: str, *arguments: str, seconds: float) -> None:
@@ -53,23 +47,3 @@ def run(where: str, *arguments: str, seconds: float) -> None:
     except subprocess.TimeoutExpired as late:
         pytest.fail(f"not done in {seconds} s:\n{(late.stdout or b'').decode()[-6000:]}")
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}"
-
-
-def test_the_core_of_the_suite_on_a_cluster() -> None:
-    wanted = " or ".join((*CORE, Path(FAULTS).stem))
-    run("cluster", SUITE, FAULTS, "-m", "not soak", "-k", wanted, seconds=1800)
-
-
-def test_the_core_of_the_suite_through_connect() -> None:
-    run("connect", SUITE, TASK_FAULTS, "-k", " or ".join((*CORE, "truncate", "after-apply")), seconds=1800)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("where", ["cluster", "connect"])
-def test_the_whole_suite(where: str) -> None:
-    run(where, SUITE, TASK_FAULTS, seconds=3600)
-
-
-@pytest.mark.soak
-def test_faults_on_a_cluster_in_any_order() -> None:
-    run("cluster", FAULTS, seconds=3600)
