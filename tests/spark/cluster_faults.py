@@ -1,6 +1,6 @@
 """Faults that need a cluster: executors die in the middle of a batch, and a slow task gets a twin elsewhere.
 
-Run with `--spark cluster`, by `tests/engines/test_spark_elsewhere.py`. Whatever happens, every batch is one
+Run with `--spark cluster`, by `tests/engines/test_spark_cluster.py`. Whatever happens, every batch is one
 epoch, and the views are those of their tables (`assert_exact`).
 """
 
