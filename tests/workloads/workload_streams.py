@@ -214,7 +214,7 @@ class Lengths:
     """Orders of each side of an order book."""
 
 
-REDUCED = Lengths(thousands=24, compared=6, sevens=60, singles=60, sampled=3, orders=800)
+REDUCED = Lengths(thousands=16, compared=6, sevens=40, singles=60, sampled=3, orders=800)
 """`make test`."""
 FULL = Lengths(thousands=None, compared=1, sevens=None, singles=200, sampled=1, orders=2500)
 """`make soak`, as the definition of the workloads asks."""
