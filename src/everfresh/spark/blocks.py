@@ -137,9 +137,8 @@ def _run_program(
 
 def site_of(job: Job, unit: Unit) -> Site:
     """Where the blocks of a job run in a unit: among all maps, or those of a view alone that is filled."""
-    if job.kind == "refill":
-        unit.forget()
     if job.kind in FILLING:
+        unit.forget()
         return unit.site_of(job.world, incremental(job.world.catalog, job.view))
     return unit.site(job.world)
 

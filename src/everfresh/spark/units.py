@@ -75,8 +75,6 @@ class Unit:
         """Maps of views that run as programs, by `store_id`."""
         self._epoch = 0
         self._site: Site | None = None
-        self._made_for: tuple[str, ...] = ()
-        """The views that `_site` has the maps of: one that is made anew has the same text, but other maps."""
         self._blank: Site | None = None
         self.version: tuple[int, str] = (0, "")
         self.before: tuple[int, str] | None = None
@@ -114,12 +112,20 @@ class Unit:
     def site(self, world: World) -> Site:
         """The maps here of all views that run as programs, as the local engine holds them, ready to run
         blocks."""
-        catalog = _programs(world)
-        views = tuple(world.ids[name] for name in catalog.views)
-        if self._site is None or self._site.state.catalog is not catalog or self._made_for != views:
+        if self._site is None or not self._holds(self._site, world):
             self._settle()  # by the stores that did it: those that are made now would not hear of it
-            self._site, self._made_for = self.site_of(world, catalog), views
+            self._site = self.site_of(world, _programs(world))
         return self._site
+
+    def _holds(self, site: Site, world: World) -> bool:
+        """Whether a place is of this catalog, and of the maps that are here now: a view that is made anew has
+        the same text, but other maps."""
+        state = site.state
+        return state.catalog is _programs(world) and all(
+            self.pools.get(store_id(world, view, m.name)) is state._store(m.name).pool
+            for view, definition in state.catalog.views.items()
+            for m in definition.compiled.program.maps
+        )
 
     def forget(self) -> None:
         """The maps will be changed by others than `site` has: it is made anew."""
