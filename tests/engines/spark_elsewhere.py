@@ -1,5 +1,5 @@
 """The Spark engine elsewhere, on a cluster of two workers or through a Connect server: a core of its suite
-and the faults that need a cluster in `make test`, all of the suite in `make soak`.
+and the faults that need a cluster, and all of the suite; both in `make soak`, for their time.
 
 A process has one kind of Spark session, so each place gets a pytest of its own: `pytest --spark cluster ...`.
 """
