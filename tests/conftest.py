@@ -134,7 +134,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow."""
+    """Mark what is slow; pages of the docs come first, so that the examples of one are run by one process."""
+    items.sort(key=lambda item: not item.nodeid.startswith(("docs/", "README.md")))
     for item in items:
         if item.nodeid.startswith(SLOW) or any(name in item.nodeid for name in SLOW_NAMES):
             item.add_marker(pytest.mark.slow)
