@@ -213,6 +213,7 @@ def test_the_driver_survives_snapshots_and_views_that_go(session: FakeSession, t
         with connect(session, tmp_path, snapshot_epochs=3, history=1) as db:
             db.sql(DDL)
             history(db)
+            db._engine.compaction.wait()
             assert list((tmp_path / "parts" / "driver").glob("c-*.snap"))
             db.sql("DROP VIEW everything")
             db.sql(
@@ -293,7 +294,7 @@ def test_a_fresh_process_compiles_nothing(
 def test_a_snapshot_is_taken_when_the_log_is_a_third_of_the_last(
     session: FakeSession, tmp_path: Path
 ) -> None:
-    with connect(session, tmp_path, snapshot_bytes=1, history=0) as db:
+    with connect(session, tmp_path, snapshot_bytes=1, history=0, snapshots="now") as db:
         db.sql(DDL)
         taken = []
         for number in range(12):

@@ -8,15 +8,15 @@ of driver and tasks have to be the same.
 
 from __future__ import annotations
 
-import os
 import pickle
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
+
+from everfresh.state import replace_file
 
 _KEPT = 128
 _KNOWN: OrderedDict[str, Any] = OrderedDict()
@@ -60,9 +60,7 @@ def leave(root: str, name: str, make: Callable[[], Any]) -> Any:
     path = Path(root) / "inbox" / name
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{name}.{uuid.uuid4().hex}.tmp")
-        temporary.write_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-        os.replace(temporary, path)
+        replace_file(path, pickle.dumps(value, pickle.HIGHEST_PROTOCOL), durable=False)
     return value
 
 

@@ -41,7 +41,8 @@ from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_b
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
 from everfresh.spark.adaptive import INCREMENTAL, Costs, choose, counted, rows_left
-from everfresh.spark.driver import gathered, snapshot
+from everfresh.spark.compaction import Compaction
+from everfresh.spark.driver import gathered
 from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
 from everfresh.spark.jobs import DRIVER, EXCHANGE, LOAD, STAGED, WHOLE, Job, PartSpec, World
@@ -140,7 +141,7 @@ class SparkEngine:
                     domain.attach(Host(self._spark, self._folder, options, read_only))
                 self._ledger = Ledger(self._folder, options, self._domains)
                 if not read_only:
-                    self._folder.remove_garbage(self._ledger.referenced(), self._ledger.epoch, new_term=True)
+                    self._ledger.collect(new_term=True)
             except BaseException:
                 self._folder.close()
                 raise
@@ -149,6 +150,7 @@ class SparkEngine:
             raise
         self._workers = self._folder.workers
         self._runner = Runner(self._spark, self._folder, options)
+        self.compaction = Compaction(self._spark, self._ledger, self._runner, options)
         self._costs = Costs()
 
     @property
@@ -205,11 +207,7 @@ class SparkEngine:
         ddl = (made[1].text,) if made is not None else ()
         with uninterrupted():
             epoch = self._ledger.commit(draft, keys=keys, ddl=ddl, sources=sources, made=made)
-        if self._ledger.snapshot_due():
-            try:
-                self.snapshot()
-            except Exception:  # the epoch is committed, and the log still serves: the next one tries again
-                _log.exception("no snapshot could be taken of epoch %d", epoch)
+        self.compaction.committed()
         return epoch
 
     def _reevaluate(self, draft: Draft, world: World, view: str, kind: str) -> None:
@@ -245,7 +243,7 @@ class SparkEngine:
             work: Callable[[], Any] = partial(self._fill, draft, world, name, "load", rows)
             if effect.create_view.compiled.reevaluated:
                 work = partial(self._reevaluate, draft, world, name, "fill")
-            clean = partial(self._folder.remove_garbage, ledger.referenced(), draft.epoch)
+            clean = partial(ledger.clean, draft.epoch)
             filled(self._runner.observer, f"loading {name}", work, progress, clean)
         elif effect.alter_table is not None and not effect.alter_table[1].key:
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
@@ -287,12 +285,7 @@ class SparkEngine:
 
     def snapshot(self) -> None:
         """Write every unit to a file, name them in a manifest, and forget the log before it."""
-        ledger = self._ledger
-        world = ledger.world(ledger.epoch)
-        job = self._job("snapshot", Draft(ledger), world)
-        controls = self._runner.run(job, "base").controls
-        files = {header["unit"]: header["snapshot"] for header, _ in controls}
-        ledger.take_manifest({**files, DRIVER: snapshot(ledger.bases[DRIVER], world)})
+        self.compaction.now()
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -601,12 +594,16 @@ class SparkEngine:
         }
 
     def close(self) -> None:
-        """Release the folder; a session that was started here is stopped."""
-        self._folder.close()
-        sessions.disown(self._spark)
-        if not self._given:
-            sessions.release()
-        self._remove_temporary()
+        """Release the folder, once a snapshot that is under way has ended; a session that was started here is
+        stopped."""
+        try:
+            self.compaction.wait()
+        finally:
+            self._folder.close()
+            sessions.disown(self._spark)
+            if not self._given:
+                sessions.release()
+            self._remove_temporary()
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:

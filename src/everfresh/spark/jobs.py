@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from everfresh.program import OnConflict, Part
 from everfresh.spark.artifacts import compiled, digest_of, leave, missing, name_of
 from everfresh.spark.programs import batch_program, load_program, no_catalog, replayed, whole_program
 from everfresh.spark.stages import Staged
-from everfresh.state import open_sealed, seal, unpack_table
+from everfresh.state import open_sealed, replace_file, seal, unpack_table
 from everfresh.types import TableSchema
 
 PROPERTY = "spark.everfresh.batch"
@@ -243,9 +242,7 @@ class Job:
         sections.update({f"piece/{name}": data for name, data in self.pieces.items()})
         path = world.inbox / self.nonce
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_bytes(seal("job", header, sections))
-        os.replace(temporary, path)
+        replace_file(path, seal("job", header, sections), durable=False)
         return path
 
     @staticmethod

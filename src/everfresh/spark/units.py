@@ -248,18 +248,18 @@ def worker_of(unit: str) -> int:
     return int(unit.split("/")[1])
 
 
-def folder_of(world: World, unit: str) -> Path:
-    """Where a unit's files lie."""
-    return world.parts / (unit if unit == DRIVER else f"{worker_of(unit):04d}")
+def folder_name(unit: str) -> str:
+    """Where a unit's files lie, below `parts/`."""
+    return unit if unit == DRIVER else f"{worker_of(unit):04d}"
 
 
 def write_segment(world: World, unit: str, epoch: int, tag: str, data: bytes) -> str:
     """Write a segment under a name that stands for its contents; returns the name."""
-    name = f"s-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag}.seg"
-    folder = folder_of(world, unit)
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / name, data, world.durable)
-    return f"{folder.name}/{name}"
+    file = f"{folder_name(unit)}/s-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag}.seg"
+    path = world.parts / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, data, world.durable)
+    return file
 
 
 def read_segment(world: World, unit: str, link: Link) -> Any:
@@ -349,8 +349,27 @@ def _put(store: EntryStore, image: pa.Table) -> None:
 # -- snapshots -------------------------------------------------------------------------------------
 
 
+def snapshot_file(unit: str, version: tuple[int, str]) -> str:
+    """The file of a unit at a version, below `parts/`."""
+    epoch, tag = version
+    return f"{folder_name(unit)}/c-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag or 'empty'}.snap"
+
+
 def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
     """Write a whole unit to a file named by its version; returns the name."""
+    return put_snapshot(world, snapshot_file(unit.name, version), pack_snapshot(unit, world, version))
+
+
+def put_snapshot(world: World, file: str, data: bytes) -> str:
+    """Put a packed unit into its file, unless somebody has; returns the name."""
+    path = world.parts / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_file(path, data, world.durable)
+    return file
+
+
+def pack_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> bytes:
+    """A whole unit as a sealed file."""
     sections = {"strings": pack_arrays(unit.interner.to_arrays())}
     kept = set(world.ids.values())
     sections.update(
@@ -361,13 +380,7 @@ def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
         {f"map/{i}": pack_arrays(p.to_arrays()) for i, p in unit.pools.items() if i.split(_OF)[0] in kept}
     )
     epoch, tag = version
-    name = f"c-{epoch:010d}-{unit.name.split('/')[0]}-{tag or 'empty'}.snap"
-    folder = folder_of(world, unit.name)
-    folder.mkdir(parents=True, exist_ok=True)
-    create_file(
-        folder / name, seal("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections), world.durable
-    )
-    return f"{folder.name}/{name}"
+    return seal("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections)
 
 
 def load_snapshot(name: str, world: World, link: Link) -> Unit:
@@ -436,6 +449,19 @@ def open_for_reading(base: Base, world: World) -> Unit:
     _never_in_driver(base.unit)
     unit = _CACHE.get((world.database, base.unit))
     if unit is None or _path(unit, base) is not None:
+        return bring_to(base, world)[0]
+    return rebuild(base, world)
+
+
+def open_for_snapshot(base: Base, world: World) -> Unit:
+    """The unit at exactly the committed version `base` names, beside batches that may have gone on: the last
+    step of a cached unit is taken back, if that helps (a batch finds it in its segment); one that is further
+    ahead, or spoilt, is left to the batches and a private copy made."""
+    _never_in_driver(base.unit)
+    unit = _CACHE.get((world.database, base.unit))
+    if unit is None or _path(unit, base) is not None:
+        return bring_to(base, world)[0]
+    if unit.before is not None and base.path_from(unit.before) is not None and unit.rollback():
         return bring_to(base, world)[0]
     return rebuild(base, world)
 

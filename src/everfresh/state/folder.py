@@ -36,6 +36,7 @@ PARTITION_SEED = 0
 ENGINES = ("local", "spark")
 
 _PART = re.compile(r"[sc]-(\d{10})-")
+_TEMPORARY = re.compile(r"\.\d+\.[0-9a-f]+\.tmp$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +193,10 @@ class StateFolder:
         return removed
 
     def _garbage(self, referenced: Set[str], last_epoch: int | None, new_term: bool) -> Iterator[Path]:
-        live = live_temporaries()
         for folder in (self.path, *(self.path / name for name in ("commits", "log", "snaps", "inbox"))):
-            yield from (path for path in folder.glob("*.tmp") if str(path) not in live)
+            seen = list(folder.glob("*.tmp"))
+            live = live_temporaries()  # asked after: a temporary is known before it is there
+            yield from (path for path in seen if str(path) not in live)
         if new_term:
             yield from (
                 path
@@ -205,7 +207,8 @@ class StateFolder:
             return
         for path in self.parts.glob("*/*"):
             match = _PART.match(path.name)
-            named = path.name in referenced or str(path.relative_to(self.parts)) in referenced
+            name = path.name if new_term else _TEMPORARY.sub("", path.name)  # a task may be writing it
+            named = name in referenced or f"{path.parent.name}/{name}" in referenced
             if match and not named and (new_term or int(match[1]) <= last_epoch):
                 yield path
 
