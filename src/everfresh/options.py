@@ -58,6 +58,10 @@ class Options:
     """Spark: whether views are brought up to date by a batch's change (`"incremental"`), by filling them
     anew from the tables (`"recompute"`), or by what is estimated to be cheaper (`"auto"`)."""
 
+    single_writer: bool = False
+    """Spark: states that no other process writes the database at the same time. A place that cannot hold off
+    a second writer, such as `hdfs://`, is refused without it."""
+
     threads: int | None = None
     """Local: how many threads a large batch may use; None for as many as there are cores."""
 

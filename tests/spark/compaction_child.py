@@ -18,7 +18,7 @@ def main() -> None:
     path, count, fault = sys.argv[1:]
     with pytest.MonkeyPatch.context() as patched:
         session = install(patched)
-        options = OPTIONS.with_(fault=fault)
+        options = OPTIONS.with_(fault=fault, single_writer=True)
         with ef.connect(path, engine="spark", spark=session, options=options) as db:  # type: ignore[arg-type]
             for number in range(int(count)):
                 db.apply(batch(number), key=f"batch-{number}")

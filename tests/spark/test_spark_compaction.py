@@ -18,6 +18,7 @@ from fake_spark import FakeSession, install
 
 import everfresh as ef
 from everfresh.spark.compaction import Compaction
+from everfresh.state import SnapshotStore
 from everfresh.testing.oracle import assert_same
 
 DDL = """
@@ -126,6 +127,29 @@ def test_batches_are_committed_while_a_snapshot_is_taken(
         (manifest,) = (tmp_path / "snaps").glob("0*")
         assert int(manifest.name) == begun + meanwhile
     check(session, tmp_path, meanwhile)
+
+
+def test_what_a_manifest_names_stays(
+    session: FakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are committed while the manifest is written: what the history of its epoch needs it names, and
+    a process that is behind goes by it."""
+    with connect(session, tmp_path, inline_bytes=0, history=1, snapshot_epochs=1000) as db:
+        db.sql(DDL)
+        send(db, range(3))
+        write = SnapshotStore.write
+
+        def late(self: Any, *arguments: Any) -> None:
+            write(self, *arguments)
+            send(db, range(3, 8))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(SnapshotStore, "write", late)
+            db._engine.snapshot()
+        assert db.epoch == 5 + 8
+    with connect(session, tmp_path) as db:
+        assert all((tmp_path / "parts" / file).exists() for file in named_files(db))
+    check(session, tmp_path, 8)
 
 
 def test_units_are_written_as_different_epochs_left_them(session: FakeSession, tmp_path: Path) -> None:

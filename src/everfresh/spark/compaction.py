@@ -165,5 +165,5 @@ class Compaction:
                 job = Job(uuid.uuid4().hex, "snapshot", world, bases)
                 files = self._runner.snapshot(job, some, observer)
                 taken.update({unit: Link(*bases[unit].version, file) for unit, file in files.items()})
-            crash("between-snapshots", self._options.fault, scratch=ledger.folder.inbox)
+            crash("between-snapshots", self._options.fault, scratch=ledger.folder.scratch)
         ledger.take_manifest(taken, mark)

@@ -176,7 +176,7 @@ class Ledger:
         ddl = tuple(text for _, text in (catalog or self.catalog).ddl)
         options = self.options
         return World(
-            str(self.folder.path),
+            self.folder.root,
             self.folder.id,
             self.folder.workers,
             ddl,
@@ -214,15 +214,16 @@ class Ledger:
             meta={"parts": draft.parts},
             sections=draft.sections,
         )
-        fault, inbox = self.options.fault, self.folder.inbox
-        crash("before-commit", fault, scratch=inbox)
+        fault, scratch = self.options.fault, self.folder.scratch
+        crash("before-commit", fault, scratch=scratch)
         if not self.folder.commits.create(record.epoch, record.encode()):
             raise EverfreshError(
                 Code.FENCED,
                 f"epoch {record.epoch} was committed by another writer",
                 hint="this handle is out of date: close it and open the database again",
             )
-        crash("after-commit", fault, scratch=inbox)
+        self.folder.check_writer()  # a record that was trimmed while this process slept could be made again
+        crash("after-commit", fault, scratch=scratch)
         with self.lock:
             self._advance(record, made)
         return self.epoch
@@ -260,7 +261,7 @@ class Ledger:
     def take_manifest(self, taken: Mapping[str, Link], since: Mark) -> None:
         """Name the units' new snapshots. What they replace is `stale`; `collect` removes it."""
         with self.lock:
-            epoch, bases = self.epoch, self._compacted(taken)
+            epoch, bases = self.epoch, self._compacted(taken, self.epoch)
             meta: dict[str, Any] = {
                 "ddl": [text for _, text in self.catalog.ddl],
                 "ids": dict(self.ids),
@@ -271,23 +272,30 @@ class Ledger:
             }
         files = [base.snapshot.file for base in bases.values() if base.snapshot is not None]
         meta["bases"] = [base.to_json() for base in bases.values()]
-        meta["bytes"] = size = sum((self.folder.parts / file).stat().st_size for file in files)
-        crash("before-manifest", self.options.fault, scratch=self.folder.inbox)
+        meta["bytes"] = size = sum(map(self._size, files))
+        crash("before-manifest", self.options.fault, scratch=self.folder.scratch)
         sections: dict[str, Any] = {}
         for domain in self.domains if self.with_domains else ():
             sections.update(domain.to_sections())
+        self.folder.check_writer()
         self.folder.snapshots.write(epoch, sections, meta)
-        crash("after-manifest", self.options.fault, scratch=self.folder.inbox)
+        crash("after-manifest", self.options.fault, scratch=self.folder.scratch)
         with self.lock:
-            self.bases = self._compacted(taken)  # batches may have come meanwhile
+            self.bases = self._compacted(taken, epoch)  # batches may have come meanwhile
             self.snapshot_epoch, self._manifest_epoch, self.snapshot_bytes = since.epoch, epoch, size
             self.log_bytes -= since.log_bytes
             self.stale = True
 
-    def _compacted(self, taken: Mapping[str, Link]) -> dict[str, Base]:
-        """The versions now, from new snapshots on and with what the history needs before; a unit that was
-        written anew since keeps the snapshot it has."""
-        oldest = self.epoch - self.options.history
+    def _size(self, file: str) -> int:
+        size = self.folder.store.size(f"parts/{file}")
+        if size is None:
+            raise FileNotFoundError(f"{self.folder.root}/parts/{file}")
+        return size
+
+    def _compacted(self, taken: Mapping[str, Link], epoch: int) -> dict[str, Base]:
+        """The versions now, from new snapshots on and with what the history of `epoch` needs before, which is
+        the manifest's: what it names must stay. A unit that was written anew since keeps its snapshot."""
+        oldest = epoch - self.options.history
         found = {}
         for unit, base in self.bases.items():
             link = taken.get(unit)
@@ -308,6 +316,7 @@ class Ledger:
                 ]
                 below = 1 + min(epoch - self.options.history, self._manifest_epoch)
             try:
+                self.folder.check_writer()
                 self.folder.snapshots.drop(epoch)
                 self.folder.commits.trim(min([below, *inlined]))
                 self.folder.remove_garbage(referenced, epoch, new_term)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everfresh.delta import SparkRows
-from everfresh.errors import EverfreshError
+from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.spark.blocks import maps_block, results_block, whole_block
 from everfresh.spark.failures import translated
@@ -79,7 +79,7 @@ class Runner:
     def __init__(self, session: SparkSession, folder: StateFolder, options: Options) -> None:
         self._spark = session
         self._folder = folder
-        self._root = str(folder.path)
+        self._root = folder.root
         self.workers = folder.workers
         self._options = options
         self._plans: dict[str, DataFrame] = {}
@@ -101,8 +101,8 @@ class Runner:
             return found
 
         rows = self._collected(job, kind, plan, self.observer)
-        crash("after-collect", self._options.fault, scratch=self._folder.inbox)
-        _raise_errors(rows)
+        crash("after-collect", self._options.fault, scratch=self._folder.scratch)
+        self._raise_errors(rows)
         again = sorted(bytes(row["payload"]) for row in rows if row["kind"] == AGAIN)
         if again:
             raise Again(again[0].decode())
@@ -117,7 +117,7 @@ class Runner:
         anchor = self._spark.range(0, len(workers), 1, len(workers))
         write = partial(snapshot_block, self._root, job.nonce, tuple(workers))
         rows = self._collected(job, "snapshot", lambda: anchor.mapInArrow(write, EXCHANGE), observer)
-        _raise_errors(rows)
+        self._raise_errors(rows)
         controls = _controls(rows)
         _check(job, controls, job.bases)
         return {header["unit"]: header["snapshot"] for header, _ in controls}
@@ -126,7 +126,7 @@ class Runner:
         self, job: Job, kind: str, plan: Callable[[], DataFrame], observer: Observer
     ) -> Sequence[Any]:
         """The rows of a job, which is run again if it fails."""
-        path = job.write()
+        job.write()
         try:
             for attempt in range(1, _ATTEMPTS + 1):
                 found = plan()
@@ -141,8 +141,16 @@ class Runner:
                         raise
                     _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
         finally:
-            path.unlink(missing_ok=True)
+            job.remove()
         raise AssertionError("unreachable")
+
+    def _raise_errors(self, rows: Sequence[Any]) -> None:
+        errors = sorted(bytes(row["payload"]) for row in rows if row["kind"] == ERROR)
+        if errors:
+            error = read_error(errors[0])
+            if error.code == Code.DAMAGED:
+                self._folder.check_writer()  # what one that was overtaken misses, the other has removed
+            raise error
 
     def _plan(
         self, job: Job, kind: str, frames: Mapping[int, SparkRows] | None, change: DataFrame | None
@@ -189,12 +197,6 @@ class Runner:
             partial(base_block, self._root, kind == "base"), EXCHANGE
         )
         return base if kind == "base" else self._then_maps(base, kind)
-
-
-def _raise_errors(rows: Sequence[Any]) -> None:
-    errors = sorted(bytes(row["payload"]) for row in rows if row["kind"] == ERROR)
-    if errors:
-        raise read_error(errors[0])
 
 
 def _controls(rows: Sequence[Any]) -> Controls:

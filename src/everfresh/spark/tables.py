@@ -7,7 +7,6 @@ follows from their change alone. The *route* block stands in front only when row
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -323,7 +322,7 @@ def snapshot_block(
 ) -> Iterator[pa.RecordBatch]:
     """Write the units of a job, each at the version it names, to files. The job is named here, not by the
     session: batches run on it meanwhile."""
-    job = Job.read(Path(root) / "inbox" / nonce)
+    job = Job.read(root, nonce)
     for worker in [workers[index] for batch in batches for index in batch.column("id").to_pylist()]:
         try:
             out = list(_written(job, worker))
