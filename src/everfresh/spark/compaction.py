@@ -88,8 +88,9 @@ class Compaction:
     def now(self) -> None:
         """Take a snapshot and remove what it replaces, in this thread, once none is under way."""
         self.wait()
+        self._observer.batch()
         try:
-            self._take(self._begin(), range(self._runner.workers), self._runner.observer)
+            self._take(self._begin(), range(self._runner.workers))
             self._ledger.collect()
         finally:
             self._ledger.abandon()
@@ -124,7 +125,7 @@ class Compaction:
                 self._ledger.collect()
             if begun is not None:
                 count = max(1, self._runner.workers // _SHARE)
-                self._take(begun, range(self._runner.workers), self._observer, count)
+                self._take(begun, range(self._runner.workers), count)
             self._failures = 0
         except _Cancelled:
             _log.info("a snapshot was given up")
@@ -144,7 +145,6 @@ class Compaction:
         self,
         begun: tuple[Mark, dict[str, tuple[Link, bytes]]],
         workers: Sequence[int],
-        observer: Observer,
         at_once: int | None = None,
     ) -> None:
         """Write all units that have changed, some workers at once, and name them in a manifest."""
@@ -158,12 +158,12 @@ class Compaction:
             some = workers[first : first + step]
             world, bases = ledger.to_take(some)
             assert DRIVER not in bases
-            if observer.cancelled:
+            if self._observer.cancelled:
                 raise _Cancelled
             if bases:
                 world.leave(world.catalog)
                 job = Job(uuid.uuid4().hex, "snapshot", world, bases)
-                files = self._runner.snapshot(job, some, observer)
+                files = self._runner.snapshot(job, some, self._observer)
                 taken.update({unit: Link(*bases[unit].version, file) for unit, file in files.items()})
             crash("between-snapshots", self._options.fault, scratch=ledger.folder.scratch)
         ledger.take_manifest(taken, mark)
