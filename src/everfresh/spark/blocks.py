@@ -22,11 +22,12 @@ from typing import Any
 import pyarrow as pa
 
 from everfresh.distributed.execute import Journal, Site
+from everfresh.distributed.filling import filled
 from everfresh.distributed.wire import Held, entries_values
 from everfresh.errors import EverfreshError
 from everfresh.program import Part
 from everfresh.spark import observe
-from everfresh.spark.adaptive import refilled
+from everfresh.spark.adaptive import contents
 from everfresh.spark.distribute import done, given_whole, handed_on, ran, received
 from everfresh.spark.jobs import (
     AGAIN,
@@ -156,7 +157,7 @@ def step(
     tag_in = unit.version[1]
     unit.begin()
     try:
-        journal, held = refilled(site, run) if job.kind == "refill" else run()
+        journal, held = _filled(job, site, run) if job.kind in FILLING else run()
     except BaseException:
         unit.unchanged()
         raise
@@ -177,6 +178,13 @@ def step(
     control = finish(job, unit, tag_in, sections, rows, **notes)
     crash("before-yield", world.fault, site.number, world.inbox)
     return control, held
+
+
+def _filled(
+    job: Job, site: Site, run: Callable[[], tuple[Journal, dict[str, Held]]]
+) -> tuple[Journal, dict[str, Held]]:
+    out = contents(site) if job.kind == "refill" else {}
+    return filled(site, job.view or "", run, out)
 
 
 # -- whole: everything in one stage ------------------------------------------------------------------

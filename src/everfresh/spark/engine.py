@@ -32,6 +32,7 @@ from everfresh.delta.feeds import CHANGE_TYPE, is_feed
 from everfresh.delta.files import find_parquet
 from everfresh.delta.rows import match_columns
 from everfresh.distributed import Dist, Placement
+from everfresh.distributed.flat import tables_of
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Expr, Var
 from everfresh.expr.build import cast
@@ -53,6 +54,7 @@ from everfresh.spark.programs import (
     executed,
     home_of,
     incremental,
+    over_tables,
     placement_of,
     whole_program,
 )
@@ -241,7 +243,7 @@ class SparkEngine:
             name = effect.create_view.name
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             world.leave(catalog)
-            rows = sum(ledger.table_sizes().get(base, 0) for base in effect.create_view.compiled.bases)
+            rows = sum(ledger.table_sizes().get(table, 0) for table in tables_of(catalog, name))
             work: Callable[[], Any] = partial(self._fill, draft, world, name, "load", rows)
             if effect.create_view.compiled.reevaluated:
                 work = partial(self._reevaluate, draft, world, name, "fill")
@@ -554,6 +556,11 @@ class SparkEngine:
         return self._spark.sql(plan_sql(catalog.views[view].compiled.plan, source))
 
     @property
+    def programs(self) -> Catalog:
+        """The catalog as programs see it."""
+        return over_tables(self._ledger.catalog)
+
+    @property
     def placement(self) -> Placement:
         """Where tables and maps are."""
         catalog = self._ledger.catalog
@@ -570,8 +577,11 @@ class SparkEngine:
             "place": str(self.placement.maps[compiled.map.name]),
             "workers": self._workers,
         }
+        through = [base for base in compiled.bases if base in catalog.views]
+        if through and not compiled.reevaluated:
+            known["reads"] = f"the tables below {', '.join(through)}"
         if not compiled.reevaluated:
-            changed = frozenset(compiled.bases)
+            changed = frozenset(tables_of(catalog, view)) - catalog.static
             alone = incremental(catalog, view)
             stages = batch_program(alone, changed).stages
             one = stages == 1 or whole_program(alone, changed) is not None
