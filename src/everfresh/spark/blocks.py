@@ -21,6 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from everfresh.delta.feeds import signed_rows
 from everfresh.distributed.execute import Journal, Site
 from everfresh.distributed.filling import filled
 from everfresh.distributed.wire import Held, entries_values
@@ -217,7 +218,11 @@ def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
         schema = world.catalog.tables[spec.table]
         table = read_files(spec, schema) if spec.files else job.piece(index)
         assert table is not None
-        rows.setdefault(spec.table, []).append((table, -1 if spec.op == "delete" else 1))
+        signed = rows.setdefault(spec.table, [])
+        if spec.op == "change":
+            signed += signed_rows(table, schema)
+        else:
+            signed.append((table, -1 if spec.op == "delete" else 1))
         for _, piece, numbers in split(table, schema, world.workers, worker):
             parts.setdefault(spec.table, []).append(spec.part(piece, numbers))
     base, how = open_base(job, worker)

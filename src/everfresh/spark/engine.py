@@ -28,7 +28,7 @@ import pyarrow as pa
 from everfresh.compiler import Catalog, Effect
 from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import EPOCH, WEIGHT
-from everfresh.delta.feeds import CHANGE_TYPE, is_feed
+from everfresh.delta.feeds import CHANGE_TYPE, has_full_images, is_feed
 from everfresh.delta.files import find_parquet
 from everfresh.delta.rows import match_columns
 from everfresh.distributed import Dist, Placement
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _READ_CHUNK = 1 << 16
+_FEED_BYTES = 4 << 20  # of files of changes that the driver reads, to see if one stage is enough
 _log = logging.getLogger("everfresh")
 
 
@@ -314,7 +315,8 @@ class SparkEngine:
         names = tuple(column.name for column, index in chosen if index is not None)
         if not is_feed(found.names, schema):
             return FileRows(path, names, found.size, found.rows)
-        if not schema.key:  # whether updates have both images is seen in all of the rows only
+        # Whether updates have both images is seen in all of the rows only.
+        if not schema.key or found.size <= min(_FEED_BYTES, self._options.whole_bytes):
             return read_rows(data, schema, what=what, op=op)
         return FileRows(path, (*names, CHANGE_TYPE), found.size, found.rows)
 
@@ -395,10 +397,15 @@ class SparkEngine:
         """Whether every task may read all of a batch, and its rows are the change that they make."""
         size = 0
         for part in batch.parts:
-            if part.op not in ("insert", "delete") or isinstance(part.rows, SparkRows):
+            if part.op not in ("insert", "delete", "change") or isinstance(part.rows, SparkRows):
                 return False
             size += part.rows.size if isinstance(part.rows, FileRows) else part.rows.nbytes
-        return size <= self._options.whole_bytes
+        feeds = [part for part in batch.parts if part.op == "change"]
+        tables = self._ledger.catalog.tables
+        return size <= self._options.whole_bytes and all(
+            not isinstance(feed.rows, FileRows) and has_full_images(feed.rows, tables[feed.table])
+            for feed in feeds
+        )
 
     def _run(self, draft: Draft, world: World, batch: Batch, chosen: Chosen) -> Controls:
         """Run the job of a batch, and the driver's part of it; what was done goes into the draft."""
