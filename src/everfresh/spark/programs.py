@@ -27,6 +27,7 @@ from everfresh.compiler.compile import Setting, scans
 from everfresh.compiler.entries import Record, record_of, with_engine
 from everfresh.compiler.static import filled_once
 from everfresh.distributed import RANDOM, REPLICATED, Dist, Limits, Placement, best, distributed
+from everfresh.distributed.early import done_early
 from everfresh.distributed.flat import tables_of
 from everfresh.distributed.tags import LOCAL, parse_tag
 from everfresh.errors import EverfreshError
@@ -225,7 +226,7 @@ def incremental(catalog: Catalog, view: str | None = None) -> Catalog:
 def _load(alone: Catalog, placement: Placement, view: str) -> Staged | None:
     bases = [t for t in alone.tables if t in alone.views[view].compiled.bases]
     changed = sorted(bases, key=lambda name: not alone.tables[name].static)  # see `compiler.static`
-    program = distributed(alone, placement, changed, RANDOM, rows=False)
+    program = done_early(distributed(alone, placement, changed, RANDOM, rows=False))
     first = staged(program, frozenset())
     return staged(program, first.late) if first is not None and first.late else first
 
@@ -243,7 +244,8 @@ def batch_program(catalog: Catalog, changed: frozenset[str]) -> Staged:
     homes = {n: home_of(catalog, n) for n in alone.views}
     late = frozenset(alone.views[n].compiled.map.name for n, home in homes.items() if home == RESULTS_HOME)
     order = tuple(t for t in catalog.tables if t in changed)
-    found = staged(distributed(alone, placement_of(catalog), order, RANDOM, rows=False), late)
+    program = distributed(alone, placement_of(catalog), order, RANDOM, rows=False)
+    found = staged(done_early(program), late)
     assert found is not None, "views that run alone run together"
     return found
 
