@@ -492,7 +492,7 @@ def _distributed(engine: Engine, view: str) -> str:
     """How a view is distributed, as the engine has placed its maps, or would by the sizes of its tables."""
     from everfresh.distributed import best, explained
 
-    catalog, where = engine.catalog, getattr(engine, "placement", None)
+    catalog, where = getattr(engine, "programs", engine.catalog), getattr(engine, "placement", None)
     if where is None:
         tables = engine.statistics()["tables"]
         sizes = {name: known["rows"] for name, known in tables.items() if isinstance(known.get("rows"), int)}
