@@ -1,9 +1,8 @@
 """Arrow rows as words, all columns in one call: the fast twin of `Vector.from_arrow` and `to_word`.
 
 A batch goes to a kernel through Arrow's C data interface, where it lies: no Python object is made for a
-column, which is most of what a small batch would cost. A column is read so if it has exactly the Arrow type of
-its SQL type; how the columns of a table are to be read is decided once for all tables of the same Arrow
-schema.
+column, which is most of what a small batch would cost. A column is read so if it has exactly the Arrow type
+of its SQL type; how columns are to be read is decided once for all tables of the same Arrow schema.
 
 Invariant: `Form.fill` writes what the slow way would.
 """
@@ -43,7 +42,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 
 def kind_of(type_: SqlType) -> int | None:
-    """What a column holds for kernels, if it has the Arrow type of its SQL type; None: they cannot read it."""
+    """What a column of the Arrow type of its SQL type holds for kernels; None: they cannot read it."""
     if type_.name in ("DECIMAL", "HUGEINT"):
         return kernels.WIDE if type_.is_wide else kernels.DECIMAL
     return _KINDS.get(type_.name)
@@ -84,7 +83,8 @@ class Form:
     """How columns stand in batches of one Arrow schema.
 
     >>> batch = pa.record_batch({"x": pa.array([7, None], pa.int32())})
-    >>> form, out = Form([(Column("x", SqlType("INTEGER")), 0, (1, 0))], batch.schema), np.zeros((2, 2), np.int64)
+    >>> form = Form([(Column("x", SqlType("INTEGER")), 0, (1, 0))], batch.schema)
+    >>> out = np.zeros((2, 2), np.int64)
     >>> form.fill(batch, out); out.tolist()
     [[7, 0], [0, 1]]
     """

@@ -52,7 +52,7 @@ def ldf32(_typing: Any, _address: Any, _index: Any) -> Any:
 @njit(forceinline=True, cache=True)
 def _missing(bits: int, at: int) -> bool:
     """Whether a validity bitmap says that a value is NULL."""
-    return ((ld8(bits, at >> 3) >> (at & 7)) & 1) == 0
+    return bool(((ld8(bits, at >> 3) >> (at & 7)) & 1) == 0)
 
 
 @njit(forceinline=True, cache=True)
@@ -84,7 +84,7 @@ def words(array: int, columns: Ints, out: Ints) -> int:
             for i in range(rows):
                 out[first, i] = ld(data, 2 * (start + i) + 1)
                 out[first + 1, i] = ld(data, 2 * (start + i))
-        elif kind == DOUBLE or kind == FLOAT:
+        elif kind >= FLOAT:
             for i in range(rows):
                 value = ldf(data, start + i) if kind == DOUBLE else ldf32(data, start + i)
                 # There is one NaN, and no -0.0.

@@ -18,11 +18,12 @@ from everfresh.algebra import Kind
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Var, Vector, evaluate_vector, satisfied
 from everfresh.local.adhoc.frame import take
-from everfresh.local.atoms import Found, Rows, netted
+from everfresh.local.atoms import Found, Rows
 from everfresh.local.cells import Cells, VectorsOf, assemble, column_cells, same
 from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore, settled
 from everfresh.local.extremes import NOTHING, Ends, Extremes
+from everfresh.local.netting import netted
 from everfresh.local.pool import Values, float_total, wide_to_python
 from everfresh.local.strings import Interner
 from everfresh.program import Side, View, component_index

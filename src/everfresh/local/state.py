@@ -19,11 +19,11 @@ from everfresh.delta.bags import WEIGHT, expand
 from everfresh.errors import EverfreshError
 from everfresh.expr import evaluate_vector
 from everfresh.local import adhoc
-from everfresh.local.atoms import netted
 from everfresh.local.entries import EntryStore, merged
 from everfresh.local.latch import Latch
 from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
+from everfresh.local.netting import netted
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Pool
 from everfresh.local.publishing import Change
