@@ -52,6 +52,10 @@ class Codec:
             at += 2 if column.type.is_wide else 1
         nullable = [c.name for c in self.columns if c.nullable]
         self._null_bit = {name: (at + i // _MASK_BITS, i % _MASK_BITS) for i, name in enumerate(nullable)}
+        self._places = {
+            c.name: (tuple(range(first, first + (2 if c.type.is_wide else 1))), self._null_bit.get(c.name))
+            for c, first in zip(self.columns, self._first.values(), strict=True)
+        }
         self._masks = at
         self.keep_only(kept)
         self.words = at + -(-len(nullable) // _MASK_BITS)
@@ -208,8 +212,7 @@ class Codec:
 
     def places(self, column: Column) -> tuple[tuple[int, ...], tuple[int, int] | None]:
         """The words of a column, and the word and bit that say that it is NULL, if it may be."""
-        first = self._first[self._read(column)]
-        return (first, first + 1) if column.type.is_wide else (first,), self._null_bit.get(column.name)
+        return self._places[self._read(column)]
 
     def column_words(self, words: Ints, column: Column) -> tuple[Ints, Mask | None]:
         """The value words of one column of some rows (two if it is wide), and where it is not NULL."""
@@ -296,11 +299,7 @@ def encoded(vector: Vector, type_: SqlType, interner: Interner) -> tuple[Ints, .
         # A dictionary may be empty when every row is NULL.
         words = codes[vector.values] if len(codes) else np.zeros(len(vector), np.int64)
     elif type_.is_wide:
-        values = vector.values.tolist()
-        try:
-            return wide_from_int64(np.array(values, np.int64))
-        except OverflowError:
-            return wide_from_python(values)
+        return _wide(vector.values.tolist())
     else:
         words = to_word(vector.values, type_)
     return (words if vector.valid is None else np.where(vector.valid, words, 0),)
@@ -329,5 +328,13 @@ def from_word(words: Ints, type_: SqlType) -> NDArray[np.generic]:
 def wide_words(vector: Vector) -> tuple[Ints, Ints]:
     """High and low words of a vector of exact values."""
     if vector.values.dtype == object:
-        return wide_from_python([int(v) for v in vector.values])
+        return _wide(vector.values.tolist())
     return wide_from_int64(vector.values.astype(np.int64, copy=False))
+
+
+def _wide(values: list[int]) -> tuple[Ints, Ints]:
+    """High and low words of Python's integers, most of which fit one word."""
+    try:
+        return wide_from_int64(np.array(values, np.int64))
+    except OverflowError:
+        return wide_from_python([int(value) for value in values])
