@@ -272,6 +272,8 @@ def _is_from(value: Any, package: str) -> bool:
 
 def _open(data: Any, schema: TableSchema, what: str, op: Operation) -> _Source:
     """The columns in `data`, whatever it is (but for paths and Spark)."""
+    if isinstance(data, list):
+        return _from_rows(data, schema, what, op)
     if isinstance(data, pa.Table):
         return _from_table(data)
     if _is_from(data, "pandas") and hasattr(data, "iloc") and hasattr(data, "columns"):
@@ -393,7 +395,7 @@ def _from_rows(rows: list[Any], schema: TableSchema, what: str, op: Operation) -
     if set(map(type, rows)) not in ({dict}, {tuple}, {list}):
         rows = [_row(row, index, what) for index, row in enumerate(rows)]
     by_name = isinstance(rows[0], Mapping)
-    for index, row in enumerate(rows):
+    for index, row in enumerate(rows[1:], 1):
         if isinstance(row, Mapping) != by_name:
             raise _bad_row(
                 index, "is by " + ("position" if by_name else "name") + ", unlike the rows before it", what
@@ -420,7 +422,8 @@ def _bad_row(index: int, problem: str, what: str, hint: str = ACCEPTED) -> Everf
 
 def _from_dicts(rows: list[Mapping[Any, Any]], schema: TableSchema, what: str, op: Operation) -> _Source:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    if find_feed(names, schema) is not None:
+    known = _PLANS.get((id(schema), op, tuple(names)))
+    if (known.feed if known is not None else find_feed(names, schema)) is not None:
         for index, row in enumerate(rows):
             if (missing := missing_column(row, names, schema)) is not None:
                 raise _bad_row(
