@@ -6,6 +6,7 @@ import pytest
 
 from everfresh.calculus import MapRef, Query, Rel, Sum, parse
 from everfresh.expr import Var
+from everfresh.local.determined import determining
 from everfresh.local.ordering import ordered
 from everfresh.types import BIGINT, Column
 
@@ -53,6 +54,37 @@ def test_rows_that_are_bound_by_their_key_come_before_others() -> None:
 
     assert steps("P") == ["ΔR(x, y)", "P(x, u)", "S(y, z)"]
     assert steps("S") == ["ΔR(x, y)", "S(y, z)", "P(x, u)"]
+
+
+def test_entries_that_a_key_determines_come_before_others() -> None:
+    query = parse("ΔR(x, y) * S(y, z) * M[x, u](0)", RELATIONS, MAPS)
+    keyed = lambda atom: (0,) if atom.name == "M" else ()  # noqa: E731
+    (term,) = ordered(query, (X,), lambda _: None, keyed=keyed)
+    assert [str(step.factor) for step in term.steps] == ["ΔR(x, y)", "M[x, u](0)", "S(y, z)"]
+
+
+@pytest.mark.parametrize(
+    ("definition", "keys", "expected"),
+    [
+        ("S(a, b)", "a b", (0,)),  # by the primary key of S
+        ("S(a, b)", "b a", (1,)),
+        ("S(a, b)", "b", ()),  # the key is not among them
+        ("S(a, b)", "a", ()),  # it takes all of them anyway
+        ("S(a, b) * R(b, c)", "a b", (0,)),
+        ("S(a, b) * R(b, c)", "a c", ()),  # R has many rows for a b
+        ("S(a, b) * P(b, c)", "a c", (0,)),  # one P for the one S
+        ("S(a, b) * (c := b + b)", "a c", (0,)),
+        ("S(a, b) * P(c, d) * [b = c]", "a d", (0,)),
+        ("S(a, b) * P(c, d) * [b > c]", "a d", ()),
+        ("S(a, b) + P(a, b)", "a b", ()),  # one of each
+    ],
+)
+def test_what_determines_an_entry(definition: str, keys: str, expected: tuple[int, ...]) -> None:
+    keyed = lambda atom: (0,) if atom.name in ("S", "P") else ()  # noqa: E731
+    found = determining(
+        parse(definition, RELATIONS, MAPS), [Var(name, BIGINT) for name in keys.split()], keyed
+    )
+    assert found == expected
 
 
 def test_only_what_is_read_later_is_kept() -> None:

@@ -220,7 +220,8 @@ class _Run:
         if found is None:
             known = Ordered.of(self.wiring.catalog.views[i.view].compiled.program)  # type: ignore[arg-type]
             single = {t.name for t in i.uses if t.origin in known.single}
-            found = ordered(i.expr, i.target_vars, names.needs, kept=Ordered(single, known.plain))
+            kept_ = Ordered(single, known.plain)
+            found = ordered(i.expr, i.target_vars, names.needs, kept=kept_, keyed=names.keyed)
             self.site.terms[key] = found
         return found
 
@@ -257,6 +258,10 @@ class _BlockNames(Names):
 
     site: Site
     temps: Mapping[str, Held]
+
+    def keyed(self, atom: Rel | MapRef) -> Sequence[int]:
+        """Of what is stored here."""
+        return () if atom.name in self.temps else super().keyed(atom)
 
     def atom(self, factor: Rel | MapRef) -> Atom:
         """A temporary, or a stored thing; a relation with a row for every key only at this worker's keys."""

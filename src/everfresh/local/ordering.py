@@ -2,8 +2,9 @@
 
 Bindings flow from left to right, but factors commute wherever they are bound: each next atom is one that
 shares a variable with what is bound already, entries that are fully bound come first of all, then rows of
-tables whose primary key is bound, conditions that cannot fail follow as soon as their variables are there. So
-a product is never crossed where it is joined.
+tables whose primary key is bound and entries of maps that such a key determines; conditions that cannot fail
+follow as soon as their variables are there. So a product is never crossed where it is joined, and joined with
+many only where it must be.
 What may fail stays behind the factors that stand before it: a row that they drop raises nothing.
 
 Conditions right behind an atom that set a range for it (`everfresh.compiler.ranges`) become part of its step:
@@ -23,8 +24,8 @@ from everfresh.local.squares import apart
 
 Needs = Callable[[Rel], Sequence[int] | None]
 """The columns of a relation that must be bound before it can be read; None: none of them."""
-Keyed = Callable[[Rel], Sequence[int]]
-"""The columns of a relation by which it has one row at most; none if there are no such."""
+Keyed = Callable[[Rel | MapRef], Sequence[int]]
+"""The columns of an atom by which it has one row or entry at most; none if there are no such."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,8 @@ def _shared(atom: Query, bound: set[str], keyed: Keyed) -> int:
     names = {v.name for v in outputs(atom)}
     if names <= bound or not names & bound:
         return 4 if names <= bound else 0
-    key = {atom.vars[i].name for i in keyed(atom)} if isinstance(atom, Rel) and not atom.delta else set()
+    stored = isinstance(atom, MapRef) or (isinstance(atom, Rel) and not atom.delta)
+    key = {atom_vars(atom)[i].name for i in keyed(atom)} if stored else set()  # type: ignore[arg-type]
     if not key or not key <= bound:
         return 1
     return 3 if (names - key) & bound else 2

@@ -18,6 +18,7 @@ from everfresh.algebra import Kind
 from everfresh.calculus import MapRef, Query, Rel, Sum
 from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
 from everfresh.local.atoms import Atom, Picked, Rows, TableRows
+from everfresh.local.determined import determining
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
 from everfresh.local.intervals import IntervalReader
@@ -107,8 +108,10 @@ class Names:
         kinds = self.wiring.stores(atom.name).layout.kinds
         return all(c <= 0 or kinds[c - 1] != Kind.FLOAT for c in atom.components)
 
-    def keyed(self, atom: Rel) -> Sequence[int]:
-        """The places of a table's primary key."""
+    def keyed(self, atom: Rel | MapRef) -> Sequence[int]:
+        """The places of a table's primary key, or of the keys that determine an entry of a map."""
+        if isinstance(atom, MapRef):
+            return self.wiring.determining(atom.name)
         rows = self.wiring.tables.get(atom.name)
         schema = rows.table.schema if rows is not None else None
         return [schema.names.index(name) for name in schema.key] if schema is not None else ()
@@ -138,6 +141,7 @@ class Wiring:
         self._by_name: dict[tuple[str, str], Unit] = {}
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
         self._apart: dict[tuple[int, str], list[list[Prepared]]] = {}
+        self._determining: dict[str, tuple[int, ...]] = {}
         read = {base for view in catalog.views.values() for base in view.compiled.bases}
         for view in catalog.views.values():
             self._wire(view, read)
@@ -176,6 +180,15 @@ class Wiring:
         if unit is not None:
             return unit.reader, unit.number
         return self.maps[name].reader, -1  # a re-evaluated view changes after all steps of the tables
+
+    def determining(self, name: str) -> tuple[int, ...]:
+        """The places of the keys that determine an entry of a map; none if it takes all of them."""
+        found = self._determining.get(name)
+        if found is None:
+            target = self.stores(name).target
+            keyed = Names(self, "", {}).keyed
+            found = self._determining[name] = determining(target.definition, target.keys, keyed)
+        return found
 
     def statements(self, base: str, view: str | None = None) -> list[Prepared]:
         """What to run when a table or view changes; or, given `view`, a derived relation of its program."""

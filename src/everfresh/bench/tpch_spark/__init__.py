@@ -30,6 +30,8 @@ def run(settings: Settings) -> Report:
     """Measure."""
     plan = plan_of(settings)
     report = Report(NAME)
+    if plan.folder is not None:
+        Path(plan.folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="everfresh-bench-", dir=plan.folder) as folder:
         data = Path(plan.folder or folder)
         if set(_ONE_SESSION) & set(plan.sections):
