@@ -276,18 +276,19 @@ def random_history(session: FakeSession, seed: int) -> int:
     rng = random.Random(seed)
     static = {s.name for s in history.schemas if rng.random() < 0.3}
     ddl = [replace(s, static=s.name in static).ddl for s in history.schemas]
+    first = {t: list(rows.elements()) for t, rows in net_of(history.changes).items() if t in static}
+    sizes = {s.name: len(set(first.get(s.name, ()))) for s in history.schemas}
     catalog = catalog_of(ddl)
     views = {}
     for name, query in history.views:
         try:
             (bound,) = parse_and_bind(f"CREATE MATERIALIZED VIEW {name} AS {query}", catalog)
-            after, effect = executed(catalog, bound)
+            after, effect = executed(catalog, bound, sizes)
         except EverfreshError:
             continue  # over a view that was left out, or a view that everfresh does not have
         assert effect.create_view is not None
         if not effect.create_view.compiled.reevaluated:
             catalog, views[name] = after, query
-    first = {t: list(rows.elements()) for t, rows in net_of(history.changes).items() if t in static}
     size = (1, 7, 10**9)[seed % 3]
     options = {"workers": rng.choice((1, 2, 3)), "whole_bytes": rng.choice((0, 1 << 20))}
     with ef.connect(engine="local") as expected, connect(session, **options) as db:
