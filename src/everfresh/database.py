@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from everfresh import sql as s
 from everfresh.compiler import Catalog, explain
-from everfresh.delta import Delta, SparkRows, read_rows
+from everfresh.delta import Delta, SparkRows, read_local, read_rows
 from everfresh.delta.feeds import is_feed, named
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate
@@ -258,9 +258,7 @@ class Database(MatrixMethods, StreamMethods):
     def _parts(self, schema: TableSchema, rows: Any) -> Iterator[Part]:
         for op, data in Delta.of(rows).parts():
             what = f"table '{schema.name}', {op}s"
-            given = self._read(data, schema, what, op)
-            keyed = op == "delete" and set(_names(given)) != set(schema.names)
-            yield Part(schema.name, "delete_key", given, what) if keyed else _part(schema, op, given, what)
+            yield _part(schema, op, self._read(data, schema, what, op), what)
 
     def _read(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
         reader = getattr(self._engine, "read_input", None)
@@ -301,8 +299,8 @@ class Database(MatrixMethods, StreamMethods):
 
     def _check_static(self, name: str) -> None:
         catalog = self._engine.catalog
-        readers = catalog.views_on(name)
-        if catalog.tables[name].static and readers:
+        readers = catalog.views_on(name) if catalog.tables[name].static else ()
+        if readers:
             raise EverfreshError(
                 Code.DEPENDENCY,
                 f"static table '{name}' is read by {', '.join(v.name for v in readers)} and cannot change",
@@ -492,7 +490,7 @@ def _distributed(engine: Engine, view: str) -> str:
     """How a view is distributed, as the engine has placed its maps, or would by the sizes of its tables."""
     from everfresh.distributed import best, explained
 
-    catalog, where = engine.catalog, getattr(engine, "placement", None)
+    catalog, where = getattr(engine, "programs", engine.catalog), getattr(engine, "placement", None)
     if where is None:
         tables = engine.statistics()["tables"]
         sizes = {name: known["rows"] for name, known in tables.items() if isinstance(known.get("rows"), int)}
@@ -520,18 +518,17 @@ class _Current:
         return self._engine.catalog.resolve(name)  # type: ignore[no-any-return]
 
 
-def read_local(data: Any, schema: TableSchema, what: str, op: Any) -> pa.Table:
-    """Rows of any kind as an Arrow table in this process."""
-    rows = read_rows(data, schema, what=what, op=op)
-    return read_rows(rows.df.toArrow(), schema, what=what, op=op) if isinstance(rows, SparkRows) else rows
-
-
 def _names(rows: Any) -> list[str]:
     return [name for name, _ in rows.names] if isinstance(rows, SparkRows) else list(rows.column_names)
 
 
 def _part(schema: TableSchema, op: Any, rows: Any, what: str) -> Part:
-    """Rows as they were read, with their operation; those of a change feed say themselves what it is."""
+    """Rows as they were read, with their operation: a delete may be by the key, and the rows of a change feed
+    say themselves what it is."""
+    if isinstance(rows, pa.Table) and rows.num_columns == len(schema.columns):
+        return Part(schema.name, op, rows, what)  # exactly the table's columns: neither of them
+    if op == "delete" and set(_names(rows)) != set(schema.names):
+        return Part(schema.name, "delete_key", rows, what)
     if op == "insert" and is_feed(_names(rows), schema):
         return Part(schema.name, "change", rows, named(what))
     return Part(schema.name, op, rows, what)

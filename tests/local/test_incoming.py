@@ -1,8 +1,8 @@
 """What comes in, fast and slow: Arrow columns as words, keys of a batch, and batches judged by their keys.
 
-Mutations that these catch: an offset forgotten, the undefined value of a NULL kept, high and low words
-exchanged, a key that comes twice in a batch taken for two, a row that goes and comes again kept, a delete
-judged by its key alone.
+Mutations that these catch: an offset forgotten, a NULL or a -0.0 passed on unseen, the undefined value of a
+NULL kept, high and low words exchanged, a key that comes twice in a batch taken for two, a row that goes and
+comes again kept, a delete judged by its key alone.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_codec import EDGES, TYPES
 
+from everfresh.delta.rows import read_local
 from everfresh.errors import EverfreshError
 from everfresh.expr import Vector
+from everfresh.local.arrivals import Arrivals
 from everfresh.local.codec import Codec
-from everfresh.local.incoming import validity, words_into
 from everfresh.local.pool import Layout, Pool
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table, _Signed
 from everfresh.program import Part
 from everfresh.types import BIGINT, VARCHAR, Column, TableSchema, to_arrow
-
-FAST = [t for t in TYPES if t.name not in ("VARCHAR", "BOOLEAN")]
 
 
 def slow_words(array: pa.Array, column: Column) -> Any:
@@ -34,40 +33,118 @@ def slow_words(array: pa.Array, column: Column) -> Any:
     return codec.encode_vectors([Vector.from_arrow(array, column.type)], len(array))
 
 
-@pytest.mark.parametrize("type_", FAST, ids=str)
+@pytest.mark.parametrize("type_", TYPES, ids=str)
 @given(data=st.data())
 def test_words_are_those_of_the_slow_way(type_: Any, data: Any) -> None:
     values = data.draw(st.lists(st.sampled_from([None, *EDGES[type_]]), min_size=1, max_size=20))
     start = data.draw(st.integers(0, len(values) - 1))
     array = Vector.from_pylist(values, type_).to_arrow().slice(start)
-    column = Column("x", type_)
-    expected = slow_words(array, column)
-    out = np.full((2 if type_.is_wide else 1, len(array)), 7, np.int64)
-    done, valid = words_into(array, type_, out)
-    assert done
-    assert (out == expected[:-1]).all()
-    present = np.array([v is not None for v in values[start:]])
-    assert valid is None if present.all() else (valid == present).all()
-    assert (Codec([column], Interner()).encode(pa.table({"x": array})) == expected).all()
+    cut = data.draw(st.integers(0, len(array)))
+    columns = [Column("before", BIGINT), Column("x", type_)]
+    expected = slow_words(array, columns[1])
+    ones = pa.array([1] * len(array), pa.int64())
+    chunks = pa.chunked_array([array.slice(0, cut), array.slice(cut)])
+    for given_ in (array, chunks):
+        for names in (["before", "x"], ["x", "before"]):  # found by name
+            rows = pa.table({"before": ones, "x": given_}).select(names)
+            words = Codec(columns, Interner()).encode(rows)
+            assert (words[0] == 1).all()
+            assert (words[1:-1] == expected[:-1]).all()
+            assert (words[-1] == expected[-1] << 1).all()
 
 
 def test_undefined_values_of_nulls_are_zero() -> None:
     bits, data = pa.py_buffer(b"\x01"), pa.py_buffer(np.array([5, 6], np.int64))
     array = pa.Array.from_buffers(pa.int64(), 2, [bits, data])
-    out = np.empty((1, 2), np.int64)
-    assert words_into(array, BIGINT, out)[0]
-    assert out.tolist() == [[5, 0]]
-    assert words_into(array.cast(pa.int32()), BIGINT, out) == (False, None)
-    assert words_into(pa.chunked_array([array, array]), BIGINT, np.empty((1, 4), np.int64)) == (False, None)
+    codec = Codec([Column("x", BIGINT)], Interner())
+    assert codec.encode(pa.table({"x": array})).tolist() == [[5, 0], [0, 1]]
+    refusing = Codec([Column("x", BIGINT, False)], Interner())
+    with pytest.raises(ValueError, match="NULL"):
+        refusing.encode(pa.table({"x": array}))
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=40), st.data())
-def test_validity_of_slices(present: list[bool], data: Any) -> None:
-    start = data.draw(st.integers(0, len(present) - 1))
-    length = data.draw(st.integers(0, len(present) - start))
-    array = pa.array([1 if p else None for p in present], pa.int64()).slice(start, length)
-    found, expected = validity(array), present[start : start + length]
-    assert (found is None and all(expected)) or (found is not None and found.tolist() == expected)
+@pytest.mark.parametrize("kept", [(), ("s",)], ids=["interned", "kept"])
+def test_other_arrow_types_are_read_too(kept: Any) -> None:
+    columns = [Column("s", VARCHAR), Column("x", BIGINT)]
+    values = ["a longer string", None, "", "a longer string"]
+    plain = pa.table({"s": pa.array(values), "x": pa.array([1, None, 3, 4], pa.int64())})
+    for type_ in (pa.large_string(), pa.dictionary(pa.int32(), pa.string()), pa.string_view()):
+        codec = Codec(columns, Interner(), kept=kept)
+        rows = plain.set_column(0, "s", pa.array(values, type_))
+        rows = rows.set_column(1, "x", rows["x"].cast(pa.int32()))
+        words = codec.encode(rows)
+        assert codec.decode(words).to_pylist() == plain.to_pylist()
+        assert words[-1].tolist() == [0, 3, 0, 0]
+
+
+# -- rows that are what their table asks for -----------------------------------------------------------------
+
+ALL = TableSchema(
+    "t",
+    tuple(Column(f"c{i}", type_, nullable=i % 2 == 0) for i, type_ in enumerate(TYPES)),
+    ("c1",),
+)
+
+
+@pytest.mark.parametrize("op", ["insert", "update", "delete"])
+@given(data=st.data())
+def test_arrivals_are_those_of_the_slow_way(op: Any, data: Any) -> None:
+    """Whatever the order of columns, their types, NULLs and floats: the same rows, or the same error."""
+    count = data.draw(st.integers(0, 4))
+    names = data.draw(st.permutations(ALL.names)) if data.draw(st.booleans()) else list(ALL.names)
+    if data.draw(st.booleans()):
+        names = names[: data.draw(st.integers(1, len(names)))]
+    if op == "delete" and data.draw(st.booleans()):
+        names = ["c1"]
+    arrays = {}
+    for name in names:
+        type_ = ALL.column(name).type
+        values = [data.draw(st.sampled_from(EDGES[type_])) for _ in range(count)]
+        if count and data.draw(st.integers(0, 9)) == 0:
+            values[0] = None
+        array = Vector.from_pylist(values, type_).to_arrow()
+        if type_.is_float and count and data.draw(st.booleans()):
+            array = pa.array(np.array([-0.0, 1.5, -np.nan, 2.0][:count], array.type.to_pandas_dtype()))
+        arrays[name] = array
+    rows = pa.table(arrays)
+    if count > 1 and data.draw(st.integers(0, 3)) == 0:
+        rows = pa.concat_tables([rows.slice(0, 1), rows.slice(1)])
+    if data.draw(st.integers(0, 3)) == 0:
+        rows = rows.rename_columns([name.upper() for name in names])
+    arrivals = Arrivals()
+    refusal, expected = outcome(lambda: read_local(rows, ALL, "rows", op))
+    if refusal is not None:
+        for _ in range(2):
+            assert outcome(lambda: arrivals.read(rows, ALL, "rows", op))[0] == refusal
+        return
+    for _ in range(2):
+        found = arrivals.read(rows, ALL, "rows", op)
+        assert found.schema.names == expected.schema.names
+        assert found.schema.types == expected.schema.types
+        assert bits(found) == bits(expected)
+        assert all(column.num_chunks == 1 for column in found.columns) or not count
+
+
+def outcome(read: Any) -> tuple[str | None, Any]:
+    """Why rows are refused, or the rows."""
+    try:
+        return None, read()
+    except EverfreshError as error:
+        return str(error), None
+
+
+def bits(rows: pa.Table) -> list[Any]:
+    """The values, floats by their bits."""
+    return [
+        [None if v is None else v.hex() + str(np.signbit(v)) if isinstance(v, float) else v for v in column]
+        for column in (column.to_pylist() for column in rows.columns)
+    ]
+
+
+def test_rows_that_fit_are_not_copied() -> None:
+    rows = pa.table({"k": pa.array([1, 2], pa.int64()), "s": ["a", "b"], "x": pa.array([3, 4], pa.int64())})
+    found = Arrivals().read(rows, SCHEMA, "rows", "insert")
+    assert found.column("x").chunk(0).buffers()[1].address == rows.column("x").chunk(0).buffers()[1].address
 
 
 KEYS = st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 1), st.integers(0, 2)), max_size=12)

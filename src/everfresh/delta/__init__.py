@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtract
     from everfresh.delta.changes import Delta
-    from everfresh.delta.rows import SparkRows, read_rows
+    from everfresh.delta.rows import SparkRows, read_local, read_rows
     from everfresh.delta.show import render, render_html
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "difference",
     "expand",
     "net",
+    "read_local",
     "read_rows",
     "render",
     "render_html",
@@ -41,6 +42,7 @@ __all__ = [
 
 _HOME = {
     "Delta": "changes",
+    "read_local": "rows",
     "read_rows": "rows",
     "SparkRows": "rows",
     "render": "show",

@@ -94,6 +94,12 @@ def read_rows(
     return rows
 
 
+def read_local(data: Any, schema: TableSchema, what: str, op: Operation) -> pa.Table:
+    """The same in this process: rows of a Spark DataFrame are fetched."""
+    rows = read_rows(data, schema, what=what, op=op)
+    return read_rows(rows.df.toArrow(), schema, what=what, op=op) if isinstance(rows, SparkRows) else rows
+
+
 def _read_paths(
     data: str | os.PathLike[str], schema: TableSchema, what: str, op: Operation, kind: str | None
 ) -> pa.Table:
@@ -143,7 +149,7 @@ def match_columns(
         found[column.name] = index
     if op in _FEEDS:
         for column in schema.columns:
-            needed = column.name in schema.key if feed is not None else _required(column, schema)
+            needed = column.name in schema.key if feed is not None else required(column, schema)
             if column.name not in found and needed:
                 raise null_error(column, what, None)
         return [(column, found.get(column.name)) for column in schema.columns]
@@ -176,7 +182,8 @@ def _check_key(found: Mapping[str, int], schema: TableSchema, what: str, op: Ope
     )
 
 
-def _required(column: Column, schema: TableSchema) -> bool:
+def required(column: Column, schema: TableSchema) -> bool:
+    """Whether a column of a table refuses NULL: it says so, or is in the primary key."""
     return not column.nullable or column.name in schema.key
 
 
@@ -202,7 +209,7 @@ def _fit(source: _Source, schema: TableSchema, what: str, op: Operation) -> pa.T
     arrays = [
         pa.nulls(source.rows, to_arrow(column.type))
         if index is None
-        else coerce_column(source.columns[index], column, what=what, required=_required(column, schema))
+        else coerce_column(source.columns[index], column, what=what, required=required(column, schema))
         for column, index in plan.chosen
     ]
     return pa.Table.from_arrays(arrays, schema=plan.arrow)
@@ -265,6 +272,8 @@ def _is_from(value: Any, package: str) -> bool:
 
 def _open(data: Any, schema: TableSchema, what: str, op: Operation) -> _Source:
     """The columns in `data`, whatever it is (but for paths and Spark)."""
+    if isinstance(data, list):
+        return _from_rows(data, schema, what, op)
     if isinstance(data, pa.Table):
         return _from_table(data)
     if _is_from(data, "pandas") and hasattr(data, "iloc") and hasattr(data, "columns"):
@@ -386,7 +395,7 @@ def _from_rows(rows: list[Any], schema: TableSchema, what: str, op: Operation) -
     if set(map(type, rows)) not in ({dict}, {tuple}, {list}):
         rows = [_row(row, index, what) for index, row in enumerate(rows)]
     by_name = isinstance(rows[0], Mapping)
-    for index, row in enumerate(rows):
+    for index, row in enumerate(rows[1:], 1):
         if isinstance(row, Mapping) != by_name:
             raise _bad_row(
                 index, "is by " + ("position" if by_name else "name") + ", unlike the rows before it", what
@@ -413,7 +422,8 @@ def _bad_row(index: int, problem: str, what: str, hint: str = ACCEPTED) -> Everf
 
 def _from_dicts(rows: list[Mapping[Any, Any]], schema: TableSchema, what: str, op: Operation) -> _Source:
     names = list(dict.fromkeys(name for row in rows for name in row))
-    if find_feed(names, schema) is not None:
+    known = _PLANS.get((id(schema), op, tuple(names)))
+    if (known.feed if known is not None else find_feed(names, schema)) is not None:
         for index, row in enumerate(rows):
             if (missing := missing_column(row, names, schema)) is not None:
                 raise _bad_row(

@@ -18,7 +18,7 @@ from everfresh.algebra import Kind
 from everfresh.local.cells import Cells, assemble, column_cells, same
 from everfresh.local.codec import Codec
 from everfresh.local.phases import UNTIMED, Untimed
-from everfresh.local.pool import Layout, Pool
+from everfresh.local.pool import Pool
 from everfresh.local.slices import Slice, every_pair
 from everfresh.local.table import Net, Table, TableUndo
 from everfresh.local.weights import Number, from_words
@@ -322,24 +322,6 @@ def _key_names(codec: Codec, pool: Pool) -> tuple[str, ...]:
     return tuple(c.name for c in codec.columns if set(codec.positions((c.name,))) <= set(pool.key))
 
 
-def netted(words: Ints, weights: Ints) -> tuple[Ints, Ints]:
-    """Rows merged by identity, zero weights dropped, in order of first appearance."""
-    first, total = netted_rows(words, weights)
-    return np.ascontiguousarray(words[:, first]), total
-
-
-def netted_rows(words: Ints, weights: Ints) -> tuple[Ints, Ints]:
-    """The same: where each row first appeared, and its weight."""
-    pool = Pool(words.shape[0], Layout(), capacity=max(len(weights), 2))
-    slots = pool.enter(words)  # a fresh pool gives slots in order of first appearance
-    total = np.zeros(len(pool), np.int64)
-    np.add.at(total, slots, weights)
-    first = np.empty(len(pool), np.int64)
-    first[slots[::-1]] = np.arange(len(slots))[::-1]
-    kept = total != 0
-    return first[kept], total[kept]
-
-
 __all__ = [
     "Atom",
     "Found",
@@ -350,6 +332,4 @@ __all__ = [
     "Rows",
     "Stored",
     "TableRows",
-    "netted",
-    "netted_rows",
 ]

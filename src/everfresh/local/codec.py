@@ -10,13 +10,15 @@ are those of `texts.Texts`.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.expr import Vector
-from everfresh.local.incoming import words_into
+from everfresh.local.incoming import BySchema, Form, one_batch
+from everfresh.local.incoming_kernels import put_over
 from everfresh.local.pool import wide_from_int64, wide_from_python, wide_to_python
 from everfresh.local.strings import Interner
 from everfresh.local.texts import Texts
@@ -41,6 +43,8 @@ class Codec:
         self.interner = interner
         self.texts = texts if texts is not None else Texts()
         self._parts: dict[tuple[str, ...], Codec] = {}
+        self._positions: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._forms = BySchema(self._form)
         self._first: dict[str, int] = {}
         at = 0
         for column in self.columns:
@@ -48,6 +52,10 @@ class Codec:
             at += 2 if column.type.is_wide else 1
         nullable = [c.name for c in self.columns if c.nullable]
         self._null_bit = {name: (at + i // _MASK_BITS, i % _MASK_BITS) for i, name in enumerate(nullable)}
+        self._places = {
+            c.name: (tuple(range(first, first + (2 if c.type.is_wide else 1))), self._null_bit.get(c.name))
+            for c, first in zip(self.columns, self._first.values(), strict=True)
+        }
         self._masks = at
         self.keep_only(kept)
         self.words = at + -(-len(nullable) // _MASK_BITS)
@@ -55,42 +63,54 @@ class Codec:
     def keep_only(self, names: Collection[str]) -> None:
         """Say which VARCHAR columns nothing reads: their strings are in `texts` from now on."""
         self.kept = frozenset(names)
+        self._given = BySchema(self._part_of)
         self.kept_words = [self._first[c.name] for c in self.columns if c.name in self.kept]
         """The positions of their words."""
 
     def positions(self, names: Sequence[str]) -> tuple[int, ...]:
         """The word positions of some columns, which must not be nullable."""
-        found: list[int] = []
-        for column in self.columns:
-            if column.name in names:
-                first = self._first[column.name]
-                found.extend(range(first, first + (2 if column.type.is_wide else 1)))
-        return tuple(found)
+        key = tuple(names)
+        found = self._positions.get(key)
+        if found is None:
+            found = self._positions[key] = tuple(
+                first + i
+                for c, first in zip(self.columns, self._first.values(), strict=True)
+                if c.name in key
+                for i in range(2 if c.type.is_wide else 1)
+            )
+        return found
 
     # -- encode ------------------------------------------------------------------------------------
 
     def encode(self, table: pa.Table) -> Ints:
         """The words of the rows of an Arrow table with exactly these columns."""
         out = self._blank(table.num_rows)
-        for column in self.columns:
-            array = table.column(column.name)
-            if column.name in self.kept:
-                out[self._first[column.name]] = self.texts.keep(array)
-                self._nulls(out, column, array.is_valid().to_numpy() if array.null_count else None)
-                continue
-            if column.type.name == "VARCHAR":
-                codes = self.interner.intern(array)
-                self._store(out, column, codes, (codes != 0) if array.null_count else None)
-                continue
-            first = self._first[column.name]
-            done, valid = words_into(
-                array, column.type, out[first : first + (2 if column.type.is_wide else 1)]
-            )
-            if done:
-                self._nulls(out, column, valid)
-            else:
-                self._store_vector(out, column, Vector.from_arrow(array, column.type))
+        if not table.num_rows:
+            return out
+        batch = one_batch(table)
+        form = self._forms.of(batch.schema)
+        form.fill(batch, out)
+        for column, source in form.texts:
+            array = batch.column(source)
+            kept = column.name in self.kept
+            out[self._first[column.name]] = self.texts.keep(array) if kept else self.interner.intern(array)
+        for column, source in form.others:
+            self._store_array(out, column, batch.column(source))
         return out
+
+    def _form(self, schema: pa.Schema) -> Form:
+        places = [(c, self._first[c.name], self._null_bit.get(c.name)) for c in self.columns]
+        return Form(places, schema)
+
+    def _store_array(self, out: Ints, column: Column, array: pa.Array) -> None:
+        """One column, whatever its Arrow type is."""
+        if column.type.name != "VARCHAR":
+            self._store_vector(out, column, Vector.from_arrow(array, column.type))
+            return
+        array = array.cast(pa.large_string())
+        kept = column.name in self.kept
+        words = self.texts.keep(array) if kept else self.interner.intern(array)
+        self._store(out, column, words, array.is_valid().to_numpy(False) if array.null_count else None)
 
     def _blank(self, rows: int) -> Ints:
         """Room for words, with no column NULL yet."""
@@ -112,21 +132,24 @@ class Codec:
                 self._store_vector(out, column, vector)
         return out
 
-    def replace(self, words: Ints, table: pa.Table) -> Ints:
-        """`words` with the columns of `table` put over them."""
-        part = self.part(table.column_names)
-        given = part.encode(table)
-        out = words.copy()
+    def given(self, schema: pa.Schema) -> Part:
+        """The columns that tables of an Arrow schema have."""
+        return self._given.of(schema)
+
+    def _part_of(self, schema: pa.Schema) -> Part:
+        part = self.part(schema.names)
+        words, nulls = [], []
         for column in part.columns:
             at, source = self._first[column.name], part._first[column.name]
-            for i in range(2 if column.type.is_wide else 1):
-                out[at + i] = given[source + i]
+            words += [(source + i, at + i) for i in range(2 if column.type.is_wide else 1)]
             if column.nullable:
-                row, bit = self._null_bit[column.name]
-                source_row, source_bit = part._null_bit[column.name]
-                null = (given[source_row] >> source_bit) & 1
-                out[row] = (out[row] & ~(1 << bit)) | (null << bit)
-        return out
+                nulls.append((*part._null_bit[column.name], *self._null_bit[column.name]))
+        return Part(part, np.array(words, np.int64).reshape(-1, 2), np.array(nulls, np.int64).reshape(-1, 4))
+
+    def replace(self, words: Ints, table: pa.Table) -> Ints:
+        """`words` with the columns of `table` put over them."""
+        part = self.given(table.schema)
+        return part.over(words, part.codec.encode(table))
 
     def part(self, names: Sequence[str]) -> Codec:
         """The codec of some of the columns, in the order in which they are here."""
@@ -189,8 +212,7 @@ class Codec:
 
     def places(self, column: Column) -> tuple[tuple[int, ...], tuple[int, int] | None]:
         """The words of a column, and the word and bit that say that it is NULL, if it may be."""
-        first = self._first[self._read(column)]
-        return (first, first + 1) if column.type.is_wide else (first,), self._null_bit.get(column.name)
+        return self._places[self._read(column)]
 
     def column_words(self, words: Ints, column: Column) -> tuple[Ints, Mask | None]:
         """The value words of one column of some rows (two if it is wide), and where it is not NULL."""
@@ -238,6 +260,21 @@ class Codec:
         ]
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some columns of a codec: their own, and where their words and bits for NULL go among all of them."""
+
+    codec: Codec
+    words: Ints
+    nulls: Ints
+
+    def over(self, words: Ints, given: Ints) -> Ints:
+        """`words` of all columns with those `given` put over them."""
+        out = words.copy()
+        put_over(given, self.words, self.nulls, out)
+        return out
+
+
 def decoded(type_: SqlType, words: Sequence[Ints], valid: Mask | None, interner: Interner) -> Vector:
     """A column from its words (two if it is wide), which are 0 where it is not valid."""
     rows = len(words[0])
@@ -262,11 +299,7 @@ def encoded(vector: Vector, type_: SqlType, interner: Interner) -> tuple[Ints, .
         # A dictionary may be empty when every row is NULL.
         words = codes[vector.values] if len(codes) else np.zeros(len(vector), np.int64)
     elif type_.is_wide:
-        values = vector.values.tolist()
-        try:
-            return wide_from_int64(np.array(values, np.int64))
-        except OverflowError:
-            return wide_from_python(values)
+        return _wide(vector.values.tolist())
     else:
         words = to_word(vector.values, type_)
     return (words if vector.valid is None else np.where(vector.valid, words, 0),)
@@ -295,5 +328,13 @@ def from_word(words: Ints, type_: SqlType) -> NDArray[np.generic]:
 def wide_words(vector: Vector) -> tuple[Ints, Ints]:
     """High and low words of a vector of exact values."""
     if vector.values.dtype == object:
-        return wide_from_python([int(v) for v in vector.values])
+        return _wide(vector.values.tolist())
     return wide_from_int64(vector.values.astype(np.int64, copy=False))
+
+
+def _wide(values: list[int]) -> tuple[Ints, Ints]:
+    """High and low words of Python's integers, most of which fit one word."""
+    try:
+        return wide_from_int64(np.array(values, np.int64))
+    except OverflowError:
+        return wide_from_python([int(value) for value in values])

@@ -24,10 +24,10 @@ from everfresh.compiler.compile import scans
 from everfresh.delta.bags import EPOCH, WEIGHT, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
 from everfresh.local import adhoc
-from everfresh.local.atoms import netted_rows
 from everfresh.local.entries import Before, merged
 from everfresh.local.latch import Latch
 from everfresh.local.mapstore import MapStore, weighted_schema
+from everfresh.local.netting import netted_rows
 from everfresh.local.pool import Touched
 from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState

@@ -25,6 +25,7 @@ from everfresh.compiler import Catalog, readers
 from everfresh.delta.bags import WEIGHT, difference, expand
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
+from everfresh.local.arrivals import Arrivals
 from everfresh.local.atoms import Indexed
 from everfresh.local.committed import Committed
 from everfresh.local.phases import Untimed, phases_of
@@ -44,6 +45,7 @@ from everfresh.state import (
     read_commit,
     unpack_table,
 )
+from everfresh.types import TableSchema
 
 _KEYS_KEPT = 10_000
 _log = logging.getLogger("everfresh")
@@ -93,6 +95,7 @@ class LocalEngine:
             else None
         )
         self._workers = Workers(options.threads or cores())
+        self._arrivals = Arrivals()
         self._reset()
         if self._folder is not None:
             try:
@@ -159,6 +162,10 @@ class LocalEngine:
 
     # -- batches -----------------------------------------------------------------------------------
 
+    def read_input(self, data: Any, schema: TableSchema, what: str, op: Any) -> pa.Table:
+        """Rows of any kind as an Arrow table of a table's schema."""
+        return self._arrivals.read(data, schema, what, op)
+
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""
         return self._keys.get(key)
@@ -203,22 +210,27 @@ class LocalEngine:
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
         nets = self._state.resolve(parts)
-        with ExitStack() as own:
-            others = [
-                own.enter_context(domain.changing(batch.steps[domain.name]))
-                for domain in self._domains
-                if domain.name in batch.steps
-            ]
-            changes = own.enter_context(self._state.changing(nets))
-            deltas = {n: self._delta(n, parts[n], nets[n]) for n in nets} if self._folder is not None else {}
-            stack.enter_context(own.pop_all())
-        rows = sum(int(np.abs(change.weights).sum()) for change in nets.values())
+        deltas: dict[str, pa.Table] = {}
+        if self._folder is not None:
+            self._phases.to("commit")
+            deltas = {name: self._delta(name, parts[name], nets[name]) for name in nets}
+        others: list[Callable[[], Sections]] = []
+        if not batch.steps:
+            changes = stack.enter_context(self._state.changing(nets))
+        else:
+            with ExitStack() as own:
+                for domain in self._domains:
+                    if domain.name in batch.steps:
+                        others.append(own.enter_context(domain.changing(batch.steps[domain.name])))
+                changes = own.enter_context(self._state.changing(nets))
+                stack.enter_context(own.pop_all())
+        rows = sum(change.rows for change in nets.values())
         return _Draft(epoch, batch.keys, (), batch.sources, deltas, changes, others), rows
 
     def _delta(self, name: str, parts: Sequence[Part], change: Net) -> pa.Table:
         """A change of a table as the log keeps it: without `_weight` all rows are inserted once."""
         if all(part.op == "insert" for part in parts) and sum(p.rows.num_rows for p in parts) == len(change):
-            return pa.concat_tables([part.rows for part in parts]) if len(parts) > 1 else parts[0].rows
+            return _joined(parts)
         rows = self._state.tables[name].codec.decode(change.words)
         return rows.append_column(WEIGHT, pa.array(change.weights))
 
@@ -463,6 +475,14 @@ class LocalEngine:
         self._workers.close()
         if self._folder is not None:
             self._folder.close()
+
+
+def _joined(parts: Sequence[Part]) -> pa.Table:
+    """The rows of some parts of one table; their Arrow schemas differ in what may be NULL at most."""
+    if len(parts) == 1:
+        rows: pa.Table = parts[0].rows
+        return rows
+    return pa.concat_tables([part.rows for part in parts], promote_options="default")
 
 
 def _bytes(pool: Pool, indexed: Indexed, texts: int = 0) -> dict[str, int]:

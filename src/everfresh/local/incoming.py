@@ -1,76 +1,126 @@
-"""Arrow columns as words without a value in between: the fast twin of `Vector.from_arrow` and `to_word`.
+"""Arrow rows as words, all columns in one call: the fast twin of `Vector.from_arrow` and `to_word`.
 
-A column that has exactly the Arrow type of its SQL type, in one chunk, is read where it lies: integers, dates
-and moments as NumPy sees their buffer, a decimal128 as its low words (and its high words where it is wide).
-Invariant: `words_into` writes what the slow way would, or nothing and returns False.
+A batch goes to a kernel through Arrow's C data interface, where it lies: no Python object is made for a
+column, which is most of what a small batch would cost. A column is read so if it has exactly the Arrow type
+of its SQL type; how columns are to be read is decided once for all tables of the same Arrow schema.
+
+Invariant: `Form.fill` writes what the slow way would.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from everfresh.types import SqlType, to_arrow
+from everfresh.local import incoming_kernels as kernels
+from everfresh.types import Column, SqlType, to_arrow
 
 Ints = NDArray[np.int64]
-Mask = NDArray[np.bool_]
+T = TypeVar("T")
 
-_INTEGERS: dict[str, Any] = {
-    "TINYINT": np.int8,
-    "SMALLINT": np.int16,
-    "INTEGER": np.int32,
-    "BIGINT": np.int64,
-    "DATE": np.int32,
-    "TIMESTAMP": np.int64,
+_KINDS: Final = {
+    "BOOLEAN": kernels.BIT,
+    "TINYINT": kernels.INT8,
+    "SMALLINT": kernels.INT16,
+    "INTEGER": kernels.INT32,
+    "BIGINT": kernels.INT64,
+    "DATE": kernels.INT32,
+    "TIMESTAMP": kernels.INT64,
+    "REAL": kernels.FLOAT,
+    "DOUBLE": kernels.DOUBLE,
+    "VARCHAR": kernels.TEXT,
 }
-_FLOATS: dict[str, Any] = {"REAL": np.float32, "DOUBLE": np.float64}
-_DECIMALS = ("DECIMAL", "HUGEINT")
+_MOST: Final = 4  # Arrow schemas that are remembered
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
 
 
-def validity(array: pa.Array) -> Mask | None:
-    """Where an array is not NULL; None: everywhere."""
-    if not array.null_count:
-        return None
-    bits = np.frombuffer(array.buffers()[0], np.uint8)
-    first, last = array.offset, array.offset + len(array)
-    low = first // 8
-    out: Mask = np.unpackbits(bits[low : -(-last // 8)], bitorder="little").view(np.bool_)
-    return out[first - 8 * low : last - 8 * low]
+def kind_of(type_: SqlType) -> int | None:
+    """What a column of the Arrow type of its SQL type holds for kernels; None: they cannot read it."""
+    if type_.name in ("DECIMAL", "HUGEINT"):
+        return kernels.WIDE if type_.is_wide else kernels.DECIMAL
+    return _KINDS.get(type_.name)
 
 
-def words_into(array: pa.Array | pa.ChunkedArray, type_: SqlType, out: Ints) -> tuple[bool, Mask | None]:
-    """Write the words of a column to the rows of `out`: whether it could be done, and where it is not NULL.
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """All rows of a table, at least one, as one batch."""
+    batches = table.to_batches()
+    return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
 
-    >>> out = np.zeros((1, 2), np.int64)
-    >>> words_into(pa.array([7, -1], pa.int32()), SqlType("INTEGER"), out)[0], out.tolist()
-    (True, [[7, -1]])
+
+def exported(batch: pa.RecordBatch) -> tuple[int, object]:
+    """The address of a batch as an `ArrowArray`, good as long as the object beside it is held."""
+    capsule = batch.__arrow_c_array__()[1]
+    return _pointer(capsule, b"arrow_array"), capsule
+
+
+class BySchema(Generic[T]):
+    """What is made once for each Arrow schema; those that came last are remembered."""
+
+    __slots__ = ("_known", "_make")
+
+    def __init__(self, make: Callable[[pa.Schema], T]) -> None:
+        self._make = make
+        self._known: tuple[tuple[pa.Schema, T], ...] = ()
+
+    def of(self, schema: pa.Schema) -> T:
+        """What there is for a schema."""
+        for known, made in self._known:
+            if known.equals(schema):
+                return made
+        made = self._make(schema)
+        self._known = (schema, made), *self._known[: _MOST - 1]  # at once: threads may come
+        return made
+
+
+class Form:
+    """How columns stand in batches of one Arrow schema.
+
+    >>> batch = pa.record_batch({"x": pa.array([7, None], pa.int32())})
+    >>> form = Form([(Column("x", SqlType("INTEGER")), 0, (1, 0))], batch.schema)
+    >>> out = np.zeros((2, 2), np.int64)
+    >>> form.fill(batch, out); out.tolist()
+    [[7, 0], [0, 1]]
     """
-    if isinstance(array, pa.ChunkedArray):
-        if array.num_chunks != 1:
-            return False, None
-        array = array.chunk(0)
-    name, rows, offset = type_.name, len(array), array.offset
-    if not rows or array.type != to_arrow(type_):
-        return False, None
-    if name in _INTEGERS:
-        out[0] = np.frombuffer(array.buffers()[1], _INTEGERS[name], offset + rows)[offset:]
-    elif name in _DECIMALS:
-        halves = np.frombuffer(array.buffers()[1], np.int64, 2 * (offset + rows))[2 * offset :]
-        if type_.is_wide:
-            out[0], out[1] = halves[1::2], halves[::2]
-        else:
-            out[0] = halves[::2]
-    elif name in _FLOATS:
-        floats = out[0].view(np.float64)
-        # Adding 0.0 turns -0.0 into 0.0; every NaN becomes the one.
-        np.add(np.frombuffer(array.buffers()[1], _FLOATS[name], offset + rows)[offset:], 0.0, out=floats)
-        floats[np.isnan(floats)] = np.nan
-    else:
-        return False, None
-    valid = validity(array)
-    if valid is not None:
-        out[:, ~valid] = 0  # what Arrow has in the place of a NULL is undefined
-    return True, valid
+
+    def __init__(
+        self, columns: Sequence[tuple[Column, int, tuple[int, int] | None]], schema: pa.Schema
+    ) -> None:
+        """For each column its first word, and the word and bit that say that it is NULL, if it may be."""
+        lines = []
+        texts: list[tuple[Column, int]] = []
+        others: list[tuple[Column, int]] = []
+        for column, first, null in columns:
+            source = schema.get_field_index(column.name)
+            if source < 0:
+                raise KeyError(f"the rows have no column '{column.name}', or more than one")
+            kind = kind_of(column.type)
+            given = schema.types[source]
+            if kind is None or (given != to_arrow(column.type) and not _is_text(kind, given)):
+                others.append((column, source))
+                continue
+            lines.append((source, kind, first, *(null or (-1, 0))))
+            if kind == kernels.TEXT:
+                texts.append((column, source))
+        self._lines = np.array(lines, np.int64).reshape(-1, 5)
+        self.texts = tuple(texts)
+        """The strings, whose words are not written, with their places in the batch."""
+        self.others = tuple(others)
+        """What kernels cannot read."""
+
+    def fill(self, batch: pa.RecordBatch, out: Ints) -> None:
+        """Write the words of a batch, but for those of strings, and where columns are NULL."""
+        address, held = exported(batch)
+        if kernels.words(address, self._lines, out) < len(self._lines):
+            raise ValueError("there are NULLs in a column that takes none")
+        del held
+
+
+def _is_text(kind: int, given: Any) -> bool:
+    return kind == kernels.TEXT and pa.types.is_large_string(given)

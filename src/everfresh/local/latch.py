@@ -26,14 +26,16 @@ class Latch:
     """
 
     def __init__(self) -> None:
-        self._turn = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._turn = threading.Condition(self._lock)
         self._held = False
         self._wanted = 0  # writers that wait
         self._waiting = 0  # readers that wait
         self._served = 0  # readers that have read
+        self._breathing = False
 
     def __enter__(self) -> None:
-        with self._turn:
+        with self._lock:
             self._wanted += 1
             try:
                 while self._held:
@@ -43,9 +45,10 @@ class Latch:
             self._held = True
 
     def __exit__(self, *error: object) -> None:
-        with self._turn:
+        with self._lock:
             self._held = False
-            self._turn.notify_all()
+            if self._waiting or self._wanted or self._breathing:
+                self._turn.notify_all()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -73,8 +76,8 @@ class Latch:
             return
         with self._turn:
             until = self._served + self._waiting
-            self._held = False
+            self._held, self._breathing = False, True
             self._turn.notify_all()
             while self._held or (self._waiting and self._served < until):
                 self._turn.wait()
-            self._held = True
+            self._held, self._breathing = True, False

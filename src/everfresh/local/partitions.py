@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from everfresh.delta.bags import WEIGHT, expand
 from everfresh.local import adhoc
-from everfresh.local.atoms import Found, netted
+from everfresh.local.atoms import Found
 from everfresh.local.cells import Cells
 from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
+from everfresh.local.netting import netted
 from everfresh.local.reading import RowSet
 from everfresh.program import Partitions
 from everfresh.sql import plan as p

@@ -36,6 +36,7 @@ __all__ = [
     "Touched",
     "Values",
     "float_total",
+    "plain_array",
     "wide_from_int64",
     "wide_from_python",
     "wide_to_float",
@@ -157,7 +158,7 @@ def wide_to_python(high: Ints, low: Ints) -> list[int]:
 def wide_to_float(high: Ints, low: Ints) -> Floats:
     """The nearest doubles, as `float(int)` gives them."""
     out = np.empty(len(high))
-    kernels.wide_to_float(_array(high, np.int64), _array(low, np.int64), out)
+    kernels.wide_to_float(plain_array(high, np.int64), plain_array(low, np.int64), out)
     return out
 
 
@@ -167,7 +168,7 @@ def float_total(floats: Floats) -> Floats:
     >>> float_total(np.array([[1e17], [0.5], [-1e-30]])).tolist()
     [1e+17]
     """
-    floats = _array(floats, np.float64)
+    floats = plain_array(floats, np.float64)
     if floats.ndim != 2 or len(floats) != 3:
         raise ValueError(f"a float component has three rows, not shape {floats.shape}")
     out = np.empty(floats.shape[1])
@@ -175,7 +176,7 @@ def float_total(floats: Floats) -> Floats:
     return out
 
 
-def _array(x: Any, dtype: Any) -> NDArray[Any]:
+def plain_array(x: Any, dtype: Any) -> NDArray[Any]:
     """`x` as the one array type that kernels are compiled for: of `dtype`, contiguous, writable."""
     array: NDArray[Any] = np.ascontiguousarray(x, dtype)
     return array if array.flags.writeable else array.copy()
@@ -357,14 +358,14 @@ class Pool:
 
     def gather(self, slots: Ints) -> Values:
         """The values at `slots`; zeros where the slot is -1."""
-        slots = _array(slots, np.int64)
+        slots = plain_array(slots, np.int64)
         out = Values.empty(self.layout, len(slots))
         kernels.gather_values(*self._cells, slots, self._state[TOP], out.n, out.ints, out.floats)
         return out
 
     def keys_at(self, slots: Ints) -> Ints:
         """All words of the entries at `slots`, as `[words, m]`; zeros where the slot is -1."""
-        slots = _array(slots, np.int64)
+        slots = plain_array(slots, np.int64)
         out = np.empty((self.words, len(slots)), np.int64)
         kernels.gather(self._keys, slots, self._state[TOP], out)
         return out
@@ -403,7 +404,7 @@ class Pool:
 
     def sweep(self, slots: Ints) -> None:
         """Remove those of `slots` that have n = 0."""
-        kernels.drop_empty(*self._index, *self._cells, _array(slots, np.int64))
+        kernels.drop_empty(*self._index, *self._cells, plain_array(slots, np.int64))
 
     # ---------------------------------------------------------------------------------------- maps
 
@@ -455,7 +456,7 @@ class Pool:
         `ValueError`, and no change, if a key is there already or comes twice. `remove`, then `insert` of the
         same words in reverse order, gives every entry its slot back.
         """
-        words, n = self._words(words, self.words), _array(n, np.int64)
+        words, n = self._words(words, self.words), plain_array(n, np.int64)
         m = words.shape[1]
         if n.shape != (m,) or not n.all():
             raise ValueError(f"{m} rows need {m} counts other than 0")
@@ -486,7 +487,12 @@ class Pool:
         batch is refused, or takes more to decide (`kernels.judge`)."""
         keep = np.empty(words.shape[1], np.bool_)
         ok = kernels.judge(
-            self._keys, self._words(words, self.words), _array(weights, np.int64), at.slots, at.first, keep
+            self._keys,
+            self._words(words, self.words),
+            plain_array(weights, np.int64),
+            at.slots,
+            at.first,
+            keep,
         )
         return keep if ok else None
 
@@ -503,7 +509,7 @@ class Pool:
 
     def remove(self, slots: Ints) -> None:
         """Remove the entries at `slots`; `ValueError`, and no change, if one is not live or comes twice."""
-        slots = _array(slots, np.int64)
+        slots = plain_array(slots, np.int64)
         if not kernels.distinct_live(self._mark, self._state, slots):
             raise ValueError("the slots to remove are not live and distinct")
         self._values.n[slots] = 0
@@ -551,16 +557,16 @@ class Pool:
     # -------------------------------------------------------------------------------------- inside
 
     def _words(self, words: Ints, rows: int) -> Ints:
-        words = _array(words, np.int64)
+        words = plain_array(words, np.int64)
         if words.ndim != 2 or len(words) != rows:
             raise ValueError(f"expected {rows} rows of words, not shape {words.shape}")
         return words
 
     def _delta(self, values: Values, m: int) -> Values:
         n, ints, floats = (
-            _array(values.n, np.int64),
-            _array(values.ints, np.int64),
-            _array(values.floats, np.float64),
+            plain_array(values.n, np.int64),
+            plain_array(values.ints, np.int64),
+            plain_array(values.floats, np.float64),
         )
         rows = self.layout.int_rows, self.layout.float_rows
         if n.shape != (m,) or ints.shape != (rows[0], m) or floats.shape != (rows[1], m):

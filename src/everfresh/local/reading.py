@@ -18,15 +18,16 @@ from everfresh.algebra import Kind
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Var, Vector, evaluate_vector, satisfied
 from everfresh.local.adhoc.frame import take
-from everfresh.local.atoms import Found, Rows, netted
+from everfresh.local.atoms import Found, Rows
 from everfresh.local.cells import Cells, VectorsOf, assemble, column_cells, same
 from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore, settled
 from everfresh.local.extremes import NOTHING, Ends, Extremes
-from everfresh.local.pool import Values, float_total, wide_to_python
+from everfresh.local.netting import netted
+from everfresh.local.pool import Values, float_total, wide_from_int64, wide_to_python
 from everfresh.local.strings import Interner
 from everfresh.program import Side, View, component_index
-from everfresh.types import BIGINT, DOUBLE, SqlType
+from everfresh.types import BIGINT, DOUBLE, VARCHAR, SqlType
 
 Ints = NDArray[np.int64]
 
@@ -73,7 +74,7 @@ class _Aside:
 
     def env(
         self, key: Callable[[int], Cells], rows: int, wanted: Mapping[str, SqlType], before: Before
-    ) -> dict[str, Vector]:
+    ) -> dict[str, Cells]:
         """The variables of the side that are wanted, for rows with these keys."""
         mine = {name: type_ for name, type_ in wanted.items() if name.startswith(self.prefix)}
         if not mine:
@@ -87,7 +88,7 @@ class _Aside:
                 slots = every
             values = self.store.entries(slots, before)
             places = {name: int(name.removeprefix(self.prefix).removesuffix("u")) for name in mine}
-            return {n: component_vector(self.store, values, places[n], mine[n]) for n in mine}
+            return {n: component_cells(self.store, values, places[n], mine[n]) for n in mine}
         extremes = self._extremes(before)
         seen = extremes.visited
         found = extremes.at(words)
@@ -96,7 +97,7 @@ class _Aside:
             place = np.full(rows, -1, np.int64)
             place[able] = np.arange(len(able))
             found = take(found, place)
-        return dict.fromkeys(mine, found)
+        return dict.fromkeys(mine, Cells.of(found, self.store.codec.interner))
 
     def _extremes(self, before: Before) -> Extremes:
         assert self.extremes is not None
@@ -291,11 +292,13 @@ class ViewReader:
             weights, rows = weights[chosen], len(chosen)
         columns: dict[int, Cells] = {}
         for i in want:
-            place = self.key_of[i]
+            place, expr = self.key_of[i], view.outputs[i]
             if place is not None:
                 columns[i] = key_at(place)
+            elif isinstance(expr, Var) and expr.name in env and expr.type != VARCHAR:
+                columns[i] = env[expr.name]  # as it is: nothing is computed, and no string
             else:
-                made = evaluate_vector(view.outputs[i], VectorsOf(env), rows)
+                made = evaluate_vector(expr, VectorsOf(env), rows)
                 columns[i] = Cells.of(made, self.store.codec.interner if strings is None else strings)
         return index, columns, weights
 
@@ -309,18 +312,15 @@ class ViewReader:
             exprs += [self.view.outputs[i] for i in sorted(want) if self.key_of[i] is None]
             wanted = {n.name: n.type for e in exprs for n in e.walk() if isinstance(n, Var)}
             self._read[want] = wanted
-        interner = self.store.codec.interner
         env: dict[str, Cells] = {}
         names = [c.name for c in self.store.columns]
         for name, type_ in wanted.items():
             if name in names:
                 env[name] = key(names.index(name))
             elif name.startswith("#") and "." not in name:
-                vector = component_vector(self.store, values, component_index(name), type_)
-                env[name] = Cells.of(vector, interner)
+                env[name] = component_cells(self.store, values, component_index(name), type_)
         for aside in self.sides:
-            for name, vector in aside.env(key, rows, wanted, before).items():
-                env[name] = Cells.of(vector, interner)
+            env.update(aside.env(key, rows, wanted, before))
         return env
 
 
@@ -363,6 +363,18 @@ class Reading:
         """The rows of some entries of the relation's map."""
         assert isinstance(self.reader, ViewReader)
         return self.reader.read(at, slots, want, self.before)
+
+
+def component_cells(store: EntryStore, values: Values, index: int, type_: SqlType) -> Cells:
+    """`component_vector` as cells: without Python's integers where sums of a wide type are words."""
+    interner = store.codec.interner
+    if index > 0 and type_.is_wide:
+        kind, at = store.layout.kinds[index - 1], store.layout.offsets[index - 1]
+        if kind == Kind.COUNT:
+            return Cells(type_, interner, wide_from_int64(values.ints[at]), None)
+        if kind == Kind.WIDE and (values.ints[at] == values.ints[at + 1] >> 63).all():
+            return Cells(type_, interner, (values.ints[at], values.ints[at + 1]), None)
+    return Cells.of(component_vector(store, values, index, type_), interner)
 
 
 def component_vector(store: EntryStore, values: Values, index: int, type_: SqlType) -> Vector:

@@ -7,7 +7,7 @@ undone; a batch changes them under `changing`, which makes everything final or t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -19,11 +19,11 @@ from everfresh.delta.bags import WEIGHT, expand
 from everfresh.errors import EverfreshError
 from everfresh.expr import evaluate_vector
 from everfresh.local import adhoc
-from everfresh.local.atoms import netted
 from everfresh.local.entries import EntryStore, merged
 from everfresh.local.latch import Latch
 from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
+from everfresh.local.netting import netted
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Pool
 from everfresh.local.publishing import Change
@@ -187,49 +187,24 @@ class LocalState:
             for name, of_table in parts.items():
                 nets[name] = self.tables[name].resolve(of_table)
         except BaseException:
-            self._discard(nets)
+            self.discard(nets)
             raise
+        if all(map(len, nets.values())):
+            return nets
         nothing = {name: net for name, net in nets.items() if not len(net)}
-        self._discard(nothing)
+        self.discard(nothing)
         return {name: net for name, net in nets.items() if name not in nothing}
 
-    def _discard(self, nets: Mapping[str, Net]) -> None:
+    def discard(self, nets: Mapping[str, Net]) -> None:
+        """Forget changes that were not added, or were taken back."""
         for name, net in nets.items():
             self.tables[name].discard(net)
 
-    @contextmanager
-    def changing(self, nets: Mapping[str, Net]) -> Iterator[dict[str, Change]]:
+    def changing(self, nets: Mapping[str, Net]) -> Changing:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
-        self.visited.clear()
-        steps = Steps(self.wiring, self.visited, self.phases, self.latch.breathe, self.workers)
-        with ExitStack() as stack:
-            try:
-                with self.latch:
-                    self.running.append(steps)
-                    # One relation after the other: a trigger reads what those before it have left, so that
-                    # cross terms between relations are not needed.
-                    for name, change in nets.items():
-                        steps.table(name, change)
-                    self.phases.to("publish")
-                    changes = self._published(nets, steps)
-                self.phases.to("commit")
-                stack.enter_context(uninterrupted())
-                yield changes
-            except BaseException:
-                with self.latch:
-                    steps.rollback()
-                    self._forget(steps)
-                    self._discard(nets)
-                raise
-            with self.latch:
-                steps.commit()
-                self._forget(steps)
+        return Changing(self, nets)
 
-    def _forget(self, steps: Steps) -> None:
-        if steps in self.running:
-            self.running.remove(steps)
-
-    def _published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, Change]:
+    def published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, Change]:
         """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
         changes: dict[str, Change] = {}
         for view in self.catalog.affected_by(nets):
@@ -358,3 +333,54 @@ class LocalState:
             self._wiring = None  # its indexes on tables hold codes
             for holder in holders:
                 holder.remap_strings(remap)
+
+
+class Changing:
+    """A block in which net changes are added to tables and maps: see `LocalState.changing`. From its
+    beginning to its end there is no Ctrl-C."""
+
+    __slots__ = ("_alone", "_nets", "_state", "_steps")
+
+    def __init__(self, state: LocalState, nets: Mapping[str, Net]) -> None:
+        state.visited.clear()
+        self._state, self._nets, self._alone = state, nets, uninterrupted()
+        self._steps = Steps(state.wiring, state.visited, state.phases, state.latch.breathe, state.workers)
+
+    def __enter__(self) -> dict[str, Change]:
+        state, steps = self._state, self._steps
+        try:
+            with state.latch:
+                state.running.append(steps)
+                # One relation after the other: a trigger reads what those before it have left, so that
+                # cross terms between relations are not needed.
+                for name, change in self._nets.items():
+                    steps.table(name, change)
+                state.phases.to("publish")
+                changes = state.published(self._nets, steps)
+            state.phases.to("commit")
+            self._alone.__enter__()
+        except BaseException:
+            self._take_back()
+            raise
+        return changes
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is not None:
+                self._take_back()
+                return
+            with self._state.latch:
+                self._steps.commit()
+                self._forget()
+        finally:
+            self._alone.__exit__()
+
+    def _take_back(self) -> None:
+        with self._state.latch:
+            self._steps.rollback()
+            self._forget()
+            self._state.discard(self._nets)
+
+    def _forget(self) -> None:
+        if self._steps in self._state.running:
+            self._state.running.remove(self._steps)

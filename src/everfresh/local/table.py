@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate_vector, satisfied
+from everfresh.local import incoming_kernels as kernels
 from everfresh.local.codec import Codec
 from everfresh.local.feeds import signed_changes
 from everfresh.local.pool import Layout, Pool, Touched, Values
@@ -30,6 +31,7 @@ from everfresh.types import TableSchema
 
 Ints = NDArray[np.int64]
 _NO_VALUES = Layout(())
+_NONE = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,11 @@ class Net:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    @property
+    def rows(self) -> int:
+        """How many rows come or go, duplicates counted."""
+        return len(self.weights) if self.found is not None else int(np.abs(self.weights).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +80,18 @@ class _Signed:
 
     words: list[Ints] = field(default_factory=list)
     weights: list[Ints] = field(default_factory=list)
-    origin: list[tuple[Part, Ints]] = field(default_factory=list)
+    origin: list[tuple[Part, int, Ints | None]] = field(default_factory=list)
+    """Parts, how many rows are of each, and which they are, if not all in order."""
     fresh: list[Ints] = field(default_factory=list)
+    goes: bool = False
+    """Whether some weights are negative."""
 
     def add(self, part: Part, words: Ints, weight: int, rows: Ints | None = None) -> None:
         count = words.shape[1]
         self.words.append(words)
         self.weights.append(np.full(count, weight, np.int64))
-        self.origin.append((part, np.arange(count) if rows is None else rows))
+        self.origin.append((part, count, rows))
+        self.goes |= weight < 0
 
     def joined(self, rows: int) -> tuple[Ints, Ints]:
         """All rows, of so many words, and their weights."""
@@ -92,10 +103,10 @@ class _Signed:
 
     def place(self, index: int) -> str:
         """Where row `index` of all rows came from, for an error."""
-        for part, rows in self.origin:
-            if index < len(rows):
-                return f"{part.what}, row {part.number(int(rows[index]))}"
-            index -= len(rows)
+        for part, count, rows in self.origin:
+            if index < count:
+                return f"{part.what}, row {part.number(index if rows is None else int(rows[index]))}"
+            index -= count
         raise IndexError(index)
 
 
@@ -134,14 +145,17 @@ class Table:
                 for part in parts:
                     getattr(self, f"_{part.op}")(part, signed)
                 words, weights = signed.joined(self.codec.words)
-                net = self._quickly(words, weights) if self._key else None
+                net = self._quickly(words, weights, signed.goes) if self._key else None
                 if net is None:
                     net = self._judged(words, weights, signed)
         except BaseException:
             for fresh in signed.fresh:
                 self.codec.texts.release(fresh)
             raise
-        return replace(net, fresh=np.concatenate(signed.fresh)) if signed.fresh else net
+        if not signed.fresh:
+            return net
+        fresh = signed.fresh[0] if len(signed.fresh) == 1 else np.concatenate(signed.fresh)
+        return Net(net.words, net.weights, net.found, fresh)
 
     def _named(self, part: Part, signed: _Signed) -> Net | None:
         """The same for rows that are all found by their key and go, or change: nothing is left to judge."""
@@ -150,25 +164,28 @@ class Table:
             return Net(self.pool.keys_at(slots), np.full(len(slots), -1), Found(slots, slots[:0]))
         if part.op != "update":
             return None
-        slots = self._found(part, "update")
+        columns = self.codec.given(part.rows.schema)
+        given = self._encode(part.rows, signed, columns.codec)
+        slots = self._found(part, "update", given[columns.codec.positions(self.schema.key), :])
         old = self.pool.keys_at(slots)
-        new = self._replaced(old, part.rows, signed)
-        for row in self.codec.kept_words:
+        new = columns.over(old, given)
+        for row in self.codec.kept_words if columns.codec.kept else ():
             self.codec.texts.unify(new[row], self.pool.words_of(row), slots, np.arange(len(slots)))
-        changed = (new != old).any(axis=0)
-        if not changed.all():
+        changed = np.empty(len(slots), np.bool_)
+        if kernels.differing(old, new, changed) < len(slots):
             kept = np.flatnonzero(changed)
             slots, old, new = slots[kept], old.take(kept, axis=1), new.take(kept, axis=1)
         weights = np.ones(2 * len(slots), np.int64)
         weights[: len(slots)] = -1
         return Net(np.concatenate([old, new], axis=1), weights, Found(slots, self.pool.tags(new)))
 
-    def _quickly(self, words: Ints, weights: Ints) -> Net | None:
-        """The same for rows that each come or go once by their key; None if that is not so, or refused."""
+    def _quickly(self, words: Ints, weights: Ints, goes: bool = True) -> Net | None:
+        """The same for rows that each come or (`goes`) go once by their key; None if that is not so, or
+        refused."""
         at = self.pool.locate(words)
+        if not goes:
+            return Net(words, weights, Found(_NONE, at.tags)) if at.known == 0 else None
         gone = np.flatnonzero(weights < 0)
-        if not len(gone):
-            return Net(words, weights, Found(gone, at.tags)) if at.known == 0 else None
         for row in self.codec.kept_words:
             self.codec.texts.unify(words[row], self.pool.words_of(row), at.slots, at.first)
         keep = self.pool.judge(words, weights, at)
@@ -209,18 +226,22 @@ class Table:
         """A net change that was resolved before, as it was logged."""
         signed = _Signed()
         words = self._as_stored(self._encode(rows, signed), weights)
-        return Net(words, weights, fresh=np.concatenate(signed.fresh) if signed.fresh else None)
+        return Net(words, weights, fresh=signed.fresh[0] if signed.fresh else None)
 
-    def _encode(self, rows: pa.Table, signed: _Signed) -> Ints:
-        """The words of full rows. Those of strings that are only kept are on record."""
-        words = self.codec.encode(rows)
-        signed.fresh += [words[row].copy() for row in self.codec.kept_words]
+    def _encode(self, rows: pa.Table, signed: _Signed, codec: Codec | None = None) -> Ints:
+        """The words of full rows, or of some columns. Those of strings that are only kept are on record."""
+        codec = codec or self.codec
+        words = codec.encode(rows)
+        if codec.kept_words:
+            signed.fresh.append(words[codec.kept_words].ravel())
         return words
 
     def _replaced(self, old: Ints, rows: pa.Table, signed: _Signed) -> Ints:
         """The words of rows with some columns put over them."""
         words = self.codec.replace(old, rows)
-        signed.fresh += [words[row][words[row] != old[row]] for row in self.codec.kept_words]
+        if self.codec.kept_words:
+            mine, theirs = words[self.codec.kept_words], old[self.codec.kept_words]
+            signed.fresh.append(mine[mine != theirs])
         return words
 
     def _insert(self, part: Part, signed: _Signed) -> None:
@@ -232,10 +253,11 @@ class Table:
     def _find(self, part: Part) -> Ints:
         return self.pool.find(self.codec.part(self.schema.key).encode(part.rows))
 
-    def _found(self, part: Part, verb: str) -> Ints:
-        slots = self._find(part)
-        if (slots < 0).any():
-            row = int(np.flatnonzero(slots < 0)[0])
+    def _found(self, part: Part, verb: str, keys: Ints | None = None) -> Ints:
+        """The slots of the rows that a part names by their keys, whose words may be known."""
+        slots = self._find(part) if keys is None else self.pool.find(keys)
+        row = kernels.lacking(slots)
+        if row >= 0:
             raise EverfreshError(
                 Code.MISSING_ROW,
                 f"there is no row to {verb} with key {self.key_text(part.rows, row)}",

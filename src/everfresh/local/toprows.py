@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.compiler import Top, top_of
-from everfresh.local.atoms import Found, netted
+from everfresh.local.atoms import Found
 from everfresh.local.cells import Cells, assemble
 from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
 from everfresh.local.followers import TopRows
+from everfresh.local.netting import netted
 from everfresh.local.partitions import PartitionReader
 from everfresh.local.ranking import SortKey
 from everfresh.local.reading import Reader, RowSet

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from everfresh.spark.blocks import site_of, step
+from everfresh.spark.blocks import FILLING, site_of, step
 from everfresh.spark.distribute import came, ran
 from everfresh.spark.jobs import DRIVER, Base, Job, World, unpack_control
 from everfresh.spark.units import bring_to, pack_snapshot
@@ -19,7 +19,7 @@ from everfresh.spark.units import bring_to, pack_snapshot
 def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]]:
     """Run the driver's block of a job with what came for it: what was done to its unit, if anything."""
     program = job.program
-    if program is None or not (payloads or job.kind == "refill"):
+    if program is None or not (payloads or job.kind in FILLING):
         return []
     started = time.perf_counter()
     unit, how = bring_to(job.bases[DRIVER], job.world)

@@ -28,10 +28,11 @@ import pyarrow as pa
 from everfresh.compiler import Catalog, Effect
 from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import EPOCH, WEIGHT
-from everfresh.delta.feeds import CHANGE_TYPE, is_feed
+from everfresh.delta.feeds import CHANGE_TYPE, has_full_images, is_feed
 from everfresh.delta.files import find_parquet
 from everfresh.delta.rows import match_columns
 from everfresh.distributed import Dist, Placement
+from everfresh.distributed.flat import tables_of
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Expr, Var
 from everfresh.expr.build import cast
@@ -54,6 +55,7 @@ from everfresh.spark.programs import (
     executed,
     home_of,
     incremental,
+    over_tables,
     placement_of,
     whole_program,
 )
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _READ_CHUNK = 1 << 16
+_FEED_BYTES = 4 << 20  # of files of changes that the driver reads, to see if one stage is enough
 _log = logging.getLogger("everfresh")
 
 
@@ -239,7 +242,7 @@ class SparkEngine:
             name = effect.create_view.name
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             world.leave(catalog)
-            rows = sum(ledger.table_sizes().get(base, 0) for base in effect.create_view.compiled.bases)
+            rows = sum(ledger.table_sizes().get(table, 0) for table in tables_of(catalog, name))
             work: Callable[[], Any] = partial(self._fill, draft, world, name, "load", rows)
             if effect.create_view.compiled.reevaluated:
                 work = partial(self._reevaluate, draft, world, name, "fill")
@@ -305,7 +308,8 @@ class SparkEngine:
         names = tuple(column.name for column, index in chosen if index is not None)
         if not is_feed(found.names, schema):
             return FileRows(path, names, found.size, found.rows)
-        if not schema.key:  # whether updates have both images is seen in all of the rows only
+        # Whether updates have both images is seen in all of the rows only.
+        if not schema.key or found.size <= min(_FEED_BYTES, self._options.whole_bytes):
             return read_rows(data, schema, what=what, op=op)
         return FileRows(path, (*names, CHANGE_TYPE), found.size, found.rows)
 
@@ -386,10 +390,15 @@ class SparkEngine:
         """Whether every task may read all of a batch, and its rows are the change that they make."""
         size = 0
         for part in batch.parts:
-            if part.op not in ("insert", "delete") or isinstance(part.rows, SparkRows):
+            if part.op not in ("insert", "delete", "change") or isinstance(part.rows, SparkRows):
                 return False
             size += part.rows.size if isinstance(part.rows, FileRows) else part.rows.nbytes
-        return size <= self._options.whole_bytes
+        feeds = [part for part in batch.parts if part.op == "change"]
+        tables = self._ledger.catalog.tables
+        return size <= self._options.whole_bytes and all(
+            not isinstance(feed.rows, FileRows) and has_full_images(feed.rows, tables[feed.table])
+            for feed in feeds
+        )
 
     def _run(self, draft: Draft, world: World, batch: Batch, chosen: Chosen) -> Controls:
         """Run the job of a batch, and the driver's part of it; what was done goes into the draft."""
@@ -547,6 +556,11 @@ class SparkEngine:
         return self._spark.sql(plan_sql(catalog.views[view].compiled.plan, source))
 
     @property
+    def programs(self) -> Catalog:
+        """The catalog as programs see it."""
+        return over_tables(self._ledger.catalog)
+
+    @property
     def placement(self) -> Placement:
         """Where tables and maps are."""
         catalog = self._ledger.catalog
@@ -563,8 +577,11 @@ class SparkEngine:
             "place": str(self.placement.maps[compiled.map.name]),
             "workers": self._workers,
         }
+        through = [base for base in compiled.bases if base in catalog.views]
+        if through and not compiled.reevaluated:
+            known["reads"] = f"the tables below {', '.join(through)}"
         if not compiled.reevaluated:
-            changed = frozenset(compiled.bases)
+            changed = frozenset(tables_of(catalog, view)) - catalog.static
             alone = incremental(catalog, view)
             stages = batch_program(alone, changed).stages
             one = stages == 1 or whole_program(alone, changed) is not None

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from everfresh.delta import read_rows
 from everfresh.delta.bags import WEIGHT
 from everfresh.distributed.execute import Site
+from everfresh.distributed.flat import tables_of
 from everfresh.distributed.routing import owners
 from everfresh.distributed.wire import Held, entries_table
 from everfresh.errors import EverfreshError
@@ -267,7 +268,7 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
     tag = unit.version[1]
     nothing = {"unit": unit.name, "nonce": job.nonce, "tag_in": tag, "tag": tag, "file": None, "rows": 0}
     yield worker, CONTROL, pack_control(nothing)
-    tables = {n: unit.table(world, n) for n in world.catalog.views[job.view or ""].compiled.bases}
+    tables = {n: unit.table(world, n) for n in tables_of(world.catalog, job.view or "")}
     nets = {n: _all_rows(table) for n, table in tables.items()}
     site = Site(
         LocalState.blank(incremental(world.catalog, job.view), unit.interner),

@@ -1,0 +1,175 @@
+"""Compiled loops over a record batch where it lies, as the Arrow C data interface describes it.
+
+A kernel gets the address of an `ArrowArray` whose children are the columns, and one line of numbers for each
+column that it is to look at. Whoever calls it holds the batch alive and has checked the types of its columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from everfresh.local.jit import njit
+from everfresh.local.native.memory import as_word, ld, ld8, ld32, ldf
+
+Ints = NDArray[np.int64]
+
+# What a column holds. TEXT has only its NULLs read here.
+TEXT, BIT, INT8, INT16, INT32, INT64, DECIMAL, WIDE, FLOAT, DOUBLE = range(10)
+
+# The places in a column's line for `words`: those of the column among its siblings, what it holds, its first
+# word, the word and the bit of its NULLs (-1: it has none).
+SOURCE, KIND, FIRST, MASK, SHIFT = range(5)
+
+# The places in a line for `clean`: the third says that NULL is refused.
+REQUIRED: Final = 2
+
+# The words of an ArrowArray.
+_NULLS, _OFFSET, _BUFFERS, _CHILDREN = 1, 2, 5, 6
+
+_NAN = np.float64(np.nan).view(np.int64)
+_NAN32 = np.int64(np.float32(np.nan).view(np.int32))
+_ZERO = np.int64(-1 << 63)
+_ZERO32 = np.int64(-1 << 31)
+
+
+@intrinsic
+def ldf32(_typing: Any, _address: Any, _index: Any) -> Any:
+    """A float of single precision, as a double."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        start = builder.inttoptr(args[0], ir.PointerType(ir.FloatType()))
+        return builder.fpext(builder.load(builder.gep(start, [args[1]])), ir.DoubleType())
+
+    return types.float64(types.int64, types.int64), codegen
+
+
+@njit(forceinline=True, cache=True)
+def _missing(bits: int, at: int) -> bool:
+    """Whether a validity bitmap says that a value is NULL."""
+    return bool(((ld8(bits, at >> 3) >> (at & 7)) & 1) == 0)
+
+
+@njit(forceinline=True, cache=True)
+def _signed(word: int, bits: int) -> int:
+    """The number whose two's complement the lowest `bits` of a word are."""
+    return int((word ^ (1 << (bits - 1))) - (1 << (bits - 1)))
+
+
+@njit(cache=True)
+def words(array: int, columns: Ints, out: Ints) -> int:
+    """Write the words of columns to `out`, whose words of NULLs are 0; how many columns were done: fewer than
+    all where one that has no room for NULLs has some."""
+    children, rows = ld(array, _CHILDREN), out.shape[1]
+    for c in range(columns.shape[0]):
+        child = ld(children, columns[c, SOURCE])
+        buffers, start = ld(child, _BUFFERS), ld(array, _OFFSET) + ld(child, _OFFSET)
+        bits, data = ld(buffers, 0), ld(buffers, 1)
+        kind, first = columns[c, KIND], columns[c, FIRST]
+        if kind == INT64:
+            for i in range(rows):
+                out[first, i] = ld(data, start + i)
+        elif kind == INT32:
+            for i in range(rows):
+                out[first, i] = ld32(data, start + i)
+        elif kind == DECIMAL:
+            for i in range(rows):
+                out[first, i] = ld(data, 2 * (start + i))
+        elif kind == WIDE:
+            for i in range(rows):
+                out[first, i] = ld(data, 2 * (start + i) + 1)
+                out[first + 1, i] = ld(data, 2 * (start + i))
+        elif kind >= FLOAT:
+            for i in range(rows):
+                value = ldf(data, start + i) if kind == DOUBLE else ldf32(data, start + i)
+                # There is one NaN, and no -0.0.
+                out[first, i] = _NAN if value != value else as_word(value) if value != 0.0 else 0
+        elif kind == INT16:
+            for i in range(rows):
+                at = 2 * (start + i)
+                out[first, i] = _signed(ld8(data, at) | (ld8(data, at + 1) << 8), 16)
+        elif kind == INT8:
+            for i in range(rows):
+                out[first, i] = _signed(ld8(data, start + i), 8)
+        elif kind == BIT:
+            for i in range(rows):
+                out[first, i] = (ld8(data, (start + i) >> 3) >> ((start + i) & 7)) & 1
+        if bits == 0 or ld(child, _NULLS) == 0:
+            continue
+        mask, shift = columns[c, MASK], columns[c, SHIFT]
+        for i in range(rows):
+            if _missing(bits, start + i):
+                if mask < 0:
+                    return c
+                out[mask, i] |= np.int64(1) << shift
+                if kind != TEXT:
+                    out[first, i] = 0  # what Arrow has in the place of a NULL is undefined
+                if kind == WIDE:
+                    out[first + 1, i] = 0
+    return int(columns.shape[0])
+
+
+@njit(cache=True)
+def clean(array: int, columns: Ints, rows: int) -> bool:
+    """Whether no column that refuses NULL has one, and all floats are canonical."""
+    children = ld(array, _CHILDREN)
+    for c in range(columns.shape[0]):
+        child = ld(children, columns[c, SOURCE])
+        buffers, start = ld(child, _BUFFERS), ld(array, _OFFSET) + ld(child, _OFFSET)
+        bits, data, nulls = ld(buffers, 0), ld(buffers, 1), ld(child, _NULLS)
+        if columns[c, REQUIRED] and bits != 0 and nulls != 0:
+            for i in range(rows):
+                if _missing(bits, start + i):
+                    return False
+        if columns[c, KIND] == DOUBLE:
+            for i in range(rows):
+                word, value = ld(data, start + i), ldf(data, start + i)
+                if word == _ZERO or (value != value and word != _NAN):
+                    return False
+        elif columns[c, KIND] == FLOAT:
+            for i in range(rows):
+                word, value = ld32(data, start + i), ldf32(data, start + i)
+                if word == _ZERO32 or (value != value and word != _NAN32):
+                    return False
+    return True
+
+
+@njit(cache=True)
+def put_over(given: Ints, lines: Ints, nulls: Ints, out: Ints) -> None:
+    """Write words of `given` over those of `out`: by `lines` (from, to), and single bits by `nulls` (from
+    word and bit, to word and bit)."""
+    for j in range(lines.shape[0]):
+        source, target = given[lines[j, 0]], out[lines[j, 1]]
+        for i in range(source.size):
+            target[i] = source[i]
+    for j in range(nulls.shape[0]):
+        source, target = given[nulls[j, 0]], out[nulls[j, 2]]
+        for i in range(source.size):
+            bit = np.int64(1) << nulls[j, 3]
+            target[i] = (target[i] & ~bit) | (((source[i] >> nulls[j, 1]) & 1) << nulls[j, 3])
+
+
+@njit(cache=True)
+def differing(a: Ints, b: Ints, out: NDArray[np.bool_]) -> int:
+    """Whether the columns of two matrices differ, and how many do."""
+    count = 0
+    for i in range(out.size):
+        out[i] = False
+        for j in range(a.shape[0]):
+            out[i] |= a[j, i] != b[j, i]
+        count += out[i]
+    return count
+
+
+@njit(cache=True)
+def lacking(slots: Ints) -> int:
+    """The first place without a slot; -1 if there is none."""
+    for i in range(slots.size):
+        if slots[i] < 0:
+            return i
+    return -1
