@@ -29,7 +29,7 @@ from everfresh.local.native.runner import Function, Runner
 from everfresh.local.native.scalars import Unsupported
 from everfresh.local.wiring import Prepared, Unit, Wiring
 
-SMALL = 64
+SMALL = 2048
 """Changes of up to so many rows run by row."""
 LIGHT = 1 << 16
 """Larger ones too, while the maps that are applied have at most so many entries: they stay in the cache."""
