@@ -29,6 +29,7 @@ from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
 from everfresh.program.queue import Queue, Waiting
 from everfresh.relations import Result, Table, View
 from everfresh.sources import Stream, StreamMethods
+from everfresh.state import is_url
 from everfresh.types import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ def connect(
 ) -> Database:
     """Open a database, or make one.
 
-    `path` is its folder; without one nothing outlives the connection. `engine` is "spark" (on `spark`, or on
-    a session of its own) or "local" (in this process, no JVM). One process writes a folder at a time; with
-    `read_only` any number read it.
+    `path` is its folder, or a place in an object store (`s3://bucket/shop`; Spark only); without one nothing
+    outlives the connection. `engine` is "spark" (on `spark`, or on a session of its own) or "local" (in this
+    process, no JVM). One process writes a folder at a time; with `read_only` any number read it.
 
     >>> import everfresh as ef
     >>> db = ef.connect(engine="local")
@@ -63,9 +64,11 @@ def connect(
             "a database without a path cannot be opened for reading",
             hint="give the path of an existing database",
         )
-    if isinstance(path, str) and "://" in path:
+    if engine == "local" and is_url(path):
         raise EverfreshError(
-            Code.UNSUPPORTED, f"'{path}' is not a local path", hint="give a folder of a local file system"
+            Code.UNSUPPORTED,
+            f"'{path}' is not a local path",
+            hint="give a folder of a local file system, or connect with engine='spark'",
         )
     if engine == "local":
         if spark is not None:
@@ -487,7 +490,7 @@ def _distributed(engine: Engine, view: str) -> str:
     """How a view is distributed, as the engine has placed its maps, or would by the sizes of its tables."""
     from everfresh.distributed import best, explained
 
-    catalog, where = engine.catalog, getattr(engine, "placement", None)
+    catalog, where = getattr(engine, "programs", engine.catalog), getattr(engine, "placement", None)
     if where is None:
         tables = engine.statistics()["tables"]
         sizes = {name: known["rows"] for name, known in tables.items() if isinstance(known.get("rows"), int)}

@@ -30,6 +30,10 @@ class Options:
     snapshot_epochs: int = 400
     """Take a snapshot at the latest after this many epochs."""
 
+    snapshots: str = "background"
+    """Spark: whether a snapshot is taken beside later batches (`"background"`) or within the batch that makes
+    it due (`"now"`)."""
+
     workers: int = 2
     """Spark: the number of logical workers, that is, of partitions of the state. Fixed when a folder is
     created."""
@@ -54,6 +58,10 @@ class Options:
     """Spark: whether views are brought up to date by a batch's change (`"incremental"`), by filling them
     anew from the tables (`"recompute"`), or by what is estimated to be cheaper (`"auto"`)."""
 
+    single_writer: bool = False
+    """Spark: states that no other process writes the database at the same time. A place that cannot hold off
+    a second writer, such as `hdfs://`, is refused without it."""
+
     threads: int | None = None
     """Local: how many threads a large batch may use; None for as many as there are cores."""
 
@@ -77,6 +85,12 @@ class Options:
                 Code.ARGUMENT,
                 f"option refresh is none of 'auto', 'incremental', 'recompute': '{self.refresh}'",
                 place="Options.refresh",
+            )
+        if self.snapshots not in ("background", "now"):
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"option snapshots is none of 'background', 'now': '{self.snapshots}'",
+                place="Options.snapshots",
             )
         if self.threads is not None and self.threads < 1:
             raise EverfreshError(Code.ARGUMENT, "option threads must be at least 1", place="Options.threads")

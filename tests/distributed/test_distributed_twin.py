@@ -9,13 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from sys import path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from everfresh.datasets import orderbook, tpcds, tpch
-from everfresh.distributed import ALL, NAIVE, RANDOM, REPLICATED, Limits, Passes
+from everfresh.distributed import (
+    ALL,
+    LOCAL,
+    NAIVE,
+    RANDOM,
+    REPLICATED,
+    DistributedProgram,
+    Limits,
+    Passes,
+    Placement,
+    distributed,
+    inprocess,
+)
+from everfresh.distributed.early import done_early
 from everfresh.distributed.tags import Tag
 from everfresh.errors import EverfreshError
 from everfresh.local.state import LocalState
@@ -138,6 +152,30 @@ def test_any_placement_gives_the_same(limits: Limits, name: str) -> None:
     twins = Twins(state, (3,), given=(RANDOM,), sizes=LARGE, limits=limits)
     for batch in histories(state, "thesis", 4):
         twins.apply(batch)
+
+
+@pytest.mark.parametrize("name", ["q03", "q05", "q12", "q19"])
+def test_what_is_done_early_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes filtered and added up before maps are read, where all maps are everywhere."""
+    early = []
+
+    def distributed_early(*args: Any) -> DistributedProgram:
+        program = distributed(*args)
+        early.append(done_early(program) != program)
+        return done_early(program)
+
+    monkeypatch.setattr(inprocess, "distributed", distributed_early)
+    query = WORKLOADS["thesis"].query(name)
+    state = started([*WORKLOADS["thesis"].tables.values(), query.ddl], LARGE)
+    twins = Twins(state, ())
+    twins.others = [inprocess.InProcess(3, given=RANDOM, sizes=LARGE)]
+    held = state.catalog.views[query.view].compiled.map.name
+    everywhere = {name: LOCAL if name == held else REPLICATED for name in state.stores()}
+    twins.others[0].placement = Placement({}, everywhere)
+    twins.others[0].scatter(state)
+    for batch in histories(state, "thesis", 4):
+        twins.apply(batch)
+    assert any(early)
 
 
 MODES = (

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from everfresh.calculus import MapRef, Query, Rel, Sum, parse
 from everfresh.expr import Var
+from everfresh.local.atoms import TableRows
 from everfresh.local.determined import determining
+from everfresh.local.fanout import fanout
 from everfresh.local.ordering import ordered
-from everfresh.types import BIGINT, Column
+from everfresh.local.strings import Interner
+from everfresh.local.table import Table
+from everfresh.types import BIGINT, Column, TableSchema
 
 NUMBER = [Column("a", BIGINT), Column("b", BIGINT)]
 RELATIONS = {"R": NUMBER, "S": NUMBER, "P": NUMBER}
@@ -61,6 +67,28 @@ def test_entries_that_a_key_determines_come_before_others() -> None:
     keyed = lambda atom: (0,) if atom.name == "M" else ()  # noqa: E731
     (term,) = ordered(query, (X,), lambda _: None, keyed=keyed)
     assert [str(step.factor) for step in term.steps] == ["ΔR(x, y)", "M[x, u](0)", "S(y, z)"]
+
+
+def test_of_what_is_joined_the_fewest_come_first() -> None:
+    query = parse("ΔR(x, y) * S(y, z) * M[x, u](0)", RELATIONS, MAPS)
+
+    def steps(**entries: float) -> list[str]:
+        (term,) = ordered(query, (X,), lambda _: None, fanout=lambda atom, _: entries.get(atom.name))
+        return [str(step.factor) for step in term.steps[1:]]
+
+    assert steps(S=10.0, M=2.0) == ["M[x, u](0)", "S(y, z)"]
+    assert steps(S=2.0, M=10.0) == ["S(y, z)", "M[x, u](0)"]
+    assert steps(M=2.0) == ["S(y, z)", "M[x, u](0)"]  # nobody knows of S
+
+
+@pytest.mark.parametrize(("groups", "rows"), [(1, 3000), (50, 3000), (3000, 3000), (1000, 60_000)])
+def test_the_entries_that_a_lookup_finds_are_estimated_from_some(groups: int, rows: int) -> None:
+    table = Table(TableSchema("t", (Column("a", BIGINT), Column("b", BIGINT)), ("a",)), Interner())
+    numbers = np.arange(rows, dtype=np.int64)
+    table.pool.enter(table.codec.encode(pa.table({"a": numbers, "b": numbers % groups})))
+    found = fanout(TableRows(table), [1])
+    assert rows / groups * 0.7 <= found <= max(rows / groups * 1.4, 1.0)
+    assert fanout(TableRows(table), [0]) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,17 @@
 collect and toArrow, partition by partition, each as a task of its own.
 
 Each task is served by one of some processes, that is, caches of units: which one is random, so that units are
-found at the right version, behind it, ahead of it, or not at all. What Spark does to processes and tasks
-(retries, kills) is tested with Spark itself.
+found at the right version, behind it, ahead of it, or not at all. Threads may run jobs at the same time: a
+process serves one task after the other. What Spark does to processes and tasks (retries, kills) is tested
+with Spark itself.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -36,6 +38,59 @@ class _Conf:
         return self.values.get(name, default)
 
 
+class _Process:
+    """Something that serves one task at a time and keeps units in a cache."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.cache: OrderedDict[Any, Any] = OrderedDict()
+        self.sizes: dict[Any, int] = {}
+
+    def forget(self) -> None:
+        self.cache.clear()
+        self.sizes.clear()
+
+
+class _Here(threading.local):
+    """What runs in this thread: tasks, the innermost last, each in its process; none on the driver."""
+
+    def __init__(self) -> None:
+        self.tasks: list[tuple[_Context, _Process]] = []
+
+
+_here = _Here()
+_driver = _Process()
+
+
+class _OfProcess(MutableMapping[Any, Any]):
+    """A cache of the process that this thread's task runs in, where everfresh has one of its process."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def _own(self) -> Any:
+        return getattr(_here.tasks[-1][1] if _here.tasks else _driver, self._name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._own[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._own[key] = value
+
+    def __delitem__(self, key: Any) -> None:
+        del self._own[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._own)
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def move_to_end(self, key: Any) -> None:
+        self._own.move_to_end(key)
+
+
 class FakeSession:
     """A session whose jobs run here, one task after the other."""
 
@@ -43,24 +98,26 @@ class FakeSession:
         self.conf = _Conf()
         self.jobs = 0
         self.stages = 0
+        self.before_task: Callable[[], None] = lambda: None
         self._random = random.Random(7)
-        self._processes: list[tuple[Any, Any]] = [(OrderedDict(), {}) for _ in range(processes)]
+        self._processes = [_Process() for _ in range(processes)]
 
     def forget(self) -> None:
         """Drop all caches, as if all processes were new."""
-        for caches in (*self._processes, (units._CACHE, units._SIZES)):
-            for cache in caches:
-                cache.clear()
+        for process in (*self._processes, _driver):
+            process.forget()
 
     @contextmanager
-    def process(self) -> Iterator[None]:
-        """One of the processes that serve tasks."""
-        driver = units._CACHE, units._SIZES
-        units._CACHE, units._SIZES = self._random.choice(self._processes)
-        try:
-            yield
-        finally:
-            units._CACHE, units._SIZES = driver
+    def task(self, number: int) -> Iterator[None]:
+        """A task in one of the processes that serve them."""
+        self.before_task()
+        process = self._random.choice(self._processes)
+        with process.lock:
+            _here.tasks.append((_Context(number, self), process))
+            try:
+                yield
+            finally:
+                _here.tasks.pop()
 
     def addTag(self, tag: str) -> None:
         pass
@@ -96,7 +153,7 @@ class FakeFrame:
         def make() -> list[Partition]:
             out = []
             for number, partition in enumerate(self._make()):
-                with _task(number, self.sparkSession):
+                with self.sparkSession.task(number):
                     out.append(list(fn(iter(partition))))
             return out
 
@@ -130,11 +187,9 @@ class FakeFrame:
 
 
 class _Task:
-    current: Sequence[Any] = ()
-
     @staticmethod
     def get() -> Any:
-        return _Task.current[-1] if _Task.current else None
+        return _here.tasks[-1][0] if _here.tasks else None
 
 
 class _Context:
@@ -148,20 +203,12 @@ class _Context:
         return self.session.conf.get(name)
 
 
-@contextmanager
-def _task(number: int, session: FakeSession) -> Iterator[None]:
-    _Task.current = [*_Task.current, _Context(number, session)]
-    try:
-        with session.process():
-            yield
-    finally:
-        _Task.current = _Task.current[:-1]
-
-
 def install(monkeypatch: pytest.MonkeyPatch, processes: int = 2) -> FakeSession:
     """Let `everfresh.connect(engine="spark", spark=...)` run on the session that is returned."""
     session = FakeSession(processes)
     session.forget()
+    monkeypatch.setattr(units, "_CACHE", _OfProcess("cache"))
+    monkeypatch.setattr(units, "_SIZES", _OfProcess("sizes"))
     monkeypatch.setattr(pyspark, "TaskContext", _Task)
     monkeypatch.setattr(pyspark, "inheritable_thread_target", lambda given: lambda fn: fn)
     monkeypatch.setattr(tasks, "TaskContext", _Task)

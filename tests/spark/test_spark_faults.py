@@ -71,6 +71,36 @@ def test_a_refused_batch_leaves_no_trace_in_the_workers(spark) -> None:
         assert contents(db) == expected([*BATCHES, ef.Delta(inserts=[(100, "a", 1)])])
 
 
+def test_batches_go_on_beside_a_snapshot_that_is_slow_or_given_up(spark, tmp_path: Path) -> None:
+    options = ef.Options(fault="opening-snapshot:sleep=600:1:1", snapshot_epochs=DDL_EPOCHS + 1)
+    with ef.connect(tmp_path / "db", spark=spark, options=options) as db:
+        compaction = db._engine.compaction
+        db.sql(DDL)
+        send(db, BATCHES[:1])  # from here on worker 1 sleeps over its snapshot
+        assert compaction.running
+        send(db, BATCHES)
+        assert contents(db) == expected(BATCHES)
+        assert compaction.running
+        compaction._observer.cancel()
+        compaction.wait()
+        assert not (tmp_path / "db" / "snaps").exists()
+        db.apply(t=[(100, "a", 1)], key=f"batch-{len(BATCHES)}")
+        compaction.wait()
+        assert list((tmp_path / "db" / "snaps").iterdir())
+    assert_exact(tmp_path / "db", spark, [*BATCHES, ef.Delta(inserts=[(100, "a", 1)])])
+
+
+@pytest.mark.parametrize("kind", ["raise", "exit"])
+def test_a_task_that_fails_in_a_snapshot_is_run_again(spark, tmp_path: Path, kind: str) -> None:
+    options = ef.Options(fault=f"mid-snapshot:{kind}:1:2", snapshot_epochs=2)
+    with ef.connect(tmp_path / "db", spark=spark, options=options) as db:
+        db.sql(DDL)
+        send(db, BATCHES)
+        assert contents(db) == expected(BATCHES)
+    assert list((tmp_path / "db" / "snaps").iterdir())
+    assert_exact(tmp_path / "db", spark, BATCHES)
+
+
 @pytest.mark.parametrize("damage", ["truncate", "flip", "delete", "swap"])
 def test_a_damaged_segment_is_refused(spark, tmp_path: Path, damage: str) -> None:
     with ef.connect(tmp_path / "db", spark=spark, options=ef.Options(inline_bytes=0)) as db:

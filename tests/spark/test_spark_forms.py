@@ -141,6 +141,74 @@ def test_files_are_read_whole(session: FakeSession, tmp_path: Path) -> None:
         compare(expected, db)
 
 
+def feed(*changes: tuple[Any, ...]) -> pa.Table:
+    rows = [(*row, kind, version) for kind, version, *row in changes]
+    kinds = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("customer", pa.int64()),
+            ("price", pa.decimal128(15, 2)),
+            ("_change_type", pa.string()),
+            ("_commit_version", pa.int64()),
+        ]
+    )
+    return pa.Table.from_pylist([dict(zip(kinds.names, row, strict=True)) for row in rows], schema=kinds)
+
+
+def test_feeds_of_full_images_are_read_whole(session: FakeSession, tmp_path: Path) -> None:
+    """Updates with both images, deletes with all columns; what finds its rows by their key takes stages."""
+    full = feed(
+        ("insert", 1, 900, 3, Decimal(5)),
+        ("update_preimage", 2, 900, 3, Decimal(5)),
+        ("update_postimage", 2, 900, 4, Decimal(6)),
+        ("delete", 1, 7, 19, Decimal(7)),
+        ("update_preimage", 1, 8, 26, Decimal(8)),
+        ("update_postimage", 1, 8, 26, Decimal(80)),
+    )
+    blind = feed(("update_postimage", 1, 9, 1, Decimal(90)), ("insert", 1, 901, 1, Decimal(1)))
+    other_version = feed(
+        ("update_preimage", 1, 10, 10, Decimal(10)), ("insert", 2, 10, 10, Decimal(11)),
+        ("update_postimage", 3, 10, 10, Decimal(12)),
+    )  # fmt: skip
+    by_key = feed(("delete", 1, 11, None, None), ("insert", 1, 902, 1, Decimal(2)))
+    deletes = feed(("delete", 1, 12, 24, Decimal(12)), ("insert", 1, 903, 2, Decimal(3)))
+    pq.write_table(deletes, tmp_path / "f.parquet")
+    with local() as expected, connect(session, workers=3) as db:
+        db.sql(DDL)
+        history(db)
+        for number, (rows, form) in enumerate(
+            [
+                (full, "whole"),
+                (blind, "staged"),
+                (other_version, "staged"),
+                (by_key, "staged"),
+                (tmp_path / "f.parquet", "whole"),
+            ]
+        ):
+            for one in (expected, db):
+                one.apply(orders=rows)
+            assert db.statistics()["last batch"]["form"] == form, number
+            compare(expected, db)
+            assert_same(
+                expected.sql("SELECT * FROM orders").to_arrow(), db.table("orders").to_spark().toArrow()
+            )
+        bag = pa.table(
+            {
+                "customer": [1, 2, 2],
+                "note": pa.array([None, "n0", "z"]),
+                "_change_type": ["insert", "update_preimage", "update_postimage"],
+            }
+        )
+        for one in (expected, db):
+            one.apply(notes=bag)
+        assert db.statistics()["last batch"]["form"] == "whole"
+        compare(expected, db)
+        with pytest.raises(ef.EverfreshError) as caught:  # a preimage that is not there
+            db.apply(orders=feed(("delete", 1, 12, 24, Decimal(12)), ("insert", 1, 904, 2, Decimal(3))))
+        assert caught.value.code == ef.Code.MISSING_ROW
+        compare(expected, db)
+
+
 def test_a_batch_that_one_task_refuses_is_refused(session: FakeSession, tmp_path: Path) -> None:
     with local() as expected, connect(session, tmp_path, workers=3) as db:
         db.sql(DDL)
@@ -213,6 +281,7 @@ def test_the_driver_survives_snapshots_and_views_that_go(session: FakeSession, t
         with connect(session, tmp_path, snapshot_epochs=3, history=1) as db:
             db.sql(DDL)
             history(db)
+            db._engine.compaction.wait()
             assert list((tmp_path / "parts" / "driver").glob("c-*.snap"))
             db.sql("DROP VIEW everything")
             db.sql(
@@ -293,7 +362,7 @@ def test_a_fresh_process_compiles_nothing(
 def test_a_snapshot_is_taken_when_the_log_is_a_third_of_the_last(
     session: FakeSession, tmp_path: Path
 ) -> None:
-    with connect(session, tmp_path, snapshot_bytes=1, history=0) as db:
+    with connect(session, tmp_path, snapshot_bytes=1, history=0, snapshots="now") as db:
         db.sql(DDL)
         taken = []
         for number in range(12):

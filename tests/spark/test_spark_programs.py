@@ -79,3 +79,37 @@ def test_a_task_that_fails_is_run_again(spark: Any, tmp_path: Path, fault: str) 
     with opened(spark, tmp_path) as db:
         db.apply(batch(2))
         check(db)
+
+
+def test_views_over_views_and_static_tables(spark: Any, tmp_path: Path) -> None:
+    """Programs over programs, over what is recomputed and what never changes; and the other way round."""
+    with opened(spark, tmp_path) as db:
+        db.sql(DDL)
+        db.sql("CREATE STATIC TABLE country (region VARCHAR PRIMARY KEY, name VARCHAR)")
+        db.apply(country=[("r0", "A"), ("r1", "B")])
+        db.apply(batch(0))
+        db.sql(
+            """
+            CREATE MATERIALIZED VIEW again WITH (strategy = 're-evaluate') AS
+              SELECT customer, SUM(price) AS total FROM orders GROUP BY customer;
+            CREATE MATERIALIZED VIEW most AS SELECT customer, total FROM again ORDER BY total DESC LIMIT 3;
+            CREATE MATERIALIZED VIEW sums AS
+              SELECT COUNT(*) AS n, SUM(total) AS total, (SELECT MAX(price) FROM above) AS top FROM revenue;
+            CREATE MATERIALIZED VIEW countries AS
+              SELECT k.name, r.total FROM country k LEFT JOIN revenue r ON k.region = r.region;
+            CREATE MATERIALIZED VIEW spread AS SELECT STDDEV(CAST(total AS DOUBLE)) AS s FROM countries;
+            """
+        )
+        anew = [name for name, view in db.catalog.views.items() if view.compiled.reevaluated]
+        assert anew == ["again", "spread"]
+        everything = ("most", "sums", "countries")
+        for number in range(1, 3):
+            db.apply(batch(number))
+            check(db, *VIEWS, *everything)
+        db.sql("DELETE FROM orders WHERE id % 3 = 0")
+        check(db, *VIEWS, *everything)
+        assert all(db.view(view).verify().num_rows == 0 for view in anew)
+        assert "reads: the tables below revenue" in db.view("countries").explain()
+    with opened(spark, tmp_path) as db:
+        db.sql("UPDATE orders SET price = price + 1 WHERE id < 120")
+        check(db, *VIEWS, *everything)

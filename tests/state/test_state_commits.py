@@ -1,4 +1,4 @@
-"""Both stores keep the protocol: dense epochs, one winner, records that stay as they were created."""
+"""All stores keep the protocol: dense epochs, one winner, records that stay as they were created."""
 
 from __future__ import annotations
 
@@ -11,9 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.state import Commit, CommitStore, FileCommits, InjectedFault, LogCommits, read_commit
+from everfresh.state import Commit, CommitStore, FileCommits, InjectedFault, LogCommits, read_commit, store_of
+from everfresh.state.remote import StoreCommits
 
-STORES = pytest.mark.parametrize("make", [FileCommits, LogCommits])
+
+def object_commits(
+    folder: Path, durable: bool, writer: bool = True, fault: str | None = None
+) -> StoreCommits:
+    pytest.importorskip("obstore")
+    return StoreCommits(store_of(f"obstore+file://{folder}"), writer, fault)
+
+
+def arrow_commits(folder: Path, durable: bool, writer: bool = True, fault: str | None = None) -> StoreCommits:
+    return StoreCommits(store_of(f"arrow+file://{folder}"), writer, fault)
+
+
+STORES = pytest.mark.parametrize("make", [FileCommits, LogCommits, object_commits, arrow_commits])
 
 
 @STORES

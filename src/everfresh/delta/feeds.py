@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from everfresh.delta.coerce import coerce_column, null_error
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import BIGINT, VARCHAR, Column, TableSchema, to_arrow
+from everfresh.types import BIGINT, VARCHAR, Column, TableSchema, arrow_schema, to_arrow
 
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
@@ -197,6 +197,29 @@ def check_pairs(rows: pa.Table, schema: TableSchema, what: str) -> None:
         groups = np.zeros(len(kinds), np.int64)
     if np.bincount(groups, signs).any():
         raise unpaired(schema, what)
+
+
+def has_full_images(rows: pa.Table, schema: TableSchema) -> bool:
+    """Whether every change of a feed names the rows in full that it takes away: then it is the change that it
+    makes, whatever the table holds. `rows` is all of a feed, as it was read."""
+    kinds = rows.column(CHANGE_TYPE).to_numpy()
+    if not schema.key:
+        return True  # see `check_pairs`
+    if (kinds == DELETE_KEY).any():
+        return False
+    if not (kinds == POSTIMAGE).any():
+        return True
+    by = [*schema.key, *(n for n in (COMMIT_VERSION,) if n in rows.column_names and n not in schema.names)]
+    images = rows.select([*by, CHANGE_TYPE]).filter(pa.array((kinds == PREIMAGE) | (kinds == POSTIMAGE)))
+    least = images.group_by(by).aggregate([(CHANGE_TYPE, "min")])  # of a key, in a version
+    return bool(pc.all(pc.equal(least.column(f"{CHANGE_TYPE}_min"), PREIMAGE)).as_py())
+
+
+def signed_rows(rows: pa.Table, schema: TableSchema) -> tuple[tuple[pa.Table, int], ...]:
+    """The rows that a feed of full images takes away (-1) and adds (1)."""
+    come = pc.greater_equal(rows.column(CHANGE_TYPE), INSERT)
+    plain = rows.select(list(schema.names)).cast(arrow_schema(schema.columns))
+    return (plain.filter(pc.invert(come)), -1), (plain.filter(come), 1)
 
 
 def unpaired(schema: TableSchema, what: str) -> EverfreshError:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from everfresh.compiler import Catalog
+from everfresh.distributed.arrival import at_arrival
 from everfresh.distributed.flat import Programs, only, tables_of
 from everfresh.distributed.fusion import connected, fused, single
 from everfresh.distributed.ir import Change, DistributedProgram, Temp
@@ -61,7 +62,7 @@ def distributed(
         instructions = tuple(i for i in instructions if not isinstance(i, Change))
     check(instructions, temps.values())
     if passes.common:
-        instructions = shared(instructions)
+        instructions = at_arrival(shared(instructions), temps)
         check(instructions, temps.values())
     if passes.dead:
         instructions, temps = pruned(instructions, temps)

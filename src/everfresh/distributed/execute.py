@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from everfresh.calculus import MapRef, Rel
+from everfresh.calculus import MapRef, Query, Rel
 from everfresh.compiler import Ordered
 from everfresh.distributed.ir import Add, Block, Change, Eval, Instruction, Keep, Step, Temp
 from everfresh.distributed.placement import Placement, shown_columns
@@ -30,6 +30,7 @@ from everfresh.local.atoms import Atom, Found
 from everfresh.local.cells import Cells
 from everfresh.local.codec import Codec
 from everfresh.local.entries import EntryStore
+from everfresh.local.fanout import fanout
 from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, joined_deltas, run_terms
 from everfresh.local.ordering import Term, ordered
@@ -44,6 +45,22 @@ from everfresh.program import View
 Ints = NDArray[np.int64]
 Before = dict[tuple[int, str], pa.Table]
 """The entries of maps that steps of a round have changed, as they were before it: by round and map."""
+_GROWN, _FEW = 4, 1000  # maps that have grown so many times, from so many entries on, are joined anew
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A statement ready to run, the maps that it reads, and how many entries they had when its joins were
+    ordered."""
+
+    terms: tuple[Term, ...]
+    maps: tuple[EntryStore, ...]
+    entries: int
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether its maps have grown so much that another order may be better."""
+        return sum(len(store.pool) for store in self.maps) > _GROWN * (self.entries + _FEW)
 
 
 @dataclass
@@ -54,7 +71,7 @@ class Site:
     number: int
     workers: int
     placement: Placement
-    terms: dict[object, tuple[Term, ...]] = field(default_factory=dict)
+    terms: dict[object, Ready] = field(default_factory=dict)
     """Statements ready to run, of this catalog and placement."""
 
     def owns(self, tag: Dist, columns: Sequence[Cells]) -> NDArray[np.bool_]:
@@ -214,16 +231,26 @@ class _Run:
         change = names.changes[given[0]]
         return f", row {change.codec.decode(change.words(np.array([row]))).to_pylist()[0]}"
 
-    def _terms(self, i: Eval, names: Names) -> tuple[Term, ...]:
+    def _terms(self, i: Eval, names: _BlockNames) -> tuple[Term, ...]:
+        """The statement in the order of its evaluation, which is chosen anew when its maps have grown."""
         key = (i.expr, i.view, i.target.columns)
         found = self.site.terms.get(key)
-        if found is None:
+        if found is None or found.outgrown:
             known = Ordered.of(self.wiring.catalog.views[i.view].compiled.program)  # type: ignore[arg-type]
             single = {t.name for t in i.uses if t.origin in known.single}
-            kept_ = Ordered(single, known.plain)
-            found = ordered(i.expr, i.target_vars, names.needs, kept=kept_, keyed=names.keyed)
-            self.site.terms[key] = found
-        return found
+            terms = ordered(
+                i.expr,
+                i.target_vars,
+                names.needs,
+                kept=Ordered(single, known.plain),
+                keyed=names.keyed,
+                fanout=names.fanout,
+            )
+            read = {n.name for n in i.expr.walk() if isinstance(n, MapRef)} - {t.name for t in i.uses}
+            maps = tuple(self.wiring.stores(name) for name in read)
+            entries = sum(len(store.pool) for store in maps)
+            found = self.site.terms[key] = Ready(terms, maps, entries)
+        return found.terms
 
     def _step(self, i: Step) -> Held:
         unit = self.wiring.units[i.number]
@@ -262,6 +289,12 @@ class _BlockNames(Names):
     def keyed(self, atom: Rel | MapRef) -> Sequence[int]:
         """Of what is stored here."""
         return () if atom.name in self.temps else super().keyed(atom)
+
+    def fanout(self, atom: Query, places: Sequence[int]) -> float | None:
+        """Of the maps that are stored here; what has been sent here is little beside them."""
+        if isinstance(atom, Rel | MapRef) and atom.name in self.temps:
+            return 1.0
+        return fanout(self.wiring.stores(atom.name), places) if isinstance(atom, MapRef) else None
 
     def atom(self, factor: Rel | MapRef) -> Atom:
         """A temporary, or a stored thing; a relation with a row for every key only at this worker's keys."""

@@ -2,9 +2,9 @@
 
 A *class* is a set of columns that statements join with each other. A view's maps are partitioned by one
 class: of those that leave nothing large apart, classes of primary keys first, the one with the most different
-values. What has no column of it is replicated if it is small and read by
-statements, on the driver if it is small and only statements of maps on the driver read it, else partitioned
-by a class of its own, which costs an exchange.
+values. What has no column of it is replicated if it is small and read by statements, on the driver if it is
+small and only statements of maps on the driver read it, else partitioned by a class of its own, which costs
+an exchange. Maps over static tables alone take no part in this: they are replicated if they are small.
 
 What a derived relation is read off lies together: its sides where its map is, the bag of a window by columns
 of its PARTITION BY, or on the first worker. Whatever is asked for, a placement is possible: in the last
@@ -17,10 +17,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from everfresh.calculus import MapRef, Query, Rel
+from everfresh.calculus import MapRef, Query, Rel, relations
 from everfresh.compiler import Catalog
 from everfresh.compiler.cost import Model
 from everfresh.compiler.guess import guessed
+from everfresh.compiler.static import fixed_relations
 from everfresh.distributed.flat import Programs, Relation, Unit
 from everfresh.distributed.tags import FIRST, LOCAL, REPLICATED, Dist, Tag, renamed
 from everfresh.expr import Var
@@ -112,6 +113,7 @@ class _Chooser:
         }
         self.maps: dict[str, Tag] = {n: t for n, t in kept.maps.items() if n in programs.maps}
         self.read = _read(programs)
+        self.fixed = _fixed(programs)
         self._cap()
 
     def _estimate(self, sizes: Mapping[str, int]) -> None:
@@ -168,6 +170,9 @@ class _Chooser:
             if view.compiled.reevaluated:
                 self.maps.update({n: self._alone(n) for n in mine})
                 continue
+            still = [m for m in mine if m in self.fixed - driver and self._everywhere(m)]
+            self.maps.update(dict.fromkeys(still, REPLICATED))
+            mine = [m for m in mine if m not in self.maps]
             chosen = self._class_of(name, mine, driver)
             for m in mine:
                 result = m not in self.read and m not in programs.under and m not in fed
@@ -200,7 +205,7 @@ class _Chooser:
 
         def cost(known: Place) -> tuple[float, bool, float, float]:
             without = [m for m in mine if m not in driver and self._column_in(m, known) is None]
-            sizes = [self.entries[m] for m in without if m in self.read or m in self.programs.under]
+            sizes = [self.entries[m] for m in without if self._used(m)]
             apart = sum(size for size in sizes if size > self.limits.replicated)
             return apart, known not in self.keys, -candidates[known], sum(sizes)
 
@@ -213,12 +218,18 @@ class _Chooser:
         column = self._column_in(name, chosen) if chosen is not None else None
         if column is not None:
             return Dist((column,))
-        used = name in self.read or name in self.programs.under
-        if used and self.entries[name] <= self.limits.replicated:
+        if self._everywhere(name):
             return REPLICATED
-        if not used and self.entries[name] <= self.limits.driver:
+        if not self._used(name) and self.entries[name] <= self.limits.driver:
             return LOCAL
         return self._alone(name)
+
+    def _used(self, name: str) -> bool:
+        return name in self.read or name in self.programs.under
+
+    def _everywhere(self, name: str) -> bool:
+        """Whether a map is read, and small enough to be on every worker."""
+        return self._used(name) and self.entries[name] <= self.limits.replicated
 
     def _alone(self, name: str) -> Tag:
         """A partitioning of its own: by the column with the most values, keys first."""
@@ -240,13 +251,17 @@ class _Chooser:
     # -- the driver --------------------------------------------------------------------------------
 
     def _driver(self) -> set[str]:
-        """Small maps that are read by statements of such maps only, with nothing but such maps beside."""
+        """Small maps that are read by statements of such maps only, with nothing but such maps beside; none
+        over static tables that rows of other tables are joined with."""
         programs = self.programs
         small = {n for n, size in self.entries.items() if size <= self.limits.driver and n in programs.maps}
         small -= set(self.maps) - {n for n, t in self.maps.items() if t == LOCAL}
         ties = [{*unit.maps} for unit in programs.units]
         ties += [{*v.compiled.view.maps} for v in programs.catalog.views.values()]
         uses = list(self._uses())
+        for _, atoms, origin in uses:
+            if not any(name in programs.maps for name in origin):  # rows are joined where they are
+                small -= {name for name in atoms & self.fixed if self._everywhere(name)}
         while True:
             gone = {m for tie in ties if not tie <= small for m in tie & small}
             for target, atoms, origin in uses:
@@ -355,6 +370,17 @@ def maps_read(programs: Programs, view: str, query: Query) -> Iterable[str]:
 def _read(programs: Programs) -> set[str]:
     """The maps and tables that some statement reads."""
     return {m for view, _, s in programs.every_statement() for m in maps_read(programs, view, s.expr)}
+
+
+def _fixed(programs: Programs) -> set[str]:
+    """The maps over static tables alone: once they are filled, nothing is ever sent to them."""
+    found: set[str] = set()
+    for view in programs.catalog.views.values():
+        if not view.compiled.reevaluated:
+            program = view.compiled.program
+            fixed = fixed_relations(program, programs.catalog.static)
+            found |= {m.name for m in program.maps if fixed.issuperset(relations(m.definition))}  # type: ignore[arg-type]
+    return found
 
 
 def _classes(programs: Programs) -> dict[Place, Place]:

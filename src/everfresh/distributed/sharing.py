@@ -94,7 +94,7 @@ def _narrowed(
     instructions: Sequence[Instruction], given: Mapping[str, Temp]
 ) -> tuple[tuple[Instruction, ...], dict[str, Temp]]:
     """Changes without the columns that no query reads where they are."""
-    wanted = _wanted(instructions)
+    wanted = wanted_columns(instructions)
     narrow: dict[str, tuple[Temp, list[int]]] = {}
 
     def thinned(temp: Temp) -> Temp:
@@ -131,7 +131,7 @@ def _narrowed(
     return tuple(out), thin_given
 
 
-def _wanted(instructions: Sequence[Instruction]) -> dict[str, set[int] | None]:
+def wanted_columns(instructions: Sequence[Instruction]) -> dict[str, set[int] | None]:
     """The places of the columns that are read of each temporary; None: all of them."""
     wanted: dict[str, set[int] | None] = {}
 

@@ -27,6 +27,9 @@ Needs = Callable[[Rel], Sequence[int] | None]
 Keyed = Callable[[Rel | MapRef], Sequence[int]]
 """The columns of an atom by which it has one row or entry at most; none if there are no such."""
 
+Fanout = Callable[[Query, Sequence[int]], float | None]
+"""About how many rows or entries of an atom agree on the columns at some places; None if nobody knows."""
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -101,15 +104,18 @@ def ordered(
     kept: Ordered | None = None,
     summable: Callable[[Query], bool] | None = None,
     keyed: Keyed = lambda atom: (),
+    fanout: Fanout = lambda atom, places: None,
 ) -> tuple[Term, ...]:
     """The terms of a statement for a map with these keys; `lead` chooses the atom that a term starts from,
     else it is the first change. `kept` says which relations can be read between thresholds, `summable` of
-    which atoms the sums over a range will do."""
+    which atoms the sums over a range will do. Of atoms that are joined, the one with the least `fanout` comes
+    first, if it is known of all."""
     names = frozenset(v.name for v in keys)
 
     def steps(factors: Sequence[Query], first: Callable[[Sequence[Query]], int]) -> tuple[Step, ...]:
-        order = _ranged(_order(factors, needs, first, keyed), kept)
-        return tuple(_with_terms(s, needs, kept, summable, keyed) for s in _kept(order, names, summable))
+        order = _ranged(_order(factors, needs, first, keyed, fanout), kept)
+        found = _kept(order, names, summable)
+        return tuple(_with_terms(s, needs, kept, summable, keyed, fanout) for s in found)
 
     terms = []
     for sign, factors in products(query):
@@ -124,12 +130,17 @@ def ordered(
 
 
 def _with_terms(
-    step: Step, needs: Needs, kept: Ordered | None, summable: Callable[[Query], bool] | None, keyed: Keyed
+    step: Step,
+    needs: Needs,
+    kept: Ordered | None,
+    summable: Callable[[Query], bool] | None,
+    keyed: Keyed,
+    fanout: Fanout,
 ) -> Step:
     """A sum with its own terms."""
     if not isinstance(step.factor, Sum):
         return step
-    inner = ordered(step.factor.body, step.factor.group, needs, None, kept, summable, keyed)
+    inner = ordered(step.factor.body, step.factor.group, needs, None, kept, summable, keyed, fanout)
     return replace(step, inner=inner)
 
 
@@ -143,7 +154,11 @@ def _first(atoms: Sequence[Query]) -> int:
 
 
 def _order(
-    factors: Sequence[Query], needs: Needs, lead: Callable[[Sequence[Query]], int], keyed: Keyed
+    factors: Sequence[Query],
+    needs: Needs,
+    lead: Callable[[Sequence[Query]], int],
+    keyed: Keyed,
+    fanout: Fanout,
 ) -> list[Query]:
     left = [(place, f) for place, f in enumerate(factors) if isinstance(f, Rel | MapRef | Sum)]
     scalars = [(place, f) for place, f in enumerate(factors) if not isinstance(f, Rel | MapRef | Sum)]
@@ -159,12 +174,13 @@ def _order(
             break
         ready = [item for item in left if _ready(item[1], bound, needs)]
         best = max((_shared(atom, bound, keyed) for _, atom in ready), default=-1)
-        if best < 1 and started and _emit_bind(scalars, bound, done):
+        if best < _JOINED and started and _emit_bind(scalars, bound, done):
             continue
         if not ready:
             raise TypeError(f"{left[0][1]} is read before its keys are bound")
         if started:
-            chosen = next(item for item in ready if _shared(item[1], bound, keyed) == best)
+            good = [item for item in ready if _shared(item[1], bound, keyed) == best]
+            chosen = _fewest(good, bound, fanout) if best == _JOINED and len(good) > 1 else good[0]
         else:
             chosen = ready[lead([atom for _, atom in ready])]
         started = True
@@ -176,6 +192,16 @@ def _order(
     return done
 
 
+_JOINED = 1
+_Item = tuple[int, Rel | MapRef | Sum]
+
+
+def _fewest(items: Sequence[_Item], bound: set[str], fanout: Fanout) -> _Item:
+    """The atom that a row is joined with the fewest rows of; the first, if that is not known."""
+    known = [fanout(atom, [i for i, v in enumerate(atom_vars(atom)) if v.name in bound]) for _, atom in items]
+    return items[min(range(len(items)), key=lambda i: known[i] or 0.0)] if None not in known else items[0]
+
+
 def _shared(atom: Query, bound: set[str], keyed: Keyed) -> int:
     """4: nothing new, 3: one row at most, which must agree with more than its key, 2: one row at most,
     1: joined, 0: crossed."""
@@ -185,7 +211,7 @@ def _shared(atom: Query, bound: set[str], keyed: Keyed) -> int:
     stored = isinstance(atom, MapRef) or (isinstance(atom, Rel) and not atom.delta)
     key = {atom_vars(atom)[i].name for i in keyed(atom)} if stored else set()  # type: ignore[arg-type]
     if not key or not key <= bound:
-        return 1
+        return _JOINED
     return 3 if (names - key) & bound else 2
 
 

@@ -6,24 +6,22 @@ left: a batch that deletes most of a table, or is larger than what it is applied
 change is published as the difference of its rows.
 
 Filling anew is one more step of the units that hold the view's maps: everything is taken out of the maps, and
-the view's program runs with all rows of its tables as one change (`refilled`); what both did counts as one.
+the view's program runs with all rows of its tables as one change; what both did counts as one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from everfresh.algebra import Kind
 from everfresh.compiler import Catalog
 from everfresh.delta import SparkRows
-from everfresh.distributed.execute import Journal, Site
-from everfresh.distributed.wire import Held
-from everfresh.local.entries import EntryStore
+from everfresh.distributed.execute import Site
+from everfresh.distributed.flat import tables_of
 from everfresh.local.joined import PoolDelta
-from everfresh.local.pool import Layout, Touched, Values
-from everfresh.local.steps import unit_change
+from everfresh.local.pool import Layout, Values
 from everfresh.program import Batch
 
 _log = logging.getLogger("everfresh.batches")
@@ -136,7 +134,7 @@ def rows_left(
     for part in batch.parts:
         if not isinstance(part.rows, SparkRows):
             after[part.table] += _COME.get(part.op, 0) * int(part.rows.num_rows)
-    bases = {view: catalog.views[view].compiled.bases for view in views}
+    bases = {view: tables_of(catalog, view) for view in views}
     return {view: sum(max(after.get(t, 0), 0) for t in some) for view, some in bases.items()}
 
 
@@ -166,48 +164,14 @@ def choose(way: str, costs: Costs, rows: int | None, left: Mapping[str, int]) ->
 # -- filling anew, in tasks and on the driver ------------------------------------------------------
 
 
-def refilled(
-    site: Site, run: Callable[[], tuple[Journal, dict[str, Held]]]
-) -> tuple[Journal, dict[str, Held]]:
-    """Take everything out of a place's maps, then run; what both did, as one."""
-    emptied = Journal()
-    try:
-        _empty(site, emptied)
-        journal, held = run()
-    except BaseException:
-        emptied.rollback()
-        raise
-    return emptied.then(journal), held
-
-
-def _empty(site: Site, journal: Journal) -> None:
-    wiring = site.state.wiring
-    applied: dict[str, Touched] = {}
-
-    def did(store: EntryStore, touched: Touched) -> None:
-        journal.touched.setdefault(store.target.name, []).append(touched)
-        journal.did(store, touched)
-
-    def taken_out(name: str) -> PoolDelta | None:
-        store = wiring.stores(name)
-        slots = store.slots()
-        if name in applied or not len(slots):
-            return None
-        return PoolDelta(store.words(slots), negated(store.pool.gather(slots), store.layout))
-
-    for unit in wiring.units:
-        pending = {name: delta for name in unit.maps if (delta := taken_out(name)) is not None}
-        if unit.is_view and (pending or any(name in applied for name in unit.maps)):
-            change, _ = unit_change(unit, wiring.stores, pending, applied, did)
-            if len(change):
-                journal.changes.setdefault(unit.view, []).append(change)
-            continue
-        for name, delta in pending.items():
-            applied[name] = wiring.stores(name).add_words(delta.words, delta.values)
-            did(wiring.stores(name), applied[name])
+def contents(site: Site) -> dict[str, PoolDelta]:
+    """What takes everything out of a place's maps."""
+    found = {}
     for name, store in site.state.stores().items():
-        if (rest := taken_out(name)) is not None:
-            did(store, store.add_words(rest.words, rest.values))
+        slots = store.slots()
+        if len(slots):
+            found[name] = PoolDelta(store.words(slots), negated(store.pool.gather(slots), store.layout))
+    return found
 
 
 def negated(values: Values, layout: Layout) -> Values:

@@ -8,18 +8,19 @@ of driver and tasks have to be the same.
 
 from __future__ import annotations
 
-import os
 import pickle
-import uuid
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
+
+from everfresh.state import store_of
 
 _KEPT = 128
 _KNOWN: OrderedDict[str, Any] = OrderedDict()
+_LOCK = threading.Lock()
 
 
 @lru_cache(maxsize=64)
@@ -41,28 +42,27 @@ def name_of(kind: str, digest: str, changed: Iterable[str] = ()) -> str:
 
 def compiled(root: str, name: str, make: Callable[[], Any]) -> Any:
     """What `name` stands for: as this process knows it, as the driver left it, or made."""
-    if name in _KNOWN:
-        _KNOWN.move_to_end(name)
-        return _KNOWN[name]
+    with _LOCK:
+        if name in _KNOWN:
+            _KNOWN.move_to_end(name)
+            return _KNOWN[name]
     try:
-        value = pickle.loads((Path(root) / "inbox" / name).read_bytes())
+        value = pickle.loads(store_of(root).read(f"inbox/{name}"))
     except OSError:
         value = make()
-    _KNOWN[name] = value
-    if len(_KNOWN) > _KEPT:
-        _KNOWN.popitem(last=False)
+    with _LOCK:
+        _KNOWN[name] = value
+        if len(_KNOWN) > _KEPT:
+            _KNOWN.popitem(last=False)
     return value
 
 
 def leave(root: str, name: str, make: Callable[[], Any]) -> Any:
     """`compiled` in the driver, which leaves it for its tasks."""
     value = compiled(root, name, make)
-    path = Path(root) / "inbox" / name
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f"{name}.{uuid.uuid4().hex}.tmp")
-        temporary.write_bytes(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
-        os.replace(temporary, path)
+    store = store_of(root)
+    if store.size(f"inbox/{name}") is None:
+        store.replace(f"inbox/{name}", pickle.dumps(value, pickle.HIGHEST_PROTOCOL), durable=False)
     return value
 
 

@@ -21,12 +21,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from everfresh.delta.feeds import signed_rows
 from everfresh.distributed.execute import Journal, Site
+from everfresh.distributed.filling import filled
 from everfresh.distributed.wire import Held, entries_values
 from everfresh.errors import EverfreshError
 from everfresh.program import Part
 from everfresh.spark import observe
-from everfresh.spark.adaptive import refilled
+from everfresh.spark.adaptive import contents
 from everfresh.spark.distribute import done, given_whole, handed_on, ran, received
 from everfresh.spark.jobs import (
     AGAIN,
@@ -156,7 +158,7 @@ def step(
     tag_in = unit.version[1]
     unit.begin()
     try:
-        journal, held = refilled(site, run) if job.kind == "refill" else run()
+        journal, held = _filled(job, site, run) if job.kind in FILLING else run()
     except BaseException:
         unit.unchanged()
         raise
@@ -177,6 +179,13 @@ def step(
     control = finish(job, unit, tag_in, sections, rows, **notes)
     crash("before-yield", world.fault, site.number, world.inbox)
     return control, held
+
+
+def _filled(
+    job: Job, site: Site, run: Callable[[], tuple[Journal, dict[str, Held]]]
+) -> tuple[Journal, dict[str, Held]]:
+    out = contents(site) if job.kind == "refill" else {}
+    return filled(site, job.view or "", run, out)
 
 
 # -- whole: everything in one stage ------------------------------------------------------------------
@@ -209,7 +218,11 @@ def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
         schema = world.catalog.tables[spec.table]
         table = read_files(spec, schema) if spec.files else job.piece(index)
         assert table is not None
-        rows.setdefault(spec.table, []).append((table, -1 if spec.op == "delete" else 1))
+        signed = rows.setdefault(spec.table, [])
+        if spec.op == "change":
+            signed += signed_rows(table, schema)
+        else:
+            signed.append((table, -1 if spec.op == "delete" else 1))
         for _, piece, numbers in split(table, schema, world.workers, worker):
             parts.setdefault(spec.table, []).append(spec.part(piece, numbers))
     base, how = open_base(job, worker)

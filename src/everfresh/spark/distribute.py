@@ -81,8 +81,9 @@ def handed_on(
             if len(part):
                 yield to, DATA, _message(send.target.name, packed(part))
     for temp in () if last else program.carries[stage]:
-        if len(held[temp.name]):
-            yield site.number, DATA, _message(temp.name, packed(held[temp.name]))
+        part = held[temp.name].aggregated(temp)
+        if len(part):
+            yield site.number, DATA, _message(temp.name, packed(part))
     for send in program.gathers[stage]:
         if isinstance(send.source.tag, Replicated) and site.number:
             continue  # the first worker has all of it

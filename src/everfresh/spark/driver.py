@@ -10,16 +10,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from everfresh.spark.blocks import site_of, step
+from everfresh.spark.blocks import FILLING, site_of, step
 from everfresh.spark.distribute import came, ran
 from everfresh.spark.jobs import DRIVER, Base, Job, World, unpack_control
-from everfresh.spark.units import bring_to, write_snapshot
+from everfresh.spark.units import bring_to, pack_snapshot
 
 
 def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]]:
     """Run the driver's block of a job with what came for it: what was done to its unit, if anything."""
     program = job.program
-    if program is None or not (payloads or job.kind == "refill"):
+    if program is None or not (payloads or job.kind in FILLING):
         return []
     started = time.perf_counter()
     unit, how = bring_to(job.bases[DRIVER], job.world)
@@ -29,7 +29,7 @@ def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]
     return [unpack_control(control)]
 
 
-def snapshot(base: Base, world: World) -> str:
-    """The driver's unit as a file; its name."""
+def packed(base: Base, world: World) -> bytes:
+    """The driver's unit as a snapshot of it holds it."""
     unit, _ = bring_to(base, world)
-    return write_snapshot(unit, world, unit.version)
+    return pack_snapshot(unit, world, unit.version)

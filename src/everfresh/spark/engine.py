@@ -28,10 +28,11 @@ import pyarrow as pa
 from everfresh.compiler import Catalog, Effect
 from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import EPOCH, WEIGHT
-from everfresh.delta.feeds import CHANGE_TYPE, is_feed
+from everfresh.delta.feeds import CHANGE_TYPE, has_full_images, is_feed
 from everfresh.delta.files import find_parquet
 from everfresh.delta.rows import match_columns
 from everfresh.distributed import Dist, Placement
+from everfresh.distributed.flat import tables_of
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Expr, Var
 from everfresh.expr.build import cast
@@ -41,7 +42,8 @@ from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_b
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
 from everfresh.spark.adaptive import INCREMENTAL, Costs, choose, counted, rows_left
-from everfresh.spark.driver import gathered, snapshot
+from everfresh.spark.compaction import Compaction
+from everfresh.spark.driver import gathered
 from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
 from everfresh.spark.jobs import DRIVER, EXCHANGE, LOAD, STAGED, WHOLE, Job, PartSpec, World
@@ -53,6 +55,7 @@ from everfresh.spark.programs import (
     executed,
     home_of,
     incremental,
+    over_tables,
     placement_of,
     whole_program,
 )
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _READ_CHUNK = 1 << 16
+_FEED_BYTES = 4 << 20  # of files of changes that the driver reads, to see if one stage is enough
 _log = logging.getLogger("everfresh")
 
 
@@ -140,7 +144,7 @@ class SparkEngine:
                     domain.attach(Host(self._spark, self._folder, options, read_only))
                 self._ledger = Ledger(self._folder, options, self._domains)
                 if not read_only:
-                    self._folder.remove_garbage(self._ledger.referenced(), self._ledger.epoch, new_term=True)
+                    self._ledger.collect(new_term=True)
             except BaseException:
                 self._folder.close()
                 raise
@@ -149,6 +153,7 @@ class SparkEngine:
             raise
         self._workers = self._folder.workers
         self._runner = Runner(self._spark, self._folder, options)
+        self.compaction = Compaction(self._spark, self._ledger, self._runner, options)
         self._costs = Costs()
 
     @property
@@ -205,11 +210,7 @@ class SparkEngine:
         ddl = (made[1].text,) if made is not None else ()
         with uninterrupted():
             epoch = self._ledger.commit(draft, keys=keys, ddl=ddl, sources=sources, made=made)
-        if self._ledger.snapshot_due():
-            try:
-                self.snapshot()
-            except Exception:  # the epoch is committed, and the log still serves: the next one tries again
-                _log.exception("no snapshot could be taken of epoch %d", epoch)
+        self.compaction.committed()
         return epoch
 
     def _reevaluate(self, draft: Draft, world: World, view: str, kind: str) -> None:
@@ -241,11 +242,11 @@ class SparkEngine:
             name = effect.create_view.name
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             world.leave(catalog)
-            rows = sum(ledger.table_sizes().get(base, 0) for base in effect.create_view.compiled.bases)
+            rows = sum(ledger.table_sizes().get(table, 0) for table in tables_of(catalog, name))
             work: Callable[[], Any] = partial(self._fill, draft, world, name, "load", rows)
             if effect.create_view.compiled.reevaluated:
                 work = partial(self._reevaluate, draft, world, name, "fill")
-            clean = partial(self._folder.remove_garbage, ledger.referenced(), draft.epoch)
+            clean = partial(ledger.clean, draft.epoch)
             filled(self._runner.observer, f"loading {name}", work, progress, clean)
         elif effect.alter_table is not None and not effect.alter_table[1].key:
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
@@ -287,12 +288,7 @@ class SparkEngine:
 
     def snapshot(self) -> None:
         """Write every unit to a file, name them in a manifest, and forget the log before it."""
-        ledger = self._ledger
-        world = ledger.world(ledger.epoch)
-        job = self._job("snapshot", Draft(ledger), world)
-        controls = self._runner.run(job, "base").controls
-        files = {header["unit"]: header["snapshot"] for header, _ in controls}
-        ledger.take_manifest({**files, DRIVER: snapshot(ledger.bases[DRIVER], world)})
+        self.compaction.now()
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -312,7 +308,8 @@ class SparkEngine:
         names = tuple(column.name for column, index in chosen if index is not None)
         if not is_feed(found.names, schema):
             return FileRows(path, names, found.size, found.rows)
-        if not schema.key:  # whether updates have both images is seen in all of the rows only
+        # Whether updates have both images is seen in all of the rows only.
+        if not schema.key or found.size <= min(_FEED_BYTES, self._options.whole_bytes):
             return read_rows(data, schema, what=what, op=op)
         return FileRows(path, (*names, CHANGE_TYPE), found.size, found.rows)
 
@@ -393,10 +390,15 @@ class SparkEngine:
         """Whether every task may read all of a batch, and its rows are the change that they make."""
         size = 0
         for part in batch.parts:
-            if part.op not in ("insert", "delete") or isinstance(part.rows, SparkRows):
+            if part.op not in ("insert", "delete", "change") or isinstance(part.rows, SparkRows):
                 return False
             size += part.rows.size if isinstance(part.rows, FileRows) else part.rows.nbytes
-        return size <= self._options.whole_bytes
+        feeds = [part for part in batch.parts if part.op == "change"]
+        tables = self._ledger.catalog.tables
+        return size <= self._options.whole_bytes and all(
+            not isinstance(feed.rows, FileRows) and has_full_images(feed.rows, tables[feed.table])
+            for feed in feeds
+        )
 
     def _run(self, draft: Draft, world: World, batch: Batch, chosen: Chosen) -> Controls:
         """Run the job of a batch, and the driver's part of it; what was done goes into the draft."""
@@ -554,6 +556,11 @@ class SparkEngine:
         return self._spark.sql(plan_sql(catalog.views[view].compiled.plan, source))
 
     @property
+    def programs(self) -> Catalog:
+        """The catalog as programs see it."""
+        return over_tables(self._ledger.catalog)
+
+    @property
     def placement(self) -> Placement:
         """Where tables and maps are."""
         catalog = self._ledger.catalog
@@ -570,8 +577,11 @@ class SparkEngine:
             "place": str(self.placement.maps[compiled.map.name]),
             "workers": self._workers,
         }
+        through = [base for base in compiled.bases if base in catalog.views]
+        if through and not compiled.reevaluated:
+            known["reads"] = f"the tables below {', '.join(through)}"
         if not compiled.reevaluated:
-            changed = frozenset(compiled.bases)
+            changed = frozenset(tables_of(catalog, view)) - catalog.static
             alone = incremental(catalog, view)
             stages = batch_program(alone, changed).stages
             one = stages == 1 or whole_program(alone, changed) is not None
@@ -601,12 +611,16 @@ class SparkEngine:
         }
 
     def close(self) -> None:
-        """Release the folder; a session that was started here is stopped."""
-        self._folder.close()
-        sessions.disown(self._spark)
-        if not self._given:
-            sessions.release()
-        self._remove_temporary()
+        """Release the folder, once a snapshot that is under way has ended; a session that was started here is
+        stopped."""
+        try:
+            self.compaction.wait()
+        finally:
+            self._folder.close()
+            sessions.disown(self._spark)
+            if not self._given:
+                sessions.release()
+            self._remove_temporary()
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:

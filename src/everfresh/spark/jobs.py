@@ -9,8 +9,6 @@ segments and snapshots are chosen by content, so equal attempts write equal file
 from __future__ import annotations
 
 import json
-import mmap
-import os
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +24,7 @@ from everfresh.program import OnConflict, Part
 from everfresh.spark.artifacts import compiled, digest_of, leave, missing, name_of
 from everfresh.spark.programs import batch_program, load_program, no_catalog, replayed, whole_program
 from everfresh.spark.stages import Staged
-from everfresh.state import open_sealed, seal, unpack_table
+from everfresh.state import Store, open_sealed, scratch_of, seal, store_of, unpack_table
 from everfresh.types import TableSchema
 
 PROPERTY = "spark.everfresh.batch"
@@ -157,14 +155,14 @@ class World:
         leave(self.root, name_of("catalog", self.digest), lambda: catalog)
 
     @property
-    def parts(self) -> Path:
-        """Where segments and snapshots lie."""
-        return Path(self.root) / "parts"
+    def store(self) -> Store:
+        """The files of the database."""
+        return store_of(self.root)
 
     @property
     def inbox(self) -> Path:
-        """Where descriptors lie, and the flags of injected faults."""
-        return Path(self.root) / "inbox"
+        """Where the flags of injected faults lie."""
+        return scratch_of(self.root)
 
     def name_of(self, identity: str) -> str | None:
         """The name of a table or view that still exists."""
@@ -230,7 +228,7 @@ class Job:
             return None
         return self.world.program(self.form, frozenset((self.view,)) if self.view else self.changed)
 
-    def write(self) -> Path:
+    def write(self) -> None:
         """Leave the descriptor in the inbox."""
         world = self.world
         header = {"nonce": self.nonce, "kind": self.kind, "view": self.view, "form": self.form}
@@ -241,19 +239,17 @@ class Job:
             "parts": pickle.dumps((self.parts, self.alter)),
         }
         sections.update({f"piece/{name}": data for name, data in self.pieces.items()})
-        path = world.inbox / self.nonce
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_bytes(seal("job", header, sections))
-        os.replace(temporary, path)
-        return path
+        world.store.replace(_descriptor(self.nonce), seal("job", header, sections), durable=False)
+
+    def remove(self) -> None:
+        """Take the descriptor out of the inbox."""
+        self.world.store.remove(_descriptor(self.nonce))
 
     @staticmethod
-    def read(path: Path) -> Job:
-        """The descriptor at `path`, memory-mapped: a task reads only its own pieces."""
-        with path.open("rb") as file:
-            data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        sealed = open_sealed(data, "job", str(path))
+    def read(root: str, nonce: str) -> Job:
+        """The descriptor that the driver left; in a folder it is memory-mapped, and a task reads only its own
+        pieces."""
+        sealed = open_sealed(store_of(root).view(_descriptor(nonce)), "job", f"{root}/{_descriptor(nonce)}")
         bases = pickle.loads(sealed.sections["bases"])
         pieces = {n.removeprefix("piece/"): v for n, v in sealed.sections.items() if n.startswith("piece/")}
         parts, alter = pickle.loads(sealed.sections["parts"])
@@ -268,6 +264,10 @@ class Job:
             pieces,
             sealed.header["form"],
         )
+
+
+def _descriptor(nonce: str) -> str:
+    return f"inbox/{nonce}"
 
 
 def pack_control(header: dict[str, Any], segment: bytes | None = None) -> bytes:

@@ -4,12 +4,18 @@ version.
 Commit records are the truth. A ledger is rebuilt from the newest manifest (a snapshot without contents of
 its own: it names the units' files) and the records after it, by a reader and a writer alike. It never opens
 a unit.
+
+A snapshot may be taken beside batches. The manifest of epoch m then names, of each unit, a snapshot of some
+epoch up to m and the segments since. Batches change the ledger in one thread, snapshots in another: `lock`
+is held for what must be seen together, and never while a file is written.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from everfresh.compiler import Catalog, Effect
@@ -18,6 +24,7 @@ from everfresh.options import Options
 from everfresh.program.domain import Domain, sections_of
 from everfresh.spark.jobs import DRIVER, Base, Link, World
 from everfresh.spark.programs import no_catalog, replayed
+from everfresh.spark.units import snapshot_file, worker_of
 from everfresh.state import Commit, Snapshot, StateFolder, crash, read_commit
 
 ROLES = ("base", "maps", "results")
@@ -25,16 +32,30 @@ _KEYS_KEPT = 10_000
 _FIELDS = ("unit", "tag_in", "tag", "file", "snapshot", "rows", "bytes", "sizes")
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a snapshot began."""
+
+    epoch: int
+    log_bytes: int
+
+
 class Ledger:
     """The committed state of a database on Spark, by name."""
 
     catalog: Catalog
     bases: dict[str, Base]
+    stale: bool
+    """Whether files are still there that a manifest has replaced."""
 
     def __init__(self, folder: StateFolder, options: Options, domains: Sequence[Domain] = ()) -> None:
         self.folder = folder
         self.options = options
         self.domains = tuple(domains)
+        self.lock = threading.RLock()
+        self._sweeping = threading.Lock()
+        self._taking: set[str] = set()
+        """Files of a snapshot in the making: nobody names them yet."""
         self._reset()
         self.refresh()
 
@@ -47,13 +68,15 @@ class Ledger:
         """How many different rows of tables the units have, by unit and identity."""
         self.keys: OrderedDict[str, int] = OrderedDict()
         self.sources: dict[str, int] = {}
-        self.snapshot_epoch = 0
+        self.snapshot_epoch = self._manifest_epoch = 0
         self.log_bytes = self.snapshot_bytes = 0
+        self.stale = self.with_domains = False
         manifest = self._loaded()
         if manifest is None:
             return
         meta = manifest.meta
-        self.epoch = self.snapshot_epoch = manifest.epoch
+        self.epoch = self.snapshot_epoch = self._manifest_epoch = manifest.epoch
+        self.with_domains = any(sections_of(domain, manifest.sections) for domain in self.domains)
         self.digest = meta["digest"]
         for entry in meta["ddl"]:
             self.catalog, _ = replayed(self.catalog, entry)
@@ -122,6 +145,7 @@ class Ledger:
         for domain in self.domains:
             own = sections_of(domain, commit.sections)
             self.log_bytes += sum(memoryview(section).nbytes for section in own.values())
+            self.with_domains |= bool(own)
         self.epoch, self.digest = commit.epoch, commit.digest
         self.sources.update(commit.sources)
         for key in commit.keys:
@@ -152,7 +176,7 @@ class Ledger:
         ddl = tuple(text for _, text in (catalog or self.catalog).ddl)
         options = self.options
         return World(
-            str(self.folder.path),
+            self.folder.root,
             self.folder.id,
             self.folder.workers,
             ddl,
@@ -190,51 +214,122 @@ class Ledger:
             meta={"parts": draft.parts},
             sections=draft.sections,
         )
-        fault, inbox = self.options.fault, self.folder.inbox
-        crash("before-commit", fault, scratch=inbox)
+        fault, scratch = self.options.fault, self.folder.scratch
+        crash("before-commit", fault, scratch=scratch)
         if not self.folder.commits.create(record.epoch, record.encode()):
             raise EverfreshError(
                 Code.FENCED,
                 f"epoch {record.epoch} was committed by another writer",
                 hint="this handle is out of date: close it and open the database again",
             )
-        crash("after-commit", fault, scratch=inbox)
-        self._advance(record, made)
+        self.folder.check_writer()  # a record that was trimmed while this process slept could be made again
+        crash("after-commit", fault, scratch=scratch)
+        with self.lock:
+            self._advance(record, made)
         return self.epoch
+
+    # -- snapshots ---------------------------------------------------------------------------------
 
     def snapshot_due(self) -> bool:
         """Whether replaying the log has become dearer than loading a snapshot."""
         many = self.epoch - self.snapshot_epoch >= self.options.snapshot_epochs
         return many or self.log_bytes > max(self.options.snapshot_bytes, self.snapshot_bytes // 3)
 
-    def take_manifest(self, files: Mapping[str, str]) -> None:
-        """Name the units' new snapshot files, and forget the log that neither they nor the history need."""
-        oldest = self.epoch - self.options.history
-        bases = {}
-        for unit, base in self.bases.items():
-            epoch, tag = base.version
-            links = tuple(link for link in base.links if link.epoch > oldest)
-            bases[unit] = Base(unit, Link(epoch, tag, files[unit]), links)
-        size = sum((self.folder.parts / file).stat().st_size for file in files.values())
-        meta = {
-            "ddl": [text for _, text in self.catalog.ddl],
-            "ids": self.ids,
-            "keys": list(self.keys.items()),
-            "sources": self.sources,
-            "digest": self.digest,
-            "sizes": {unit: self._known(known) for unit, known in self.sizes.items()},
-            "bases": [base.to_json() for base in bases.values()],
-            "bytes": size,
-        }
-        crash("before-manifest", self.options.fault, scratch=self.folder.inbox)
+    def mark(self) -> Mark:
+        """A snapshot begins."""
+        with self.lock:
+            return Mark(self.epoch, self.log_bytes)
+
+    def to_take(self, workers: Iterable[int], driver: bool = False) -> tuple[World, dict[str, Base]]:
+        """What a snapshot writes of some workers' units, or of the driver's: those that have changed since
+        their last, as they are committed now. Their files are no garbage until the snapshot is abandoned."""
+        wanted = set(workers)
+        with self._sweeping, self.lock:
+            found = {
+                unit: base
+                for unit, base in self.bases.items()
+                if (driver if unit == DRIVER else worker_of(unit) in wanted) and _moved(base)
+            }
+            self._taking |= {snapshot_file(unit, base.version) for unit, base in found.items()}
+            return self.world(self.epoch), found
+
+    def abandon(self) -> None:
+        """No manifest will name the files of the snapshot that was begun."""
+        with self.lock:
+            self._taking.clear()
+
+    def take_manifest(self, taken: Mapping[str, Link], since: Mark) -> None:
+        """Name the units' new snapshots. What they replace is `stale`; `collect` removes it."""
+        with self.lock:
+            epoch, bases = self.epoch, self._compacted(taken, self.epoch)
+            meta: dict[str, Any] = {
+                "ddl": [text for _, text in self.catalog.ddl],
+                "ids": dict(self.ids),
+                "keys": list(self.keys.items()),
+                "sources": dict(self.sources),
+                "digest": self.digest,
+                "sizes": {unit: self._known(known) for unit, known in self.sizes.items()},
+            }
+        files = [base.snapshot.file for base in bases.values() if base.snapshot is not None]
+        meta["bases"] = [base.to_json() for base in bases.values()]
+        meta["bytes"] = size = sum(map(self._size, files))
+        crash("before-manifest", self.options.fault, scratch=self.folder.scratch)
         sections: dict[str, Any] = {}
-        for domain in self.domains:
+        for domain in self.domains if self.with_domains else ():
             sections.update(domain.to_sections())
-        self.folder.snapshots.write(self.epoch, sections, meta)
-        self.bases, self.snapshot_epoch, self.log_bytes, self.snapshot_bytes = bases, self.epoch, 0, size
-        self.folder.snapshots.drop(self.epoch)
-        self.folder.commits.trim(oldest + 1)
-        self.folder.remove_garbage(self.referenced(), self.epoch)
+        self.folder.check_writer()
+        self.folder.snapshots.write(epoch, sections, meta)
+        crash("after-manifest", self.options.fault, scratch=self.folder.scratch)
+        with self.lock:
+            self.bases = self._compacted(taken, epoch)  # batches may have come meanwhile
+            self.snapshot_epoch, self._manifest_epoch, self.snapshot_bytes = since.epoch, epoch, size
+            self.log_bytes -= since.log_bytes
+            self.stale = True
+
+    def _size(self, file: str) -> int:
+        size = self.folder.store.size(f"parts/{file}")
+        if size is None:
+            raise FileNotFoundError(f"{self.folder.root}/parts/{file}")
+        return size
+
+    def _compacted(self, taken: Mapping[str, Link], epoch: int) -> dict[str, Base]:
+        """The versions now, from new snapshots on and with what the history of `epoch` needs before, which is
+        the manifest's: what it names must stay. A unit that was written anew since keeps its snapshot."""
+        oldest = epoch - self.options.history
+        found = {}
+        for unit, base in self.bases.items():
+            link = taken.get(unit)
+            ours = link is not None and base.path_from((link.epoch, link.tag)) is not None
+            snapshot = link if ours else base.snapshot
+            reach = min(oldest, snapshot.epoch if snapshot is not None else 0)
+            found[unit] = Base(unit, snapshot, base.since(reach))
+        return found
+
+    def collect(self, new_term: bool = False) -> None:
+        """Remove what no version within reach needs: old manifests, records and files. What was read of the
+        database before the last commit may need them."""
+        with self._sweeping:
+            with self.lock:
+                epoch, referenced, self.stale = self.epoch, self.referenced(), False
+                inlined = [
+                    link.epoch for base in self.bases.values() for link in base.links if link.file[0] == "#"
+                ]
+                below = 1 + min(epoch - self.options.history, self._manifest_epoch)
+            try:
+                self.folder.check_writer()
+                self.folder.snapshots.drop(epoch)
+                self.folder.commits.trim(min([below, *inlined]))
+                self.folder.remove_garbage(referenced, epoch, new_term)
+            except BaseException:
+                self.stale = True
+                raise
+
+    def clean(self, epoch: int) -> None:
+        """Remove what an epoch that will not be has left."""
+        with self._sweeping:
+            with self.lock:
+                referenced = self.referenced()
+            self.folder.remove_garbage(referenced, epoch)
 
     def _known(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Of sizes, those of tables that are still there."""
@@ -242,8 +337,8 @@ class Ledger:
         return {identity: rows for identity, rows in sizes.items() if identity in there}
 
     def referenced(self) -> set[str]:
-        """The files that some version within reach needs."""
-        return {
+        """The files that some version within reach needs, or a snapshot in the making."""
+        return self._taking | {
             link.file
             for base in self.bases.values()
             for link in _links(base)
@@ -280,6 +375,12 @@ def after(base: Base, epoch: int, part: Mapping[str, Any], data: bytes | None = 
     if part["tag"] == part["tag_in"]:
         return base
     return base.then(Link(epoch, part["tag"], part["file"], data))
+
+
+def _moved(base: Base) -> bool:
+    """Whether a unit is not as its last snapshot has it."""
+    last = base.snapshot
+    return last is None or base.version != (last.epoch, last.tag)
 
 
 def _links(base: Base) -> Iterable[Link]:

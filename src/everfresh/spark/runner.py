@@ -7,6 +7,7 @@
 | maps | the tables' units, then (one exchange) the maps' | base, maps |
 | results | the same, then (one more) the results' | base, maps, results |
 | change | the change of a re-evaluated view, routed to the maps' units | maps |
+| snapshot | units of some workers, written to files | those |
 
 Rows given as DataFrames are routed by a stage in front. What the driver gathers comes with the answers.
 """
@@ -14,20 +15,19 @@ Rows given as DataFrames are routed by a stage in front. What the driver gathers
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everfresh.delta import SparkRows
-from everfresh.errors import EverfreshError
+from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.spark.blocks import maps_block, results_block, whole_block
 from everfresh.spark.failures import translated
 from everfresh.spark.jobs import (
     AGAIN,
     CONTROL,
-    DRIVER,
     ERROR,
     EXCHANGE,
     GATHERED,
@@ -39,7 +39,7 @@ from everfresh.spark.jobs import (
     unpack_control,
 )
 from everfresh.spark.observe import Observer
-from everfresh.spark.tables import base_block, route_block
+from everfresh.spark.tables import base_block, route_block, snapshot_block
 from everfresh.state import StateFolder, crash
 
 if TYPE_CHECKING:
@@ -56,7 +56,6 @@ _ANSWERS = {
     "maps": ("base", "maps"),
     "results": ("base", "maps", "results"),
     "change": ("maps",),
-    "snapshot": (),
 }
 
 Controls = list[tuple[dict[str, Any], Any]]
@@ -80,8 +79,8 @@ class Runner:
     def __init__(self, session: SparkSession, folder: StateFolder, options: Options) -> None:
         self._spark = session
         self._folder = folder
-        self._root = str(folder.path)
-        self._workers = folder.workers
+        self._root = folder.root
+        self.workers = folder.workers
         self._options = options
         self._plans: dict[str, DataFrame] = {}
         self.observer = Observer(session)
@@ -94,34 +93,64 @@ class Runner:
         change: DataFrame | None = None,
     ) -> Answers:
         """Run a job and return what its tasks answered; an error that one reported is raised."""
-        path = job.write()
-        try:
-            for attempt in range(_ATTEMPTS):
-                plan = self._plan(job, kind, frames, change)
-                # The property must be set on the session that owns the plan.
-                plan.sparkSession.conf.set(PROPERTY, job.nonce)
-                try:
-                    with translated(), self.observer.job(job.nonce, kind):
-                        rows = plan.collect()
-                    break
-                except EverfreshError:  # the batch is at fault, and would be again
-                    raise
-                except Exception as error:
-                    if attempt == _ATTEMPTS - 1 or self.observer.cancelled:
-                        raise
-                    _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
-        finally:
-            path.unlink(missing_ok=True)
-        crash("after-collect", self._options.fault, scratch=self._folder.inbox)
-        errors = sorted(bytes(row["payload"]) for row in rows if row["kind"] == ERROR)
-        if errors:
-            raise read_error(errors[0])
+
+        def plan() -> DataFrame:
+            found = self._plan(job, kind, frames, change)
+            # The property must be set on the session that owns the plan.
+            found.sparkSession.conf.set(PROPERTY, job.nonce)
+            return found
+
+        rows = self._collected(job, kind, plan, self.observer)
+        crash("after-collect", self._options.fault, scratch=self._folder.scratch)
+        self._raise_errors(rows)
         again = sorted(bytes(row["payload"]) for row in rows if row["kind"] == AGAIN)
         if again:
             raise Again(again[0].decode())
-        controls = [unpack_control(bytes(row["payload"])) for row in rows if row["kind"] == CONTROL]
-        self._check(job, controls, "snapshot" if job.kind == "snapshot" else kind)
+        controls = _controls(rows)
+        expected = [f"{role}/{w}" for role in _ANSWERS[kind] for w in range(self.workers)]
+        _check(job, controls, expected)
         return Answers(controls, sorted(bytes(row["payload"]) for row in rows if row["kind"] == GATHERED))
+
+    def snapshot(self, job: Job, workers: Sequence[int], observer: Observer) -> dict[str, str]:
+        """Write the units of a job, all of these workers, to files: the name of each. Batches may run
+        meanwhile."""
+        anchor = self._spark.range(0, len(workers), 1, len(workers))
+        write = partial(snapshot_block, self._root, job.nonce, tuple(workers))
+        rows = self._collected(job, "snapshot", lambda: anchor.mapInArrow(write, EXCHANGE), observer)
+        self._raise_errors(rows)
+        controls = _controls(rows)
+        _check(job, controls, job.bases)
+        return {header["unit"]: header["snapshot"] for header, _ in controls}
+
+    def _collected(
+        self, job: Job, kind: str, plan: Callable[[], DataFrame], observer: Observer
+    ) -> Sequence[Any]:
+        """The rows of a job, which is run again if it fails."""
+        job.write()
+        try:
+            for attempt in range(1, _ATTEMPTS + 1):
+                found = plan()
+                try:
+                    with translated(), observer.job(job.nonce, kind):
+                        rows: Sequence[Any] = found.collect()
+                    return rows
+                except EverfreshError:  # the batch is at fault, and would be again
+                    raise
+                except Exception as error:
+                    if attempt == _ATTEMPTS or observer.cancelled:
+                        raise
+                    _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
+        finally:
+            job.remove()
+        raise AssertionError("unreachable")
+
+    def _raise_errors(self, rows: Sequence[Any]) -> None:
+        errors = sorted(bytes(row["payload"]) for row in rows if row["kind"] == ERROR)
+        if errors:
+            error = read_error(errors[0])
+            if error.code == Code.DAMAGED:
+                self._folder.check_writer()  # what one that was overtaken misses, the other has removed
+            raise error
 
     def _plan(
         self, job: Job, kind: str, frames: Mapping[int, SparkRows] | None, change: DataFrame | None
@@ -132,7 +161,7 @@ class Runner:
             return self._routed(job.world, frames, job.parts, kind)
         # Plans of batches on the driver are built once, since a batch reaches their tasks as a job property.
         if kind not in self._plans:
-            anchor = self._spark.range(0, self._workers, 1, self._workers)
+            anchor = self._spark.range(0, self.workers, 1, self.workers)
             first = (
                 partial(whole_block, self._root)
                 if kind == "whole"
@@ -146,12 +175,12 @@ class Runner:
         return plan if kind in _ONE_STAGE else plan.select("*")
 
     def _then_maps(self, before: DataFrame, kind: str = "maps") -> DataFrame:
-        maps = before.repartitionById(self._workers, "to").mapInArrow(
+        maps = before.repartitionById(self.workers, "to").mapInArrow(
             partial(maps_block, self._root, kind != "results"), EXCHANGE
         )
         if kind != "results":
             return maps
-        return maps.repartitionById(self._workers, "to").mapInArrow(
+        return maps.repartitionById(self.workers, "to").mapInArrow(
             partial(results_block, self._root), EXCHANGE
         )
 
@@ -164,22 +193,25 @@ class Runner:
             one = _selected(rows).mapInArrow(partial(route_block, world, index, specs[index]), EXCHANGE)
             routed = one if routed is None else routed.union(one)
         assert routed is not None
-        base = routed.repartitionById(self._workers, "to").mapInArrow(
+        base = routed.repartitionById(self.workers, "to").mapInArrow(
             partial(base_block, self._root, kind == "base"), EXCHANGE
         )
         return base if kind == "base" else self._then_maps(base, kind)
 
-    def _check(self, job: Job, controls: Controls, kind: str) -> None:
-        """Every unit answered exactly once, for this job, from the version it was given."""
-        expected = sorted(f"{role}/{w}" for role in _ANSWERS[kind] for w in range(self._workers))
-        expected = sorted(set(job.bases) - {DRIVER}) if kind == "snapshot" else expected
-        answered = sorted(header["unit"] for header, _ in controls)
-        good = answered == expected and all(
-            header["nonce"] == job.nonce and header["tag_in"] == job.bases[header["unit"]].version[1]
-            for header, _ in controls
-        )
-        if not good:
-            raise RuntimeError(f"job {job.nonce} answered for {answered} where {expected} were asked")
+
+def _controls(rows: Sequence[Any]) -> Controls:
+    return [unpack_control(bytes(row["payload"])) for row in rows if row["kind"] == CONTROL]
+
+
+def _check(job: Job, controls: Controls, expected: Iterable[str]) -> None:
+    """Every unit answered exactly once, for this job, from the version it was given."""
+    answered, expected = sorted(header["unit"] for header, _ in controls), sorted(expected)
+    good = answered == expected and all(
+        header["nonce"] == job.nonce and header["tag_in"] == job.bases[header["unit"]].version[1]
+        for header, _ in controls
+    )
+    if not good:
+        raise RuntimeError(f"job {job.nonce} answered for {answered} where {expected} were asked")
 
 
 def _selected(rows: SparkRows) -> DataFrame:

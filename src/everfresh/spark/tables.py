@@ -6,7 +6,7 @@ follows from their change alone. The *route* block stands in front only when row
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from everfresh.delta import read_rows
 from everfresh.delta.bags import WEIGHT
 from everfresh.distributed.execute import Site
+from everfresh.distributed.flat import tables_of
 from everfresh.distributed.routing import owners
 from everfresh.distributed.wire import Held, entries_table
 from everfresh.errors import EverfreshError
@@ -47,7 +48,9 @@ from everfresh.spark.units import (
     bring_to,
     given_image,
     next_tag,
+    open_for_snapshot,
     table_image,
+    worker_of,
     write_snapshot,
 )
 from everfresh.state import crash, pack_table, unpack_table
@@ -265,7 +268,7 @@ def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
     tag = unit.version[1]
     nothing = {"unit": unit.name, "nonce": job.nonce, "tag_in": tag, "tag": tag, "file": None, "rows": 0}
     yield worker, CONTROL, pack_control(nothing)
-    tables = {n: unit.table(world, n) for n in world.catalog.views[job.view or ""].compiled.bases}
+    tables = {n: unit.table(world, n) for n in tables_of(world.catalog, job.view or "")}
     nets = {n: _all_rows(table) for n, table in tables.items()}
     site = Site(
         LocalState.blank(incremental(world.catalog, job.view), unit.interner),
@@ -312,19 +315,34 @@ def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]
     )
 
 
-def _snapshot(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
-    """The units of this worker as files."""
-    for name in [unit for unit in job.bases if unit.endswith(f"/{worker}")]:
-        unit, _ = bring_to(job.bases[name], job.world)
+# -- snapshots -------------------------------------------------------------------------------------
+
+
+def snapshot_block(
+    root: str, nonce: str, workers: Sequence[int], batches: Batches
+) -> Iterator[pa.RecordBatch]:
+    """Write the units of a job, each at the version it names, to files. The job is named here, not by the
+    session: batches run on it meanwhile."""
+    job = Job.read(root, nonce)
+    for worker in [workers[index] for batch in batches for index in batch.column("id").to_pylist()]:
+        try:
+            out = list(_written(job, worker))
+        except EverfreshError as error:
+            out = [(worker, ERROR, pack_error(error.to_dict()))]
+        yield from emit(out)
+    freeze()
+
+
+def _written(job: Job, worker: int) -> Iterator[Message]:
+    for name, base in job.bases.items():
+        if worker_of(name) != worker:
+            continue
+        crash("opening-snapshot", job.world.fault, worker, job.world.inbox)
+        unit = open_for_snapshot(base, job.world)
         file = write_snapshot(unit, job.world, unit.version)
         crash("mid-snapshot", job.world.fault, worker, job.world.inbox)
-        header = {
-            "unit": name,
-            "nonce": job.nonce,
-            "tag_in": unit.version[1],
-            "tag": unit.version[1],
-            "snapshot": file,
-        }
+        tag = unit.version[1]
+        header = {"unit": name, "nonce": job.nonce, "tag_in": tag, "tag": tag, "snapshot": file}
         yield worker, CONTROL, pack_control(header)
 
 
@@ -333,5 +351,4 @@ _BASE: dict[str, Callable[[Job, int, list[bytes]], Iterator[Message]]] = {
     "load": _load_view,
     "refill": _load_view,
     "alter": _alter_table,
-    "snapshot": _snapshot,
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +33,7 @@ def worker_number() -> int:
 def job_of(root: str) -> Job:
     """What a task is told."""
     nonce = TaskContext.get().getLocalProperty(PROPERTY)
-    return Job.read(Path(root) / "inbox" / nonce)
+    return Job.read(root, nonce)
 
 
 def drain(batches: Batches) -> list[tuple[int, bytes]]:

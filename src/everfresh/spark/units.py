@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,11 +32,9 @@ from everfresh.spark.jobs import DRIVER, Base, Link, World
 from everfresh.spark.programs import incremental, placement_of
 from everfresh.state import (
     Commit,
-    create_file,
     open_sealed,
     pack_arrays,
     pack_table,
-    replace_file,
     seal,
     unpack_arrays,
     unpack_table,
@@ -248,18 +245,16 @@ def worker_of(unit: str) -> int:
     return int(unit.split("/")[1])
 
 
-def folder_of(world: World, unit: str) -> Path:
-    """Where a unit's files lie."""
-    return world.parts / (unit if unit == DRIVER else f"{worker_of(unit):04d}")
+def folder_name(unit: str) -> str:
+    """Where a unit's files lie, below `parts/`."""
+    return unit if unit == DRIVER else f"{worker_of(unit):04d}"
 
 
 def write_segment(world: World, unit: str, epoch: int, tag: str, data: bytes) -> str:
     """Write a segment under a name that stands for its contents; returns the name."""
-    name = f"s-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag}.seg"
-    folder = folder_of(world, unit)
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / name, data, world.durable)
-    return f"{folder.name}/{name}"
+    file = f"{folder_name(unit)}/s-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag}.seg"
+    world.store.replace(f"parts/{file}", data, world.durable)
+    return file
 
 
 def read_segment(world: World, unit: str, link: Link) -> Any:
@@ -268,23 +263,24 @@ def read_segment(world: World, unit: str, link: Link) -> Any:
         data: Any = link.data
         name = f"a segment of {unit} on its way"
     elif not link.file.startswith("#"):
-        path = world.parts / link.file
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            raise _damaged(str(path), unit, link, "is missing") from None
-        name = str(path)
+        name, data = _found(world, unit, link, f"parts/{link.file}")
     else:
-        path = Path(world.root) / "commits" / f"{link.epoch:010d}"
-        try:
-            commit = Commit.decode(path.read_bytes(), str(path))
-        except FileNotFoundError:
-            raise _damaged(str(path), unit, link, "is missing") from None
-        data, name = commit.sections[f"segment/{unit}{link.file}"], f"{path} (segment of {unit})"
+        name, data = _found(world, unit, link, f"commits/{link.epoch:010d}")
+        commit = Commit.decode(data, name)
+        data, name = commit.sections[f"segment/{unit}{link.file}"], f"{name} (segment of {unit})"
     sealed = open_sealed(data, "segment", name, _hint(unit))
     if sealed.header["unit"] != unit or next_tag(sealed.header["tag_in"], bytes(data)) != link.tag:
         raise _damaged(name, unit, link, "does not continue the chain")
     return sealed
+
+
+def _found(world: World, unit: str, link: Link, file: str) -> tuple[str, bytes]:
+    """Where a file of the database is, for messages, and its contents."""
+    name = f"{world.root}/{file}"
+    try:
+        return name, world.store.read(file)
+    except FileNotFoundError:
+        raise _damaged(name, unit, link, "is missing") from None
 
 
 def _damaged(name: str, unit: str, link: Link, how: str) -> EverfreshError:
@@ -349,8 +345,25 @@ def _put(store: EntryStore, image: pa.Table) -> None:
 # -- snapshots -------------------------------------------------------------------------------------
 
 
+def snapshot_file(unit: str, version: tuple[int, str]) -> str:
+    """The file of a unit at a version, below `parts/`."""
+    epoch, tag = version
+    return f"{folder_name(unit)}/c-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag or 'empty'}.snap"
+
+
 def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
     """Write a whole unit to a file named by its version; returns the name."""
+    return put_snapshot(world, snapshot_file(unit.name, version), pack_snapshot(unit, world, version))
+
+
+def put_snapshot(world: World, file: str, data: bytes) -> str:
+    """Put a packed unit into its file, unless somebody has; returns the name."""
+    world.store.create(f"parts/{file}", data, world.durable)
+    return file
+
+
+def pack_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> bytes:
+    """A whole unit as a sealed file."""
     sections = {"strings": pack_arrays(unit.interner.to_arrays())}
     kept = set(world.ids.values())
     sections.update(
@@ -361,33 +374,24 @@ def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
         {f"map/{i}": pack_arrays(p.to_arrays()) for i, p in unit.pools.items() if i.split(_OF)[0] in kept}
     )
     epoch, tag = version
-    name = f"c-{epoch:010d}-{unit.name.split('/')[0]}-{tag or 'empty'}.snap"
-    folder = folder_of(world, unit.name)
-    folder.mkdir(parents=True, exist_ok=True)
-    create_file(
-        folder / name, seal("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections), world.durable
-    )
-    return f"{folder.name}/{name}"
+    return seal("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections)
 
 
 def load_snapshot(name: str, world: World, link: Link) -> Unit:
     """A unit from its snapshot."""
-    path = world.parts / link.file
-    try:
-        sealed = open_sealed(path.read_bytes(), "unit", str(path), _hint(name))
-    except FileNotFoundError:
-        raise _damaged(str(path), name, link, "is missing") from None
+    path, data = _found(world, name, link, f"parts/{link.file}")
+    sealed = open_sealed(data, "unit", path, _hint(name))
     if sealed.header["unit"] != name or sealed.header["tag"] != link.tag:
-        raise _damaged(str(path), name, link, "is a snapshot of something else")
+        raise _damaged(path, name, link, "is a snapshot of something else")
     unit = Unit(name, world)
     unit.interner = Interner.from_arrays(unpack_arrays(sealed.sections["strings"]))
-    for section, data in sealed.sections.items():
+    for section, part in sealed.sections.items():
         kind, _, identity = section.partition("/")
         whole, (identity, _, inner) = identity, identity.partition(_OF)
         known = world.name_of(identity)
         if known is None:
             continue
-        pool = Pool.from_arrays(unpack_arrays(data))
+        pool = Pool.from_arrays(unpack_arrays(part))
         if inner:
             unit.pools[whole] = pool
         elif kind == "table":
@@ -436,6 +440,19 @@ def open_for_reading(base: Base, world: World) -> Unit:
     _never_in_driver(base.unit)
     unit = _CACHE.get((world.database, base.unit))
     if unit is None or _path(unit, base) is not None:
+        return bring_to(base, world)[0]
+    return rebuild(base, world)
+
+
+def open_for_snapshot(base: Base, world: World) -> Unit:
+    """The unit at exactly the committed version `base` names, beside batches that may have gone on: the last
+    step of a cached unit is taken back, if that helps (a batch finds it in its segment); one that is further
+    ahead, or spoilt, is left to the batches and a private copy made."""
+    _never_in_driver(base.unit)
+    unit = _CACHE.get((world.database, base.unit))
+    if unit is None or _path(unit, base) is not None:
+        return bring_to(base, world)[0]
+    if unit.before is not None and base.path_from(unit.before) is not None and unit.rollback():
         return bring_to(base, world)[0]
     return rebuild(base, world)
 

@@ -47,25 +47,28 @@ def canonical(expr: E) -> E:
     if not has_subquery(expr):
         return expr
     names = {name: f"${k}" for k, name in enumerate(dict.fromkeys(defined(expr)))}
-    renamed: E = _renamed(expr, names)
-    return renamed
+    numbered: E = renamed(expr, names)
+    return numbered
 
 
-def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+def renamed(node: Any, names: Mapping[str, str]) -> Any:
+    """A plan or expression with other names for some variables, where they are defined and where they are
+    read."""
+
     def new(name: str) -> str:
         return names.get(name, name)
 
     def items(pairs: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
-        return tuple((new(name), _renamed(e, names)) for name, e in pairs)
+        return tuple((new(name), renamed(e, names)) for name, e in pairs)
 
     match node:
         case Var():
             return Var(new(node.name), node.of, node.null) if node.name in names else node
         case Project():
-            return Project(_renamed(node.input, names), items(node.items))
+            return Project(renamed(node.input, names), items(node.items))
         case Aggregate():
-            below = _renamed(node.input, names)
+            below = renamed(node.input, names)
             return Aggregate(below, items(node.keys), items(node.aggregates), node.grouped)
         case Window():
-            return Window(_renamed(node.input, names), items(node.items))
-    return node.map_children(lambda child: _renamed(child, names))
+            return Window(renamed(node.input, names), items(node.items))
+    return node.map_children(lambda child: renamed(child, names))

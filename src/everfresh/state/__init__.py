@@ -10,6 +10,8 @@ order, and knows nothing of what they mean: engines choose the sections of recor
 - `commits`    where records are kept: a file per epoch (Spark)
 - `log`        the same as an append-only log (local engine)
 - `snapshots`  everything up to one epoch, memory-mapped
+- `stores`     where files lie: a folder, an object store (`objects`)
+- `remote`     commit records, manifests and writers in a store that is no folder
 - `lock`       one writer
 - `folder`     the folder: format, engine, garbage
 - `faults`     crashes on purpose
@@ -24,6 +26,7 @@ from everfresh.state.files import Sealed, create_file, open_sealed, replace_file
 from everfresh.state.folder import StateFolder
 from everfresh.state.record import Commit
 from everfresh.state.snapshots import Snapshot, SnapshotStore
+from everfresh.state.stores import Store, is_url, scratch_of, store_of
 
 __all__ = [
     "Commit",
@@ -35,14 +38,18 @@ __all__ = [
     "Snapshot",
     "SnapshotStore",
     "StateFolder",
+    "Store",
     "crash",
     "create_file",
+    "is_url",
     "open_sealed",
     "pack_arrays",
     "pack_table",
     "read_commit",
     "replace_file",
+    "scratch_of",
     "seal",
+    "store_of",
     "unpack_arrays",
     "unpack_table",
 ]

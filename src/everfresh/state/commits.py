@@ -2,8 +2,8 @@
 
 Implements `CommitStore` of the note on state, section 2. `FileCommits` serves databases on Spark, whose
 tasks read records by themselves; `LogCommits` (`everfresh.state.log`) serves the local engine, where one
-write to an open file is all that a commit may cost. A store over an object store needs a conditional put for
-`create`, and nothing else beyond this protocol.
+write to an open file is all that a commit may cost. `StoreCommits` (`everfresh.state.remote`) keeps them in
+an object store: `create` is a conditional put there.
 
 Invariant: epochs are numbered densely; an epoch is committed when its record is there, whole, and a record
 that was created never changes. Whoever loses the race for an epoch is told so by `create`.

@@ -29,6 +29,7 @@ from everfresh.state.faults import FLAG, crash
 from everfresh.state.files import create_file, live_temporaries, sync_folder
 from everfresh.state.lock import WriterLock
 from everfresh.state.snapshots import SnapshotStore
+from everfresh.state.stores import Store, is_url, local_path, scratch_of, store_of
 
 FORMAT_VERSION = 1
 PARTITION_HASH = "ef1"
@@ -36,10 +37,11 @@ PARTITION_SEED = 0
 ENGINES = ("local", "spark")
 
 _PART = re.compile(r"[sc]-(\d{10})-")
+_TEMPORARY = re.compile(r"\.\d+\.[0-9a-f]+\.tmp$")
 
 
 @dataclass(frozen=True, slots=True)
-class _Format:
+class Format:
     """The contents of FORMAT."""
 
     engine: str
@@ -49,6 +51,7 @@ class _Format:
     seed: int
 
     def text(self) -> bytes:
+        """As the file has it."""
         fields: dict[str, Any] = {
             "format": FORMAT_VERSION,
             "min_reader": FORMAT_VERSION,
@@ -61,22 +64,31 @@ class _Format:
         return (json.dumps({**fields, "digest": _digest(fields)}, indent=2) + "\n").encode()
 
     @staticmethod
-    def read(path: Path, read_only: bool) -> _Format:
+    def read(data: bytes, name: str, root: str, read_only: bool) -> Format:
         """Read and judge FORMAT: a newer version is refused before anything else is made of it."""
         try:
-            fields = json.loads(path.read_bytes())
+            fields = json.loads(data)
             version, least = int(fields["format"]), int(fields["min_reader"])
         except (ValueError, KeyError, TypeError):
-            raise _damaged(path) from None
+            raise _damaged(name) from None
         if least > FORMAT_VERSION or (version > FORMAT_VERSION and not read_only):
             raise EverfreshError(
                 Code.FORMAT,
-                f"{path.parent} is of format {version}, and this release writes format {FORMAT_VERSION}",
+                f"{root} is of format {version}, and this release writes format {FORMAT_VERSION}",
                 hint="upgrade everfresh" + (" or open it read_only" if least <= FORMAT_VERSION else ""),
             )
         if fields.pop("digest", "") != _digest(fields):
-            raise _damaged(path)
-        return _Format(fields["engine"], fields["workers"], fields["id"], fields["hash"], fields["seed"])
+            raise _damaged(name)
+        return Format(fields["engine"], fields["workers"], fields["id"], fields["hash"], fields["seed"])
+
+    def require(self, engine: str, root: str) -> None:
+        """Refuse a database of another engine."""
+        if self.engine != engine:
+            raise EverfreshError(
+                Code.FORMAT,
+                f"{root} was made by the engine '{self.engine}', not '{engine}'",
+                hint=f'open it with engine="{self.engine}"',
+            )
 
 
 class StateFolder:
@@ -84,15 +96,15 @@ class StateFolder:
 
     def __init__(
         self,
-        path: Path,
-        stored: _Format,
+        root: str,
+        stored: Format,
         *,
         commits: CommitStore,
         snapshots: SnapshotStore,
         options: Options,
         lock: WriterLock | None,
     ) -> None:
-        self.path = path
+        self.root = root
         self.id = stored.id
         self.engine = stored.engine
         self.workers = stored.workers
@@ -121,28 +133,49 @@ class StateFolder:
             raise EverfreshError(
                 Code.ARGUMENT, f"there is no engine '{engine}'", hint="engines are: " + ", ".join(ENGINES)
             )
-        path = Path(path).absolute()
+        if is_url(path):
+            from everfresh.state.remote import RemoteFolder
+
+            return RemoteFolder.open_at(
+                str(path).rstrip("/"), engine=engine, workers=workers, options=options, read_only=read_only
+            )
+        path = local_path(path).absolute()
         _require_ours(path, read_only)
         lock = None if read_only else _lock(path, options.durable)
         try:
             file = path / "FORMAT"
             if lock is not None and not file.exists():
-                new = _Format(engine, workers, str(uuid.uuid4()), PARTITION_HASH, PARTITION_SEED)
+                new = Format(engine, workers, str(uuid.uuid4()), PARTITION_HASH, PARTITION_SEED)
                 create_file(file, new.text(), options.durable)
-            stored = _Format.read(file, read_only)
-            if stored.engine != engine:
-                raise EverfreshError(
-                    Code.FORMAT,
-                    f"{path} was made by the engine '{stored.engine}', not '{engine}'",
-                    hint=f'open it with engine="{stored.engine}"',
-                )
+            stored = Format.read(file.read_bytes(), str(file), str(path), read_only)
+            stored.require(engine, str(path))
             commits = _commits(path, engine, options, writer=lock is not None)
             snapshots = SnapshotStore(path, options.durable, options.fault)
-            return StateFolder(path, stored, commits=commits, snapshots=snapshots, options=options, lock=lock)
+            return StateFolder(
+                str(path), stored, commits=commits, snapshots=snapshots, options=options, lock=lock
+            )
         except BaseException:
             if lock is not None:
                 lock.release()
             raise
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self.root)
+
+    @property
+    def store(self) -> Store:
+        """The files."""
+        return store_of(self.root)
+
+    @property
+    def scratch(self) -> Path:
+        """Where the flags of injected faults are."""
+        return scratch_of(self.root)
+
+    def check_writer(self) -> None:
+        """Raise if another writer has begun; the lock sees to it that none has."""
 
     @property
     def inbox(self) -> Path:
@@ -192,9 +225,10 @@ class StateFolder:
         return removed
 
     def _garbage(self, referenced: Set[str], last_epoch: int | None, new_term: bool) -> Iterator[Path]:
-        live = live_temporaries()
         for folder in (self.path, *(self.path / name for name in ("commits", "log", "snaps", "inbox"))):
-            yield from (path for path in folder.glob("*.tmp") if str(path) not in live)
+            seen = list(folder.glob("*.tmp"))
+            live = live_temporaries()  # asked after: a temporary is known before it is there
+            yield from (path for path in seen if str(path) not in live)
         if new_term:
             yield from (
                 path
@@ -204,9 +238,10 @@ class StateFolder:
         if last_epoch is None:
             return
         for path in self.parts.glob("*/*"):
-            match = _PART.match(path.name)
-            named = path.name in referenced or str(path.relative_to(self.parts)) in referenced
-            if match and not named and (new_term or int(match[1]) <= last_epoch):
+            epoch = epoch_of_part(path.name)
+            name = path.name if new_term else _TEMPORARY.sub("", path.name)  # a task may be writing it
+            named = name in referenced or f"{path.parent.name}/{name}" in referenced
+            if epoch is not None and not named and (new_term or epoch <= last_epoch):
                 yield path
 
     def close(self) -> None:
@@ -217,14 +252,24 @@ class StateFolder:
             self._lock = None
 
 
+def epoch_of_part(name: str) -> int | None:
+    """The epoch of a file of a unit, by its name; None if it is no such file.
+
+    >>> epoch_of_part("s-0000000042-base-0.seg"), epoch_of_part("readme")
+    (42, None)
+    """
+    match = _PART.match(name)
+    return int(match[1]) if match else None
+
+
 def _digest(fields: dict[str, Any]) -> str:
     return hashlib.blake2b(json.dumps(fields, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def _damaged(path: Path) -> EverfreshError:
+def _damaged(name: str) -> EverfreshError:
     return EverfreshError(
         Code.DAMAGED,
-        f"{path} is damaged: it does not say what the folder holds",
+        f"{name} is damaged: it does not say what the folder holds",
         hint="restore the file from a backup of the folder",
     )
 

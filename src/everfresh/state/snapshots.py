@@ -94,15 +94,20 @@ class SnapshotStore:
 
     def _open(self, epoch: int, older: int | None) -> Snapshot:
         path = self._path(epoch)
-        hint = "restore the file from a backup of the folder"
-        if older is not None:
-            hint += f", or move it away to start from that of epoch {older}, if the log reaches back to it"
         with open(path, "rb") as file:
             empty = os.fstat(file.fileno()).st_size == 0  # which cannot be mapped
             data = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        sealed = open_sealed(data, KIND, str(path), hint)
-        if sealed.header["epoch"] != epoch:
-            raise EverfreshError(
-                Code.DAMAGED, f"{path} is the snapshot of epoch {sealed.header['epoch']}", hint=hint
-            )
-        return Snapshot(epoch, sealed.header["meta"], sealed.sections)
+        return opened(data, str(path), epoch, older)
+
+
+def opened(data: Buffer, name: str, epoch: int, older: int | None) -> Snapshot:
+    """The snapshot of an epoch in these bytes; `older` is that of one before, if there is one."""
+    hint = "restore the file from a backup of the folder"
+    if older is not None:
+        hint += f", or move it away to start from that of epoch {older}, if the log reaches back to it"
+    sealed = open_sealed(data, KIND, name, hint)
+    if sealed.header["epoch"] != epoch:
+        raise EverfreshError(
+            Code.DAMAGED, f"{name} is the snapshot of epoch {sealed.header['epoch']}", hint=hint
+        )
+    return Snapshot(epoch, sealed.header["meta"], sealed.sections)

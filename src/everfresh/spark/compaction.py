@@ -1,0 +1,169 @@
+"""Snapshots of the units, beside the batches.
+
+When the log has grown long enough, every unit that has changed is written to a file, and a manifest names the
+files; then the log before goes. A thread of the driver does it, in jobs of their own: a few workers at a
+time, so that tasks of batches find cores. Each unit is written as some committed epoch left it; the manifest
+holds the segments since. A batch waits for none of it, and a statement that writes a unit anew (ALTER TABLE)
+only makes the snapshot of that unit useless.
+
+What was replaced goes after the next commit: until then a DataFrame over the state still finds its files.
+Whatever fails here is logged and tried again later. Invariant: at every moment the newest manifest and the
+records after it are whole and make the last committed epoch.
+
+Matrices (`everfresh.program.domain`) are changed by the driver itself, in the thread of the batches: a
+database that has some takes its snapshots there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from everfresh.options import Options
+from everfresh.spark.driver import packed
+from everfresh.spark.jobs import DRIVER, Job, Link
+from everfresh.spark.ledger import Ledger, Mark
+from everfresh.spark.observe import Observer
+from everfresh.spark.runner import Runner
+from everfresh.spark.units import put_snapshot, snapshot_file
+from everfresh.state import crash
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("everfresh")
+_SHARE = 4
+"""Of so many workers, one is at work on a snapshot in the background."""
+_WAIT = 64
+"""The most commits after which a snapshot that failed is tried again."""
+_PATIENCE = 60.0
+
+
+class _Cancelled(Exception):
+    """The snapshot was given up on purpose."""
+
+
+class Compaction:
+    """The snapshots of one database, one at a time."""
+
+    def __init__(self, session: SparkSession, ledger: Ledger, runner: Runner, options: Options) -> None:
+        from pyspark import inheritable_thread_target
+
+        self._ledger = ledger
+        self._runner = runner
+        self._options = options
+        self._observer = Observer(session)
+        # With the properties that jobs have now: those of a stream's thread end with the stream.
+        self._target = inheritable_thread_target(session)(self._work)
+        self._thread: threading.Thread | None = None
+        self._failures = 0
+        self._not_before = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether something is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def committed(self) -> None:
+        """After a commit, in the thread of the batches: begin what has become due. Raises nothing."""
+        if self.running:
+            return
+        ledger = self._ledger
+        due = ledger.snapshot_due() and ledger.epoch >= self._not_before
+        try:
+            if due and (self._options.snapshots == "now" or ledger.with_domains):
+                self.now()
+            elif due or ledger.stale:
+                taken = self._begin() if due else None
+                self._thread = threading.Thread(
+                    target=self._target, args=(taken,), name="everfresh-snapshot", daemon=True
+                )
+                self._thread.start()
+        except Exception:  # the epoch is committed, and the log serves
+            self._failed()
+
+    def now(self) -> None:
+        """Take a snapshot and remove what it replaces, in this thread, once none is under way."""
+        self.wait()
+        self._observer.batch()
+        try:
+            self._take(self._begin(), range(self._runner.workers))
+            self._ledger.collect()
+        finally:
+            self._ledger.abandon()
+        self._failures = 0
+
+    def wait(self) -> None:
+        """Until nothing is under way; if this is interrupted, it is given up."""
+        if self._thread is None:
+            return
+        try:
+            self._thread.join()
+        except BaseException:
+            self._observer.cancel()
+            self._thread.join(_PATIENCE)
+            raise
+
+    def _begin(self) -> tuple[Mark, dict[str, tuple[Link, bytes]]]:
+        """Where a snapshot begins, and the driver's unit there: only the thread of the batches opens it."""
+        mark = self._ledger.mark()
+        world, bases = self._ledger.to_take((), driver=True)
+        found = {}
+        for unit, base in bases.items():
+            link = Link(*base.version, snapshot_file(unit, base.version))
+            found[unit] = (link, packed(base, world))
+        return mark, found
+
+    def _work(self, begun: tuple[Mark, dict[str, tuple[Link, bytes]]] | None) -> None:
+        """What the thread does: remove what is stale, then take a snapshot if one is due."""
+        self._observer.batch()
+        try:
+            if self._ledger.stale:
+                self._ledger.collect()
+            if begun is not None:
+                count = max(1, self._runner.workers // _SHARE)
+                self._take(begun, range(self._runner.workers), count)
+            self._failures = 0
+        except _Cancelled:
+            _log.info("a snapshot was given up")
+        except Exception:
+            self._failed()
+        finally:
+            self._ledger.abandon()
+
+    def _failed(self) -> None:
+        self._ledger.abandon()
+        epoch = self._ledger.epoch
+        _log.exception("no snapshot could be taken at epoch %d: it is tried again later", epoch)
+        self._not_before = epoch + min(1 << self._failures, _WAIT)
+        self._failures += 1
+
+    def _take(
+        self,
+        begun: tuple[Mark, dict[str, tuple[Link, bytes]]],
+        workers: Sequence[int],
+        at_once: int | None = None,
+    ) -> None:
+        """Write all units that have changed, some workers at once, and name them in a manifest."""
+        ledger, (mark, driver) = self._ledger, begun
+        taken = {}
+        for unit, (link, data) in driver.items():
+            put_snapshot(ledger.world(mark.epoch), link.file, data)
+            taken[unit] = link
+        step = at_once or len(workers)
+        for first in range(0, len(workers), step):
+            some = workers[first : first + step]
+            world, bases = ledger.to_take(some)
+            assert DRIVER not in bases
+            if self._observer.cancelled:
+                raise _Cancelled
+            if bases:
+                world.leave(world.catalog)
+                job = Job(uuid.uuid4().hex, "snapshot", world, bases)
+                files = self._runner.snapshot(job, some, self._observer)
+                taken.update({unit: Link(*bases[unit].version, file) for unit, file in files.items()})
+            crash("between-snapshots", self._options.fault, scratch=ledger.folder.scratch)
+        ledger.take_manifest(taken, mark)

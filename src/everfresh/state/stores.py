@@ -1,0 +1,155 @@
+"""Where the files of a database lie: by name below one root, in a folder or in an object store.
+
+| root | store |
+|---|---|
+| a path, `file:///path` | `LocalFiles`: the folder |
+| `s3://`, `gs://`, `az://`, `abfs://`, `memory://name`, `obstore+file:///path` | `ObjectFiles` |
+| `hdfs://`, `arrow+file:///path` | `ArrowFiles`: what pyarrow reaches |
+
+Of several that `create` a name one wins: commits rest on it. A store that cannot promise that is not
+`exclusive`. Whatever is there under a name is whole. Names use `/` everywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import os
+import re
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote, urlsplit
+
+from everfresh.state.files import create_file, replace_file
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_OBJECTS = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss", "adl", "memory", "obstore+file")
+
+
+class Store(Protocol):
+    """The files of one database."""
+
+    root: str
+    exclusive: bool
+    """Whether `create` holds against other writers."""
+
+    def read(self, name: str) -> bytes:
+        """The contents of a file; `FileNotFoundError` if there is none."""
+        ...
+
+    def view(self, name: str) -> memoryview:
+        """The same, without reading all of it where that can be."""
+        ...
+
+    def create(self, name: str, data: Buffer, durable: bool = True) -> bool:
+        """Create a file, whole; False if there is one."""
+        ...
+
+    def replace(self, name: str, data: Buffer, durable: bool = True) -> None:
+        """Put a file in place, whole."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+    def size(self, name: str) -> int | None:
+        """The size of a file; None if there is none."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """The names of all files below a folder, however deep."""
+        ...
+
+
+def is_url(place: object) -> bool:
+    """Whether a place is no path.
+
+    >>> is_url("s3://bucket/shop"), is_url("file:///shop"), is_url("shop")
+    (True, False, False)
+    """
+    return isinstance(place, str) and bool(_URL.match(place)) and not place.startswith("file://")
+
+
+def local_path(place: str | Path) -> Path:
+    """The path of a place that is one.
+
+    >>> str(local_path("file:///shop%20a"))
+    '/shop a'
+    """
+    text = str(place)
+    return Path(unquote(urlsplit(text).path) if text.startswith("file://") else text)
+
+
+@functools.lru_cache(maxsize=64)
+def store_of(root: str) -> Store:
+    """The store of a root: the same object for all of a process, so that connections are kept."""
+    if not is_url(root):
+        return LocalFiles(root)
+    from everfresh.state.objects import ArrowFiles, ObjectFiles
+
+    return ObjectFiles(root) if urlsplit(root).scheme in _OBJECTS else ArrowFiles(root)
+
+
+def scratch_of(root: str) -> Path:
+    """A folder of this machine that belongs to a root, for the flags of injected faults."""
+    url = urlsplit(root)
+    if not is_url(root) or url.scheme.endswith("+file"):
+        return Path(unquote(url.path) if is_url(root) else root) / "inbox"
+    return Path(tempfile.gettempdir()) / f"everfresh-{uuid.uuid5(uuid.NAMESPACE_URL, root)}"
+
+
+class LocalFiles:
+    """A folder of a file system with links and atomic renames."""
+
+    exclusive = True
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._folder = Path(root)
+
+    def read(self, name: str) -> bytes:
+        """Read the file."""
+        return (self._folder / name).read_bytes()
+
+    def view(self, name: str) -> memoryview:
+        """Map the file into memory."""
+        with (self._folder / name).open("rb") as file:
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def create(self, name: str, data: Buffer, durable: bool = True) -> bool:
+        """By a link from a temporary."""
+        return create_file(self._made(name), data, durable)
+
+    def replace(self, name: str, data: Buffer, durable: bool = True) -> None:
+        """By renaming a temporary."""
+        replace_file(self._made(name), data, durable)
+
+    def remove(self, name: str) -> None:
+        """Unlink the file."""
+        (self._folder / name).unlink(missing_ok=True)
+
+    def size(self, name: str) -> int | None:
+        """Ask the file system."""
+        try:
+            return (self._folder / name).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str) -> list[str]:
+        """Walk the folder."""
+        found = []
+        for where, _, files in os.walk(self._folder / folder):
+            below = Path(where).relative_to(self._folder)
+            found += [(below / file).as_posix() for file in files]
+        return sorted(found)
+
+    def _made(self, name: str) -> Path:
+        path = self._folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
