@@ -25,6 +25,10 @@ _STRINGS: Final = 1 << 30  # most strings of one interner: a code and its table 
 _RESERVED: Final = 1 << 26  # strings that one has address space for when it is large
 _HEAP: Final = 1 << 34  # bytes of strings, likewise
 _ARROW: Final = (1 << 31) - 1  # most bytes of one pa.string() array
+_STRING: Final = pa.string()
+_LARGE: Final = pa.large_string()
+_NOTHING: Final = np.empty(0, np.uint8)
+_NOTHING.flags.writeable = False
 
 
 class Interner:
@@ -132,17 +136,11 @@ class Interner:
     # -------------------------------------------------------------------------------------- inside
 
     def _intern_chunk(self, array: pa.Array, out: Ints) -> None:
-        if array.type not in (pa.string(), pa.large_string()):
-            array = array.cast(pa.large_string())
         if len(array) == 0:
             return
-        bitmap, offset_buffer, data_buffer = array.buffers()
-        width = np.int32 if array.type == pa.string() else np.int64
-        offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
+        array, offsets, data, valid = text_buffers(array)
         offsets = offsets.astype(np.int64)
-        data = bytes_of(data_buffer)
         tags = np.empty(len(array), np.int64)
-        valid = bytes_of(bitmap if array.null_count else None)
         kernels.string_tags(data, offsets, valid, array.offset, self._tag_mask, tags)
         reached = 0
         while True:
@@ -174,10 +172,26 @@ class Interner:
         return codes
 
 
-def bytes_of(buffer: pa.Buffer | None) -> Bytes:
-    """An Arrow buffer as a read-only array: the one type that the kernel is compiled for."""
-    out = np.empty(0, np.uint8) if buffer is None or buffer.size == 0 else np.frombuffer(buffer, np.uint8)
-    out = out.view()
+def text_buffers(array: pa.Array) -> tuple[pa.Array, NDArray[Any], Bytes, Bytes]:
+    """A string array, at least one string, of 32 or 64 bit offsets; its offsets, its bytes and its validity
+    bitmap (empty: no NULLs), which is not cut to it, all read-only: the one type that kernels are compiled
+    for."""
+    type_ = array.type
+    if type_ != _STRING and type_ != _LARGE:
+        array, type_ = array.cast(_LARGE), _LARGE
+    bitmap, offset_buffer, data = array.buffers()
+    at = array.offset
+    offsets = np.frombuffer(offset_buffer, np.int32 if type_ == _STRING else np.int64)[
+        at : at + len(array) + 1
+    ]
+    offsets.flags.writeable = False
+    return array, offsets, _bytes_of(data), _bytes_of(bitmap) if array.null_count else _NOTHING
+
+
+def _bytes_of(buffer: pa.Buffer | None) -> Bytes:
+    if buffer is None or buffer.size == 0:
+        return _NOTHING
+    out = np.frombuffer(buffer, np.uint8)
     out.flags.writeable = False
     return out
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from everfresh.local import text_kernels as kernels
 from everfresh.local.arena import Growing, pages
-from everfresh.local.strings import Interner, bytes_of, strings_array
+from everfresh.local.strings import Interner, strings_array, text_buffers
 from everfresh.local.text_kernels import CLASSES, TOP, USED, Ints
 
 _MOST: Final = 1 << 32  # cells of one heap: a place fits 32 bits
@@ -116,14 +116,8 @@ class Texts:
     def _keep_chunk(self, array: pa.Array, out: Ints) -> None:
         if len(array) == 0:
             return
-        if array.type not in (pa.string(), pa.large_string()):
-            array = array.cast(pa.large_string())
-        bitmap, offset_buffer, data_buffer = array.buffers()
-        width = np.int32 if array.type == pa.string() else np.int64
-        offsets = np.frombuffer(offset_buffer, width)[array.offset : array.offset + len(array) + 1]
-        offsets.flags.writeable = False
-        valid = bytes_of(bitmap if array.null_count else None)
-        data, reached = bytes_of(data_buffer), 0
+        array, offsets, data, valid = text_buffers(array)
+        reached = 0
         self._grown.touch(int(self._state[TOP]) + (int(offsets[-1]) - int(offsets[0])) // 8)
         while True:
             reached = kernels.keep(
