@@ -330,3 +330,18 @@ def test_a_snapshot_that_is_asked_for_is_taken_at_once(session: FakeSession, tmp
 def test_the_option_is_checked() -> None:
     with pytest.raises(ef.EverfreshError, match="option snapshots"):
         ef.Options(snapshots="never")
+
+
+def test_a_reader_follows_across_snapshots(session: FakeSession, tmp_path: Path) -> None:
+    """It starts from the newest snapshot once there is one: the files before it go."""
+    with connect(session, tmp_path, snapshots="now", history=1) as db:
+        db.sql(DDL)
+        send(db, range(1))
+        with ef.connect(tmp_path, engine="spark", spark=session, read_only=True) as reader:  # type: ignore[arg-type]
+            compiled = reader.catalog
+            for number in range(1, 12):
+                db.apply(batch(number))
+                session.forget()  # what is read comes from files
+                for view in VIEWS:
+                    assert_same(reader.view(view).to_arrow(), db.view(view).to_arrow(), f"{view}, {number}")
+            assert reader.catalog is compiled  # nothing was compiled again

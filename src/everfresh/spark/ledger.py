@@ -60,6 +60,7 @@ class Ledger:
         self.refresh()
 
     def _reset(self) -> None:
+        before: Catalog | None = getattr(self, "catalog", None)
         self.epoch = 0
         self.digest = ""
         self._start()
@@ -78,8 +79,11 @@ class Ledger:
         self.epoch = self.snapshot_epoch = self._manifest_epoch = manifest.epoch
         self.with_domains = any(sections_of(domain, manifest.sections) for domain in self.domains)
         self.digest = meta["digest"]
-        for entry in meta["ddl"]:
-            self.catalog, _ = replayed(self.catalog, entry)
+        if before is not None and [text for _, text in before.ddl] == meta["ddl"]:
+            self.catalog = before
+        else:
+            for entry in meta["ddl"]:
+                self.catalog, _ = replayed(self.catalog, entry)
         self.ids = dict(meta["ids"])
         self.sizes = {unit: dict(known) for unit, known in meta["sizes"].items()}
         self.keys = OrderedDict((key, epoch) for key, epoch in meta["keys"])
@@ -110,9 +114,11 @@ class Ledger:
 
     def refresh(self) -> None:
         """Follow the commit records. A handle whose next record was trimmed starts again from the newest
-        manifest."""
+        manifest; so does one that sees a new manifest, since what that replaced is about to go."""
         restarted = False
         last = self.folder.commits.last()
+        if self.epoch < last and self._manifest_epoch < max(self.folder.snapshots.list(), default=0):
+            self._reset()
         while self.epoch < last:
             commit = read_commit(self.folder.commits, self.epoch + 1)
             if commit is not None and commit.parent == self.digest:
