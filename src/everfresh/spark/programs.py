@@ -43,7 +43,7 @@ DRIVER_HOME, MAPS_HOME, RESULTS_HOME = "driver", "maps", "results"
 
 def no_catalog() -> Catalog:
     """The catalog of an empty database."""
-    return Catalog(joins=True, share=False, intervals=False)
+    return Catalog(joins=True, share=False)
 
 
 def executed(
