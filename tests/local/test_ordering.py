@@ -140,7 +140,9 @@ def ranges(text: str) -> list[tuple[str, bool, list[str]]]:
         ("ΔR(x, y) * M[x, z](0) * [y >= z] * [z > x]", [("M[x, z](0)", True, ["z <= y", "z > x"])]),
         ("ΔR(x, y) * M[x, z](0) * [y - z < x]", [("M[x, z](0)", True, ["z > y - x"])]),
         ("ΔR(x, y) * M[x, z](0) * [z < x OR z > y]", [("M[x, z](0)", True, ["z < x", "z > y"])]),
-        ("ΔR(x, y) * M[x, z](0) * [z <> y]", [("M[x, z](0)", True, ["z < y", "z > y"])]),
+        ("ΔR(x, y) * K[z](0) * [z <> y]", [("K[z](0)", True, ["z < y", "z > y"])]),
+        ("ΔR(x, y) * M[x, z](0) * [z <> y]", []),  # of the entries that agree with x all but one are read
+        ("ΔR(x, y) * M[x, z](0) * [z <> y] * [z > x]", [("M[x, z](0)", True, ["z < y", "z > y", "z > x"])]),
         ("ΔR(x, y) * M[x, z](0) * [z + z < y OR z > y]", []),  # two values: no index has both orders
         ("ΔR(x, y) * M[x, z](0) * [z * y < x]", []),  # not solved for z
         ("ΔR(x, y) * M[z, z](0) * [z < x]", []),

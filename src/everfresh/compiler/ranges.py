@@ -5,6 +5,9 @@
 An engine that keeps the entries of M in the order of b and x finds those that qualify without looking at the
 others; where nothing after the atom reads x, it takes the sum over them from prefix sums.
 
+A condition `x <> y` leaves all entries of a b but those of one x. By itself it is a range only where no b is
+given: among the entries that agree with a row, an order would spare next to nothing, and costs an index.
+
 Invariant: for every entry and every row for which all parts of a `Range` can be computed, the range holds
 exactly where all of its `conditions` are true. An addition or subtraction that mixes the value with bound
 variables is solved for the value; `guards` are what the condition would compute, to be tried at the least and
@@ -67,6 +70,11 @@ def range_of(held: Sequence[Var], bound: Collection[str], conditions: Sequence[C
     >>> found = range_of([x], ["y"], [Cond(build.call("<", build.call("-", y, x), build.literal(5)))])
     >>> [(str(found.value), c.op, str(c.limit)) for c in found.comparisons]
     [('x', '>', 'y - 5::BIGINT')]
+    >>> range_of([x], ["y"], [Cond(build.call("<>", x, y))]) is None
+    False
+    >>> b = Var("b", BIGINT, False)
+    >>> range_of([b, x], ["b", "y"], [Cond(build.call("<>", x, y))]) is None
+    True
     """
     names = [v.name for v in held]
     if len(set(names)) < len(names):
@@ -81,7 +89,14 @@ def range_of(held: Sequence[Var], bound: Collection[str], conditions: Sequence[C
     if not by_value:
         return None
     value, chosen = max(by_value.items(), key=lambda item: len(item[1]))
+    if own < set(names) and all(_excludes(condition.condition) for condition, _ in chosen):
+        return None
     return Range(value, tuple(c for _, c in chosen), tuple(c for c, _ in chosen))
+
+
+def _excludes(expr: Expr) -> bool:
+    """Whether a condition leaves out one value and nothing else."""
+    return isinstance(expr, Call) and expr.op == "<>"
 
 
 def _clause(expr: Expr, own: set[str], held: set[str], bound: set[str]) -> tuple[Expr, Alternatives] | None:

@@ -33,23 +33,25 @@ BOOK = 10_000
 
 def run(settings: Settings) -> Report:
     """Measure."""
-    from everfresh.bench.tpch_local import bars, scenarios
+    from everfresh.bench.tpch_local import bars, scenarios, strategies
 
     plan = plan_of(settings)
     report = Report(NAME)
     cells: list[Cell] = []
     for section in ("inserts", "churn"):
         if section in plan.sections:
-            cells += _streamed(report, settings, plan, section)
+            cells += _streamed(report, settings, plan, section, _of_query)
     if cells:
         bars.add_rows(report, cells)
         bars.add_summary(report, cells)
         bars.add_bars(report, plan, cells, {q.view for q in plan.queries if _flat(q)})
-        if settings.json is not None:
-            beside = settings.json.with_suffix(".cells.json")
-            beside.write_text(
-                json.dumps([cell.to_json() for cell in cells], indent=1) + "\n", encoding="utf-8"
-            )
+    if "strategies" in plan.sections:
+        compared = _streamed(report, settings, plan, "strategies", strategies.strategies)
+        bars.add_choices(report, compared)
+        cells += compared
+    if cells and settings.json is not None:
+        beside = settings.json.with_suffix(".cells.json")
+        beside.write_text(json.dumps([cell.to_json() for cell in cells], indent=1) + "\n", encoding="utf-8")
     if "refresh" in plan.sections:
         scenarios.refresh(report, settings, plan, reads)
     if "micro" in plan.sections:
@@ -77,7 +79,9 @@ def _flat(query: Query) -> bool:
 # -- streams ---------------------------------------------------------------------------------------
 
 
-def _streamed(report: Report, settings: Settings, plan: Plan, section: str) -> list[Cell]:
+def _streamed(
+    report: Report, settings: Settings, plan: Plan, section: str, measured: Callable[..., list[Cell]]
+) -> list[Cell]:
     cells: list[Cell] = []
     data = cache(partial(_events, plan, section))
     for query in plan.queries:
@@ -90,7 +94,7 @@ def _streamed(report: Report, settings: Settings, plan: Plan, section: str) -> l
                 raise
             report.skip(f"{query.view}, {section}", str(error))
             continue
-        cells += _of_query(report, settings, plan, query, stream, events.only(reads(query)))
+        cells += measured(report, settings, plan, query, stream, events.only(reads(query)))
     return cells
 
 
@@ -104,7 +108,7 @@ def _events(plan: Plan, section: str, workload: str) -> tuple[str, Events]:
         live = min(BOOK // 2, rows // 4)
         return "book", events.book(orderbook.orders(rows), live)
     data = tpcds.read(plan.sf) if workload == "tpcds" else tpch.read(plan.sf)
-    return section, (events.churn(data) if section == "churn" else events.in_turn(data))
+    return (section, events.churn(data)) if section == "churn" else ("inserts", events.in_turn(data))
 
 
 def _of_query(

@@ -138,8 +138,8 @@ def add_bars(report: Report, plan: Plan, cells: Sequence[Cell], flat: set[str]) 
     _above_thesis(report, plan, [cell for cell in tpch if cell.size == AT])
     _by_row(report, [cell for cell in inserts if cell.how == "by row" and cell.size == AT], flat)
     _single(report, [cell for cell in inserts if cell.how == "by row" and cell.size == AT])
-    _best(report, inserts)
-    _memory(report, inserts)
+    if "strategies" not in plan.sections:
+        add_choices(report, inserts)
     _pathway(report, inserts)
 
 
@@ -197,6 +197,12 @@ def _single(report: Report, cells: Sequence[Cell]) -> None:
             if cell.query == name:
                 what = f"{name}, row by row inside one compiled call"
                 report.at_least(what, cell.called, least, "refreshes/s")
+
+
+def add_choices(report: Report, cells: Sequence[Cell]) -> None:
+    """The bars on the default strategy among all of ours."""
+    _best(report, cells)
+    _memory(report, cells)
 
 
 def _best(report: Report, cells: Sequence[Cell]) -> None:

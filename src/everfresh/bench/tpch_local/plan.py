@@ -9,7 +9,7 @@ from everfresh.bench import Settings
 from everfresh.bench._asked import Asked, split
 from everfresh.workloads import Query
 
-SECTIONS = ("inserts", "churn", "refresh", "micro", "durability")
+SECTIONS = ("inserts", "churn", "strategies", "refresh", "micro", "durability")
 SIZES = (1, 10, 100, 1_000, 10_000, 100_000)
 MODES = ("auto", "higher-order", "first-order", "first-order-projected", "re-evaluate")
 FORMS = ("interpreter", "by row")
