@@ -169,6 +169,31 @@ def test_a_quick_run(tmp_path: Path) -> None:
     assert thesis[0]["100"] == 4401315
 
 
+def test_strategies_in_turns() -> None:
+    asked = {"queries": "tpch_q03,tpch_q06", "sizes": "500", "sections": "strategies"}
+    asked |= {"how": "auto,first-order,first-order-projected", "patience": "10000"}
+    report = bench.load("tpch-local").run(Settings(quick=True, sf=SF, options=asked))
+    shown = {(row["query"], row["how"], row["where"]): row for row in report.rows}
+    assert set(shown) == {
+        ("tpch_q03", "auto", "time / default's"),
+        ("tpch_q03", "first-order", "time / default's"),
+        ("tpch_q03", "first-order-projected", "the program of auto"),
+        ("tpch_q03", "auto", "time / the best's"),
+        ("tpch_q06", "auto", "time / default's"),
+        ("tpch_q06", "first-order", "the program of auto"),
+        ("tpch_q06", "first-order-projected", "the program of auto"),
+        ("tpch_q06", "auto", "time / the best's"),
+    }
+    other = shown["tpch_q03", "first-order", "time / default's"]["500"]
+    assert shown["tpch_q03", "auto", "time / the best's"]["500"] == pytest.approx(max(1.0, 1 / other))
+    assert shown["tpch_q06", "auto", "time / the best's"]["500"] == 1.0
+    (bar,) = report.bars
+    assert bar.what.startswith("the default against the best strategy, in turns, worst of 2")
+    assert [skip.reason for skip in report.skipped] == [
+        "needs all 22 queries to their end; of 2 it holds for 2"
+    ]
+
+
 def test_bars() -> None:
     def cell(query: str, how: str, inside: float, size: int = 10_000) -> Cell:
         spent = {"statements": 1.0 / inside, "resolve": 1.0 / inside}

@@ -47,7 +47,7 @@ def run(settings: Settings) -> Report:
         bars.add_bars(report, plan, cells, {q.view for q in plan.queries if _flat(q)})
     if "strategies" in plan.sections:
         compared = _streamed(report, settings, plan, "strategies", strategies.strategies)
-        bars.add_choices(report, compared)
+        bars.add_choices(report, compared, ", in turns")
         cells += compared
     if cells and settings.json is not None:
         beside = settings.json.with_suffix(".cells.json")

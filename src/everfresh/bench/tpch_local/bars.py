@@ -138,8 +138,7 @@ def add_bars(report: Report, plan: Plan, cells: Sequence[Cell], flat: set[str]) 
     _above_thesis(report, plan, [cell for cell in tpch if cell.size == AT])
     _by_row(report, [cell for cell in inserts if cell.how == "by row" and cell.size == AT], flat)
     _single(report, [cell for cell in inserts if cell.how == "by row" and cell.size == AT])
-    if "strategies" not in plan.sections:
-        add_choices(report, inserts)
+    add_choices(report, inserts)
     _pathway(report, inserts)
 
 
@@ -199,13 +198,13 @@ def _single(report: Report, cells: Sequence[Cell]) -> None:
                 report.at_least(what, cell.called, least, "refreshes/s")
 
 
-def add_choices(report: Report, cells: Sequence[Cell]) -> None:
-    """The bars on the default strategy among all of ours."""
-    _best(report, cells)
-    _memory(report, cells)
+def add_choices(report: Report, cells: Sequence[Cell], how: str = "") -> None:
+    """The bars on the default strategy among all of ours; `how` says how they were measured."""
+    _best(report, cells, how)
+    _memory(report, cells, how)
 
 
-def _best(report: Report, cells: Sequence[Cell]) -> None:
+def _best(report: Report, cells: Sequence[Cell], how: str) -> None:
     """The default against the best strategy, by all work after conversion."""
     worst, all_ = (0.0, ""), 0
     ways = [c for c in cells if c.phases and c.how not in FORMS]
@@ -216,13 +215,13 @@ def _best(report: Report, cells: Sequence[Cell]) -> None:
             worst = max(worst, (best.upkeep / mine[0].upkeep, f"{query}, batch {size:,}: {best.how}"))
             all_ += 1
     if all_:
-        what = f"the default against the best strategy, worst of {all_} ({worst[1]})"
+        what = f"the default against the best strategy{how}, worst of {all_} ({worst[1]})"
         report.below(what, worst[0], WITHIN, "times its time")
     else:
-        report.skip("the default against the best strategy", "only one was measured")
+        report.skip(f"the default against the best strategy{how}", "only one was measured")
 
 
-def _memory(report: Report, cells: Sequence[Cell]) -> None:
+def _memory(report: Report, cells: Sequence[Cell], how: str) -> None:
     """Memory at the end of the stream, base tables included, against first-order with projection."""
     ended = [c for c in cells if _workload(c) == "tpch" and c.reached == 1 and c.sizes]
     good = total = 0
@@ -231,7 +230,7 @@ def _memory(report: Report, cells: Sequence[Cell]) -> None:
         if DEFAULT in held and "first-order-projected" in held:
             total += 1
             good += held[DEFAULT] <= held["first-order-projected"]
-    what = "memory at most that of first-order with projection"
+    what = f"memory at most that of first-order with projection{how}"
     if total < ALL:
         report.skip(what, f"needs all {ALL} queries to their end; of {total} it holds for {good}")
     else:

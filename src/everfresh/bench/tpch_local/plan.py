@@ -9,7 +9,9 @@ from everfresh.bench import Settings
 from everfresh.bench._asked import Asked, split
 from everfresh.workloads import Query
 
-SECTIONS = ("inserts", "churn", "strategies", "refresh", "micro", "durability")
+USUAL = ("inserts", "churn", "refresh", "micro", "durability")
+SECTIONS = (*USUAL, "strategies")
+"""Strategies are compared in turns where that is asked for; `inserts` has them one after another."""
 SIZES = (1, 10, 100, 1_000, 10_000, 100_000)
 MODES = ("auto", "higher-order", "first-order", "first-order-projected", "re-evaluate")
 FORMS = ("interpreter", "by row")
@@ -59,7 +61,7 @@ def plan_of(settings: Settings) -> Plan:
         modes=tuple(mode for mode in MODES if mode in how),
         forms=tuple(form for form in FORMS if form in how),
         peers=tuple(peer for peer in PEERS if peer in how),
-        sections=asked.names("sections", SECTIONS, SECTIONS),
+        sections=asked.names("sections", SECTIONS, USUAL),
         seconds=asked.number("seconds", 0.05 if quick else 3.0),
         patience=asked.number("patience", 10.0),
         clock=asked.names("clock", CLOCKS, CLOCKS[:1])[0],
