@@ -111,7 +111,7 @@ class Runner:
         controls = _controls(rows)
         expected = [f"{role}/{w}" for role in _ANSWERS[kind] for w in range(self.workers)]
         _check(job, controls, expected)
-        return Answers(controls, sorted(bytes(row["payload"]) for row in rows if row["kind"] == GATHERED))
+        return Answers(controls, sorted(row["payload"] for row in rows if row["kind"] == GATHERED))
 
     def snapshot(self, job: Job, workers: Sequence[int], observer: Observer) -> dict[str, str]:
         """Write the units of a job, all of these workers, to files: the name of each. Batches may run
