@@ -44,6 +44,7 @@ class Codec:
         self.texts = texts if texts is not None else Texts()
         self._parts: dict[tuple[str, ...], Codec] = {}
         self._positions: dict[tuple[str, ...], tuple[int, ...]] = {}
+        self._rows: dict[tuple[str, ...], Ints] = {}
         self._first: dict[str, int] = {}
         at = 0
         for column in self.columns:
@@ -78,6 +79,14 @@ class Codec:
                 if c.name in key
                 for i in range(2 if c.type.is_wide else 1)
             )
+        return found
+
+    def rows(self, names: Sequence[str]) -> Ints:
+        """The same as an array, for kernels."""
+        key = tuple(names)
+        found = self._rows.get(key)
+        if found is None:
+            found = self._rows[key] = np.array(self.positions(key), np.int64)
         return found
 
     # -- encode ------------------------------------------------------------------------------------

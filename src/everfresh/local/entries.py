@@ -94,9 +94,11 @@ class EntryStore(Pooled):
 
     def commit(self, touched: Touched) -> None:
         """Make a change final: entries that have come to nothing go."""
-        if self._slices or self._followers:
-            self.leave(touched.slots[self.pool.counts[touched.slots] == 0])
-        self.pool.commit(touched)
+        counts = self.pool.counts[touched.slots]
+        if np.count_nonzero(counts) < len(counts):
+            gone = touched.slots[counts == 0]
+            self.leave(gone)
+            self.pool.sweep(gone)
 
     def rollback(self, touched: Touched) -> None:
         """Take a change back."""

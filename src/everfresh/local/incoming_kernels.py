@@ -139,13 +139,13 @@ def put_over(given: Ints, lines: Ints, nulls: Ints, out: Ints) -> None:
 
 
 @njit(cache=True)
-def differing(a: Ints, b: Ints, out: NDArray[np.bool_]) -> int:
-    """Whether the columns of two matrices differ, and how many do."""
-    count = 0
-    for i in range(out.size):
+def differing(both: Ints, out: NDArray[np.bool_]) -> int:
+    """Whether the columns of the two halves of a matrix differ, and how many do."""
+    count, m = 0, out.size
+    for i in range(m):
         out[i] = False
-        for j in range(a.shape[0]):
-            out[i] |= a[j, i] != b[j, i]
+        for j in range(both.shape[0]):
+            out[i] |= both[j, i] != both[j, m + i]
         count += out[i]
     return count
 

@@ -338,6 +338,57 @@ def judge(keys: Ints, words: Ints, weights: Ints, slots: Ints, first: Ints, keep
 
 
 @njit(cache=True)
+def replacing(
+    keys: Ints,
+    table: Ints,
+    key: Ints,
+    multipliers: Ints,
+    given: Ints,
+    at: Ints,
+    lines: Ints,
+    nulls: Ints,
+    slots: Ints,
+    tags: Ints,
+    both: Ints,
+    changed: NDArray[np.bool_],
+) -> int:
+    """The rows that come in the place of those with the same keys; how many differ from them, or -1 - (the
+    first that has none).
+
+    `given` has some words of each row, those of its key at `at`; they are put over the others by `lines`
+    (from, to), and single bits by `nulls` (from word and bit, to word and bit). `both` has the rows as they
+    are, then as they will be.
+    """
+    m, mask = slots.size, table.size - 1
+    tags[:] = tags_of(given, at, multipliers, 0)
+    for i in range(m):
+        if i + _AHEAD < m:
+            _prefetch(table, (tags[i + _AHEAD] >> 32) & mask)
+        slots[i] = _probe(keys, table, key, tags[i], given, at, i)
+        if slots[i] < 0:
+            return -1 - i
+    for j in range(keys.shape[0]):
+        row, out = keys[j], both[j]
+        for i in range(m):
+            out[i] = out[m + i] = row[slots[i]]
+    for j in range(lines.shape[0]):
+        row, out = given[lines[j, 0]], both[lines[j, 1]]
+        for i in range(m):
+            out[m + i] = row[i]
+    for j in range(nulls.shape[0]):
+        row, out, bit = given[nulls[j, 0]], both[nulls[j, 2]], np.int64(1) << nulls[j, 3]
+        for i in range(m):
+            out[m + i] = (out[m + i] & ~bit) | (((row[i] >> nulls[j, 1]) & 1) << nulls[j, 3])
+    count = 0
+    for i in range(m):
+        changed[i] = False
+        for j in range(keys.shape[0]):
+            changed[i] |= both[j, i] != both[j, m + i]
+        count += changed[i]
+    return count
+
+
+@njit(cache=True)
 def insert_new(
     keys: Ints,
     table: Ints,
@@ -533,6 +584,24 @@ def gather_values(
     _fetch(floats, slots, top, out_floats)
 
 
+@njit(cache=True)
+def gather_entries(
+    keys: Ints,
+    n: Ints,
+    ints: Ints,
+    floats: Floats,
+    slots: Ints,
+    top: int,
+    out: Ints,
+    out_n: Ints,
+    out_ints: Ints,
+    out_floats: Floats,
+) -> None:
+    """The words, n and all components at `slots`, zeros where there is no slot."""
+    _fetch(keys, slots, top, out)
+    gather_values(n, ints, floats, slots, top, out_n, out_ints, out_floats)
+
+
 @njit(forceinline=True, cache=True)
 def _assign(
     n: Ints, ints: Ints, floats: Floats, slot: int, from_n: Ints, from_ints: Ints, from_floats: Floats, i: int
@@ -612,6 +681,28 @@ def distinct_live(mark: Marks, state: Ints, slots: Ints) -> bool:
         if place < i and slots[place] == slot:
             return False
         mark[slot] = i
+    return True
+
+
+@njit(cache=True)
+def remove(
+    keys: Ints,
+    table: Ints,
+    mark: Marks,
+    state: Ints,
+    key: Ints,
+    multipliers: Ints,
+    n: Ints,
+    ints: Ints,
+    floats: Floats,
+    slots: Ints,
+) -> bool:
+    """Remove all of `slots`; False, and no change, unless they are live and distinct."""
+    if not distinct_live(mark, state, slots):
+        return False
+    for i in range(slots.size):
+        n[slots[i]] = 0
+    drop_empty(keys, table, mark, state, key, multipliers, n, ints, floats, slots)
     return True
 
 
