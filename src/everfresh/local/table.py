@@ -262,7 +262,7 @@ class Table:
         return slots
 
     def _check_found(self, part: Part, verb: str, slots: Ints, row: int) -> None:
-        """Raise if a row that is named by its key is not there (`row`, unless that is below 0), or is named twice."""
+        """Raise if a row is named twice, or is not there: `row`, unless that is below 0."""
         if row >= 0:
             raise EverfreshError(
                 Code.MISSING_ROW,
