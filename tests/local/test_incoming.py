@@ -77,6 +77,29 @@ def test_other_arrow_types_are_read_too(kept: Any) -> None:
         assert words[-1].tolist() == [0, 3, 0, 0]
 
 
+@pytest.mark.parametrize("mask", [-1, 0], ids=["hashed", "all collide"])
+def test_string_columns_are_read_together(mask: int) -> None:
+    """Kept and interned ones, of both kinds of offsets, in slices and with NULLs: arrays grow in between,
+    and more than one block of hashes is needed."""
+    random = np.random.default_rng(7)
+    columns = [Column(name, VARCHAR) for name in "abcd"]
+    interner = Interner(_tag_mask=mask)
+    codec = Codec(columns, interner, kept=("b", "d"))
+    distinct = 3000 if mask else 40
+    for rows in (1, 20, 2500 if mask else 200):
+        types = pa.string(), pa.large_string(), pa.large_string(), pa.string()
+        arrays = []
+        for type_ in types:
+            numbers = random.integers(0, distinct, rows + 3)
+            values = [None if x % 7 == 0 else "x" * (int(x) % 19) + str(x) for x in numbers]
+            arrays.append(pa.array(values, type_))
+        table = pa.table(dict(zip("abcd", arrays, strict=True))).slice(2, rows)
+        words = codec.encode(table)
+        assert codec.decode(words).to_pylist() == table.to_pylist()
+        for row, name in ((0, "a"), (2, "c")):
+            assert words[row].tolist() == interner.intern(table[name]).tolist()
+
+
 # -- rows that are what their table asks for -----------------------------------------------------------------
 
 ALL = TableSchema(

@@ -79,6 +79,8 @@ class Catalog:
 
     def resolve(self, name: str) -> str | None:
         """The name as it was written when the object was created."""
+        if name in self.tables or name in self.views:
+            return name
         lowered = name.lower()
         return next((n for n in (*self.tables, *self.views) if n.lower() == lowered), None)
 

@@ -44,8 +44,7 @@ class _Match:
         del held
         if not good:
             return None
-        rows = pa.Table.from_batches(batches)
-        return rows if self.order is None else rows.select(self.order)
+        return data if self.order is None else data.select(self.order)
 
 
 class Arrivals:

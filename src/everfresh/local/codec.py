@@ -44,7 +44,7 @@ class Codec:
         self.texts = texts if texts is not None else Texts()
         self._parts: dict[tuple[str, ...], Codec] = {}
         self._positions: dict[tuple[str, ...], tuple[int, ...]] = {}
-        self._forms = BySchema(self._form)
+        self._rows: dict[tuple[str, ...], Ints] = {}
         self._first: dict[str, int] = {}
         at = 0
         for column in self.columns:
@@ -63,6 +63,7 @@ class Codec:
     def keep_only(self, names: Collection[str]) -> None:
         """Say which VARCHAR columns nothing reads: their strings are in `texts` from now on."""
         self.kept = frozenset(names)
+        self._forms = BySchema(self._form)
         self._given = BySchema(self._part_of)
         self.kept_words = [self._first[c.name] for c in self.columns if c.name in self.kept]
         """The positions of their words."""
@@ -80,6 +81,14 @@ class Codec:
             )
         return found
 
+    def rows(self, names: Sequence[str]) -> Ints:
+        """The same as an array, for kernels."""
+        key = tuple(names)
+        found = self._rows.get(key)
+        if found is None:
+            found = self._rows[key] = np.array(self.positions(key), np.int64)
+        return found
+
     # -- encode ------------------------------------------------------------------------------------
 
     def encode(self, table: pa.Table) -> Ints:
@@ -89,18 +98,14 @@ class Codec:
             return out
         batch = one_batch(table)
         form = self._forms.of(batch.schema)
-        form.fill(batch, out)
-        for column, source in form.texts:
-            array = batch.column(source)
-            kept = column.name in self.kept
-            out[self._first[column.name]] = self.texts.keep(array) if kept else self.interner.intern(array)
+        form.fill(batch, out, self.interner, self.texts)
         for column, source in form.others:
             self._store_array(out, column, batch.column(source))
         return out
 
     def _form(self, schema: pa.Schema) -> Form:
         places = [(c, self._first[c.name], self._null_bit.get(c.name)) for c in self.columns]
-        return Form(places, schema)
+        return Form(places, schema, self.kept)
 
     def _store_array(self, out: Ints, column: Column, array: pa.Array) -> None:
         """One column, whatever its Arrow type is."""

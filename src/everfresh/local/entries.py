@@ -19,6 +19,7 @@ from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
 from everfresh.local.columnar import MapDelta, key_columns, to_words
+from everfresh.local.netting import netted_rows
 from everfresh.local.pool import Layout, Pool, Touched, Values
 from everfresh.local.ranking import Ranks
 from everfresh.local.strings import Interner
@@ -94,9 +95,11 @@ class EntryStore(Pooled):
 
     def commit(self, touched: Touched) -> None:
         """Make a change final: entries that have come to nothing go."""
-        if self._slices or self._followers:
-            self.leave(touched.slots[self.pool.counts[touched.slots] == 0])
-        self.pool.commit(touched)
+        counts = self.pool.counts[touched.slots]
+        if np.count_nonzero(counts) < len(counts):
+            gone = touched.slots[counts == 0]
+            self.leave(gone)
+            self.pool.sweep(gone)
 
     def rollback(self, touched: Touched) -> None:
         """Take a change back."""
@@ -227,8 +230,8 @@ def merged(steps: Sequence[Touched]) -> Touched:
     """Several changes of one pool as one: each slot once, with its values before the first."""
     if len(steps) == 1:
         return steps[0]
-    slots, first = np.unique(np.concatenate([s.slots for s in steps]), return_index=True)
-    order = np.argsort(first, kind="stable")
-    slots, first = slots[order], first[order]
-    old = joined_values(*(s.old for s in steps)).take(first)
-    return Touched(slots, old, np.concatenate([s.created for s in steps])[first])
+    slots = np.concatenate([s.slots for s in steps])
+    first, _ = netted_rows(slots[None], np.ones(len(slots), np.int64))
+    old = joined_values(*(s.old for s in steps))
+    old = Values(old.n.take(first), old.ints.take(first, axis=1), old.floats.take(first, axis=1))
+    return Touched(slots.take(first), old, np.concatenate([s.created for s in steps]).take(first))

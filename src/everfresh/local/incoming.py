@@ -10,8 +10,8 @@ Invariant: `Form.fill` writes what the slow way would.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -54,10 +54,24 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else table.combine_chunks().to_batches()[0]
 
 
-def exported(batch: pa.RecordBatch) -> tuple[int, object]:
-    """The address of a batch as an `ArrowArray`, good as long as the object beside it is held."""
+def exported(batch: pa.RecordBatch | pa.Array) -> tuple[int, object]:
+    """The address of a batch or array as an `ArrowArray`, good while the object beside it is held."""
     capsule = batch.__arrow_c_array__()[1]
     return _pointer(capsule, b"arrow_array"), capsule
+
+
+class Interning(Protocol):
+    """What gives strings their codes."""
+
+    def intern_columns(self, array: int, lines: Ints, out: Ints) -> None:
+        """Write the codes of string columns of an exported batch."""
+
+
+class Keeping(Protocol):
+    """What keeps strings."""
+
+    def keep_columns(self, array: int, lines: Ints, out: Ints) -> None:
+        """Write the words of string columns of an exported batch."""
 
 
 class BySchema(Generic[T]):
@@ -85,16 +99,20 @@ class Form:
     >>> batch = pa.record_batch({"x": pa.array([7, None], pa.int32())})
     >>> form = Form([(Column("x", SqlType("INTEGER")), 0, (1, 0))], batch.schema)
     >>> out = np.zeros((2, 2), np.int64)
-    >>> form.fill(batch, out); out.tolist()
+    >>> form.fill(batch, out, None, None); out.tolist()
     [[7, 0], [0, 1]]
     """
 
     def __init__(
-        self, columns: Sequence[tuple[Column, int, tuple[int, int] | None]], schema: pa.Schema
+        self,
+        columns: Sequence[tuple[Column, int, tuple[int, int] | None]],
+        schema: pa.Schema,
+        kept: Collection[str] = (),
     ) -> None:
-        """For each column its first word, and the word and bit that say that it is NULL, if it may be."""
+        """For each column its first word, and the word and bit that say that it is NULL, if it may be; the
+        strings of columns in `kept` are not interned."""
         lines = []
-        texts: list[tuple[Column, int]] = []
+        texts: dict[bool, list[tuple[int, int, bool]]] = {True: [], False: []}
         others: list[tuple[Column, int]] = []
         for column, first, null in columns:
             source = schema.get_field_index(column.name)
@@ -107,18 +125,22 @@ class Form:
                 continue
             lines.append((source, kind, first, *(null or (-1, 0))))
             if kind == kernels.TEXT:
-                texts.append((column, source))
+                texts[column.name in kept].append((source, first, pa.types.is_large_string(given)))
         self._lines = np.array(lines, np.int64).reshape(-1, 5)
-        self.texts = tuple(texts)
-        """The strings, whose words are not written, with their places in the batch."""
+        self._kept, self._interned = (np.array(texts[k], np.int64).reshape(-1, 3) for k in (True, False))
         self.others = tuple(others)
         """What kernels cannot read."""
 
-    def fill(self, batch: pa.RecordBatch, out: Ints) -> None:
-        """Write the words of a batch, but for those of strings, and where columns are NULL."""
+    def fill(self, batch: pa.RecordBatch, out: Ints, interner: Interning, texts: Keeping) -> None:
+        """Write the words of a batch that kernels can read; strings go through `interner`, or `texts` if
+        they are only kept."""
         address, held = exported(batch)
         if kernels.words(address, self._lines, out) < len(self._lines):
             raise ValueError("there are NULLs in a column that takes none")
+        if len(self._kept):
+            texts.keep_columns(address, self._kept, out)
+        if len(self._interned):
+            interner.intern_columns(address, self._interned, out)
         del held
 
 

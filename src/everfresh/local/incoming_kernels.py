@@ -6,14 +6,12 @@ column that it is to look at. Whoever calls it holds the batch alive and has che
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET, ldf32
 from everfresh.local.jit import njit
 from everfresh.local.native.memory import as_word, ld, ld8, ld32, ldf
 
@@ -29,24 +27,10 @@ SOURCE, KIND, FIRST, MASK, SHIFT = range(5)
 # The places in a line for `clean`: the third says that NULL is refused.
 REQUIRED: Final = 2
 
-# The words of an ArrowArray.
-_NULLS, _OFFSET, _BUFFERS, _CHILDREN = 1, 2, 5, 6
-
 _NAN = np.float64(np.nan).view(np.int64)
 _NAN32 = np.int64(np.float32(np.nan).view(np.int32))
 _ZERO = np.int64(-1 << 63)
 _ZERO32 = np.int64(-1 << 31)
-
-
-@intrinsic
-def ldf32(_typing: Any, _address: Any, _index: Any) -> Any:
-    """A float of single precision, as a double."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        start = builder.inttoptr(args[0], ir.PointerType(ir.FloatType()))
-        return builder.fpext(builder.load(builder.gep(start, [args[1]])), ir.DoubleType())
-
-    return types.float64(types.int64, types.int64), codegen
 
 
 @njit(forceinline=True, cache=True)
@@ -65,10 +49,10 @@ def _signed(word: int, bits: int) -> int:
 def words(array: int, columns: Ints, out: Ints) -> int:
     """Write the words of columns to `out`, whose words of NULLs are 0; how many columns were done: fewer than
     all where one that has no room for NULLs has some."""
-    children, rows = ld(array, _CHILDREN), out.shape[1]
+    children, rows = ld(array, CHILDREN), out.shape[1]
     for c in range(columns.shape[0]):
         child = ld(children, columns[c, SOURCE])
-        buffers, start = ld(child, _BUFFERS), ld(array, _OFFSET) + ld(child, _OFFSET)
+        buffers, start = ld(child, BUFFERS), ld(array, OFFSET) + ld(child, OFFSET)
         bits, data = ld(buffers, 0), ld(buffers, 1)
         kind, first = columns[c, KIND], columns[c, FIRST]
         if kind == INT64:
@@ -99,7 +83,7 @@ def words(array: int, columns: Ints, out: Ints) -> int:
         elif kind == BIT:
             for i in range(rows):
                 out[first, i] = (ld8(data, (start + i) >> 3) >> ((start + i) & 7)) & 1
-        if bits == 0 or ld(child, _NULLS) == 0:
+        if bits == 0 or ld(child, NULLS) == 0:
             continue
         mask, shift = columns[c, MASK], columns[c, SHIFT]
         for i in range(rows):
@@ -117,11 +101,11 @@ def words(array: int, columns: Ints, out: Ints) -> int:
 @njit(cache=True)
 def clean(array: int, columns: Ints, rows: int) -> bool:
     """Whether no column that refuses NULL has one, and all floats are canonical."""
-    children = ld(array, _CHILDREN)
+    children = ld(array, CHILDREN)
     for c in range(columns.shape[0]):
         child = ld(children, columns[c, SOURCE])
-        buffers, start = ld(child, _BUFFERS), ld(array, _OFFSET) + ld(child, _OFFSET)
-        bits, data, nulls = ld(buffers, 0), ld(buffers, 1), ld(child, _NULLS)
+        buffers, start = ld(child, BUFFERS), ld(array, OFFSET) + ld(child, OFFSET)
+        bits, data, nulls = ld(buffers, 0), ld(buffers, 1), ld(child, NULLS)
         if columns[c, REQUIRED] and bits != 0 and nulls != 0:
             for i in range(rows):
                 if _missing(bits, start + i):
@@ -155,13 +139,13 @@ def put_over(given: Ints, lines: Ints, nulls: Ints, out: Ints) -> None:
 
 
 @njit(cache=True)
-def differing(a: Ints, b: Ints, out: NDArray[np.bool_]) -> int:
-    """Whether the columns of two matrices differ, and how many do."""
-    count = 0
-    for i in range(out.size):
+def differing(both: Ints, out: NDArray[np.bool_]) -> int:
+    """Whether the columns of the two halves of a matrix differ, and how many do."""
+    count, m = 0, out.size
+    for i in range(m):
         out[i] = False
-        for j in range(a.shape[0]):
-            out[i] |= a[j, i] != b[j, i]
+        for j in range(both.shape[0]):
+            out[i] |= both[j, i] != both[j, m + i]
         count += out[i]
     return count
 

@@ -30,7 +30,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET, ldu
 from everfresh.local.jit import njit
+from everfresh.local.native.memory import ld, ld8, ld32
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -47,6 +49,7 @@ _HALF = np.uint64(32)
 _ONE = np.uint64(1)
 _AHEAD = 16  # rows between asking for a table cell and reading it
 _STEP = 6  # the same for each of the three reads to a string
+_BLOCK = 1024  # strings that are hashed before the first of them is looked up
 
 
 # -------------------------------------------------------------------------------------- primitives
@@ -335,6 +338,57 @@ def judge(keys: Ints, words: Ints, weights: Ints, slots: Ints, first: Ints, keep
 
 
 @njit(cache=True)
+def replacing(
+    keys: Ints,
+    table: Ints,
+    key: Ints,
+    multipliers: Ints,
+    given: Ints,
+    at: Ints,
+    lines: Ints,
+    nulls: Ints,
+    slots: Ints,
+    tags: Ints,
+    both: Ints,
+    changed: NDArray[np.bool_],
+) -> int:
+    """The rows that come in the place of those with the same keys; how many differ from them, or -1 - (the
+    first that has none).
+
+    `given` has some words of each row, those of its key at `at`; they are put over the others by `lines`
+    (from, to), and single bits by `nulls` (from word and bit, to word and bit). `both` has the rows as they
+    are, then as they will be.
+    """
+    m, mask = slots.size, table.size - 1
+    tags[:] = tags_of(given, at, multipliers, 0)
+    for i in range(m):
+        if i + _AHEAD < m:
+            _prefetch(table, (tags[i + _AHEAD] >> 32) & mask)
+        slots[i] = _probe(keys, table, key, tags[i], given, at, i)
+        if slots[i] < 0:
+            return -1 - i
+    for j in range(keys.shape[0]):
+        row, out = keys[j], both[j]
+        for i in range(m):
+            out[i] = out[m + i] = row[slots[i]]
+    for j in range(lines.shape[0]):
+        row, out = given[lines[j, 0]], both[lines[j, 1]]
+        for i in range(m):
+            out[m + i] = row[i]
+    for j in range(nulls.shape[0]):
+        row, out, bit = given[nulls[j, 0]], both[nulls[j, 2]], np.int64(1) << nulls[j, 3]
+        for i in range(m):
+            out[m + i] = (out[m + i] & ~bit) | (((row[i] >> nulls[j, 1]) & 1) << nulls[j, 3])
+    count = 0
+    for i in range(m):
+        changed[i] = False
+        for j in range(keys.shape[0]):
+            changed[i] |= both[j, i] != both[j, m + i]
+        count += changed[i]
+    return count
+
+
+@njit(cache=True)
 def insert_new(
     keys: Ints,
     table: Ints,
@@ -530,6 +584,24 @@ def gather_values(
     _fetch(floats, slots, top, out_floats)
 
 
+@njit(cache=True)
+def gather_entries(
+    keys: Ints,
+    n: Ints,
+    ints: Ints,
+    floats: Floats,
+    slots: Ints,
+    top: int,
+    out: Ints,
+    out_n: Ints,
+    out_ints: Ints,
+    out_floats: Floats,
+) -> None:
+    """The words, n and all components at `slots`, zeros where there is no slot."""
+    _fetch(keys, slots, top, out)
+    gather_values(n, ints, floats, slots, top, out_n, out_ints, out_floats)
+
+
 @njit(forceinline=True, cache=True)
 def _assign(
     n: Ints, ints: Ints, floats: Floats, slot: int, from_n: Ints, from_ints: Ints, from_floats: Floats, i: int
@@ -609,6 +681,28 @@ def distinct_live(mark: Marks, state: Ints, slots: Ints) -> bool:
         if place < i and slots[place] == slot:
             return False
         mark[slot] = i
+    return True
+
+
+@njit(cache=True)
+def remove(
+    keys: Ints,
+    table: Ints,
+    mark: Marks,
+    state: Ints,
+    key: Ints,
+    multipliers: Ints,
+    n: Ints,
+    ints: Ints,
+    floats: Floats,
+    slots: Ints,
+) -> bool:
+    """Remove all of `slots`; False, and no change, unless they are live and distinct."""
+    if not distinct_live(mark, state, slots):
+        return False
+    for i in range(slots.size):
+        n[slots[i]] = 0
+    drop_empty(keys, table, mark, state, key, multipliers, n, ints, floats, slots)
     return True
 
 
@@ -700,53 +794,40 @@ def cascade_total(floats: Floats, out: Floats) -> None:
 
 
 @njit(forceinline=True, cache=True)
-def _hash_bytes(data: Bytes, start: int, size: int) -> np.int64:
+def _hash_bytes(start: int, size: int) -> np.int64:
     h = np.uint64(size)
     at = start
     end = start + size
     while at + 8 <= end:
-        h = (h ^ load64(data, at)) * _MIX
+        h = (h ^ ldu(at)) * _MIX
         h ^= h >> _HALF
         at += 8
     tail = np.uint64(0)
     while at < end:
-        tail = (tail << np.uint64(8)) | np.uint64(data[at])
+        tail = (tail << np.uint64(8)) | np.uint64(ld8(at, 0))
         at += 1
     return np.int64(_finish((h ^ tail) * _MIX))
 
 
 @njit(forceinline=True, cache=True)
-def _equal_bytes(a: Bytes, at: int, b: Bytes, bt: int, size: int) -> bool:
+def _equal_bytes(a: Bytes, at: int, b: int, size: int) -> bool:
     i = 0
     while i + 8 <= size:
-        if load64(a, at + i) != load64(b, bt + i):
+        if load64(a, at + i) != ldu(b + i):
             return False
         i += 8
     while i < size:
-        if a[at + i] != b[bt + i]:
+        if np.int64(a[at + i]) != ld8(b, i):
             return False
         i += 1
     return True
 
 
-@njit(cache=True)
-def string_tags(data: Bytes, offsets: Ints, valid: Bytes, bit: int, tag_mask: int, out: Ints) -> None:
-    """The tags of the strings of an Arrow array, cut to `tag_mask`; 1, which no tag is, for NULL.
-
-    `valid` is the validity bitmap from bit `bit` on, empty for no NULLs.
-    """
-    for i in range(out.size):
-        if valid.size != 0 and not (valid[(bit + i) >> 3] >> ((bit + i) & 7)) & 1:
-            out[i] = 1
-        else:
-            out[i] = _hash_bytes(data, offsets[i], offsets[i + 1] - offsets[i]) & tag_mask
-
-
 @njit(forceinline=True, cache=True)
-def _prefetch_string(heap: Bytes, starts: Ints, table: Ints, tags: Ints, i: int) -> None:
+def _prefetch_string(heap: Bytes, starts: Ints, table: Ints, tags: Ints, i: int, end: int) -> None:
     """Three dependent reads lead to a string: ask for each some rows before the next needs it."""
     mask = table.size - 1
-    if i + 3 * _STEP < tags.size:
+    if i + 3 * _STEP < end:
         _prefetch(table, (tags[i + 3 * _STEP] >> 32) & mask)
         code = table[(tags[i + 2 * _STEP] >> 32) & mask] & _LOW
         _prefetch(starts, code)
@@ -760,51 +841,73 @@ def intern(
     starts: Ints,
     table: Ints,
     state: Ints,
-    data: Bytes,
-    offsets: Ints,
-    tags: Ints,
-    start: int,
+    array: int,
+    columns: Ints,
+    tag_mask: int,
+    reached: Ints,
     out: Ints,
-) -> int:
-    """Codes of the strings `start`.. of an Arrow array; NULL is 0. Returns the string reached.
+) -> bool:
+    """The codes of the strings of columns where they lie; NULL is 0. Whether all are done.
 
-    Less than all: something is full. `state` is (strings, bytes of the heap).
+    `array` is the address of an `ArrowArray`, `columns` has a line for each column: which child it is (-1:
+    the array itself), the row of `out` that its codes go to, and whether its offsets have 64 bits. `reached`
+    is where to begin: column, row; and what to go on with, with the size of the string there, if something
+    is full. `state` is (strings, bytes of the heap).
     """
     count, used = state[0], state[1]
-    mask = table.size - 1
-    reached = out.size
-    for i in range(start, out.size):
-        _prefetch_string(heap, starts, table, tags, i)
-        tag, begin = tags[i], offsets[i]
-        size = offsets[i + 1] - begin
-        at = (tag >> 32) & mask
-        code = 0
-        while tag != 1:
-            cell = table[at]
-            if cell == 0:
-                if count + 1 == starts.size or used + size > heap.size:
-                    reached = i
-                    break
-                for j in range(size):
-                    heap[used + j] = data[begin + j]
-                used += size
-                count += 1
-                starts[count] = used
-                code = count
-                table[at] = tag | code
-                break
-            if (cell & _HIGH) == tag:
-                known = cell & _LOW
-                where = starts[known - 1]
-                if starts[known] - where == size and _equal_bytes(heap, where, data, begin, size):
-                    code = known
-                    break
-            at = (at + 1) & mask
-        if reached == i:
-            break
-        out[i] = code
+    mask, rows = table.size - 1, out.shape[1]
+    tags = np.empty(min(rows, _BLOCK), np.int64)
+    for c in range(reached[0], columns.shape[0]):
+        child, base = array, 0
+        if columns[c, 0] >= 0:
+            child, base = ld(ld(array, CHILDREN), columns[c, 0]), ld(array, OFFSET)
+        base += ld(child, OFFSET)
+        buffers, wide, row = ld(child, BUFFERS), columns[c, 2] != 0, columns[c, 1]
+        bits = ld(buffers, 0) if ld(child, NULLS) != 0 else 0
+        offsets, data = ld(buffers, 1), ld(buffers, 2)
+        first = reached[1] if c == reached[0] else 0
+        while first < rows:
+            some = min(rows - first, _BLOCK)
+            for k in range(some):
+                i = base + first + k
+                if bits != 0 and not (ld8(bits, i >> 3) >> (i & 7)) & 1:
+                    tags[k] = 1  # which no tag is
+                else:
+                    begin = ld(offsets, i) if wide else ld32(offsets, i)
+                    end = ld(offsets, i + 1) if wide else ld32(offsets, i + 1)
+                    tags[k] = _hash_bytes(data + begin, end - begin) & tag_mask
+            for k in range(some):
+                _prefetch_string(heap, starts, table, tags, k, some)
+                i, tag, code = base + first + k, tags[k], 0
+                begin = ld(offsets, i) if wide else ld32(offsets, i)
+                size = (ld(offsets, i + 1) if wide else ld32(offsets, i + 1)) - begin
+                at = (tag >> 32) & mask
+                while tag != 1:
+                    cell = table[at]
+                    if cell == 0:
+                        if count + 1 == starts.size or used + size > heap.size:
+                            state[0], state[1] = count, used
+                            reached[0], reached[1], reached[2] = c, first + k, size
+                            return False
+                        for j in range(size):
+                            heap[used + j] = ld8(data, begin + j)
+                        used += size
+                        count += 1
+                        starts[count] = used
+                        code = count
+                        table[at] = tag | code
+                        break
+                    if (cell & _HIGH) == tag:
+                        known = cell & _LOW
+                        where = starts[known - 1]
+                        if starts[known] - where == size and _equal_bytes(heap, where, data + begin, size):
+                            code = known
+                            break
+                    at = (at + 1) & mask
+                out[row, first + k] = code
+            first += some
     state[0], state[1] = count, used
-    return reached
+    return True
 
 
 @njit(cache=True)

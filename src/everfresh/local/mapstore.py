@@ -82,9 +82,8 @@ class MapStore(EntryStore):
 
     def change(self, touched: Touched) -> Change:
         """The change of the view's rows that a change of its map made: at once only where it may fail."""
-        slots, old = touched.slots, touched.old
-        new = self.pool.gather(slots)
-        words = self.pool.keys_at(slots)
+        old = touched.old
+        words, new = self.pool.entries_at(touched.slots)
         change = Change(lambda: self._published(words, old, new))
         return change if self._promise.holds(new) else Change.of(change.table)
 

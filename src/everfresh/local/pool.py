@@ -33,6 +33,7 @@ __all__ = [
     "Layout",
     "Located",
     "Pool",
+    "Replacing",
     "Touched",
     "Values",
     "float_total",
@@ -131,6 +132,18 @@ class Located:
     slots: Ints
     first: Ints
     known: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replacing:
+    """Entries that others come in the place of: their slots, the hashes of their keys, their words and then
+    those of the others, which of them differ, and how many; -1 - i if row i, the first, has none."""
+
+    slots: Ints
+    tags: Ints
+    both: Ints
+    changed: NDArray[np.bool_]
+    count: int
 
 
 def wide_from_int64(x: Ints) -> tuple[Ints, Ints]:
@@ -370,6 +383,14 @@ class Pool:
         kernels.gather(self._keys, slots, self._state[TOP], out)
         return out
 
+    def entries_at(self, slots: Ints) -> tuple[Ints, Values]:
+        """Both: all words and the values at `slots`."""
+        slots = plain_array(slots, np.int64)
+        words, out = np.empty((self.words, len(slots)), np.int64), Values.empty(self.layout, len(slots))
+        top = self._state[TOP]
+        kernels.gather_entries(self._keys, *self._cells, slots, top, words, out.n, out.ints, out.floats)
+        return words, out
+
     def live(self) -> Ints:
         """The slots of all entries, increasing."""
         return np.flatnonzero(self._mark[: self._state[TOP]] >= 0)
@@ -496,6 +517,18 @@ class Pool:
         )
         return keep if ok else None
 
+    def replacing(self, given: Ints, at: Ints, lines: Ints, nulls: Ints) -> Replacing:
+        """Rows of which some words are given, those of the key at `at`, put over the entries with their keys
+        (`kernels.replacing`)."""
+        m = given.shape[1]
+        slots, tags = np.empty((2, m), np.int64)
+        both, changed = np.empty((self.words, 2 * m), np.int64), np.empty(m, np.bool_)
+        count = kernels.replacing(
+            self._keys, self._table, self._key, self._multipliers,
+            plain_array(given, np.int64), at, lines, nulls, slots, tags, both, changed,
+        )  # fmt: skip
+        return Replacing(slots, tags, both, changed, count)
+
     def insert_new(self, words: Ints, tags: Ints, start: int = 0) -> Ints:
         """`insert`, each once, of columns `start`.. , whose keys `locate` found absent and distinct."""
         words = self._words(words, self.words)
@@ -510,10 +543,8 @@ class Pool:
     def remove(self, slots: Ints) -> None:
         """Remove the entries at `slots`; `ValueError`, and no change, if one is not live or comes twice."""
         slots = plain_array(slots, np.int64)
-        if not kernels.distinct_live(self._mark, self._state, slots):
+        if not kernels.remove(*self._index, *self._cells, slots):
             raise ValueError("the slots to remove are not live and distinct")
-        self._values.n[slots] = 0
-        kernels.drop_empty(*self._index, *self._cells, slots)
 
     # ----------------------------------------------------------------------------------- snapshots
 

@@ -79,8 +79,9 @@ class Ranks:
             grown = np.zeros(2 * len(self.interner), np.int64)
             grown[: len(self._labels)] = self._labels
             self._labels = grown
-        missing = np.unique(codes[(self._labels[codes] == 0) & (codes != 0)])
-        if len(missing):
+        unlabelled = codes[(self._labels[codes] == 0) & (codes != 0)]
+        if len(unlabelled):
+            missing = np.unique(unlabelled)
             self._place(missing[pc.sort_indices(self.interner.decode(missing)).to_numpy().astype(np.int64)])
 
     def _place(self, new: Ints) -> None:

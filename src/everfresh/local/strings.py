@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from everfresh.local import kernels
 from everfresh.local.arena import Growing
+from everfresh.local.incoming import exported
 from everfresh.local.kernels import Bytes, Ints
 
 _STRINGS: Final = 1 << 30  # most strings of one interner: a code and its table cell fit 32 bits
@@ -27,8 +28,8 @@ _HEAP: Final = 1 << 34  # bytes of strings, likewise
 _ARROW: Final = (1 << 31) - 1  # most bytes of one pa.string() array
 _STRING: Final = pa.string()
 _LARGE: Final = pa.large_string()
-_NOTHING: Final = np.empty(0, np.uint8)
-_NOTHING.flags.writeable = False
+_ALONE: Final = np.array([[-1, 0, 0]])
+_ALONE_LARGE: Final = np.array([[-1, 0, 1]])
 
 
 class Interner:
@@ -70,13 +71,26 @@ class Interner:
 
     def intern(self, array: pa.Array | pa.ChunkedArray) -> Ints:
         """The codes of an Arrow string array; strings not seen before get new ones."""
-        out = np.empty(len(array), np.int64)
+        out = np.empty((1, len(array)), np.int64)
         done = 0
-        with self._lock:
-            for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-                self._intern_chunk(chunk, out[done : done + len(chunk)])
+        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+            if len(chunk):
+                chunk, lines = as_text(chunk)
+                address, held = exported(chunk)
+                self.intern_columns(address, lines, out[:, done : done + len(chunk)])
+                del held
                 done += len(chunk)
-        return out
+        codes: Ints = out[0]
+        return codes
+
+    def intern_columns(self, array: int, lines: Ints, out: Ints) -> None:
+        """Write the codes of string columns of an exported batch to rows of `out`: see `kernels.intern`."""
+        reached = np.zeros(3, np.int64)
+        with self._lock:
+            arrays = self._heap, self._starts, self._table, self._state
+            while not kernels.intern(*arrays, array, lines, self._tag_mask, reached, out):
+                self._grow(int(reached[2]))
+                arrays = self._heap, self._starts, self._table, self._state
 
     def intern_list(self, strings: Sequence[str | None]) -> Ints:
         """The codes of Python strings."""
@@ -135,22 +149,6 @@ class Interner:
 
     # -------------------------------------------------------------------------------------- inside
 
-    def _intern_chunk(self, array: pa.Array, out: Ints) -> None:
-        if len(array) == 0:
-            return
-        array, offsets, data, valid = text_buffers(array)
-        offsets = offsets.astype(np.int64)
-        tags = np.empty(len(array), np.int64)
-        kernels.string_tags(data, offsets, valid, array.offset, self._tag_mask, tags)
-        reached = 0
-        while True:
-            reached = kernels.intern(
-                self._heap, self._starts, self._table, self._state, data, offsets, tags, reached, out
-            )
-            if reached == len(out):
-                return
-            self._grow(int(offsets[reached + 1] - offsets[reached]))
-
     def _grow(self, size: int) -> None:
         """Room for at least one more string, of `size` bytes: doubles what is full."""
         count, used = self._state.tolist()
@@ -172,28 +170,12 @@ class Interner:
         return codes
 
 
-def text_buffers(array: pa.Array) -> tuple[pa.Array, NDArray[Any], Bytes, Bytes]:
-    """A string array, at least one string, of 32 or 64 bit offsets; its offsets, its bytes and its validity
-    bitmap (empty: no NULLs), which is not cut to it, all read-only: the one type that kernels are compiled
-    for."""
+def as_text(array: pa.Array) -> tuple[pa.Array, Ints]:
+    """A string array of 32 or 64 bit offsets, and the line by which kernels take it as their only column."""
     type_ = array.type
     if type_ != _STRING and type_ != _LARGE:
         array, type_ = array.cast(_LARGE), _LARGE
-    bitmap, offset_buffer, data = array.buffers()
-    at = array.offset
-    offsets = np.frombuffer(offset_buffer, np.int32 if type_ == _STRING else np.int64)[
-        at : at + len(array) + 1
-    ]
-    offsets.flags.writeable = False
-    return array, offsets, _bytes_of(data), _bytes_of(bitmap) if array.null_count else _NOTHING
-
-
-def _bytes_of(buffer: pa.Buffer | None) -> Bytes:
-    if buffer is None or buffer.size == 0:
-        return _NOTHING
-    out = np.frombuffer(buffer, np.uint8)
-    out.flags.writeable = False
-    return out
+    return array, _ALONE if type_ == _STRING else _ALONE_LARGE
 
 
 def strings_array(offsets: Ints, data: Bytes, valid: NDArray[np.bool_] | None) -> pa.Array:

@@ -166,18 +166,20 @@ class Table:
             return None
         columns = self.codec.given(part.rows.schema)
         given = self._encode(part.rows, signed, columns.codec)
-        slots = self._found(part, "update", given[columns.codec.positions(self.schema.key), :])
-        old = self.pool.keys_at(slots)
-        new = columns.over(old, given)
-        for row in self.codec.kept_words if columns.codec.kept else ():
-            self.codec.texts.unify(new[row], self.pool.words_of(row), slots, np.arange(len(slots)))
-        changed = np.empty(len(slots), np.bool_)
-        if kernels.differing(old, new, changed) < len(slots):
-            kept = np.flatnonzero(changed)
-            slots, old, new = slots[kept], old.take(kept, axis=1), new.take(kept, axis=1)
-        weights = np.ones(2 * len(slots), np.int64)
-        weights[: len(slots)] = -1
-        return Net(np.concatenate([old, new], axis=1), weights, Found(slots, self.pool.tags(new)))
+        found = self.pool.replacing(given, columns.codec.rows(self.schema.key), columns.words, columns.nulls)
+        slots, tags, both, count = found.slots, found.tags, found.both, found.count
+        self._check_found(part, "update", slots, -1 - count)
+        m = len(slots)
+        if columns.codec.kept:
+            for row in self.codec.kept_words:
+                self.codec.texts.unify(both[row, m:], self.pool.words_of(row), slots, np.arange(m))
+            count = kernels.differing(both, found.changed)
+        if count < m:
+            kept = np.flatnonzero(found.changed)
+            slots, tags, both = slots[kept], tags[kept], both.take(np.concatenate([kept, m + kept]), axis=1)
+        weights = np.ones(2 * count, np.int64)
+        weights[:count] = -1
+        return Net(both, weights, Found(slots, tags))
 
     def _quickly(self, words: Ints, weights: Ints, goes: bool = True) -> Net | None:
         """The same for rows that each come or (`goes`) go once by their key; None if that is not so, or
@@ -233,7 +235,7 @@ class Table:
         codec = codec or self.codec
         words = codec.encode(rows)
         if codec.kept_words:
-            signed.fresh.append(words[codec.kept_words].ravel())
+            signed.fresh.append(words.take(codec.kept_words, axis=0).ravel())
         return words
 
     def _replaced(self, old: Ints, rows: pa.Table, signed: _Signed) -> Ints:
@@ -253,10 +255,14 @@ class Table:
     def _find(self, part: Part) -> Ints:
         return self.pool.find(self.codec.part(self.schema.key).encode(part.rows))
 
-    def _found(self, part: Part, verb: str, keys: Ints | None = None) -> Ints:
-        """The slots of the rows that a part names by their keys, whose words may be known."""
-        slots = self._find(part) if keys is None else self.pool.find(keys)
-        row = kernels.lacking(slots)
+    def _found(self, part: Part, verb: str) -> Ints:
+        """The slots of the rows that a part names by their keys."""
+        slots = self._find(part)
+        self._check_found(part, verb, slots, kernels.lacking(slots))
+        return slots
+
+    def _check_found(self, part: Part, verb: str, slots: Ints, row: int) -> None:
+        """Raise if a row is named twice, or is not there: `row`, unless that is below 0."""
         if row >= 0:
             raise EverfreshError(
                 Code.MISSING_ROW,
@@ -273,7 +279,6 @@ class Table:
                 place=f"{part.what}, row {part.number(row)}",
                 hint=f"give one {verb} per row in a batch",
             )
-        return slots
 
     def _delete_key(self, part: Part, signed: _Signed) -> None:
         signed.add(part, self.pool.keys_at(self._found(part, "delete")), -1)

@@ -2,7 +2,7 @@
 
 The heap is an array of cells of eight bytes. A block is some of them, the last filled up with zeros; a free
 one holds the next free block of its class in its first cell. Kernels and helpers live in this one module,
-but for the intrinsic `load64`: a function cached on disk does not notice that a callee elsewhere has changed.
+but for intrinsics: a function cached on disk does not notice that a callee elsewhere has changed.
 
 Invariants: kernels raise nothing and never run out of room (they return how far they came); a word at least 0
 holds its string, of at most seven bytes, itself.
@@ -10,13 +10,12 @@ holds its string, of at most seven bytes, itself.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET, ldu
 from everfresh.local.jit import njit
-from everfresh.local.kernels import load64
+from everfresh.local.native.memory import ld, ld8, ld32
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -56,12 +55,35 @@ def _size(word: int) -> int:
 
 
 @njit(forceinline=True, cache=True)
-def _tail(data: Bytes, begin: int, size: int) -> int:
+def _tail(data: int, size: int) -> int:
     """Less than eight bytes as one word."""
     word = np.int64(0)
     for j in range(size):
-        word |= np.int64(data[begin + j]) << (8 * j)
+        word |= ld8(data, j) << (8 * j)
     return int(word)
+
+
+@njit(forceinline=True, cache=True)
+def _column(array: int, source: int) -> tuple[int, int]:
+    """A column, and where it begins there."""
+    if source < 0:
+        return array, ld(array, OFFSET)
+    child = ld(ld(array, CHILDREN), source)
+    return child, ld(array, OFFSET) + ld(child, OFFSET)
+
+
+@njit(cache=True)
+def size_of(array: int, columns: Ints, rows: int) -> int:
+    """The bytes of the strings of columns, as `keep` takes them."""
+    total = 0
+    for c in range(columns.shape[0]):
+        child, base = _column(array, columns[c, 0])
+        offsets = ld(ld(child, BUFFERS), 1)
+        if columns[c, 2] != 0:
+            total += ld(offsets, base + rows) - ld(offsets, base)
+        else:
+            total += ld32(offsets, base + rows) - ld32(offsets, base)
+    return total
 
 
 @njit(cache=True)
@@ -69,46 +91,51 @@ def keep(
     cells: Ints,
     heads: Ints,
     state: Ints,
-    data: Bytes,
-    offsets: Any,
-    valid: Bytes,
-    bit: int,
-    start: int,
+    array: int,
+    columns: Ints,
+    reached: Ints,
     out: Ints,
-) -> int:
-    """The words of the strings `start`.. of an Arrow array, their bytes copied; 0 for NULL.
+) -> bool:
+    """The words of the strings of columns where they lie, their bytes copied; 0 for NULL. Whether all are.
 
-    `valid` is the validity bitmap from bit `bit` on, empty for no NULLs. Returns the string reached: less
-    than all when the heap is full.
+    `array`, `columns` and `reached` are as for `kernels.intern`; it stops when the heap is full.
     """
-    for i in range(start, out.size):
-        if valid.size != 0 and not (valid[(bit + i) >> 3] >> ((bit + i) & 7)) & 1:
-            out[i] = 0
-            continue
-        begin = np.int64(offsets[i])
-        size = np.int64(offsets[i + 1]) - begin
-        if size <= _INLINE:
-            word = (size << 56) | _tail(data, begin, size)
-            out[i] = word
-            continue
-        class_ = _class((size + 7) >> 3)
-        room = _room(class_)
-        at = heads[class_]
-        if at >= 0:
-            heads[class_] = cells[at]
-        else:
-            at = state[TOP]
-            if at + room > cells.size:
-                return i
-            state[TOP] = at + room
-        state[USED] += room
-        whole = size >> 3
-        for j in range(whole):
-            cells[at + j] = np.int64(load64(data, begin + 8 * j))
-        if size & 7:  # what is behind the string may not be memory of ours
-            cells[at + whole] = _tail(data, begin + 8 * whole, size & 7)
-        out[i] = _BLOCK | (size << 32) | at
-    return int(out.size)
+    rows = out.shape[1]
+    for c in range(reached[0], columns.shape[0]):
+        child, base = _column(array, columns[c, 0])
+        buffers, wide, row = ld(child, BUFFERS), columns[c, 2] != 0, columns[c, 1]
+        bits = ld(buffers, 0) if ld(child, NULLS) != 0 else 0
+        offsets, data = ld(buffers, 1), ld(buffers, 2)
+        for k in range(reached[1] if c == reached[0] else 0, rows):
+            i = base + k
+            if bits != 0 and not (ld8(bits, i >> 3) >> (i & 7)) & 1:
+                out[row, k] = 0
+                continue
+            begin = ld(offsets, i) if wide else ld32(offsets, i)
+            size = (ld(offsets, i + 1) if wide else ld32(offsets, i + 1)) - begin
+            begin += data
+            if size <= _INLINE:
+                out[row, k] = (size << 56) | _tail(begin, size)
+                continue
+            class_ = _class((size + 7) >> 3)
+            room = _room(class_)
+            at = heads[class_]
+            if at >= 0:
+                heads[class_] = cells[at]
+            else:
+                at = state[TOP]
+                if at + room > cells.size:
+                    reached[0], reached[1], reached[2] = c, k, size
+                    return False
+                state[TOP] = at + room
+            state[USED] += room
+            whole = size >> 3
+            for j in range(whole):
+                cells[at + j] = np.int64(ldu(begin + 8 * j))
+            if size & 7:  # what is behind the string may not be memory of ours
+                cells[at + whole] = _tail(begin + 8 * whole, size & 7)
+            out[row, k] = _BLOCK | (size << 32) | at
+    return True
 
 
 @njit(cache=True)

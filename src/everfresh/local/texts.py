@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from everfresh.local import text_kernels as kernels
 from everfresh.local.arena import Growing, pages
-from everfresh.local.strings import Interner, strings_array, text_buffers
+from everfresh.local.incoming import exported
+from everfresh.local.strings import Interner, as_text, strings_array
 from everfresh.local.text_kernels import CLASSES, TOP, USED, Ints
 
 _MOST: Final = 1 << 32  # cells of one heap: a place fits 32 bits
@@ -61,12 +62,26 @@ class Texts:
 
     def keep(self, array: pa.Array | pa.ChunkedArray) -> Ints:
         """Words for the strings of an Arrow array; 0 for NULL."""
-        out = np.empty(len(array), np.int64)
+        out = np.empty((1, len(array)), np.int64)
         done = 0
         for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-            self._keep_chunk(chunk, out[done : done + len(chunk)])
-            done += len(chunk)
-        return out
+            if len(chunk):
+                chunk, lines = as_text(chunk)
+                address, held = exported(chunk)
+                self.keep_columns(address, lines, out[:, done : done + len(chunk)])
+                del held
+                done += len(chunk)
+        words: Ints = out[0]
+        return words
+
+    def keep_columns(self, array: int, lines: Ints, out: Ints) -> None:
+        """Write words for string columns of an exported batch to rows of `out`: see `kernels.keep`."""
+        size = kernels.size_of(array, lines, out.shape[1])
+        self._grown.touch(int(self._state[TOP]) + size // 8)
+        reached = np.zeros(3, np.int64)
+        while not kernels.keep(self._cells, self._heads, self._state, array, lines, reached, out):
+            # A block is at most twice its string.
+            self._grow(int(self._state[TOP]) + int(reached[2]) // 4 + 2)
 
     def release(self, words: Ints) -> None:
         """The rows of these words have gone for good."""
@@ -112,30 +127,6 @@ class Texts:
         return out
 
     # -------------------------------------------------------------------------------------- inside
-
-    def _keep_chunk(self, array: pa.Array, out: Ints) -> None:
-        if len(array) == 0:
-            return
-        array, offsets, data, valid = text_buffers(array)
-        reached = 0
-        self._grown.touch(int(self._state[TOP]) + (int(offsets[-1]) - int(offsets[0])) // 8)
-        while True:
-            reached = kernels.keep(
-                self._cells,
-                self._heads,
-                self._state,
-                data,
-                offsets,
-                valid,
-                array.offset,
-                reached,
-                out,
-            )
-            if reached == len(out):
-                return
-            # A block is at most twice its string.
-            rest = int(offsets[reached + 1] - offsets[reached]) // 4 + 2
-            self._grow(int(self._state[TOP]) + rest)
 
     def _grow(self, need: int) -> None:
         if need > _MOST:

@@ -46,7 +46,7 @@ _LEAST_BLOCKS = 16
 
 def address(array: NDArray[Any]) -> int:
     """Where an array lies."""
-    return int(array.__array_interface__["data"][0])
+    return int(array.ctypes.data)
 
 
 def pool_words(pool: Pool) -> list[int]:

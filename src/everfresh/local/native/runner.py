@@ -19,6 +19,7 @@ from everfresh.local.atoms import Rows
 from everfresh.local.cells import Cells, VectorsOf
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta
+from everfresh.local.likes import matched
 from everfresh.local.native import layout as at
 from everfresh.local.native.binding import BandBinding, BufferBinding, PoolBinding, SliceBinding, address
 from everfresh.local.native.generate import Generated
@@ -170,10 +171,13 @@ class Runner:
     def _bind_columns(self, change: Rows, rows: int, held: list[object]) -> bool:
         every = np.arange(rows)
         read = {int(v.name[1:]) for expr in self.made.places.columns for v in variables(expr)}
-        env = VectorsOf({f"@{i}": change.cells(change.columns[i], every) for i in sorted(read)})
+        columns = {f"@{i}": change.cells(change.columns[i], every) for i in sorted(read)}
+        env = VectorsOf(columns)
         for expr, use in self.made.places.columns.items():
             try:
-                cells = Cells.of(evaluate_vector(expr, env, rows), change.codec.interner)
+                cells = matched(expr, columns)
+                if cells is None:
+                    cells = Cells.of(evaluate_vector(expr, env, rows), change.codec.interner)
             except EverfreshError:
                 return False  # perhaps of a row that another condition drops
             words = np.ascontiguousarray(cells.words[0], np.int64)
