@@ -68,7 +68,7 @@ def test_compiled_blocks_equal_interpreted_ones(name: str) -> None:
     assert name not in FEW or not ran[1]
 
 
-@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3000, 3100), marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(3000, 3100), marks=pytest.mark.soak)])
 def test_random_views_equal_the_local_engine(seeds: range) -> None:
     ran = 0
     for seed in seeds:
@@ -120,7 +120,7 @@ def test_code_follows_maps_that_grow() -> None:
     twins = both(state, 2, sizes=LARGE)
     names = arrow_schema(state.catalog.tables["u"].columns)
     start, rng = 0, np.random.default_rng(3)
-    for size in (3, 40, 700, 9000):
+    for size in (3, 40, 600, 2500):
         given = rng.integers(0, size, (3, size))
         twins.apply(
             [
