@@ -96,3 +96,17 @@ def test_a_new_view_lets_the_others_keep_their_code(
     assert before["compiled"]
     dbs.sql(OTHER)
     assert dbs.batch(4, ("j",)) == before
+
+
+def test_strings_are_those_of_the_place(session: FakeSession) -> None:
+    """A task that is given no rows of a table plans its statements all the same."""
+    dbs = Beside(session, "now", whole_bytes=0)
+    dbs.sql("CREATE TABLE s (k BIGINT PRIMARY KEY, name VARCHAR)")
+    dbs.sql("CREATE MATERIALIZED VIEW c AS SELECT COUNT(*) AS n, SUM(k) AS s FROM s WHERE name = 'a'")
+    dbs.sql(f"CREATE MATERIALIZED VIEW j AS {JOINED}")
+    t = [{"k": k, "g": 1, "v": 2} for k in range(20)]
+    s = [{"k": k, "name": "xyab"[k % 4]} for k in range(40)]
+    for change in ({"s": s[:1], "t": t}, {"s": s[1:], "t": [{"k": 99, "g": 3, "v": 4}]}):
+        for db in (dbs.db, dbs.local):
+            db.apply(change)
+        assert_same(dbs.local.view("c").to_arrow(), dbs.db.view("c").to_arrow())

@@ -72,7 +72,8 @@ def run(
     """What a statement makes of a change, and how many entries it visited; None if the interpreter has to run
     it. `applied` are the changes of maps in its round."""
     runner = form.runner
-    if runner is None or not _as_before(form, eval_, wiring, applied):
+    known = change.codec.interner is wiring.interner or not len(change)
+    if runner is None or not known or not _as_before(form, eval_, wiring, applied):
         return None
     outcome = runner.run(change, applied)
     if outcome is None:
@@ -109,6 +110,8 @@ def _form(eval_: Eval, terms: tuple[Term, ...], wiring: Wiring, placement: Place
         raise Unsupported("a relation with a row for every key, at this worker's keys")
     target = MapDef(eval_.target.name, eval_.target_vars, eval_.target.kinds, eval_.expr)
     prepared = Prepared(eval_.view, led_by(eval_) or "", 0, EntryStore(target, wiring.interner), terms)
+    # What came of an empty change may have strings of its own.
+    codec = Codec(codec.columns, wiring.interner)
     made, _ = generate(wiring, [Job(prepared, apply=False)], codec, eval_.at)
     if not made.places.buffers:
         raise Unsupported("nothing is made")
