@@ -108,6 +108,8 @@ def _form(eval_: Eval, terms: tuple[Term, ...], wiring: Wiring, placement: Place
     readers = [wiring.reader(eval_.view, name)[0] for name in read if name not in wiring.tables]
     if any(owned(reader, placement) is not None for reader in readers):
         raise Unsupported("a relation with a row for every key, at this worker's keys")
+    if not all(any(isinstance(s.factor, Rel) and s.factor.delta for s in term.steps) for term in terms):
+        raise Unsupported("a product without the change")
     target = MapDef(eval_.target.name, eval_.target_vars, eval_.target.kinds, eval_.expr)
     prepared = Prepared(eval_.view, led_by(eval_) or "", 0, EntryStore(target, wiring.interner), terms)
     # What came of an empty change may have strings of its own.
