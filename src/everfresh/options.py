@@ -47,8 +47,8 @@ class Options:
     larger ones are scanned by Spark and exchanged."""
 
     compile: str = "background"
-    """Local: whether triggers become native code: `"background"` while the interpreter serves, `"now"` before
-    the first change that needs them, or `"off"`."""
+    """Whether triggers (on Spark statements of blocks, in each process) become native code: `"background"`
+    while the interpreter serves, `"now"` before the first change that needs them, or `"off"`."""
 
     whole_bytes: int = 16 << 20
     """Spark: batches of inserts and deletes of full rows up to this many bytes are read whole by every task,

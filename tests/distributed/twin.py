@@ -49,12 +49,13 @@ class Twins:
         sizes: Mapping[str, int] | None = None,
         by: Mapping[str, str] | None = None,
         limits: Limits = Limits(),  # noqa: B008
+        compile: str = "off",
     ) -> None:
         self.state = state
         self.others = []
         for count in workers:
             for tag in given:
-                other = InProcess(count, passes, tag, sizes, limits)
+                other = InProcess(count, passes, tag, sizes, limits, compile)
                 other.scatter(state, by)
                 self.others.append(other)
 

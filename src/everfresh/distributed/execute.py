@@ -10,6 +10,7 @@ on the wrong worker is a relation with a row for every key, which answers there 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from everfresh.calculus import MapRef, Query, Rel
 from everfresh.compiler import Ordered
+from everfresh.distributed.compiled import Code, led_by, owned, run
 from everfresh.distributed.ir import Add, Block, Change, Eval, Instruction, Keep, Step, Temp
 from everfresh.distributed.placement import Placement, shown_columns
 from everfresh.distributed.routing import owners
@@ -31,8 +33,8 @@ from everfresh.local.cells import Cells
 from everfresh.local.codec import Codec
 from everfresh.local.entries import EntryStore
 from everfresh.local.fanout import fanout
-from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, joined_deltas, run_terms
+from everfresh.local.native.manager import BATCH, ENOUGH
 from everfresh.local.ordering import Term, ordered
 from everfresh.local.pool import Layout, Touched, Values
 from everfresh.local.reading import Reading, RowSet, ViewReader
@@ -45,6 +47,7 @@ from everfresh.program import View
 Ints = NDArray[np.int64]
 Before = dict[tuple[int, str], pa.Table]
 """The entries of maps that steps of a round have changed, as they were before it: by round and map."""
+BACKGROUND, OFF = "background", "off"
 _GROWN, _FEW = 4, 1000  # maps that have grown so many times, from so many entries on, are joined anew
 
 
@@ -56,6 +59,9 @@ class Ready:
     terms: tuple[Term, ...]
     maps: tuple[EntryStore, ...]
     entries: int
+    lead: str | None
+    """The change that it runs on, if it has a compiled form at all."""
+    code: Code
 
     @property
     def outgrown(self) -> bool:
@@ -73,6 +79,20 @@ class Site:
     placement: Placement
     terms: dict[object, Ready] = field(default_factory=dict)
     """Statements ready to run, of this catalog and placement."""
+    compile: str = OFF
+    """Whether they become native code: `background`, `now` or `off`."""
+    work: Counter[int] = field(default_factory=Counter)
+    """Rows that came so far for statements, and what batches cost beside them: by the hash of what makes a
+    statement what it is in all programs. Two that share one are compiled a little sooner."""
+
+    def pays(self, i: Eval, rows: int) -> bool:
+        """Whether enough rows have come for a statement, with these, that it is to be compiled."""
+        if self.compile != BACKGROUND:
+            return self.compile != OFF
+        key = hash((i.view, i.at, i.target.columns, i.read, tuple(t.origin for t in i.uses)))
+        if self.work[key] < ENOUGH:
+            self.work[key] += rows + BATCH
+        return self.work[key] >= ENOUGH
 
     def owns(self, tag: Dist, columns: Sequence[Cells]) -> NDArray[np.bool_]:
         """Which rows belong here, by the values of a tag's columns."""
@@ -94,6 +114,9 @@ class Journal:
     before: Before = field(default_factory=dict)
     """What later blocks of the same rounds have to know."""
     visited: int = 0
+    compiled: int = 0
+    """How many statements ran as compiled code."""
+    interpreted: int = 0
     _undo: list[tuple[Callable[[Any], None], Any]] = field(default_factory=list)
     _final: list[tuple[Callable[[Any], None], Any]] = field(default_factory=list)
 
@@ -111,6 +134,8 @@ class Journal:
         self.tables.update(later.tables)
         self.before.update(later.before)
         self.visited += later.visited
+        self.compiled += later.compiled
+        self.interpreted += later.interpreted
         self._undo += later._undo
         self._final += later._final
         return self
@@ -215,12 +240,32 @@ class _Run:
         names.site, names.temps = self.site, {t.name: self.temps[t.name] for t in i.uses}
         names.changes = {name: held.rows() for name, held in names.temps.items()}
         codec, layout = Codec(i.target.columns, self.wiring.interner), Layout(i.target.kinds)
-        try:
-            delta = run_terms(self._terms(i, names), i.target_vars, codec, layout, names)
-        except EverfreshError as error:
-            raise error.at(f"view '{i.view}'{self._row_of(i, names, error)}") from error
+        ready = self._ready(i, names)
+        delta = self._compiled(i, ready, names)
+        if delta is None:
+            try:
+                delta = run_terms(ready.terms, i.target_vars, codec, layout, names)
+            except EverfreshError as error:
+                raise error.at(f"view '{i.view}'{self._row_of(i, names, error)}") from error
+            self.journal.interpreted += 1
         self.journal.visited += names.visited
         return Held(i.target, codec, delta.words, delta.values)
+
+    def _compiled(self, i: Eval, ready: Ready, names: _BlockNames) -> PoolDelta | None:
+        """What compiled code makes, if there is some and it can."""
+        if ready.lead is None:
+            return None
+        change, site = names.changes[ready.lead], self.site
+        if not site.pays(i, len(change)):
+            return None
+        wiring = self.wiring
+        form = ready.code.ready(i, ready.terms, wiring, site.placement, change.codec, site.compile)
+        made = run(form, i, change, wiring, names.before) if form is not None else None
+        if made is None:
+            return None
+        delta, names.visited = made
+        self.journal.compiled += 1
+        return delta
 
     def _row_of(self, i: Eval, names: _BlockNames, error: EverfreshError) -> str:
         """The row of a table's change that an error is about, as far as it has come here."""
@@ -231,9 +276,9 @@ class _Run:
         change = names.changes[given[0]]
         return f", row {change.codec.decode(change.words(np.array([row]))).to_pylist()[0]}"
 
-    def _terms(self, i: Eval, names: _BlockNames) -> tuple[Term, ...]:
+    def _ready(self, i: Eval, names: _BlockNames) -> Ready:
         """The statement in the order of its evaluation, which is chosen anew when its maps have grown."""
-        key = (i.expr, i.view, i.target.columns)
+        key = (i.expr, i.view, i.at, i.target.columns, i.target.kinds, tuple(t.columns for t in i.uses))
         found = self.site.terms.get(key)
         if found is None or found.outgrown:
             known = Ordered.of(self.wiring.catalog.views[i.view].compiled.program)  # type: ignore[arg-type]
@@ -249,8 +294,8 @@ class _Run:
             read = {n.name for n in i.expr.walk() if isinstance(n, MapRef)} - {t.name for t in i.uses}
             maps = tuple(self.wiring.stores(name) for name in read)
             entries = sum(len(store.pool) for store in maps)
-            found = self.site.terms[key] = Ready(terms, maps, entries)
-        return found.terms
+            found = self.site.terms[key] = Ready(terms, maps, entries, led_by(i), Code())
+        return found
 
     def _step(self, i: Step) -> Held:
         unit = self.wiring.units[i.number]
@@ -301,13 +346,10 @@ class _BlockNames(Names):
         if isinstance(factor, MapRef) and factor.name in self.temps:
             return self.temps[factor.name].picked(factor.components)
         atom = super().atom(factor)
-        if isinstance(atom, Reading):
-            reader, maps = atom.reader, self.site.placement.maps
-            if isinstance(reader, IntervalReader) and isinstance(tag := maps[reader.relation.map], Dist):
-                return _Owned(atom, self.site, tag, ())
-            always = isinstance(reader, ViewReader) and reader.view.always
-            if always and isinstance(tag := maps[reader.view.map], Dist):  # type: ignore[attr-defined]
-                return _Owned(atom, self.site, tag, _places(reader.view, tag))  # type: ignore[attr-defined]
+        if isinstance(atom, Reading) and (tag := owned(atom.reader, self.site.placement)) is not None:
+            reader = atom.reader
+            places = _places(reader.view, tag) if isinstance(reader, ViewReader) else ()
+            return _Owned(atom, self.site, tag, places)
         return atom
 
 

@@ -37,12 +37,15 @@ Change = tuple[pa.Table, NDArray[np.int64]]
 
 @dataclass
 class Traffic:
-    """What one batch sent: rows and temporaries between workers, to and from the driver."""
+    """What one batch sent: rows and temporaries between workers, to and from the driver; and how many of its
+    statements ran as compiled code, and how many did not."""
 
     rows: int = 0
     sends: list[tuple[str, str, int]] = field(default_factory=list)
     stages: int = 0
     jobs: int = 0
+    compiled: int = 0
+    interpreted: int = 0
 
 
 class InProcess:
@@ -55,9 +58,10 @@ class InProcess:
         given: Tag = REPLICATED,
         sizes: Mapping[str, int] | None = None,
         limits: Limits = Limits(),  # noqa: B008
+        compile: str = "off",
     ) -> None:
         self.workers, self.passes, self.given, self.sizes = workers, passes, given, sizes
-        self.limits = limits
+        self.limits, self.compile = limits, compile
         self.catalog = Catalog(joins=True)
         self.placement = Placement()
         self.sites: list[Site] = []
@@ -77,7 +81,7 @@ class InProcess:
         )
         self.placement = best(self.catalog, sizes, by=by, kept=kept, limits=self.limits)
         self.sites = [
-            Site(LocalState.blank(self.catalog), w, self.workers, self.placement)
+            Site(LocalState.blank(self.catalog), w, self.workers, self.placement, compile=self.compile)
             for w in (*range(self.workers), -1)
         ]
         for name, table in whole.tables.items():
@@ -259,6 +263,8 @@ class InProcess:
     ) -> None:
         outputs, journal = run_block(site, block, {t.name: there[t.name] for t in block.inputs}, before)
         journals.append((site, journal))
+        self.traffic.compiled += journal.compiled
+        self.traffic.interpreted += journal.interpreted
         there.update(outputs)
         before.update(journal.before)
 

@@ -186,6 +186,7 @@ def step(
     notes: dict[str, Any] = {}
     if started is not None:
         notes = {"how": how, "ms": round((time.perf_counter() - started) * 1000, 1)}
+        notes["statements"] = {"compiled": journal.compiled, "interpreted": journal.interpreted}
     control = finish(job, unit, tag_in, sections, rows, **notes)
     crash("before-yield", world.fault, site.number, world.inbox)
     return control, held

@@ -366,7 +366,7 @@ class SparkEngine:
             if view.compiled.reevaluated:
                 self._reevaluate(draft, world, view.name, "replace")
         epoch = self._commit(draft, batch)
-        said = ("rows", "ms", "how", "arrived")
+        said = ("rows", "ms", "how", "arrived", "statements")
         notes: dict[str, Any] = {h["unit"]: {k: h[k] for k in said if k in h} for h, _ in controls}
         notes.update({"form": chosen.form or "rows", "stages": chosen.stages, "refresh": way})
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))

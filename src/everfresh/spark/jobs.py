@@ -121,6 +121,7 @@ class World:
     inline_bytes: int
     durable: bool
     fault: str | None = None
+    compile: str = "off"
 
     @property
     def digest(self) -> str:

@@ -192,6 +192,7 @@ class Ledger:
             options.inline_bytes,
             options.durable,
             options.fault,
+            options.compile,
         )
 
     def table_sizes(self) -> dict[str, int]:

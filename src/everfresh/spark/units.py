@@ -10,7 +10,7 @@ for, and the driver opens none but its own.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
@@ -73,6 +73,7 @@ class Unit:
         self._epoch = 0
         self._site: Site | None = None
         self._blank: Site | None = None
+        self._work: Counter[int] = Counter()
         self.version: tuple[int, str] = (0, "")
         self.before: tuple[int, str] | None = None
         self._undo: list[Callable[[], None]] = []
@@ -112,6 +113,8 @@ class Unit:
         if self._site is None or not self._holds(self._site, world):
             self._settle()  # by the stores that did it: those that are made now would not hear of it
             self._site = self.site_of(world, _programs(world))
+            self._site.work = self._work
+        self._site.compile = world.compile
         return self._site
 
     def _holds(self, site: Site, world: World) -> bool:
@@ -130,7 +133,7 @@ class Unit:
         self._site = None
 
     def site_of(self, world: World, catalog: Catalog) -> Site:
-        """The same for some of these views."""
+        """The same for some of these views, whose statements are interpreted."""
         return Site(self.state_of(world, catalog), self.number, world.workers, placement_of(world.catalog))
 
     def blank(self, world: World) -> Site:
@@ -138,6 +141,8 @@ class Unit:
         if self._blank is None or self._blank.state.catalog is not _programs(world):
             state = LocalState.blank(_programs(world), self.interner)
             self._blank = Site(state, self.number, world.workers, placement_of(world.catalog))
+            self._blank.work = self._work
+        self._blank.compile = world.compile
         return self._blank
 
     @property

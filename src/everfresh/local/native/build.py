@@ -7,11 +7,14 @@ stale one is never found.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.util
 import os
 import sys
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,25 +73,55 @@ def build(text: str) -> Function:
     return found
 
 
+def is_loaded(text: str) -> bool:
+    """Whether this process has the function of a text already."""
+    return hasattr(sys.modules.get(name_of(text)), _WHOLE)
+
+
 def load(text: str) -> Any:
-    """The module of a text, written if it is not there."""
+    """The module of a text, written if it is not there. Where several threads or processes ask for one at the
+    same time, one compiles it, and the others find what it has kept."""
     name = name_of(text)
+    path = folder() / f"{name}.py"
     loaded = sys.modules.get(name)
-    if loaded is None:
-        path = folder() / f"{name}.py"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            made = path.with_suffix(f".{os.getpid()}.tmp")
-            made.write_text(text, encoding="utf-8")
-            made.replace(path)
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        loaded = importlib.util.module_from_spec(spec)
-        sys.modules[name] = loaded  # before it runs: Numba looks for the module of what it loads
-        try:
-            spec.loader.exec_module(loaded)
-        except BaseException:
-            del sys.modules[name]
-            raise
+    if loaded is None or not hasattr(loaded, _WHOLE):
+        with _written(path, text).open("rb") as file:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            loaded = sys.modules.get(name) or _loaded(name, path)
     return loaded
+
+
+_WHOLE = "__whole__"
+"""What a module has that has been run to its end: others must wait for it."""
+
+
+def _loaded(name: str, path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[name] = loaded  # before it runs: Numba looks for the module of what it loads
+    try:
+        spec.loader.exec_module(loaded)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    setattr(loaded, _WHOLE, True)
+    return loaded
+
+
+def _written(path: Path, text: str) -> Path:
+    """The file of a text; the same one for all who ask at once, as Numba's files are kept beside its time."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
+        made.write_text(text, encoding="utf-8")
+        try:
+            os.link(made, path)
+            made.unlink()
+        except FileExistsError:
+            made.unlink()
+        except OSError:  # a file system without links
+            made.replace(path)
+    return path

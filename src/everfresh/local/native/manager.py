@@ -36,7 +36,7 @@ LIGHT = 1 << 16
 ENOUGH = 5_000
 """Rows of a relation after which compiling in the background pays: a database that is filled and closed never
 waits for a compiler."""
-_BATCH = 32
+BATCH = 32
 """What a batch costs beside its rows, in rows."""
 _OFTEN = 16
 _MOST = 2048
@@ -107,7 +107,7 @@ class Native:
         key = unit, statements[0].base, statements[0].view, len(statements)
         found = self.planned.get(key)
         if found is None:
-            work = self._work[key] = self._work.get(key, 0) + rows + _BATCH
+            work = self._work[key] = self._work.get(key, 0) + rows + BATCH
             if self._how != "now" and work < ENOUGH:
                 return None
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
@@ -121,11 +121,7 @@ class Native:
         if first is None:
             return None
         if not first.asked:
-            first.asked = True
-            if self._how == "now":
-                compile_now(first)
-            else:
-                _behind().put((weakref.ref(self), first))
+            ask(first, self, self._how)
         if first.runner is None and second is not None and second.runner is not None:
             return second
         return first if first.runner is not None else None
@@ -180,7 +176,19 @@ def compile_now(form: Form) -> None:
 
 # -- background ------------------------------------------------------------------------------------
 
-Work = tuple["weakref.ref[Native]", Form]
+Work = tuple["weakref.ref[object]", Form]
+
+
+def ask(form: Form, owner: object, how: str) -> None:
+    """Have a form compiled: `now`, or behind what goes on, as long as its owner is there. What this process
+    has loaded already is had at once."""
+    from everfresh.local.native.build import is_loaded
+
+    form.asked = True
+    if how == "now" or is_loaded(form.made.text):
+        compile_now(form)
+    else:
+        _behind().put((weakref.ref(owner), form))
 
 
 @cache
