@@ -233,12 +233,16 @@ class Codec:
         return (null == 0) if null.any() else None
 
     def project(self, words: Ints, to: Codec) -> Ints:
-        """The words of some rows in the layout of a codec of fewer of the same columns."""
+        """The words of some rows in the layout of a codec of fewer of the same columns; strings that are only
+        kept here are interned."""
         out = np.zeros((to.words, words.shape[1]), np.int64)
         for column in to.columns:
-            source, target = self._first[self._read(column)], to._first[column.name]
+            source, target = self._first[column.name], to._first[column.name]
             for i in range(2 if column.type.is_wide else 1):
                 out[target + i] = words[source + i]
+            if column.name in self.kept:
+                texts = self.texts.decode(words[source], self.valid(words, column))
+                out[target] = to.interner.intern(texts)
             if column.nullable:
                 row, bit = self._null_bit[column.name]
                 target_row, target_bit = to._null_bit[column.name]

@@ -86,11 +86,12 @@ def finish(job: Job, unit: Unit, tag_in: str, sections: dict[str, bytes], rows: 
     if not sections:
         unit.dirty = False
         return pack_control({**header, "tag": tag_in, "file": None})
-    data, tag = seal_segment(unit.name, world.epoch, tag_in, sections)
+    data, tag = seal_segment(unit.name, world.epoch, job.nonce, tag_in, sections)
+    size = sum(memoryview(chunk).nbytes for chunk in data)
     unit.end(world.epoch, tag)
-    if len(data) <= world.inline_bytes:
-        return pack_control({**header, "tag": tag, "file": None, "bytes": len(data)}, data)
+    if size <= world.inline_bytes:
+        return pack_control({**header, "tag": tag, "file": None, "bytes": size}, b"".join(data))
     crash("mid-write", world.fault, unit.number, world.inbox)
     file = write_segment(world, unit.name, world.epoch, tag, data)
     crash("after-write", world.fault, unit.number, world.inbox)
-    return pack_control({**header, "tag": tag, "file": file, "bytes": len(data)})
+    return pack_control({**header, "tag": tag, "file": file, "bytes": size})
