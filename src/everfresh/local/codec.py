@@ -107,10 +107,27 @@ class Codec:
         if column.type.name != "VARCHAR":
             self._store_vector(out, column, Vector.from_arrow(array, column.type))
             return
+        valid = array.is_valid().to_numpy(False) if array.null_count else None
+        if pa.types.is_dictionary(array.type):
+            self._store(out, column, self._of_dictionary(array, column.name in self.kept), valid)
+            return
         array = array.cast(pa.large_string())
         kept = column.name in self.kept
         words = self.texts.keep(array) if kept else self.interner.intern(array)
-        self._store(out, column, words, array.is_valid().to_numpy(False) if array.null_count else None)
+        self._store(out, column, words, valid)
+
+    def _of_dictionary(self, array: pa.DictionaryArray, kept: bool) -> Ints:
+        """The words of strings, each looked up once. Of those that are only kept each has its own, unless the
+        string itself is the word."""
+        words = self.texts.keep(array.dictionary) if kept else self.interner.intern(array.dictionary)
+        if kept and (words < 0).any():
+            self.texts.release(words)
+            return self.texts.keep(array.dictionary_decode())
+        if not len(words):
+            return np.zeros(len(array), np.int64)  # every string is NULL
+        indices = array.indices.fill_null(0) if array.null_count else array.indices
+        chosen: Ints = words[indices.to_numpy()]
+        return chosen
 
     def _blank(self, rows: int) -> Ints:
         """Room for words, with no column NULL yet."""

@@ -54,9 +54,13 @@ def _given(table: Table, parts: Sequence[Part], count: int) -> pa.Table | None:
     if sum(rows.num_rows for rows in given) != count:  # one that goes and comes again is no change
         return None
     types = arrow_schema(table.schema.columns).types
-    if any(rows.schema.types != types for rows in given):
+    if any([_plain(t) for t in rows.schema.types] != types for rows in given):
         return None
     return given[0] if len(given) == 1 else pa.concat_tables(given).combine_chunks()
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
 
 
 def replay_rows(kind: str, table: Table, image: pa.Table) -> None:

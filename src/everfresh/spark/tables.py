@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from everfresh.delta import read_rows
 from everfresh.delta.bags import WEIGHT
+from everfresh.delta.parquet import read_exact
 from everfresh.distributed.execute import Site
 from everfresh.distributed.flat import tables_of
 from everfresh.distributed.routing import owners
@@ -251,8 +252,13 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
 def read_files(spec: PartSpec, schema: TableSchema) -> pa.Table:
     """All rows of a part that is in files."""
     op = "delete" if spec.op == "delete_key" else spec.op
-    found = [read_rows(file, schema, what=spec.what, op=op) for file in spec.files]  # type: ignore[arg-type]
+    found = [_read_file(file, schema, spec, op) for file in spec.files]
     return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
+
+
+def _read_file(file: str, schema: TableSchema, spec: PartSpec, op: Any) -> pa.Table:
+    exact = read_exact(file, schema, spec.what, op) if spec.op in ("insert", "delete") else None
+    return exact if exact is not None else read_rows(file, schema, what=spec.what, op=op)
 
 
 def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Iterator[Message]:
