@@ -10,7 +10,6 @@ Invariant: the fast twin of `read_rows` for inserts and deletes of full rows: th
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +31,8 @@ def read_exact(path: str, schema: TableSchema, what: str, op: Operation) -> pa.T
     """The rows of the files at a path; None if they have to be converted, or refused. In this thread: one
     that reads for others leaves them their cores."""
     try:
-        found = [_read(file, schema, what, op) for file in parquet_files(path, what)]
+        files = parquet_files(path, what)
+        found = [_read(file, schema, what, op, len(files) == 1) for file in files]
     except (EverfreshError, pa.ArrowException, OSError):  # the other way says what is wrong
         return None
     tables = [table for table in found if table is not None]
@@ -41,15 +41,15 @@ def read_exact(path: str, schema: TableSchema, what: str, op: Operation) -> pa.T
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables).combine_chunks()
 
 
-def _read(path: str, schema: TableSchema, what: str, op: Operation) -> pa.Table | None:
+def _read(path: str, schema: TableSchema, what: str, op: Operation, alone: bool) -> pa.Table | None:
     with pa.OSFile(path) as source, pq.ParquetFile(source, pre_buffer=False) as file:
         given, metadata = file.schema_arrow, file.metadata
-        if is_feed(given.names, schema) or metadata.num_row_groups != 1:
+        if is_feed(given.names, schema):
             return None
         columns = [(c, i) for c, i in match_columns(given.names, schema, what=what, op=op) if i is not None]
         if len(columns) < len(schema.columns) or not all(_fits(given.field(i), c) for c, i in columns):
             return None
-        few = _few(metadata, schema, [c for c, _ in columns])
+        few = _few(metadata, schema) if alone else []  # others may have more different ones
     with (
         pa.OSFile(path) as source,
         pq.ParquetFile(source, metadata=metadata, read_dictionary=few, pre_buffer=False) as file,
@@ -62,14 +62,15 @@ def _fits(field: pa.Field, column: Column) -> bool:
     return bool(field.name == column.name and field.type == to_arrow(column.type))
 
 
-def _few(metadata: Any, schema: TableSchema, columns: Collection[Column]) -> list[str]:
-    """The columns of strings of which a file has few different ones."""
-    texts = {c.name for c in columns if c.type.name == "VARCHAR"}.difference(schema.key)
+def _few(metadata: Any, schema: TableSchema) -> list[str]:
+    """The columns of strings of which a file, in one row group, has few different ones."""
+    if not schema.key or metadata.num_row_groups != 1:
+        return []
+    texts = {c.name for c in schema.columns if c.type.name == "VARCHAR"}.difference(schema.key)
     group = metadata.row_group(0)
-    chunks = [group.column(i) for i in range(group.num_columns)] if schema.key else []
     return [
         chunk.path_in_schema
-        for chunk in chunks
+        for chunk in map(group.column, range(group.num_columns))
         if chunk.path_in_schema in texts
         and chunk.has_dictionary_page
         and chunk.total_uncompressed_size <= _DICTIONARY_BYTES * chunk.num_values

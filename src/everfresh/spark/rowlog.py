@@ -54,7 +54,10 @@ def _given(table: Table, parts: Sequence[Part], count: int) -> pa.Table | None:
     if sum(rows.num_rows for rows in given) != count:  # one that goes and comes again is no change
         return None
     types = arrow_schema(table.schema.columns).types
-    if any([_plain(t) for t in rows.schema.types] != types for rows in given):
+    if (
+        any(rows.schema != given[0].schema for rows in given)
+        or [*map(_plain, given[0].schema.types)] != types
+    ):
         return None
     return given[0] if len(given) == 1 else pa.concat_tables(given).combine_chunks()
 

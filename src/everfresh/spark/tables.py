@@ -45,7 +45,7 @@ from everfresh.spark.jobs import (
 from everfresh.spark.programs import incremental, placement_of
 from everfresh.spark.rowlog import row_sections
 from everfresh.spark.stages import ROWS as ROWS_STAGE
-from everfresh.spark.tasks import Batches, Message, drain, emit, finish, freeze, job_of, worker_number
+from everfresh.spark.tasks import Batches, Behind, Message, drain, emit, finish, freeze, job_of, worker_number
 from everfresh.spark.units import (
     Unit,
     bring_to,
@@ -196,10 +196,11 @@ def change_tables(
     worker: int,
     nets: Mapping[str, Net],
     parts: Mapping[str, list[Part]],
+    behind: Behind | None = None,
     **notes: Any,
 ) -> bytes:
     """Change the rows of a worker's tables by what came of the parts of a batch: what was done, as a control
-    row."""
+    row. The segment may be written `behind`."""
     world = job.world
     tag_in = unit.version[1]
     sections: dict[str, bytes] = {}
@@ -214,7 +215,7 @@ def change_tables(
         changed += int(np.abs(change.weights).sum())
     crash("after-apply", world.fault, worker, world.inbox)
     sizes = {world.ids[name]: len(unit.table(world, name).pool) for name in nets}
-    return finish(job, unit, tag_in, sections, changed, sizes=sizes, **notes)
+    return finish(job, unit, tag_in, sections, changed, behind, sizes=sizes, **notes)
 
 
 def _taken_back(table: Table, change: Net, applied: TableUndo) -> None:

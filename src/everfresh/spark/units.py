@@ -249,11 +249,9 @@ def folder_name(unit: str) -> str:
     return unit if unit == DRIVER else f"{worker_of(unit):04d}"
 
 
-def write_segment(world: World, unit: str, epoch: int, tag: str, data: list[Buffer]) -> str:
-    """Write a segment under a name that stands for its contents; returns the name."""
-    file = f"{folder_name(unit)}/s-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag}.seg"
-    world.store.replace(f"parts/{file}", data, world.durable)
-    return file
+def segment_file(unit: str, epoch: int, tag: str) -> str:
+    """The file of a segment, below `parts/`: its name stands for its contents."""
+    return f"{folder_name(unit)}/s-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag}.seg"
 
 
 def read_segment(world: World, unit: str, link: Link) -> Any:
