@@ -58,7 +58,7 @@ class InProcess:
     ) -> None:
         self.workers, self.passes, self.given, self.sizes = workers, passes, given, sizes
         self.limits = limits
-        self.catalog = Catalog(joins=True, intervals=False)
+        self.catalog = Catalog(joins=True)
         self.placement = Placement()
         self.sites: list[Site] = []
         self.traffic = Traffic()

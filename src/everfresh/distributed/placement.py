@@ -39,9 +39,12 @@ class Limits:
     """How large things may be, in entries."""
 
     driver: int = 50_000
-    """A map on the driver."""
+    """A map on the driver, by what its conditions are guessed to leave."""
     replicated: int = 1_000_000
     """A map or table on every worker."""
+    driver_most: int = 500_000
+    """A map on the driver, if its conditions leave everything: an entry for each row of the table that has
+    its keys."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,10 @@ class _Chooser:
         limits: Limits,
     ) -> None:
         self.programs, self.by, self.kept, self.limits = programs, by, kept, limits
+        self.sized = bool(sizes)
         self.entries: dict[str, float] = {}
+        self.most: dict[str, float] = {}
+        """How many entries a map may come to have by the keys of tables, at least."""
         self.distinct: dict[Place, float] = {}
         self._estimate(sizes)
         self.classes = _classes(programs)
@@ -136,7 +142,9 @@ class _Chooser:
 
     def _cap(self) -> None:
         """What keys say of the estimates: a column has no more values than the table that it is the key of
-        has rows; a result without a column of any key is taken to be small (section 5.5)."""
+        has rows; a result without a column of any key is taken to be small (section 5.5); one with such a
+        column may come to have an entry for every row of that table, whatever conditions are guessed to leave
+        of them."""
         most: dict[Place, float] = {}
         for name, schema in self.programs.catalog.tables.items():
             if len(schema.key) == 1 and f"table:{name}" in self.entries:
@@ -153,6 +161,8 @@ class _Chooser:
                 place = (f"map:{name}", column)
                 if place in self.distinct:
                     self.distinct[place] = min(self.distinct[place], most.get(known, float("inf")))
+            if self.sized:
+                self.most[name] = max((most.get(known, 0.0) for known in classes.values()), default=0.0)
             if self.entries.get(name, float("inf")) < float("inf"):
                 some = prod(self.distinct.get((f"map:{name}", c), 1.0) for c in classes)
                 self.entries[name] = min(self.entries[name], some)
@@ -220,9 +230,14 @@ class _Chooser:
             return Dist((column,))
         if self._everywhere(name):
             return REPLICATED
-        if not self._used(name) and self.entries[name] <= self.limits.driver:
+        if not self._used(name) and self._small(name):
             return LOCAL
         return self._alone(name)
+
+    def _small(self, name: str) -> bool:
+        """Whether a map may be on the driver."""
+        limits = self.limits
+        return self.entries[name] <= limits.driver and self.most.get(name, 0.0) <= limits.driver_most
 
     def _used(self, name: str) -> bool:
         return name in self.read or name in self.programs.under
@@ -254,7 +269,7 @@ class _Chooser:
         """Small maps that are read by statements of such maps only, with nothing but such maps beside; none
         over static tables that rows of other tables are joined with."""
         programs = self.programs
-        small = {n for n, size in self.entries.items() if size <= self.limits.driver and n in programs.maps}
+        small = {n for n in self.entries if n in programs.maps and self._small(n)}
         small -= set(self.maps) - {n for n, t in self.maps.items() if t == LOCAL}
         ties = [{*unit.maps} for unit in programs.units]
         ties += [{*v.compiled.view.maps} for v in programs.catalog.views.values()]

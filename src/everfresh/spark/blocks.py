@@ -42,7 +42,18 @@ from everfresh.spark.jobs import (
 from everfresh.spark.programs import incremental
 from everfresh.spark.stages import MAPS, RESULTS
 from everfresh.spark.tables import bound, change_tables, open_base, read_files, resolved, split, targets
-from everfresh.spark.tasks import Batches, Behind, Message, drain, emit, finish, freeze, job_of, worker_number
+from everfresh.spark.tasks import (
+    Batches,
+    Behind,
+    Message,
+    claimed_worker,
+    drain,
+    emit,
+    finish,
+    freeze,
+    job_of,
+    worker_number,
+)
 from everfresh.spark.units import (
     Unit,
     bring_to,
@@ -200,7 +211,7 @@ def whole_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
     did to their caches is taken back when they are asked for the version before.
     """
     job = job_of(root)
-    worker = worker_number()
+    worker = claimed_worker(job)
     drain(batches)
     try:
         out = list(_apply_whole(job, worker))

@@ -103,7 +103,9 @@ def came(temps: Iterable[Temp], payloads: Iterable[bytes], interner: Interner) -
     pieces: dict[str, list[pa.Table]] = {}
     for payload in payloads:
         size = int.from_bytes(payload[:2], "big")
-        pieces.setdefault(payload[2 : 2 + size].decode(), []).append(unpack_table(payload[2 + size :]))
+        pieces.setdefault(payload[2 : 2 + size].decode(), []).append(
+            unpack_table(memoryview(payload)[2 + size :])
+        )
     observe.arrive(sum(table.num_rows for tables in pieces.values() for table in tables))
     found = {t.name: unpacked(t, pieces.pop(t.name, ()), interner) for t in dict.fromkeys(temps)}
     if pieces:

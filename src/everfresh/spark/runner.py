@@ -24,6 +24,7 @@ from everfresh.delta import SparkRows
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.spark.blocks import maps_block, results_block, whole_block
+from everfresh.spark.claims import forget
 from everfresh.spark.failures import translated
 from everfresh.spark.jobs import (
     AGAIN,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("everfresh")
 _ATTEMPTS = 3
 _ONE_STAGE = ("base", "whole")
+_CLAIMED = (*_ONE_STAGE, "snapshot")
 STAGES = ("base", "maps", "results")
 """The plan of a program, by its number of stages."""
 _ANSWERS = {
@@ -109,7 +111,7 @@ class Runner:
         controls = _controls(rows)
         expected = [f"{role}/{w}" for role in _ANSWERS[kind] for w in range(self.workers)]
         _check(job, controls, expected)
-        return Answers(controls, sorted(bytes(row["payload"]) for row in rows if row["kind"] == GATHERED))
+        return Answers(controls, sorted(row["payload"] for row in rows if row["kind"] == GATHERED))
 
     def snapshot(self, job: Job, workers: Sequence[int], observer: Observer) -> dict[str, str]:
         """Write the units of a job, all of these workers, to files: the name of each. Batches may run
@@ -142,6 +144,8 @@ class Runner:
                     _log.warning("job %s failed and is run again: %s", job.nonce, str(error).splitlines()[0])
         finally:
             job.remove()
+            if kind in _CLAIMED:
+                forget(job, self.workers)
         raise AssertionError("unreachable")
 
     def _raise_errors(self, rows: Sequence[Any]) -> None:
@@ -165,7 +169,7 @@ class Runner:
             first = (
                 partial(whole_block, self._root)
                 if kind == "whole"
-                else partial(base_block, self._root, kind == "base")
+                else partial(base_block, self._root, kind == "base", kind == "base")
             )
             plan = anchor.mapInArrow(first, EXCHANGE)
             self._plans[kind] = plan if kind in _ONE_STAGE else self._then_maps(plan, kind)
@@ -194,7 +198,7 @@ class Runner:
             routed = one if routed is None else routed.union(one)
         assert routed is not None
         base = routed.repartitionById(self.workers, "to").mapInArrow(
-            partial(base_block, self._root, kind == "base"), EXCHANGE
+            partial(base_block, self._root, kind == "base", False), EXCHANGE
         )
         return base if kind == "base" else self._then_maps(base, kind)
 

@@ -45,7 +45,18 @@ from everfresh.spark.jobs import (
 from everfresh.spark.programs import incremental, placement_of
 from everfresh.spark.rowlog import row_sections
 from everfresh.spark.stages import ROWS as ROWS_STAGE
-from everfresh.spark.tasks import Batches, Behind, Message, drain, emit, finish, freeze, job_of, worker_number
+from everfresh.spark.tasks import (
+    Batches,
+    Behind,
+    Message,
+    claimed_worker,
+    drain,
+    emit,
+    finish,
+    freeze,
+    job_of,
+    worker_number,
+)
 from everfresh.spark.units import (
     Unit,
     bring_to,
@@ -111,11 +122,11 @@ def change_block(world: World, view: str, batches: Batches) -> Iterator[pa.Recor
 # -- base: the rows of the tables ------------------------------------------------------------------
 
 
-def base_block(root: str, last: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
+def base_block(root: str, last: bool, alone: bool, batches: Batches) -> Iterator[pa.RecordBatch]:
     """Change the tables of this worker and send what follows from it to the maps (unless this block is
-    the `last`)."""
+    the `last`). If it is `alone`, rows come by no exchange either."""
     job = job_of(root)
-    worker = worker_number()
+    worker = claimed_worker(job) if alone else worker_number()
     messages = drain(batches)
     try:
         errors = [payload for kind, payload in messages if kind == ERROR]
@@ -338,12 +349,13 @@ def snapshot_block(
     """Write the units of a job, each at the version it names, to files. The job is named here, not by the
     session: batches run on it meanwhile."""
     job = Job.read(root, nonce)
-    for worker in [workers[index] for batch in batches for index in batch.column("id").to_pylist()]:
-        try:
-            out = list(_written(job, worker))
-        except EverfreshError as error:
-            out = [(worker, ERROR, pack_error(error.to_dict()))]
-        yield from emit(out)
+    drain(batches)
+    worker = claimed_worker(job, workers)
+    try:
+        out = list(_written(job, worker))
+    except EverfreshError as error:
+        out = [(worker, ERROR, pack_error(error.to_dict()))]
+    yield from emit(out)
     freeze()
 
 

@@ -7,7 +7,7 @@ is sorted, so that nothing depends on the order in which it arrived.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Thread
 from typing import Any
 
@@ -15,8 +15,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from everfresh.spark import observe
+from everfresh.spark.claims import claimed
 from everfresh.spark.jobs import PROPERTY, Job, pack_control
-from everfresh.spark.units import Unit, seal_segment, segment_file
+from everfresh.spark.units import Unit, cached_bytes, seal_segment, segment_file
 from everfresh.state import crash
 
 Batches = Iterable[pa.RecordBatch]
@@ -27,8 +28,15 @@ _frozen = 0
 
 
 def worker_number() -> int:
-    """The worker that a task serves."""
+    """The worker that a task after an exchange serves: that of its partition."""
     return int(TaskContext.get().partitionId())
+
+
+def claimed_worker(job: Job, workers: Sequence[int] | None = None) -> int:
+    """The worker that a task of a job of one stage serves: of all, or of these."""
+    world = job.world
+    workers = range(world.workers) if workers is None else workers
+    return claimed(job, worker_number(), workers, lambda worker: cached_bytes(world, worker))
 
 
 def job_of(root: str) -> Job:

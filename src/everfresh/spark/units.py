@@ -147,7 +147,7 @@ class Unit:
     @property
     def number(self) -> int:
         """The worker, or -1 for the driver."""
-        return -1 if self.name == DRIVER else worker_of(self.name)
+        return _of(self.name)
 
     def state_of(self, world: World, catalog: Catalog) -> LocalState:
         """The same for some of these views."""
@@ -237,6 +237,10 @@ def seal_segment(
 def next_tag(tag_in: str, data: bytes) -> str:
     """The tag after a step that leaves no segment, of which `data` says what it did."""
     return blake2b(tag_in.encode() + data, digest_size=16).hexdigest()
+
+
+def _of(unit: str) -> int:
+    return -1 if unit == DRIVER else worker_of(unit)
 
 
 def worker_of(unit: str) -> int:
@@ -431,6 +435,11 @@ def bring_to(base: Base, world: World) -> tuple[Unit, str]:
     return unit, how
 
 
+def cached_bytes(world: World, worker: int) -> int:
+    """How much of a worker's state this process has."""
+    return sum(size for (of, name), size in _SIZES.items() if of == world.database and _of(name) == worker)
+
+
 def open_for_reading(base: Base, world: World) -> Unit:
     """The unit at exactly the version `base` names; a cached unit that is ahead is left alone and a
     private copy made."""
@@ -488,7 +497,7 @@ def _evict(keep: tuple[str, str]) -> None:
     for key in list(_CACHE):
         if total <= _CACHE_BYTES:
             return
-        if key != keep:
+        if key[0] != keep[0] or _of(key[1]) != _of(keep[1]):  # a worker's own units serve one batch
             del _CACHE[key]
             total -= _SIZES.pop(key, 0)
 
