@@ -114,7 +114,7 @@ class Unit:
         """The maps here of all views that run as programs, as the local engine holds them, ready to run
         blocks."""
         if self._site is None or not self._holds(self._site, world):
-            self._settle()  # by the stores that did it: those that are made now would not hear of it
+            self.settle()  # by the stores that did it: those that are made now would not hear of it
             self._site = self.site_of(world, _programs(world))
         return self._site
 
@@ -130,7 +130,7 @@ class Unit:
 
     def forget(self) -> None:
         """The maps will be changed by others than `site` has: it is made anew."""
-        self._settle()
+        self.settle()
         self._site = None
 
     def site_of(self, world: World, catalog: Catalog) -> Site:
@@ -183,10 +183,11 @@ class Unit:
     def begin(self) -> None:
         """Start a step: what the last one left open becomes final, and an error from here on spoils the
         unit."""
-        self._settle()
+        self.settle()
         self.dirty = True
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """What the last step left open becomes final: it is not taken back any more."""
         for fn in self._final:
             fn()
         # In this order: an old undo must never serve a new step.
