@@ -227,6 +227,15 @@ class Parquet:
     rows: int
 
 
+def parquet_files(path: str, what: str) -> list[str]:
+    """The local Parquet files at a path; none where there are others, or folders whose names are columns."""
+    if "://" in path:
+        return []
+    _, root, files = _find(path, what)
+    other = any(kind_of(file) != "parquet" or any(_partition(file[len(root) :])) for file in files)
+    return [] if other else files
+
+
 def find_parquet(data: Any, what: str) -> Parquet | None:
     """The Parquet files at a local path, without reading their rows; None if `data` is not such a path."""
     if not isinstance(data, str | os.PathLike) or "://" in str(os.fspath(data)):

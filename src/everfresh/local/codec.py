@@ -112,10 +112,27 @@ class Codec:
         if column.type.name != "VARCHAR":
             self._store_vector(out, column, Vector.from_arrow(array, column.type))
             return
+        valid = array.is_valid().to_numpy(False) if array.null_count else None
+        if pa.types.is_dictionary(array.type):
+            self._store(out, column, self._of_dictionary(array, column.name in self.kept), valid)
+            return
         array = array.cast(pa.large_string())
         kept = column.name in self.kept
         words = self.texts.keep(array) if kept else self.interner.intern(array)
-        self._store(out, column, words, array.is_valid().to_numpy(False) if array.null_count else None)
+        self._store(out, column, words, valid)
+
+    def _of_dictionary(self, array: pa.DictionaryArray, kept: bool) -> Ints:
+        """The words of strings, each looked up once. Of those that are only kept each has its own, unless the
+        string itself is the word."""
+        words = self.texts.keep(array.dictionary) if kept else self.interner.intern(array.dictionary)
+        if kept and (words < 0).any():
+            self.texts.release(words)
+            return self.texts.keep(array.dictionary_decode())
+        if not len(words):
+            return np.zeros(len(array), np.int64)  # every string is NULL
+        indices = array.indices.fill_null(0) if array.null_count else array.indices
+        chosen: Ints = words[indices.to_numpy()]
+        return chosen
 
     def _blank(self, rows: int) -> Ints:
         """Room for words, with no column NULL yet."""
@@ -238,12 +255,16 @@ class Codec:
         return (null == 0) if null.any() else None
 
     def project(self, words: Ints, to: Codec) -> Ints:
-        """The words of some rows in the layout of a codec of fewer of the same columns."""
+        """The words of some rows in the layout of a codec of fewer of the same columns; strings that are only
+        kept here are interned."""
         out = np.zeros((to.words, words.shape[1]), np.int64)
         for column in to.columns:
-            source, target = self._first[self._read(column)], to._first[column.name]
+            source, target = self._first[column.name], to._first[column.name]
             for i in range(2 if column.type.is_wide else 1):
                 out[target + i] = words[source + i]
+            if column.name in self.kept:
+                texts = self.texts.decode(words[source], self.valid(words, column))
+                out[target] = to.interner.intern(texts)
             if column.nullable:
                 row, bit = self._null_bit[column.name]
                 target_row, target_bit = to._null_bit[column.name]

@@ -495,7 +495,7 @@ class Table:
             if undo.removed.shape[1] or len(fresh) > len(rows) * len(undo.net):
                 taken = undo.net.words[rows][:, undo.net.weights > 0].ravel()
                 left = np.concatenate([undo.removed[rows].ravel(), fresh])
-                self.codec.texts.release(np.setdiff1d(left, taken))
+                self.codec.texts.release_others(left, taken)
 
     def discard(self, net: Net) -> None:
         """Forget a change that was not applied, or was taken back."""

@@ -142,13 +142,45 @@ def keep(
 def release(cells: Ints, heads: Ints, state: Ints, words: Ints) -> None:
     """Free the blocks of some words, each once."""
     for i in range(words.size):
-        word = words[i]
-        if word < 0:
-            class_ = _class((_size(word) + 7) >> 3)
-            at = word & _AT
-            cells[at] = heads[class_]
-            heads[class_] = at
-            state[USED] -= _room(class_)
+        if words[i] < 0:
+            _free(cells, heads, state, words[i])
+
+
+@njit(forceinline=True, cache=True)
+def _free(cells: Ints, heads: Ints, state: Ints, word: int) -> None:
+    class_ = _class((_size(word) + 7) >> 3)
+    at = word & _AT
+    cells[at] = heads[class_]
+    heads[class_] = at
+    state[USED] -= _room(class_)
+
+
+@njit(cache=True)
+def release_others(cells: Ints, heads: Ints, state: Ints, words: Ints, taken: Ints) -> None:
+    """Free the blocks of those of some words that are not `taken`; a word may come more than once."""
+    size = 16
+    while size < 2 * (words.size + taken.size):
+        size *= 2
+    known = np.zeros(size, np.int64)  # words that are taken, or free now
+    for i in range(taken.size):
+        if taken[i] < 0:
+            _entered(known, taken[i])
+    for i in range(words.size):
+        if words[i] < 0 and _entered(known, words[i]):
+            _free(cells, heads, state, words[i])
+
+
+@njit(forceinline=True, cache=True)
+def _entered(known: Ints, word: int) -> bool:
+    """Put a word below 0 into a hash table; whether it was not there."""
+    hashed = np.uint64(word & _AT) * np.uint64(0x9E3779B97F4A7C15)
+    at = np.int64(hashed >> np.uint64(32)) & (known.size - 1)
+    while known[at] != 0:
+        if known[at] == word:
+            return False
+        at = (at + 1) & (known.size - 1)
+    known[at] = word
+    return True
 
 
 @njit(forceinline=True, cache=True)

@@ -87,6 +87,11 @@ class Texts:
         """The rows of these words have gone for good."""
         kernels.release(self._cells, self._heads, self._state, np.ascontiguousarray(words))
 
+    def release_others(self, words: Ints, taken: Ints) -> None:
+        """The same of those of these words that no row has `taken`; they may come more than once."""
+        arrays = np.ascontiguousarray(words), np.ascontiguousarray(taken)
+        kernels.release_others(self._cells, self._heads, self._state, *arrays)
+
     def unify(self, words: Ints, stored: Ints, slots: Ints, first: Ints) -> None:
         """Write over `words` where the row of the same key has an equal string: that at `slots` in `stored`,
         or the one at `first`."""

@@ -44,6 +44,7 @@ from everfresh.spark.stages import MAPS, RESULTS
 from everfresh.spark.tables import bound, change_tables, open_base, read_files, resolved, split, targets
 from everfresh.spark.tasks import (
     Batches,
+    Behind,
     Message,
     claimed_worker,
     drain,
@@ -162,8 +163,10 @@ def step(
     run: Callable[[], tuple[Journal, dict[str, Held]]],
     started: float | None,
     how: str,
+    behind: Behind | None = None,
 ) -> tuple[bytes, dict[str, Held]]:
-    """A block as one step of a unit: its control row, and all temporaries that are known now."""
+    """A block as one step of a unit: its control row, and all temporaries that are known now. The segment may
+    be written `behind`."""
     world = job.world
     tag_in = unit.version[1]
     unit.begin()
@@ -187,7 +190,7 @@ def step(
     if started is not None:
         notes = {"how": how, "ms": round((time.perf_counter() - started) * 1000, 1)}
         notes["statements"] = {"compiled": journal.compiled, "interpreted": journal.interpreted}
-    control = finish(job, unit, tag_in, sections, rows, **notes)
+    control = finish(job, unit, tag_in, sections, rows, behind, **notes)
     crash("before-yield", world.fault, site.number, world.inbox)
     return control, held
 
@@ -221,8 +224,7 @@ def whole_block(root: str, batches: Batches) -> Iterator[pa.RecordBatch]:
 
 def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
     started = time.perf_counter()
-    world, program = job.world, job.program
-    assert program is not None
+    world = job.world
     rows: dict[str, list[tuple[pa.Table, int]]] = {}
     parts: dict[str, list[Part]] = {}
     for index, spec in enumerate(job.parts):
@@ -238,9 +240,19 @@ def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
             parts.setdefault(spec.table, []).append(spec.part(piece, numbers))
     base, how = open_base(job, worker)
     nets = resolved(job, base, parts)
-    yield worker, CONTROL, change_tables(job, base, worker, nets, parts, how=how)
-    unit, how = bring_to(job.bases[f"maps/{worker}"], world)
-    site = unit.site(world)
+    with Behind() as behind:  # what becomes of the tables is written while the maps change
+        yield worker, CONTROL, change_tables(job, base, worker, nets, parts, behind, how=how)
+        yield from _change_maps(job, worker, rows, started, behind)
+
+
+def _change_maps(
+    job: Job, worker: int, rows: dict[str, list[tuple[pa.Table, int]]], started: float, behind: Behind
+) -> Iterator[Message]:
+    """The maps of this worker by the whole change, of all workers' rows."""
+    program = job.program
+    assert program is not None
+    unit, how = bring_to(job.bases[f"maps/{worker}"], job.world)
+    site = unit.site(job.world)
     try:
         control, held = step(
             job,
@@ -249,10 +261,11 @@ def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
             lambda: ran(site, program.blocks[0], given_whole(program, rows, unit.interner)),
             started,
             how,
+            behind,
         )
     except (ArithmeticError, LookupError, ValueError, TypeError, AssertionError):
         # Rows that some other task refuses may be none that maps can take: in stages they never get here.
         yield worker, AGAIN, traceback.format_exc().encode()
         return
     yield worker, CONTROL, control
-    yield from handed_on(world, site, program, 0, held)
+    yield from handed_on(job.world, site, program, 0, held)

@@ -18,7 +18,8 @@ from everfresh.distributed.ir import Block
 from everfresh.distributed.tags import Replicated
 from everfresh.distributed.wire import Held, empty, entries_table, packed, routed, unpacked
 from everfresh.local.codec import Codec
-from everfresh.local.entries import joined_values, merged
+from everfresh.local.entries import merged
+from everfresh.local.netting import netted
 from everfresh.local.pool import Layout, Values
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
@@ -63,10 +64,10 @@ def given_whole(
             found[temp.name] = empty(temp, interner)
             continue
         words = np.concatenate([codec.encode(table) for table, _ in parts], axis=1)
-        values = joined_values(*(_counts(np.full(table.num_rows, sign)) for table, sign in parts))
-        held = Held(temp, codec, words, values)
-        # A row that goes and comes again is no change.
-        found[temp.name] = held.aggregated(temp) if len({sign for _, sign in parts}) > 1 else held
+        weights = np.concatenate([np.full(table.num_rows, sign) for table, sign in parts])
+        if len({sign for _, sign in parts}) > 1:
+            words, weights = netted(words, weights)  # a row that goes and comes again is no change
+        found[temp.name] = Held(temp, codec, words, _counts(weights))
     return found
 
 

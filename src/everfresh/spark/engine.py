@@ -124,6 +124,8 @@ class SparkEngine:
         read_only: bool = False,
         domains: Sequence[Domain] = (),
     ) -> None:
+        # Nobody opens a temporary folder again: there is nothing to wait for the disk for.
+        options = options if path is not None else options.with_(durable=False)
         self._options = options
         self._domains = tuple(domains)
         self._read_only = read_only

@@ -7,6 +7,7 @@ follows from their change alone. The *route* block stands in front only when row
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 
 from everfresh.delta import read_rows
 from everfresh.delta.bags import WEIGHT
+from everfresh.delta.parquet import read_exact
 from everfresh.distributed.execute import Site
 from everfresh.distributed.flat import tables_of
 from everfresh.distributed.routing import owners
@@ -25,7 +27,7 @@ from everfresh.local.mapstore import MapStore
 from everfresh.local.pool import Values
 from everfresh.local.state import LocalState
 from everfresh.local.strings import Interner
-from everfresh.local.table import Net, Table
+from everfresh.local.table import Net, Table, TableUndo
 from everfresh.program import Part
 from everfresh.spark import observe
 from everfresh.spark.distribute import given, handed_on, ran
@@ -41,9 +43,11 @@ from everfresh.spark.jobs import (
     pack_error,
 )
 from everfresh.spark.programs import incremental, placement_of
+from everfresh.spark.rowlog import row_sections
 from everfresh.spark.stages import ROWS as ROWS_STAGE
 from everfresh.spark.tasks import (
     Batches,
+    Behind,
     Message,
     claimed_worker,
     drain,
@@ -56,10 +60,8 @@ from everfresh.spark.tasks import (
 from everfresh.spark.units import (
     Unit,
     bring_to,
-    given_image,
     next_tag,
     open_for_snapshot,
-    table_image,
     worker_of,
     write_snapshot,
 )
@@ -162,15 +164,32 @@ def _apply_batch(job: Job, worker: int, rows: list[bytes]) -> Iterator[Message]:
     program = job.program
     if nets and program is not None:
         tables = {n: unit.table(job.world, n) for n in nets}
-        out = list(_from_rows(job, unit, given(program, tables, nets)))
+        try:
+            out = list(_from_rows(job, unit, given(program, tables, nets)))
+        except BaseException:
+            _discard(job, unit, nets)
+            raise
     yield worker, CONTROL, change_tables(job, unit, worker, nets, parts)
     yield from out
 
 
 def resolved(job: Job, unit: Unit, parts: Mapping[str, list[Part]]) -> dict[str, Net]:
     """The net changes of a worker's tables."""
-    nets = {name: unit.table(job.world, name).resolve(of) for name, of in parts.items()}
+    nets: dict[str, Net] = {}
+    try:
+        for name, of in parts.items():
+            nets[name] = unit.table(job.world, name).resolve(of)
+    except BaseException:
+        _discard(job, unit, nets)
+        raise
+    _discard(job, unit, {name: change for name, change in nets.items() if not len(change)})
     return {name: change for name, change in nets.items() if len(change)}
+
+
+def _discard(job: Job, unit: Unit, nets: Mapping[str, Net]) -> None:
+    """Forget changes that were not applied."""
+    for name, change in nets.items():
+        unit.table(job.world, name).discard(change)
 
 
 def _from_rows(job: Job, unit: Unit, held: Mapping[str, Held]) -> Iterator[Message]:
@@ -188,10 +207,11 @@ def change_tables(
     worker: int,
     nets: Mapping[str, Net],
     parts: Mapping[str, list[Part]],
+    behind: Behind | None = None,
     **notes: Any,
 ) -> bytes:
     """Change the rows of a worker's tables by what came of the parts of a batch: what was done, as a control
-    row."""
+    row. The segment may be written `behind`."""
     world = job.world
     tag_in = unit.version[1]
     sections: dict[str, bytes] = {}
@@ -200,13 +220,18 @@ def change_tables(
     for name, change in sorted(nets.items()):
         table = unit.table(world, name)
         applied = table.apply(change)
-        unit.record(bound(table.rollback, applied), bound(table.commit, applied))
+        unit.record(partial(_taken_back, table, change, applied), partial(table.commit, applied))
         crash("mid-apply", world.fault, worker, world.inbox)
-        sections[f"table/{world.ids[name]}"] = _table_after(table, change, parts[name])
+        sections.update(row_sections(world.ids[name], table, change, parts[name]))
         changed += int(np.abs(change.weights).sum())
     crash("after-apply", world.fault, worker, world.inbox)
     sizes = {world.ids[name]: len(unit.table(world, name).pool) for name in nets}
-    return finish(job, unit, tag_in, sections, changed, sizes=sizes, **notes)
+    return finish(job, unit, tag_in, sections, changed, behind, sizes=sizes, **notes)
+
+
+def _taken_back(table: Table, change: Net, applied: TableUndo) -> None:
+    table.rollback(applied)
+    table.discard(change)
 
 
 def bound(fn: Callable[[Any], None], value: Any) -> Callable[[], None]:
@@ -239,23 +264,13 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
 def read_files(spec: PartSpec, schema: TableSchema) -> pa.Table:
     """All rows of a part that is in files."""
     op = "delete" if spec.op == "delete_key" else spec.op
-    found = [read_rows(file, schema, what=spec.what, op=op) for file in spec.files]  # type: ignore[arg-type]
+    found = [_read_file(file, schema, spec, op) for file in spec.files]
     return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
 
 
-def _table_after(table: Table, change: Net, parts: list[Part]) -> bytes:
-    """The rows that have changed, as they are now."""
-    if table.schema.key:
-        rows = parts[0].rows
-        plain = rows.schema.types == arrow_schema(table.schema.columns).types
-        if len(parts) == 1 and parts[0].op == "insert" and len(change) == rows.num_rows and plain:
-            return given_image(rows)  # as they were given: nothing has to be made of them again
-        order = np.argsort(
-            change.weights > 0, kind="stable"
-        )  # what goes first, so that a key is free for what comes
-        words = np.ascontiguousarray(change.words[:, order])
-        return table_image(table, words, np.maximum(change.weights[order], 0))
-    return table_image(table, change.words, table.pool.gather(table.pool.find(change.words)).n)
+def _read_file(file: str, schema: TableSchema, spec: PartSpec, op: Any) -> pa.Table:
+    exact = read_exact(file, schema, spec.what, op) if spec.op in ("insert", "delete") else None
+    return exact if exact is not None else read_rows(file, schema, what=spec.what, op=op)
 
 
 def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Iterator[Message]:
@@ -350,6 +365,7 @@ def _written(job: Job, worker: int) -> Iterator[Message]:
             continue
         crash("opening-snapshot", job.world.fault, worker, job.world.inbox)
         unit = open_for_snapshot(base, job.world)
+        unit.settle()  # it stands at a version that is committed
         file = write_snapshot(unit, job.world, unit.version)
         crash("mid-snapshot", job.world.fault, worker, job.world.inbox)
         tag = unit.version[1]

@@ -7,7 +7,8 @@ is sorted, so that nothing depends on the order in which it arrived.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pyspark import TaskContext
 from everfresh.spark import observe
 from everfresh.spark.claims import claimed
 from everfresh.spark.jobs import PROPERTY, Job, pack_control
-from everfresh.spark.units import Unit, cached_bytes, seal_segment, write_segment
+from everfresh.spark.units import Unit, cached_bytes, seal_segment, segment_file
 from everfresh.state import crash
 
 Batches = Iterable[pa.RecordBatch]
@@ -86,19 +87,67 @@ def freeze() -> None:
         gc.freeze()
 
 
-def finish(job: Job, unit: Unit, tag_in: str, sections: dict[str, bytes], rows: int, **extra: Any) -> bytes:
-    """End a step: seal its segment, keep it small or write it, and say what was done."""
+class Behind:
+    """Files that are written while a task goes on: all of them are there, on the disk, when the block ends.
+
+    A step is mostly computing, and what it writes mostly waiting.
+    """
+
+    def __init__(self) -> None:
+        self._threads: list[Thread] = []
+        self._errors: list[BaseException] = []
+
+    def __enter__(self) -> Behind:
+        return self
+
+    def __call__(self, write: Callable[[], None]) -> None:
+        """Write something from now on."""
+        self._threads.append(Thread(target=self._run, args=(write,), daemon=True))
+        self._threads[-1].start()
+
+    def _run(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except BaseException as error:  # raised where it is waited for
+            self._errors.append(error)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for thread in self._threads:
+            thread.join()
+        if self._errors and kind is None:
+            raise self._errors[0]
+
+
+def finish(
+    job: Job,
+    unit: Unit,
+    tag_in: str,
+    sections: dict[str, bytes],
+    rows: int,
+    behind: Behind | None = None,
+    **extra: Any,
+) -> bytes:
+    """End a step: seal its segment, keep it small or write it (`behind`: later), and say what was done."""
     world = job.world
     header: dict[str, Any] = {"unit": unit.name, "nonce": job.nonce, "tag_in": tag_in, "rows": rows, **extra}
     header.update(observe.arrived())
     if not sections:
         unit.dirty = False
         return pack_control({**header, "tag": tag_in, "file": None})
-    data, tag = seal_segment(unit.name, world.epoch, tag_in, sections)
+    data, tag = seal_segment(unit.name, world.epoch, job.nonce, tag_in, sections)
+    size = sum(memoryview(chunk).nbytes for chunk in data)
     unit.end(world.epoch, tag)
-    if len(data) <= world.inline_bytes:
-        return pack_control({**header, "tag": tag, "file": None, "bytes": len(data)}, data)
-    crash("mid-write", world.fault, unit.number, world.inbox)
-    file = write_segment(world, unit.name, world.epoch, tag, data)
-    crash("after-write", world.fault, unit.number, world.inbox)
-    return pack_control({**header, "tag": tag, "file": file, "bytes": len(data)})
+    if size <= world.inline_bytes:
+        return pack_control({**header, "tag": tag, "file": None, "bytes": size}, b"".join(data))
+    file = segment_file(unit.name, world.epoch, tag)
+
+    def write() -> None:
+        crash("mid-write", world.fault, unit.number, world.inbox)
+        world.store.replace(f"parts/{file}", data, world.durable)
+        crash("after-write", world.fault, unit.number, world.inbox)
+
+    if behind is None:
+        write()
+    else:
+        behind(write)
+    return pack_control({**header, "tag": tag, "file": file, "bytes": size})

@@ -11,11 +11,10 @@ for, and the driver opens none but its own.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
 from everfresh.compiler import Catalog
@@ -24,23 +23,28 @@ from everfresh.distributed.wire import entries_table, entries_values
 from everfresh.errors import Code, EverfreshError
 from everfresh.local.entries import EntryStore
 from everfresh.local.mapstore import MapStore
-from everfresh.local.pool import Layout, Pool, Values
+from everfresh.local.pool import Pool, Values
 from everfresh.local.state import LocalState
+from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Table
 from everfresh.spark.jobs import DRIVER, Base, Link, World
 from everfresh.spark.programs import incremental, placement_of
+from everfresh.spark.rowlog import replay_rows
 from everfresh.state import (
     Commit,
     open_sealed,
     pack_arrays,
     pack_table,
     seal,
+    seal_chunks,
     unpack_arrays,
     unpack_table,
 )
 
-_N = "_n"
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 _OF = "\n"  # between a view's identity and the name of one of its maps
 _CACHE: OrderedDict[tuple[str, str], Unit] = OrderedDict()
 _SIZES: dict[tuple[str, str], int] = {}
@@ -101,17 +105,17 @@ class Unit:
                 self.maps[identity] = MapStore(compiled, self.interner, store.pool)
 
     def table(self, world: World, name: str) -> Table:
-        """The worker's rows of a table."""
+        """The worker's rows of a table. Only strings of its key are interned: no view reads them here."""
         identity = world.ids[name]
         if identity not in self.tables:
-            self.tables[identity] = Table(world.catalog.tables[name], self.interner)
+            self.tables[identity] = make_table(world.catalog.tables[name], self.interner)
         return self.tables[identity]
 
     def site(self, world: World) -> Site:
         """The maps here of all views that run as programs, as the local engine holds them, ready to run
         blocks."""
         if self._site is None or not self._holds(self._site, world):
-            self._settle()  # by the stores that did it: those that are made now would not hear of it
+            self.settle()  # by the stores that did it: those that are made now would not hear of it
             self._site = self.site_of(world, _programs(world))
             self._site.work = self._work
         self._site.compile = world.compile
@@ -129,7 +133,7 @@ class Unit:
 
     def forget(self) -> None:
         """The maps will be changed by others than `site` has: it is made anew."""
-        self._settle()
+        self.settle()
         self._site = None
 
     def site_of(self, world: World, catalog: Catalog) -> Site:
@@ -176,17 +180,19 @@ class Unit:
         """Memory held."""
         pools = [t.pool for t in self.tables.values()] + [m.pool for m in self.maps.values()]
         pools += self.pools.values()
-        return self.interner.nbytes + sum(pool.nbytes for pool in pools)
+        texts = sum(t.codec.texts.nbytes for t in self.tables.values())
+        return self.interner.nbytes + texts + sum(pool.nbytes for pool in pools)
 
     # -- steps -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start a step: what the last one left open becomes final, and an error from here on spoils the
         unit."""
-        self._settle()
+        self.settle()
         self.dirty = True
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """What the last step left open becomes final: it is not taken back any more."""
         for fn in self._final:
             fn()
         # In this order: an old undo must never serve a new step.
@@ -218,30 +224,24 @@ class Unit:
 # -- segments --------------------------------------------------------------------------------------
 
 
-def table_image(table: Table, words: Any, n: Any) -> bytes:
-    """Rows with their multiplicity after a step; 0 means gone."""
-    rows = table.codec.decode(words)
-    return pack_table(rows.append_column(_N, pa.array(n, pa.int64())))
-
-
-def given_image(rows: pa.Table) -> bytes:
-    """The same of rows that have come, each once."""
-    return pack_table(rows.append_column(_N, pa.array(np.ones(rows.num_rows, np.int64))))
-
-
 def map_image(store: MapStore, words: Any, values: Values) -> bytes:
     """Entries of a map after a step."""
     return pack_table(entries_table(store.codec, words, values))
 
 
-def seal_segment(unit: str, epoch: int, tag_in: str, sections: dict[str, bytes]) -> tuple[bytes, str]:
-    """A segment's bytes and the tag of the version after it: a chain over contents."""
-    data = seal("segment", {"unit": unit, "epoch": epoch, "tag_in": tag_in}, sections)
-    return data, next_tag(tag_in, data)
+def seal_segment(
+    unit: str, epoch: int, nonce: str, tag_in: str, sections: Mapping[str, Buffer]
+) -> tuple[list[Buffer], str]:
+    """A segment, in chunks, and the tag of the version after it: the digest of the segment, which holds the
+    tag before it and the job that made it. So segments of different jobs never have the same tag, and those
+    of one job have it if they are equal."""
+    header = {"unit": unit, "epoch": epoch, "nonce": nonce, "tag_in": tag_in}
+    chunks = seal_chunks("segment", header, sections)
+    return chunks, bytes(chunks[-1]).hex()
 
 
 def next_tag(tag_in: str, data: bytes) -> str:
-    """The tag after a step whose contents are `data`."""
+    """The tag after a step that leaves no segment, of which `data` says what it did."""
     return blake2b(tag_in.encode() + data, digest_size=16).hexdigest()
 
 
@@ -259,11 +259,9 @@ def folder_name(unit: str) -> str:
     return unit if unit == DRIVER else f"{worker_of(unit):04d}"
 
 
-def write_segment(world: World, unit: str, epoch: int, tag: str, data: bytes) -> str:
-    """Write a segment under a name that stands for its contents; returns the name."""
-    file = f"{folder_name(unit)}/s-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag}.seg"
-    world.store.replace(f"parts/{file}", data, world.durable)
-    return file
+def segment_file(unit: str, epoch: int, tag: str) -> str:
+    """The file of a segment, below `parts/`: its name stands for its contents."""
+    return f"{folder_name(unit)}/s-{epoch:010d}-{unit.split('/', maxsplit=1)[0]}-{tag}.seg"
 
 
 def read_segment(world: World, unit: str, link: Link) -> Any:
@@ -278,7 +276,7 @@ def read_segment(world: World, unit: str, link: Link) -> Any:
         commit = Commit.decode(data, name)
         data, name = commit.sections[f"segment/{unit}{link.file}"], f"{name} (segment of {unit})"
     sealed = open_sealed(data, "segment", name, _hint(unit))
-    if sealed.header["unit"] != unit or next_tag(sealed.header["tag_in"], bytes(data)) != link.tag:
+    if sealed.header["unit"] != unit or sealed.digest != link.tag:
         raise _damaged(name, unit, link, "does not continue the chain")
     return sealed
 
@@ -323,13 +321,8 @@ def replay(unit: Unit, world: World, link: Link) -> None:
         image = unpack_table(data)
         if inner:
             _put(unit.site(world).state._store(inner), image)
-            continue
-        if kind == "table":
-            table = unit.table(world, name)
-            words = table.codec.encode(image.drop_columns([_N]))
-            values = Values.zeros(Layout(()), image.num_rows)
-            values.n[:] = image.column(_N).to_numpy()
-            table.pool.put(words, values)
+        elif kind != "map":
+            replay_rows(kind, unit.table(world, name), image)
         else:
             store = unit.map(world, name)
             store.pool.put(*entries_values(store.codec, store.layout, image))
@@ -375,9 +368,11 @@ def pack_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> bytes:
     """A whole unit as a sealed file."""
     sections = {"strings": pack_arrays(unit.interner.to_arrays())}
     kept = set(world.ids.values())
-    sections.update(
-        {f"table/{i}": pack_arrays(t.pool.to_arrays()) for i, t in unit.tables.items() if i in kept}
-    )
+    for i, table in unit.tables.items():
+        if i in kept:
+            sections[f"table/{i}"] = pack_arrays(table.to_arrays())
+            if table.codec.kept:
+                sections[f"texts/{i}"] = pack_arrays(table.texts_to_arrays())
     sections.update({f"map/{i}": pack_arrays(m.pool.to_arrays()) for i, m in unit.maps.items() if i in kept})
     sections.update(
         {f"map/{i}": pack_arrays(p.to_arrays()) for i, p in unit.pools.items() if i.split(_OF)[0] in kept}
@@ -398,15 +393,18 @@ def load_snapshot(name: str, world: World, link: Link) -> Unit:
         kind, _, identity = section.partition("/")
         whole, (identity, _, inner) = identity, identity.partition(_OF)
         known = world.name_of(identity)
-        if known is None:
+        if known is None or kind == "texts":
             continue
-        pool = Pool.from_arrays(unpack_arrays(part))
+        arrays = unpack_arrays(part)
         if inner:
-            unit.pools[whole] = pool
+            unit.pools[whole] = Pool.from_arrays(arrays)
         elif kind == "table":
-            unit.tables[identity] = Table(world.catalog.tables[known], unit.interner, pool)
+            texts = sealed.sections.get(f"texts/{identity}")
+            kept = unpack_arrays(texts) if texts is not None else None
+            unit.tables[identity] = make_table(world.catalog.tables[known], unit.interner, arrays, kept)
         elif kind == "map":
-            unit.maps[identity] = MapStore(world.catalog.views[known].compiled, unit.interner, pool)
+            compiled = world.catalog.views[known].compiled
+            unit.maps[identity] = MapStore(compiled, unit.interner, Pool.from_arrays(arrays))
     unit.version = (link.epoch, link.tag)
     return unit
 

@@ -22,7 +22,7 @@ Implements sections 1-3 and 9 of the design note "State on Spark: the epoch prot
 from everfresh.state.arrays import pack_arrays, pack_table, unpack_arrays, unpack_table
 from everfresh.state.commits import CommitStore, FileCommits, LogCommits, read_commit
 from everfresh.state.faults import InjectedFault, crash
-from everfresh.state.files import Sealed, create_file, open_sealed, replace_file, seal
+from everfresh.state.files import Sealed, create_file, open_sealed, replace_file, seal, seal_chunks
 from everfresh.state.folder import StateFolder
 from everfresh.state.record import Commit
 from everfresh.state.snapshots import Snapshot, SnapshotStore
@@ -49,6 +49,7 @@ __all__ = [
     "replace_file",
     "scratch_of",
     "seal",
+    "seal_chunks",
     "store_of",
     "unpack_arrays",
     "unpack_table",

@@ -81,11 +81,17 @@ def _description(description: Any) -> Any:
 
 
 def pack_table(table: pa.Table) -> bytes:
-    """A table as an Arrow IPC stream.
+    """A table as an Arrow IPC stream; columns may be dictionaries.
 
     >>> unpack_table(pack_table(pa.table({"a": [1, None]}))).to_pydict()
     {'a': [1, None]}
     """
+    if any(map(pa.types.is_dictionary, table.schema.types)):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        packed: bytes = sink.getvalue().to_pybytes()
+        return packed
     return b"".join([_schema(table.schema), *(b.serialize() for b in table.to_batches()), _END])
 
 

@@ -54,9 +54,9 @@ class ObjectFiles:
             return False
         return True
 
-    def replace(self, name: str, data: Buffer, durable: bool = True) -> None:
+    def replace(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> None:
         """Put the object."""
-        self._api.put(self._store, name, bytes(data))
+        self._api.put(self._store, name, b"".join(data) if isinstance(data, list) else bytes(data))
 
     def remove(self, name: str) -> None:
         """Delete the object."""
@@ -123,14 +123,15 @@ class ArrowFiles:
         self.replace(name, data)
         return True
 
-    def replace(self, name: str, data: Buffer, durable: bool = True) -> None:
+    def replace(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> None:
         """Move a temporary into place."""
         folder, _, _ = name.rpartition("/")
         if folder:
             self._fs.create_dir(folder)
         temporary = f"{name}.{uuid.uuid4().hex}.tmp"
         with self._fs.open_output_stream(temporary) as stream:
-            stream.write(data)
+            for chunk in data if isinstance(data, list) else [data]:
+                stream.write(chunk)
         try:
             self._fs.move(temporary, name)
         except OSError:  # some move over nothing that is there

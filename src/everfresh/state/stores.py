@@ -50,8 +50,8 @@ class Store(Protocol):
         """Create a file, whole; False if there is one."""
         ...
 
-    def replace(self, name: str, data: Buffer, durable: bool = True) -> None:
-        """Put a file in place, whole."""
+    def replace(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> None:
+        """Put a file in place, whole; its contents may be in chunks."""
         ...
 
     def remove(self, name: str) -> None:
@@ -126,7 +126,7 @@ class LocalFiles:
         """By a link from a temporary."""
         return create_file(self._made(name), data, durable)
 
-    def replace(self, name: str, data: Buffer, durable: bool = True) -> None:
+    def replace(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> None:
         """By renaming a temporary."""
         replace_file(self._made(name), data, durable)
 

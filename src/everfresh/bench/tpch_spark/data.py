@@ -130,4 +130,7 @@ def _write(files: Files, table: str, rows: pa.Table, marks: Any) -> None:
         index = np.flatnonzero(marks == number)
         if len(index):
             path.parent.mkdir(parents=True, exist_ok=True)
-            pq.write_table(rows.take(pa.array(index)), path, row_group_size=_ROW_GROUP)
+            # as Spark writes them: decimals as integers
+            pq.write_table(
+                rows.take(pa.array(index)), path, row_group_size=_ROW_GROUP, store_decimal_as_integer=True
+            )
