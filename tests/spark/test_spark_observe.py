@@ -14,14 +14,15 @@ from everfresh.spark import observe
 pytestmark = pytest.mark.spark
 
 
-def opened(spark: Any, path: Path) -> ef.Database:
-    return ef.connect(path, engine="spark", spark=spark, options=ef.Options(workers=2, durable=False))
+def opened(spark: Any, path: Path, **options: Any) -> ef.Database:
+    chosen = ef.Options(workers=2, durable=False, **options)
+    return ef.connect(path, engine="spark", spark=spark, options=chosen)
 
 
 def test_a_batch_tells_jobs_stages_and_what_was_exchanged(
     spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with opened(spark, tmp_path) as db:
+    with opened(spark, tmp_path, whole_bytes=0) as db:
         db.sql("CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT NOT NULL, x BIGINT NOT NULL)")
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT k, SUM(x) AS s FROM t GROUP BY k")
         rows = [(i, i % 100, i) for i in range(1000)]

@@ -39,6 +39,7 @@ from everfresh.spark.jobs import (
     Job,
     pack_error,
 )
+from everfresh.spark.laying import read_laid
 from everfresh.spark.programs import incremental
 from everfresh.spark.stages import MAPS, RESULTS
 from everfresh.spark.tables import bound, change_tables, open_base, read_files, resolved, split, targets
@@ -229,7 +230,13 @@ def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
     parts: dict[str, list[Part]] = {}
     for index, spec in enumerate(job.parts):
         schema = world.catalog.tables[spec.table]
-        table = read_files(spec, schema) if spec.files else job.piece(index)
+        table = (
+            read_laid(world, spec)
+            if spec.laid is not None
+            else read_files(spec, schema)
+            if spec.files
+            else job.piece(index)
+        )
         assert table is not None
         signed = rows.setdefault(spec.table, [])
         if spec.op == "change":
@@ -237,7 +244,8 @@ def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
         else:
             signed.append((table, -1 if spec.op == "delete" else 1))
         for _, piece, numbers in split(table, schema, world.workers, worker):
-            parts.setdefault(spec.table, []).append(spec.part(piece, numbers))
+            # Rows of a DataFrame have no numbers.
+            parts.setdefault(spec.table, []).append(spec.part(piece, None if spec.laid else numbers))
     base, how = open_base(job, worker)
     nets = resolved(job, base, parts)
     with Behind() as behind:  # what becomes of the tables is written while the maps change

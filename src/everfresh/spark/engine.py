@@ -47,6 +47,7 @@ from everfresh.spark.driver import gathered
 from everfresh.spark.failures import translated
 from everfresh.spark.feeds import check_pairs_in
 from everfresh.spark.jobs import DRIVER, EXCHANGE, LOAD, STAGED, WHOLE, Job, PartSpec, World
+from everfresh.spark.laying import LAID_OPS, LaidRows, removed
 from everfresh.spark.ledger import Draft, Ledger
 from everfresh.spark.load import filled
 from everfresh.spark.programs import (
@@ -157,6 +158,8 @@ class SparkEngine:
         self._runner = Runner(self._spark, self._folder, options)
         self.compaction = Compaction(self._spark, self._ledger, self._runner, options)
         self._costs = Costs()
+        self._large: set[str] = set()
+        """Tables that got a DataFrame too large for every task to read."""
 
     @property
     def epoch(self) -> int:
@@ -334,7 +337,38 @@ class SparkEngine:
                 if domain.name in batch.steps
             ]
             self._runner.observer.batch()
+            batch = self._laid(batch, stack)
             return self._runner.observer.told(self._apply(batch, others))
+
+    def _laid(self, batch: Batch, stack: ExitStack) -> Batch:
+        """The batch with the rows of DataFrames in files of the inbox, until the stack ends, if every task
+        may then read all of it."""
+        frames = {i: part.rows for i, part in enumerate(batch.parts) if isinstance(part.rows, SparkRows)}
+        catalog, limit = self._ledger.catalog, self._options.whole_bytes
+        tables = {part.table for part in batch.parts}
+        views = [view for view in catalog.affected_by(tables) if not view.compiled.reevaluated]
+        if (
+            not frames
+            or not views
+            or not limit
+            or tables & self._large
+            or any(part.op not in LAID_OPS for part in batch.parts)
+        ):
+            return batch
+        world = self._ledger.world(self._ledger.epoch + 1)
+        if not self._chosen_whole(world, frozenset(tables)):
+            return batch
+        specs = {i: PartSpec(p.table, p.op, p.what, ()) for i, p in enumerate(batch.parts) if i in frames}
+        world.leave(catalog)
+        found = self._runner.lay(world, frames, specs, limit)
+        for rows in found.values():
+            stack.callback(removed, world, rows)
+        large = {batch.parts[i].table for i, rows in found.items() if rows.size > limit}
+        self._large |= large
+        if large:
+            return batch
+        parts = tuple(replace(p, rows=found[i]) if i in found else p for i, p in enumerate(batch.parts))
+        return replace(batch, parts=parts)
 
     def _apply(self, batch: Batch, others: Sequence[Callable[[], Sections]]) -> Applied:
         ledger = self._ledger
@@ -380,13 +414,16 @@ class SparkEngine:
         if not programs:
             return Chosen("base", None, 1 + bool(frames))
         changed = frozenset(part.table for part in batch.parts)
-        if whole and self._readable(batch):
-            program = world.program(WHOLE, changed, leaving=True)
-            if program is not None and program.maps:
-                return Chosen("whole", WHOLE, 1)
+        if whole and self._readable(batch) and self._chosen_whole(world, changed):
+            return Chosen("whole", WHOLE, 1)
         program = world.program(STAGED, changed, leaving=True)
         assert program is not None
         return Chosen(STAGES[program.stages - 1], STAGED, program.stages + bool(frames))
+
+    def _chosen_whole(self, world: World, changed: frozenset[str]) -> bool:
+        """Whether a batch that every task reads takes one stage."""
+        program = world.program(WHOLE, changed, leaving=True)
+        return program is not None and bool(program.maps)
 
     def _readable(self, batch: Batch) -> bool:
         """Whether every task may read all of a batch, and its rows are the change that they make."""
@@ -394,7 +431,7 @@ class SparkEngine:
         for part in batch.parts:
             if part.op not in ("insert", "delete", "change") or isinstance(part.rows, SparkRows):
                 return False
-            size += part.rows.size if isinstance(part.rows, FileRows) else part.rows.nbytes
+            size += part.rows.size if isinstance(part.rows, FileRows | LaidRows) else part.rows.nbytes
         feeds = [part for part in batch.parts if part.op == "change"]
         tables = self._ledger.catalog.tables
         return size <= self._options.whole_bytes and all(
@@ -413,6 +450,8 @@ class SparkEngine:
                 spec, frames[index] = replace(spec, exchanged=True), part.rows
             elif isinstance(part.rows, FileRows):
                 spec = replace(spec, files=(part.rows.path,))
+            elif isinstance(part.rows, LaidRows):
+                spec = replace(spec, laid=part.rows.files)
             elif chosen.kind == "whole":
                 pieces[f"{index}"] = pack_table(part.rows)
             else:

@@ -190,6 +190,8 @@ class PartSpec:
     columns: tuple[str, ...]
     files: tuple[str, ...] = ()
     exchanged: bool = False
+    laid: tuple[str, ...] | None = None
+    """Files of the inbox that hold its rows (`everfresh.spark.laying`)."""
     conflict: OnConflict | None = None
 
     def part(self, rows: pa.Table, numbers: Any = None) -> Part:

@@ -7,6 +7,7 @@
 | maps | the tables' units, then (one exchange) the maps' | base, maps |
 | results | the same, then (one more) the results' | base, maps, results |
 | change | the change of a re-evaluated view, routed to the maps' units | maps |
+| lay | rows of DataFrames, written to files of the inbox | their names |
 | snapshot | units of some workers, written to files | those |
 
 Rows given as DataFrames are routed by a stage in front. What the driver gathers comes with the answers.
@@ -15,6 +16,7 @@ Rows given as DataFrames are routed by a stage in front. What the driver gathers
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +41,7 @@ from everfresh.spark.jobs import (
     read_error,
     unpack_control,
 )
+from everfresh.spark.laying import LaidRows, laid_rows, lay_block
 from everfresh.spark.observe import Observer
 from everfresh.spark.tables import base_block, route_block, snapshot_block
 from everfresh.state import StateFolder, crash
@@ -112,6 +115,22 @@ class Runner:
         expected = [f"{role}/{w}" for role in _ANSWERS[kind] for w in range(self.workers)]
         _check(job, controls, expected)
         return Answers(controls, sorted(row["payload"] for row in rows if row["kind"] == GATHERED))
+
+    def lay(
+        self, world: World, frames: Mapping[int, SparkRows], specs: Mapping[int, PartSpec], limit: int
+    ) -> dict[int, LaidRows]:
+        """Lay the rows of DataFrames down in the inbox, if they have no more bytes than the limit."""
+        laying: DataFrame | None = None
+        for index, rows in frames.items():
+            lay = partial(lay_block, world, index, specs[index], limit)
+            one = _selected(rows).mapInArrow(lay, EXCHANGE)
+            laying = one if laying is None else laying.union(one)
+        assert laying is not None
+        with translated(), self.observer.job(uuid.uuid4().hex, "lay"):
+            found: Sequence[Any] = laying.collect()
+        self._raise_errors(found)
+        columns = {index: tuple(name for name, _ in rows.names) for index, rows in frames.items()}
+        return laid_rows(columns, [bytes(row["payload"]) for row in found])
 
     def snapshot(self, job: Job, workers: Sequence[int], observer: Observer) -> dict[str, str]:
         """Write the units of a job, all of these workers, to files: the name of each. Batches may run

@@ -42,6 +42,7 @@ from everfresh.spark.jobs import (
     pack_control,
     pack_error,
 )
+from everfresh.spark.laying import read_laid
 from everfresh.spark.programs import incremental, placement_of
 from everfresh.spark.rowlog import row_sections
 from everfresh.spark.stages import ROWS as ROWS_STAGE
@@ -252,6 +253,9 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
         # A DataFrame may give its rows in another order when it is computed again.
         order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
         return spec.part(table.take(order))
+    if spec.laid is not None:
+        mine = next(split(read_laid(job.world, spec), schema, job.world.workers, worker), None)
+        return spec.part(mine[1]) if mine is not None else None
     if spec.files:
         mine = next(split(read_files(spec, schema), schema, job.world.workers, worker), None)
         return spec.part(*mine[1:]) if mine is not None else None
