@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -165,7 +166,9 @@ def test_the_driver_does_not_grow_with_the_base(tmp_path: Path) -> None:
                 folder / f"{number}.parquet",
             )
         command = [sys.executable, "-c", _DRIVER, str(folder), str(rows), str(tmp_path / f"db-{rows}")]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        # a session of its own, wherever the one of this process is
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environ)
         assert done.returncode == 0, done.stderr[-3000:]
         peaks[rows] = int(done.stdout.split("peak")[1])
     assert peaks[2_000_000] < 1.10 * peaks[200_000], f"peak resident memory of the driver in KiB: {peaks}"
