@@ -77,7 +77,9 @@ def test_a_bad_row_is_refused_whole(spark: Any, tmp_path: Path) -> None:
     with opened(spark, tmp_path) as db:
         db.apply(t=frame(spark, range(10)))
         epoch = db.epoch
-        null = spark.createDataFrame([(20, None, None)], "id long, k long, x decimal(10, 2)")
+        null = spark.createDataFrame(
+            [(20, 1, None), (21, None, None), (22, 2, None)], "id long, k long, x decimal(10, 2)"
+        ).repartition(3)
         for bad, code in ((frame(spark, range(5, 15)), "duplicate-key"), (null, "null")):
             with pytest.raises(ef.EverfreshError) as refused:
                 db.apply(t=bad)

@@ -39,10 +39,9 @@ from everfresh.spark.jobs import (
     Job,
     pack_error,
 )
-from everfresh.spark.laying import read_laid
 from everfresh.spark.programs import incremental
 from everfresh.spark.stages import MAPS, RESULTS
-from everfresh.spark.tables import bound, change_tables, open_base, read_files, resolved, split, targets
+from everfresh.spark.tables import bound, change_tables, open_base, own_part, read_whole, resolved, targets
 from everfresh.spark.tasks import (
     Batches,
     Behind,
@@ -230,22 +229,15 @@ def _apply_whole(job: Job, worker: int) -> Iterator[Message]:
     parts: dict[str, list[Part]] = {}
     for index, spec in enumerate(job.parts):
         schema = world.catalog.tables[spec.table]
-        table = (
-            read_laid(world, spec)
-            if spec.laid is not None
-            else read_files(spec, schema)
-            if spec.files
-            else job.piece(index)
-        )
-        assert table is not None
+        table = read_whole(job, index, spec)
         signed = rows.setdefault(spec.table, [])
         if spec.op == "change":
             signed += signed_rows(table, schema)
         else:
             signed.append((table, -1 if spec.op == "delete" else 1))
-        for _, piece, numbers in split(table, schema, world.workers, worker):
-            # Rows of a DataFrame have no numbers.
-            parts.setdefault(spec.table, []).append(spec.part(piece, None if spec.laid else numbers))
+        part = own_part(spec, table, schema, world.workers, worker)
+        if part is not None:
+            parts.setdefault(spec.table, []).append(part)
     base, how = open_base(job, worker)
     nets = resolved(job, base, parts)
     with Behind() as behind:  # what becomes of the tables is written while the maps change

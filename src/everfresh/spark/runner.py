@@ -35,13 +35,14 @@ from everfresh.spark.jobs import (
     EXCHANGE,
     GATHERED,
     PROPERTY,
+    ROWS,
     Job,
     PartSpec,
     World,
     read_error,
     unpack_control,
 )
-from everfresh.spark.laying import LaidRows, laid_rows, lay_block
+from everfresh.spark.laying import LaidRows, laid_rows, lay_block, removed
 from everfresh.spark.observe import Observer
 from everfresh.spark.tables import base_block, route_block, snapshot_block
 from everfresh.state import StateFolder, crash
@@ -128,9 +129,15 @@ class Runner:
         assert laying is not None
         with translated(), self.observer.job(uuid.uuid4().hex, "lay"):
             found: Sequence[Any] = laying.collect()
-        self._raise_errors(found)
         columns = {index: tuple(name for name, _ in rows.names) for index, rows in frames.items()}
-        return laid_rows(columns, [bytes(row["payload"]) for row in found])
+        laid = laid_rows(columns, [bytes(row["payload"]) for row in found if row["kind"] == ROWS])
+        try:
+            self._raise_errors(found)
+        except EverfreshError:
+            for done in laid.values():
+                removed(world, done)
+            raise
+        return laid
 
     def snapshot(self, job: Job, workers: Sequence[int], observer: Observer) -> dict[str, str]:
         """Write the units of a job, all of these workers, to files: the name of each. Batches may run

@@ -253,20 +253,32 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
         # A DataFrame may give its rows in another order when it is computed again.
         order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
         return spec.part(table.take(order))
-    if spec.laid is not None:
-        mine = next(split(read_laid(job.world, spec), schema, job.world.workers, worker), None)
-        return spec.part(mine[1]) if mine is not None else None
-    if spec.files:
-        mine = next(split(read_files(spec, schema), schema, job.world.workers, worker), None)
-        return spec.part(*mine[1:]) if mine is not None else None
+    if spec.laid is not None or spec.files:
+        return own_part(spec, read_whole(job, index, spec), schema, job.world.workers, worker)
     piece = job.piece(index, worker)
     if piece is None:
         return None
     return spec.part(piece.drop_columns(["_row"]), piece.column("_row").to_numpy())
 
 
-def read_files(spec: PartSpec, schema: TableSchema) -> pa.Table:
-    """All rows of a part that is in files."""
+def own_part(spec: PartSpec, rows: pa.Table, schema: TableSchema, workers: int, worker: int) -> Part | None:
+    """The rows of a worker among all of a part; those of a DataFrame have no numbers."""
+    mine = next(split(rows, schema, workers, worker), None)
+    return spec.part(mine[1], None if spec.laid is not None else mine[2]) if mine is not None else None
+
+
+def read_whole(job: Job, index: int, spec: PartSpec) -> pa.Table:
+    """All rows of a part that every task may read."""
+    if spec.laid is not None:
+        return read_laid(job.world, spec)
+    if spec.files:
+        return _read_files(spec, job.world.catalog.tables[spec.table])
+    rows = job.piece(index)
+    assert rows is not None
+    return rows
+
+
+def _read_files(spec: PartSpec, schema: TableSchema) -> pa.Table:
     op = "delete" if spec.op == "delete_key" else spec.op
     found = [_read_file(file, schema, spec, op) for file in spec.files]
     return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
