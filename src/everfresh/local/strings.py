@@ -10,7 +10,7 @@ Invariant: string `code` is `heap[starts[code - 1] : starts[code]]`; a code keep
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -71,17 +71,7 @@ class Interner:
 
     def intern(self, array: pa.Array | pa.ChunkedArray) -> Ints:
         """The codes of an Arrow string array; strings not seen before get new ones."""
-        out = np.empty((1, len(array)), np.int64)
-        done = 0
-        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-            if len(chunk):
-                chunk, lines = as_text(chunk)
-                address, held = exported(chunk)
-                self.intern_columns(address, lines, out[:, done : done + len(chunk)])
-                del held
-                done += len(chunk)
-        codes: Ints = out[0]
-        return codes
+        return by_chunks(array, self.intern_columns)
 
     def intern_columns(self, array: int, lines: Ints, out: Ints) -> None:
         """Write the codes of string columns of an exported batch to rows of `out`: see `kernels.intern`."""
@@ -168,6 +158,22 @@ class Interner:
         if len(codes) and not (codes.min() >= 0 and codes.max() <= len(self)):
             raise IndexError(f"a code is outside 0..{len(self)}")
         return codes
+
+
+def by_chunks(array: pa.Array | pa.ChunkedArray, write: Callable[[int, Ints, Ints], None]) -> Ints:
+    """What `write` makes of the strings of an Arrow array: it gets each chunk's address, the lines of its
+    columns, and where to write."""
+    out = np.empty((1, len(array)), np.int64)
+    done = 0
+    for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
+        if len(chunk):
+            chunk, lines = as_text(chunk)
+            address, held = exported(chunk)
+            write(address, lines, out[:, done : done + len(chunk)])
+            del held
+            done += len(chunk)
+    words: Ints = out[0]
+    return words
 
 
 def as_text(array: pa.Array) -> tuple[pa.Array, Ints]:

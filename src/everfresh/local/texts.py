@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from everfresh.local import text_kernels as kernels
 from everfresh.local.arena import Growing, pages
-from everfresh.local.incoming import exported
-from everfresh.local.strings import Interner, as_text, strings_array
+from everfresh.local.strings import Interner, by_chunks, strings_array
 from everfresh.local.text_kernels import CLASSES, TOP, USED, Ints
 
 _MOST: Final = 1 << 32  # cells of one heap: a place fits 32 bits
@@ -62,17 +61,7 @@ class Texts:
 
     def keep(self, array: pa.Array | pa.ChunkedArray) -> Ints:
         """Words for the strings of an Arrow array; 0 for NULL."""
-        out = np.empty((1, len(array)), np.int64)
-        done = 0
-        for chunk in array.chunks if isinstance(array, pa.ChunkedArray) else [array]:
-            if len(chunk):
-                chunk, lines = as_text(chunk)
-                address, held = exported(chunk)
-                self.keep_columns(address, lines, out[:, done : done + len(chunk)])
-                del held
-                done += len(chunk)
-        words: Ints = out[0]
-        return words
+        return by_chunks(array, self.keep_columns)
 
     def keep_columns(self, array: int, lines: Ints, out: Ints) -> None:
         """Write words for string columns of an exported batch to rows of `out`: see `kernels.keep`."""
