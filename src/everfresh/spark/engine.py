@@ -62,6 +62,7 @@ from everfresh.spark.programs import (
 )
 from everfresh.spark.reading import given_block, read_block, rows_of
 from everfresh.spark.runner import STAGES, Again, Controls, Runner
+from everfresh.spark.scans import FileRows, scanned
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
 from everfresh.spark.tables import change_block, split
 from everfresh.spark.units import read_segment
@@ -77,17 +78,6 @@ if TYPE_CHECKING:
 _READ_CHUNK = 1 << 16
 _FEED_BYTES = 4 << 20  # of files of changes that the driver reads, to see if one stage is enough
 _log = logging.getLogger("everfresh")
-
-
-@dataclass(frozen=True, slots=True)
-class FileRows:
-    """Rows in Parquet files small enough that every task reads them and keeps its part."""
-
-    path: str
-    column_names: tuple[str, ...]
-    size: int
-    num_rows: int
-    """About how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +292,11 @@ class SparkEngine:
         read."""
         found = find_parquet(data, what)
         if found is None:
-            return self._paired(read_rows(data, schema, what=what, op=op), schema, what)
+            rows = read_rows(data, schema, what=what, op=op)
+            files = None
+            if isinstance(rows, SparkRows) and op in LAID_OPS:
+                files = scanned(rows, schema, self._options.read_bytes)
+            return files or self._paired(rows, schema, what)
         path = str(Path(data).expanduser().absolute())
         if found.size > self._options.read_bytes:
             # Connect joins no DataFrames of two sessions, and another table's rows may be the user's.
@@ -312,11 +306,11 @@ class SparkEngine:
         chosen = match_columns(found.names, schema, what=what, op=op)
         names = tuple(column.name for column, index in chosen if index is not None)
         if not is_feed(found.names, schema):
-            return FileRows(path, names, found.size, found.rows)
+            return FileRows((path,), names, found.size, found.rows)
         # Whether updates have both images is seen in all of the rows only.
         if not schema.key or found.size <= min(_FEED_BYTES, self._options.whole_bytes):
             return read_rows(data, schema, what=what, op=op)
-        return FileRows(path, (*names, CHANGE_TYPE), found.size, found.rows)
+        return FileRows((path,), (*names, CHANGE_TYPE), found.size, found.rows)
 
     def _paired(self, rows: Any, schema: TableSchema, what: str) -> Any:
         """The rows, if they are no feed in a DataFrame whose updates lack images that they need."""
@@ -449,7 +443,7 @@ class SparkEngine:
             if isinstance(part.rows, SparkRows):
                 spec, frames[index] = replace(spec, exchanged=True), part.rows
             elif isinstance(part.rows, FileRows):
-                spec = replace(spec, files=(part.rows.path,))
+                spec = replace(spec, files=part.rows.paths)
             elif isinstance(part.rows, LaidRows):
                 spec = replace(spec, laid=part.rows.files)
             elif chosen.kind == "whole":
