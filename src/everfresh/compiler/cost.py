@@ -29,13 +29,17 @@ from everfresh.calculus import (
     Value,
     inputs,
 )
+from everfresh.compiler.crossing import Ordered, crossing
 from everfresh.compiler.estimate import Atom, Estimate, Statistics, TableStats, values_of
 from everfresh.compiler.held import over
+from everfresh.compiler.rows import atom_vars
 from everfresh.expr import Var
 from everfresh.program import Intervals, MapDef, Program, Statement, View
 
 _VALUES = 10.0
 """A constant that a change is compared with is one of so many at most: conditions are rarely on keys."""
+_PASSED = 1.0
+"""Entries that a threshold passes when it moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,10 @@ class Model:
             return Atom(1.0, dict.fromkeys(distinct, 1.0), keys, domain=domain)
         return Atom(table.rows, distinct, keys)
 
+    @cached_property
+    def _ordered(self) -> Ordered:
+        return Ordered.of(self.program)
+
     # -- evaluation ----------------------------------------------------------------------------------------
 
     def walk(self, query: Query, before: Estimate, inlined: Mapping[str, MapDef[Query]]) -> Work:
@@ -132,7 +140,7 @@ class Model:
             case Neg(body):
                 return self.walk(body, before, inlined)
             case Sum(group, body):
-                inner = self.walk(body, before, inlined)
+                inner = self._crossing(group, body, before, inlined) or self.walk(body, before, inlined)
                 names = {v.name for v in group} | set(before.distinct)
                 out = inner.out.projected(inner.out.groups(names), names)
                 return Work(inner.cost + inner.out.expected, out)
@@ -143,6 +151,20 @@ class Model:
                 rows = max(inner.out.rows, before.rows) if closed else inner.out.rows
                 return Work(inner.cost, replace(inner.out, rows=rows).bound(var.name, max(1.0, rows)))
         raise TypeError(f"{type(query).__name__} has no cost")
+
+    def _crossing(
+        self, group: Sequence[Var], body: Query, before: Estimate, inlined: Mapping[str, MapDef[Query]]
+    ) -> Work | None:
+        """A product that changes where a threshold is crossed: only the entries that it passes are read."""
+        factors = body.factors if isinstance(body, Prod) else (body,)
+        found = crossing(factors, {v.name for v in group}, self._ordered)
+        if found is None:
+            return None
+        work = self.walk(found.change, before, inlined)
+        keys = {v.name: 1.0 for v in atom_vars(found.atom)}
+        passed = replace(work.out, rows=work.out.rows * _PASSED, distinct={**work.out.distinct, **keys})
+        rest = self.walk(Prod((found.atom, *found.rest)), passed, inlined)
+        return Work(work.cost + rest.cost, rest.out)
 
     def _inlined(self, factors: Sequence[Query], before: Estimate) -> Work:
         """A product whose atoms are joined in the cheapest next order, conditions as soon as they can be."""
