@@ -128,8 +128,7 @@ class Table:
 
     def __len__(self) -> int:
         """The number of rows, duplicates counted."""
-        slots = self.pool.live()
-        return len(slots) if self._key else int(self.pool.gather(slots).n.sum())
+        return len(self.pool) if self._key else int(self.pool.gather(self.pool.live()).n.sum())
 
     def check_loadable(self, view: str) -> None:
         """Raise unless a view can be filled from the rows that have come so far: here it can."""
