@@ -53,7 +53,7 @@ def test_a_quick_run(spark: Any, tmp_path: Path) -> None:
         for query in ("thesis_q12",)
         for share in ("0.1", "1")
         for kind in (INSERTS, MIXED)
-        for form in ("Parquet files", "Spark DataFrames", "Arrow on the driver")
+        for form in ("Parquet files", "Spark DataFrames", "computed DataFrames", "Arrow on the driver")
     }
     for row in refreshed:
         assert row["rows"] > 0
