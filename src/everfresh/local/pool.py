@@ -114,7 +114,7 @@ class Values:
         return Values(self.n[index], self.ints[:, index], self.floats[:, index])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Touched:
     """What one `add` changed: each slot once, in the order of first touch, with its values before."""
 
@@ -123,7 +123,7 @@ class Touched:
     created: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Located:
     """Where the keys of some rows are: hash, slot (-1: none), the first of these rows with the same key; and
     how many are there already or came before."""
@@ -134,7 +134,7 @@ class Located:
     known: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Replacing:
     """Entries that others come in the place of: their slots, the hashes of their keys, their words and then
     those of the others, which of them differ, and how many; -1 - i if row i, the first, has none."""
@@ -550,21 +550,25 @@ class Pool:
 
     def to_arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
         """The whole pool as arrays, copied; names start with `prefix`."""
+        return {name: array.copy() for name, array in self.as_arrays(prefix).items()}
+
+    def as_arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
+        """The same as views: good until the pool changes."""
         top = int(self._state[TOP])
         n, ints, floats = self._cells
         shape = [self.words, self.capacity, self._initial]
         return {
             f"{prefix}shape": np.array(shape, dtype=np.int64),
             f"{prefix}mask": np.array([self._mask], dtype=np.uint64),
-            f"{prefix}kinds": self._kinds.copy(),
-            f"{prefix}key": self._key.copy(),
-            f"{prefix}state": self._state.copy(),
-            f"{prefix}keys": self._keys[:, :top].copy(),
-            f"{prefix}mark": self._mark[:top].copy(),
-            f"{prefix}n": n[:top].copy(),
-            f"{prefix}ints": ints[:, :top].copy(),
-            f"{prefix}floats": floats[:, :top].copy(),
-            f"{prefix}table": self._table.copy(),
+            f"{prefix}kinds": self._kinds,
+            f"{prefix}key": self._key,
+            f"{prefix}state": self._state,
+            f"{prefix}keys": self._keys[:, :top],
+            f"{prefix}mark": self._mark[:top],
+            f"{prefix}n": n[:top],
+            f"{prefix}ints": ints[:, :top],
+            f"{prefix}floats": floats[:, :top],
+            f"{prefix}table": self._table,
         }
 
     @staticmethod
