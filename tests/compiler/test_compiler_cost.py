@@ -203,6 +203,24 @@ def test_a_derived_relation_changes_as_often_as_its_map_is_written() -> None:
     assert model.size("Q").rows == pytest.approx(100)
 
 
+def test_a_threshold_that_moves_reads_what_it_passes() -> None:
+    v, a = (Var(name, BIGINT, False) for name in "va")
+    columns = (Column("v", BIGINT, False),)
+    schema = {**SCHEMA, "D": columns}
+    maps = (
+        MapDef("Q", (), (), parse("Sum_[](D(v) * R(a, b) * [a > v])", schema)),
+        MapDef("M", (), (), definition("Sum_[](S(x, y))")),
+        MapDef("A", (a,), (), definition("Sum_[a](R(a, b))")),
+    )
+    costs = []
+    for text in ("Sum_[](ΔD(v) * A[a](0) * [a > v])", "Sum_[](ΔD(v) * A[a](0) * [a * v > v])"):
+        statement = Statement("Q", "+=", parse(text, schema, {"A": (a,)}))
+        program = Program(maps, (Trigger("D", (statement,)),), (View("D", "M", columns, (v,)),))
+        costs.append(Model(program, EVEN).statement(statement).cost)
+    assert costs[0] == pytest.approx(4)  # the change, an entry, aggregated and written
+    assert costs[1] > 1_000
+
+
 # -- the search ----------------------------------------------------------------------------------------------
 
 TRIANGLE = "Sum_[](R(a, b) * S(b, c) * T(c, a))"

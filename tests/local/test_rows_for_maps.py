@@ -2,7 +2,8 @@
 
 Catches: a table read in the state after its own change; a map left out that has fewer entries than the table,
 or that holds what functions of strings give; a map with entries for rows that its filter drops, or without
-those of a row that a filter lets pass later; rows that are missing in a slice which is read after they came,
+those of a row that a filter lets pass later; a sum beside rows that are read anyway, or one that is read by
+itself and not held; rows that are missing in a slice which is read after they came,
 or that stay in it; a view that gets other maps when the database is opened again.
 """
 
@@ -37,6 +38,8 @@ VIEWS = {
     "(SELECT MAX(price) FROM orders b WHERE b.c = orders.c)",
     "small": "SELECT SUM(qty) AS s, COUNT(*) AS n FROM orders JOIN line ON orders.o = line.o "
     "WHERE day = 1 AND qty < (SELECT AVG(qty) FROM line b WHERE b.o = orders.o)",
+    "shares": "SELECT l, SUM(qty) AS s FROM orders JOIN line ON orders.o = line.o WHERE day = 1 GROUP BY l "
+    "HAVING SUM(qty) > (SELECT SUM(qty) * 0.3 FROM orders JOIN line ON orders.o = line.o WHERE day = 1)",
     "both": "SELECT price, COUNT(*) AS n FROM orders JOIN customer ON customer.c = orders.c "
     "JOIN calendar ON calendar.day = orders.day WHERE nation = 1 AND year = 0 GROUP BY price",
 }
@@ -94,6 +97,24 @@ def test_only_changes_of_filters_read_the_table_that_they_filter() -> None:
         assert tables_read(db, "v") == {"orders"}
         for m in db.catalog.views["v"].compiled.program.maps[1:]:
             assert "orders" not in relations(m.definition)
+
+
+def test_a_sum_is_taken_of_rows_that_are_read_anyway() -> None:
+    with ef.connect(engine="local") as db:
+        db.sql(TABLES)
+        db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['shares']}")
+        db.sql(
+            "CREATE MATERIALIZED VIEW alone AS SELECT SUM(qty) AS s FROM orders "
+            "JOIN line ON orders.o = line.o WHERE day = 1"
+        )
+        over = {
+            view: [relations(m.definition) for m in db.catalog.views[view].compiled.program.maps]
+            for view in ("v", "alone")
+        }
+        assert "line" in tables_read(db, "v")
+        assert ("line",) not in map(tuple, over["v"])
+        assert "line" not in tables_read(db, "alone")
+        assert ("line",) in map(tuple, over["alone"])
 
 
 def test_rows_enter_slices_when_these_are_read() -> None:

@@ -23,6 +23,7 @@ from everfresh.compiler.estimate import Statistics
 from everfresh.compiler.filters import filterable
 from everfresh.compiler.guess import guessed
 from everfresh.compiler.held import HIGHER_ORDER, Choices
+from everfresh.compiler.instead import replaceable
 from everfresh.compiler.intervals import with_intervals
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import transform
@@ -184,7 +185,10 @@ def _chosen(
         build,
         guessed(statistics, lowered.maps),
         keys=lambda program: composites(program, roots),
-        more=lambda program: filterable(program, choices.keyed),
+        more=lambda program: [
+            *filterable(program, choices.keyed),
+            *replaceable(program, choices.keyed),
+        ],
     )
     return found.program, found.decisions
 

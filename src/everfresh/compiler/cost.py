@@ -1,9 +1,11 @@
 """The cost model of section 3.6.4: what a program does per change, in entries visited and written.
 
 A statement is charged for one change tuple, factor by factor in its order: an atom whose variables are bound
-is looked up through a slice, others are scanned. The cost of a program is the rate-weighted cost of all its
-statements, plus reading the view at its rate, plus a little for memory. A derived relation changes as often
-as statements write the map that it is read off, twice per entry: the old row and the new.
+is looked up through a slice, others are scanned; of a change that may fail conditions on it alone, the rest
+is charged as often as it passes; a threshold that moves reads the entries that it passes. The cost of a
+program is the rate-weighted cost of all its statements, plus reading the view at its rate, plus a little for
+memory. A derived relation changes as often as statements write the map that it is read off, twice per entry:
+the old row and the new.
 
 Only programs of calculus queries have a cost: what a plan costs that is re-evaluated is not known here.
 """

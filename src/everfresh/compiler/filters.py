@@ -12,11 +12,12 @@ nothing else is read. Whether a pair of a filter and a table is held joined is a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, inputs, outputs
-from everfresh.compiler.held import Choices, over, products
+from everfresh.calculus import Bind, Cond, MapRef, Prod, Query, Rel, inputs, outputs
+from everfresh.compiler.held import Choices, over, products, terms
 from everfresh.compiler.placing import form, guard, read_by
 from everfresh.compiler.rows import names
 from everfresh.program import MapDef, Program
@@ -34,15 +35,14 @@ def with_filters(
     found = list(parts)
     if not any(choice.startswith(FILTERED) for choice in choices.split):
         return found
-    for part in list(found):
-        atom = part[0]
-        elsewhere = read.union(*(names(p) for p in found if p is not part))
-        if len(part) > 1 or not _filters(choices.keyed, atom, rest, bound, elsewhere):
+    for atom in [part[0] for part in found if len(part) == 1]:
+        others = [part for part in found if part != [atom]]
+        elsewhere = read.union(*map(names, others))
+        if len(others) == len(found) or not _filters(choices.keyed, atom, rest, bound, elsewhere):
             continue
-        for other in found:
-            if len(other) == 1 and _chosen(choices, atom, other[0]):
-                found = [[*other, atom] if p is other else p for p in found if p is not part]
-                break
+        home = next((part for part in others if len(part) == 1 and _chosen(choices, atom, part[0])), None)
+        if home is not None:
+            found = [[*part, atom] if part is home else part for part in others]
     return found
 
 
@@ -77,43 +77,30 @@ def _filters(keyed: Keyed, atom: Rel, rest: Sequence[Query], bound: set[str], re
 # -- what could be chosen ------------------------------------------------------------------------------
 
 
-def filterable(program: Program[Query], keyed: Keyed) -> Iterator[str]:
-    """The pairs that could be held joined, by what the choice is known by: a statement reads a filter by its
-    key, and entries of the other map that the filter's key does not determine."""
+def filterable(program: Program[Query], keyed: Keyed) -> Iterable[str]:
+    """The pairs that could be held joined, by what the choice is known by."""
     maps = {m.name: m for m in program.maps}
-    seen = set()
-    for trigger in program.triggers:
-        for statement in trigger.statements:
-            for factors in _products(statement.expr):
-                refs = [f for f in factors if isinstance(f, MapRef) and f.name in maps]
-                for ref in refs:
-                    held = _table(maps[ref.name], ref, keyed)
-                    if held is None or not _sliced(ref, factors):
-                        continue
-                    for other in refs:
-                        filter_ = _table(maps[other.name], other, keyed)
-                        if filter_ is None or filter_.name == held.name or not _selects(maps[other.name]):
-                            continue
-                        key = {filter_.vars[i].name for i in keyed[filter_.name]}
-                        asked = {v.name for v in other.keys}
-                        if set(other.components) == {0} and key <= asked <= {v.name for v in ref.keys}:
-                            choice = FILTERED + form([filter_, held])
-                            if choice not in seen:
-                                seen.add(choice)
-                                yield choice
+    statements = (s for trigger in program.triggers for s in trigger.statements)
+    terms_ = (term for s in statements for term in terms(s.expr))
+    products_ = (term.factors if isinstance(term, Prod) else (term,) for term in terms_)
+    return dict.fromkeys(
+        FILTERED + form(pair) for factors in products_ for pair in _pairs(maps, factors, keyed)
+    )
 
 
-def _products(expr: Query) -> Iterator[tuple[Query, ...]]:
-    match expr:
-        case Plus(terms):
-            for term in terms:
-                yield from _products(term)
-        case Neg(body) | Sum(_, body):
-            yield from _products(body)
-        case Prod(factors):
-            yield factors
-        case _:
-            yield (expr,)
+def _pairs(maps: Mapping[str, MapDef[Query]], factors: Sequence[Query], keyed: Keyed) -> Iterator[list[Rel]]:
+    """A filter that a product reads by its key, and a table of which it reads entries that the filter's key
+    does not determine."""
+    refs = [f for f in factors if isinstance(f, MapRef) and f.name in maps]
+    for ref, other in itertools.permutations(refs, 2):
+        held, filter_ = (_table(maps[r.name], r, keyed) for r in (ref, other))
+        if held is None or filter_ is None or filter_.name == held.name:
+            continue
+        key = {filter_.vars[i].name for i in keyed[filter_.name]}
+        asked = {v.name for v in other.keys}
+        counted = set(other.components) == {0} and _selects(maps[other.name])
+        if counted and key <= asked <= {v.name for v in ref.keys} and _sliced(ref, factors):
+            yield [filter_, held]
 
 
 def _table(held: MapDef[Query], ref: MapRef, keyed: Keyed) -> Rel | None:

@@ -7,12 +7,13 @@ all components that are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from everfresh.algebra import Kind
 from everfresh.calculus import (
+    Neg,
     Plus,
     Prod,
     Query,
@@ -35,6 +36,18 @@ def products(definition: Query) -> list[Query]:
     """The products that a definition sums, each by itself."""
     terms = definition.terms if isinstance(definition, Plus) else (definition,)
     return [t.body if isinstance(t, Sum) else t for t in terms]
+
+
+def terms(expr: Query) -> Iterator[Query]:
+    """The products that a statement adds up, without signs and groups."""
+    match expr:
+        case Plus(parts):
+            for part in parts:
+                yield from terms(part)
+        case Neg(body) | Sum(_, body):
+            yield from terms(body)
+        case _:
+            yield expr
 
 
 def over(target: MapDef[Query], keys: Sequence[Var]) -> tuple[Query, ...]:
@@ -92,7 +105,8 @@ class Choices:
     primary keys."""
     split: frozenset[str] = frozenset()
     """Components, by what `composites` knows them by, that are kept as single atoms; and pairs of a table
-    and its filter, as `filterable` knows them, that are kept joined."""
+    and its filter, as `filterable` knows them, that are kept joined; and maps, as `replaceable` knows
+    them, that are not kept at all."""
     static: frozenset[str] = frozenset()
     """Relations that never change."""
     views: frozenset[str] = frozenset()

@@ -67,17 +67,17 @@ def take_local(plan: Part, rest: list[Query], bound: set[str]) -> None:
 
 
 def row_by_row(
-    work: Transform, plan: Part, outside: set[str], changed: set[str], values: Iterable[Expr], seldom: bool
+    work: Transform, plan: Part, outside: set[str], changed: set[str], values: Iterable[Expr], chosen: bool
 ) -> bool:
-    """Whether a component is read off its one table: a map of it would have an entry for each row, or would
-    be read `seldom`. Not if the table changes with the statement, or if a map would hold what functions of
-    strings give."""
+    """Whether a component is read off its one table: a map of it would have an entry for each row, or that
+    is `chosen`. Not if the table changes with the statement, or if a map would hold what functions of strings
+    give."""
     atom = plan.atoms[0]
     own = names(plan.atoms) - outside
     key = work.choices.keyed.get(atom.name)
     if key is None or len(plan.atoms) > 1 or atom.name in changed or any(_texts(v, own) for v in values):
         return False
-    return seldom or (all(map(guard, plan.local)) and {atom.vars[i].name for i in key} <= outside)
+    return chosen or (all(map(guard, plan.local)) and {atom.vars[i].name for i in key} <= outside)
 
 
 def _texts(value: Expr, own: set[str]) -> bool:

@@ -25,6 +25,7 @@ from everfresh.calculus import (
 )
 from everfresh.compiler.filters import read_by_filter, with_filters
 from everfresh.compiler.held import Held, Transform
+from everfresh.compiler.instead import left_out
 from everfresh.compiler.placing import (
     Part,
     bindable,
@@ -89,8 +90,11 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
     joining = {name for name, count in held.items() if count > 1}
     asked = bound | joining | {v.name for v in target.keys} | {v.name for f in rest for v in inputs(f)}
     for plan in plans:
-        seldom = read_by_filter(work.choices, changes, plan.atoms[0])
-        if not plan.virtual and row_by_row(work, plan, asked, changed, values, seldom):
+        atom = plan.atoms[0]
+        chosen = read_by_filter(work.choices, changes, atom) or left_out(
+            work.choices, atom, plan.local, bound | joining
+        )
+        if not plan.virtual and row_by_row(work, plan, asked, changed, values, chosen):
             plan.virtual = True
             rest += plan.local
     part_of: dict[str, int] = {}

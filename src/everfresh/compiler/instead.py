@@ -1,0 +1,79 @@
+"""Maps that are not held because the same changes read their table anyway.
+
+A change of r that reads rows of B by k for one map, and a sum of B by k from another map, visits the rows in
+any case: the sum is taken of them, and the map, which each change of B would have to write, is not there.
+Whether it is left out is a choice (`LEFT_OUT` and the canonical form of the map's product), made by cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+
+from everfresh.calculus import Cond, MapRef, Prod, Query, Rel, Sum, Value, inputs, outputs, product
+from everfresh.compiler.canonical import canonical
+from everfresh.compiler.held import Choices, over, products, terms
+from everfresh.expr import Var
+from everfresh.program import MapDef, Program, Trigger
+
+LEFT_OUT = "-"
+"""What the choice to leave a map out begins with."""
+
+
+def left_out(choices: Choices, atom: Rel, local: Iterable[Query], given: set[str]) -> bool:
+    """Whether the map of an atom with these conditions, read by its variables in `given`, is left out."""
+    if not any(choice.startswith(LEFT_OUT) for choice in choices.split):
+        return False
+    return _choice([v for v in atom.vars if v.name in given], [atom, *local]) in choices.split
+
+
+def _choice(keys: Sequence[Var], factors: Sequence[Query]) -> str:
+    key = canonical(Sum(tuple(keys), product(*factors))).key
+    return LEFT_OUT + blake2b(key.encode(), digest_size=8).hexdigest()
+
+
+def replaceable(program: Program[Query], keyed: Mapping[str, frozenset[int]]) -> Iterator[str]:
+    """The maps that could be left out, by what the choice is known by: each trigger that reads one, by all of
+    its keys, has another statement that reads the rows of its table by the same columns."""
+    for held in program.maps:
+        factors = over(held, held.keys)
+        atoms = [f for f in factors if isinstance(f, Rel)]
+        plain = len(products(held.definition)) == 1 and all(
+            isinstance(f, Rel | Cond | Value) for f in factors
+        )
+        if not plain or len(atoms) != 1 or atoms[0].name not in keyed:
+            continue
+        triggers = [t for t in program.triggers if any(True for _ in _reads(t, held.name))]
+        if triggers and all(t.base != atoms[0].name and _anyway(t, held, atoms[0]) for t in triggers):
+            yield _choice(held.keys, [f for f in factors if not isinstance(f, Value)])
+
+
+def _anyway(trigger: Trigger[Query], held: MapDef[Query], atom: Rel) -> bool:
+    keys = {v.name for v in held.keys}
+    places = [i for i, v in enumerate(atom.vars) if v.name in keys]
+    asked = all(
+        {v.name for v in ref.keys} <= _given(factors, ref) for factors, ref in _reads(trigger, held.name)
+    )
+    return asked and any(
+        {f.vars[i].name for i in places} <= _given(factors, f)
+        for factors in _products(trigger)
+        for f in factors
+        if isinstance(f, Rel) and not f.delta and f.name == atom.name
+    )
+
+
+def _reads(trigger: Trigger[Query], name: str) -> Iterator[tuple[Sequence[Query], MapRef]]:
+    """The products of a trigger that read a map, each with where it does."""
+    for factors in _products(trigger):
+        yield from ((factors, f) for f in factors if isinstance(f, MapRef) and f.name == name)
+
+
+def _products(trigger: Trigger[Query]) -> Iterator[Sequence[Query]]:
+    for statement in trigger.statements:
+        for term in terms(statement.expr):
+            yield term.factors if isinstance(term, Prod) else (term,)
+
+
+def _given(factors: Iterable[Query], atom: Query) -> set[str]:
+    """The variables that a product has from all but one of its factors."""
+    return {v.name for f in factors if f is not atom for v in (*outputs(f), *inputs(f))}
