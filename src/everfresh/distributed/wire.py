@@ -18,7 +18,6 @@ from everfresh.distributed.routing import owners
 from everfresh.distributed.tags import Dist
 from everfresh.local.atoms import Picked, Pooled, Rows
 from everfresh.local.codec import Codec
-from everfresh.local.entries import joined_values
 from everfresh.local.pool import Layout, Pool, Values
 from everfresh.local.strings import Interner
 
@@ -103,14 +102,21 @@ def packed(held: Held) -> pa.Table:
     return entries_table(held.codec, held.words, held.values)
 
 
-def unpacked(temp: Temp, tables: Sequence[pa.Table], interner: Interner) -> Held:
-    """What came of a temporary, from all places together."""
-    codec = Codec(temp.columns, interner)
-    parts = [entries_values(codec, Layout(temp.kinds), table) for table in tables if table.num_rows]
-    if not parts:
-        return empty(temp, interner)
-    words = np.concatenate([w for w, _ in parts], axis=1)
-    return Held(temp, codec, words, joined_values(*(v for _, v in parts)))
+def unpacked(temp: Temp, tables: list[pa.Table], interner: Interner) -> Held:
+    """What came of a temporary, from all places together. The list is emptied: each table goes when its
+    entries are known."""
+    codec, layout = Codec(temp.columns, interner), Layout(temp.kinds)
+    if len(tables) == 1:
+        return Held(temp, codec, *entries_values(codec, layout, tables.pop()))
+    count, at = sum(table.num_rows for table in tables), 0
+    words, values = np.empty((codec.words, count), np.int64), Values.empty(layout, count)
+    while tables:
+        some, theirs = entries_values(codec, layout, tables.pop(0))
+        here = slice(at, at + len(theirs))
+        words[:, here] = some
+        values.n[here], values.ints[:, here], values.floats[:, here] = theirs.n, theirs.ints, theirs.floats
+        at = here.stop
+    return Held(temp, codec, words, values)
 
 
 def entries_table(codec: Codec, words: Ints, values: Values) -> pa.Table:

@@ -10,12 +10,14 @@ Invariant: what was never written reads as zero.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import mmap
 import sys
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 _NORESERVE: Final = 0x4000  # of Linux, where the module may not name it
@@ -78,6 +80,14 @@ def _behind(array: NDArray[Any]) -> mmap.mmap | None:
 def pages(size: int) -> int:
     """The bytes of memory behind the first `size` bytes of such an array, by small pages."""
     return -(-size // _PAGE) * _PAGE
+
+
+def give_back() -> None:
+    """Give the memory that this process has freed back to the system, after something large that it does
+    seldom: allocators keep it otherwise, each for itself."""
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(AttributeError, OSError):  # a system without it
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class Growing:

@@ -19,7 +19,7 @@ from everfresh.delta.bags import WEIGHT
 from everfresh.local.cells import Cells, assemble, column_cells
 from everfresh.local.codec import Codec
 from everfresh.local.columnar import FlatPlan, flat_plan
-from everfresh.local.entries import Before, EntryStore, joined_values
+from everfresh.local.entries import Before, EntryStore, joined_values, pieces
 from everfresh.local.extremes import NOTHING
 from everfresh.local.netting import netted_rows
 from everfresh.local.pool import Pool, Touched, Values
@@ -118,6 +118,13 @@ class MapStore(EntryStore):
     def rows(self, before: Before = NOTHING) -> pa.Table:
         """All rows of the view with their multiplicity as `_weight`; without the changes in `before`."""
         return self._table(*self.reader.columns(*self.reader.every(before), before)[1:])
+
+    def count(self) -> int:
+        """How many rows the view has. All are made, some at a time: what cannot be shown is found."""
+        if self.view.always and not self.columns:
+            return int(self.rows().num_rows)
+        parts = pieces(self.slots())
+        return sum(self.rows_of(self.words(part), self.entries(part, NOTHING)).num_rows for part in parts)
 
     def rows_of(self, words: Ints, values: Values) -> pa.Table:
         """The rows of some entries: outputs evaluated, HAVING applied; entries with n = 0 have none."""

@@ -550,21 +550,25 @@ class Pool:
 
     def to_arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
         """The whole pool as arrays, copied; names start with `prefix`."""
+        return {name: array.copy() for name, array in self.as_arrays(prefix).items()}
+
+    def as_arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
+        """The same as views: good until the pool changes."""
         top = int(self._state[TOP])
         n, ints, floats = self._cells
         shape = [self.words, self.capacity, self._initial]
         return {
             f"{prefix}shape": np.array(shape, dtype=np.int64),
             f"{prefix}mask": np.array([self._mask], dtype=np.uint64),
-            f"{prefix}kinds": self._kinds.copy(),
-            f"{prefix}key": self._key.copy(),
-            f"{prefix}state": self._state.copy(),
-            f"{prefix}keys": self._keys[:, :top].copy(),
-            f"{prefix}mark": self._mark[:top].copy(),
-            f"{prefix}n": n[:top].copy(),
-            f"{prefix}ints": ints[:, :top].copy(),
-            f"{prefix}floats": floats[:, :top].copy(),
-            f"{prefix}table": self._table.copy(),
+            f"{prefix}kinds": self._kinds,
+            f"{prefix}key": self._key,
+            f"{prefix}state": self._state,
+            f"{prefix}keys": self._keys[:, :top],
+            f"{prefix}mark": self._mark[:top],
+            f"{prefix}n": n[:top],
+            f"{prefix}ints": ints[:, :top],
+            f"{prefix}floats": floats[:, :top],
+            f"{prefix}table": self._table,
         }
 
     @staticmethod

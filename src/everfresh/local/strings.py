@@ -119,11 +119,15 @@ class Interner:
 
     def to_arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
         """The whole dictionary as arrays, copied; names start with `prefix`."""
+        return {name: array.copy() for name, array in self.as_arrays(prefix).items()}
+
+    def as_arrays(self, prefix: str = "") -> dict[str, NDArray[Any]]:
+        """The same as views: good until strings are added."""
         count, used = self._state.tolist()
         return {
-            f"{prefix}heap": self._heap[:used].copy(),
-            f"{prefix}starts": self._starts[: count + 1].copy(),
-            f"{prefix}table": self._table.copy(),
+            f"{prefix}heap": self._heap[:used],
+            f"{prefix}starts": self._starts[: count + 1],
+            f"{prefix}table": self._table,
             f"{prefix}mask": np.array([self._tag_mask]),
         }
 

@@ -542,9 +542,10 @@ class Table:
             codec.texts = Texts()
 
     def texts_to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The strings that are only kept, and the names of their columns, for a snapshot."""
+        """The strings that are only kept, and the names of their columns, for a snapshot: views that are good
+        until the table changes."""
         names = json.dumps(sorted(self.codec.kept)).encode()
-        return {**self.codec.texts.to_arrays(), "columns": np.frombuffer(names, np.uint8)}
+        return {**self.codec.texts.as_arrays(), "columns": np.frombuffer(names, np.uint8)}
 
     @staticmethod
     def texts_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[Texts, list[str]]:
@@ -552,8 +553,8 @@ class Table:
         return Texts.from_arrays(arrays), json.loads(arrays["columns"].tobytes())
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """What a snapshot keeps."""
-        return self.pool.to_arrays()
+        """What a snapshot keeps: views that are good until the table changes."""
+        return self.pool.as_arrays()
 
     def remap_strings(self, remap: Ints) -> None:
         """Follow a compaction of the interner."""

@@ -104,10 +104,14 @@ class Texts:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Everything as arrays, copied."""
+        return {name: array.copy() for name, array in self.as_arrays().items()}
+
+    def as_arrays(self) -> dict[str, NDArray[Any]]:
+        """The same as views: good until strings come or go."""
         return {
-            "cells": self._cells[: int(self._state[TOP])].copy(),
-            "heads": self._heads.copy(),
-            "state": self._state.copy(),
+            "cells": self._cells[: int(self._state[TOP])],
+            "heads": self._heads,
+            "state": self._state,
         }
 
     @staticmethod

@@ -26,10 +26,11 @@ from everfresh.distributed.execute import Journal, Site
 from everfresh.distributed.filling import filled
 from everfresh.distributed.wire import Held, entries_values
 from everfresh.errors import EverfreshError
+from everfresh.local.arena import give_back
 from everfresh.program import Part
 from everfresh.spark import observe
 from everfresh.spark.adaptive import contents
-from everfresh.spark.distribute import done, given_whole, handed_on, ran, received
+from everfresh.spark.distribute import done, given_whole, handed_on, images, ran, received
 from everfresh.spark.jobs import (
     AGAIN,
     CONTROL,
@@ -99,6 +100,8 @@ def _program_block(root: str, role: str, last: bool, batches: Batches) -> Iterat
         out = [(to, ERROR, pack_error(error.to_dict())) for to in targets(job, worker, last)]
     yield from emit(out)
     freeze()
+    if job.kind in FILLING:
+        give_back()
 
 
 def _apply_maps(job: Job, worker: int, messages: list[tuple[int, bytes]], started: float) -> bytes:
@@ -140,6 +143,7 @@ def _run_program(
     assert program is not None
     unit, how = bring_to(job.bases[f"{role}/{worker}"], world)
     payloads = [payload for kind, payload in messages if kind == DATA]
+    messages.clear()  # those that are read go
     stage = RESULTS if role == "results" else MAPS
     site = site_of(job, unit)
     control, held = step(
@@ -177,9 +181,11 @@ def step(
         raise
     crash("mid-apply", world.fault, site.number, world.inbox)
     try:
-        sections, rows = done(world, site, journal, job.kind != "load")
+        sections, rows = (
+            done(world, site, journal) if job.kind != "load" else (images(world, site, journal), 0)
+        )
         if job.kind in FILLING:
-            site.state.maps[job.view or ""].rows()  # an aggregate outside its type is found now
+            rows = site.state.maps[job.view or ""].count()  # an aggregate outside its type is found now
     except EverfreshError:
         journal.rollback()
         unit.unchanged()

@@ -20,6 +20,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from everfresh.options import Options
@@ -29,7 +30,7 @@ from everfresh.spark.ledger import Ledger, Mark
 from everfresh.spark.observe import Observer
 from everfresh.spark.runner import Runner
 from everfresh.spark.units import put_snapshot, snapshot_file
-from everfresh.state import crash
+from everfresh.state import crash, is_url
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +45,15 @@ _PATIENCE = 60.0
 
 class _Cancelled(Exception):
     """The snapshot was given up on purpose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A snapshot that has begun: where, the files of the driver's unit, and those that wait to be written."""
+
+    mark: Mark
+    driver: dict[str, Link]
+    waiting: dict[str, bytes]
 
 
 class Compaction:
@@ -107,17 +117,23 @@ class Compaction:
             self._thread.join(_PATIENCE)
             raise
 
-    def _begin(self) -> tuple[Mark, dict[str, tuple[Link, bytes]]]:
-        """Where a snapshot begins, and the driver's unit there: only the thread of the batches opens it."""
+    def _begin(self) -> Begun:
+        """Where a snapshot begins, and the driver's unit there: only the thread of the batches opens it. It
+        is written from where it is, which takes no memory, and is on the disk later; what goes over a network
+        is copied, and sent later."""
         mark = self._ledger.mark()
         world, bases = self._ledger.to_take((), driver=True)
-        found = {}
+        links, waiting = {}, {}
         for unit, base in bases.items():
-            link = Link(*base.version, snapshot_file(unit, base.version))
-            found[unit] = (link, packed(base, world))
-        return mark, found
+            file = snapshot_file(unit, base.version)
+            links[unit] = Link(*base.version, file)
+            if is_url(world.root):
+                waiting[file] = b"".join(packed(base, world))
+            else:
+                world.store.replace(f"parts/{file}", packed(base, world), durable=False)
+        return Begun(mark, links, waiting)
 
-    def _work(self, begun: tuple[Mark, dict[str, tuple[Link, bytes]]] | None) -> None:
+    def _work(self, begun: Begun | None) -> None:
         """What the thread does: remove what is stale, then take a snapshot if one is due."""
         self._observer.batch()
         try:
@@ -143,16 +159,16 @@ class Compaction:
 
     def _take(
         self,
-        begun: tuple[Mark, dict[str, tuple[Link, bytes]]],
+        begun: Begun,
         workers: Sequence[int],
         at_once: int | None = None,
     ) -> None:
         """Write all units that have changed, some workers at once, and name them in a manifest."""
-        ledger, (mark, driver) = self._ledger, begun
-        taken = {}
-        for unit, (link, data) in driver.items():
-            put_snapshot(ledger.world(mark.epoch), link.file, data)
-            taken[unit] = link
+        ledger, taken = self._ledger, dict(begun.driver)
+        while begun.waiting:
+            put_snapshot(ledger.world(begun.mark.epoch), *begun.waiting.popitem())
+        for link in taken.values() if self._options.durable else ():
+            ledger.folder.store.settle(f"parts/{link.file}")
         step = at_once or len(workers)
         for first in range(0, len(workers), step):
             some = workers[first : first + step]
@@ -166,4 +182,4 @@ class Compaction:
                 files = self._runner.snapshot(job, some, self._observer)
                 taken.update({unit: Link(*bases[unit].version, file) for unit, file in files.items()})
             crash("between-snapshots", self._options.fault, scratch=ledger.folder.scratch)
-        ledger.take_manifest(taken, mark)
+        ledger.take_manifest(taken, begun.mark)

@@ -8,6 +8,7 @@ messages of the exchange and back, and what was done becomes the sections of a s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from everfresh.distributed.ir import Block
 from everfresh.distributed.tags import Replicated
 from everfresh.distributed.wire import Held, empty, entries_table, packed, routed, unpacked
 from everfresh.local.codec import Codec
-from everfresh.local.entries import merged
+from everfresh.local.entries import EntryStore, merged, pieces
 from everfresh.local.netting import netted
 from everfresh.local.pool import Layout, Values
 from everfresh.local.strings import Interner
@@ -27,7 +28,12 @@ from everfresh.spark import observe
 from everfresh.spark.jobs import DATA, GATHERED, World
 from everfresh.spark.stages import Staged
 from everfresh.spark.units import store_id
-from everfresh.state import pack_table, unpack_table
+from everfresh.state import pack_table, table_chunks, unpack_table
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    Section = Buffer | list[Buffer]
 
 Message = tuple[int, int, bytes]
 
@@ -98,16 +104,18 @@ def _message(name: str, table: pa.Table) -> bytes:
     return len(head).to_bytes(2, "big") + head + pack_table(table)
 
 
-def came(temps: Iterable[Temp], payloads: Iterable[bytes], interner: Interner) -> dict[str, Held]:
-    """The temporaries that messages hold, from all places together."""
+def came(temps: Iterable[Temp], payloads: list[bytes], interner: Interner) -> dict[str, Held]:
+    """The temporaries that messages hold, from all places together. The list is emptied: messages go as they
+    are read."""
     pieces: dict[str, list[pa.Table]] = {}
     for payload in payloads:
         size = int.from_bytes(payload[:2], "big")
         pieces.setdefault(payload[2 : 2 + size].decode(), []).append(
             unpack_table(memoryview(payload)[2 + size :])
         )
+    payloads.clear()
     observe.arrive(sum(table.num_rows for tables in pieces.values() for table in tables))
-    found = {t.name: unpacked(t, pieces.pop(t.name, ()), interner) for t in dict.fromkeys(temps)}
+    found = {t.name: unpacked(t, pieces.pop(t.name, []), interner) for t in dict.fromkeys(temps)}
     if pieces:
         raise RuntimeError(f"{', '.join(sorted(pieces))}: sent, but not known where it arrives")
     return found
@@ -129,18 +137,23 @@ def ran(site: Site, block: Block, inputs: Mapping[str, Held]) -> tuple[Journal, 
     return journal, {**inputs, **outputs}
 
 
-def images(world: World, site: Site, journal: Journal) -> dict[str, bytes]:
+def images(world: World, site: Site, journal: Journal) -> dict[str, Section]:
     """The entries that were touched, as they are now."""
-    sections = {}
+    sections: dict[str, Section] = {}
     state = site.state
     for view, definition in state.catalog.views.items():
         for m in definition.compiled.program.maps:
             if m.name in journal.touched:
                 store = state._store(m.name)
                 slots = np.sort(merged(journal.touched[m.name]).slots)
-                table = entries_table(store.codec, store.words(slots), store.pool.gather(slots))
-                sections[f"map/{store_id(world, view, m.name)}"] = pack_table(table)
+                sections[f"map/{store_id(world, view, m.name)}"] = _image(store, slots)
     return sections
+
+
+def _image(store: EntryStore, slots: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[Buffer]:
+    return table_chunks(
+        entries_table(store.codec, store.words(some), store.pool.gather(some)) for some in pieces(slots)
+    )
 
 
 def published(site: Site, journal: Journal, view: str) -> pa.Table | None:
@@ -156,13 +169,12 @@ def published(site: Site, journal: Journal, view: str) -> pa.Table | None:
     return None
 
 
-def done(world: World, site: Site, journal: Journal, publish: bool) -> tuple[dict[str, bytes], int]:
+def done(world: World, site: Site, journal: Journal) -> tuple[dict[str, Section], int]:
     """What a block did as the sections of a segment, and how many rows of views it changed."""
     sections, rows = images(world, site, journal), 0
     for view in site.state.catalog.views:
         change = published(site, journal, view)
         if change is not None and change.num_rows:
             rows += change.num_rows
-            if publish:
-                sections[f"changes/{world.ids[view]}"] = pack_table(change)
+            sections[f"changes/{world.ids[view]}"] = pack_table(change)
     return sections, rows

@@ -8,12 +8,18 @@ holds its segment or names it. Reads of such views start no job.
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from everfresh.distributed.execute import Journal
+from everfresh.distributed.wire import Held
+from everfresh.local.arena import give_back
 from everfresh.spark.blocks import FILLING, site_of, step
 from everfresh.spark.distribute import came, ran
 from everfresh.spark.jobs import DRIVER, Base, Job, World, unpack_control
 from everfresh.spark.units import bring_to, pack_snapshot
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]]:
@@ -23,13 +29,19 @@ def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]
         return []
     started = time.perf_counter()
     unit, how = bring_to(job.bases[DRIVER], job.world)
-    site = site_of(job, unit)
-    inputs = came(program.driver.inputs, payloads, unit.interner)
-    control, _ = step(job, unit, site, lambda: ran(site, program.driver, inputs), started, how)
+    site, block = site_of(job, unit), program.driver
+
+    def run() -> tuple[Journal, dict[str, Held]]:
+        # Nothing that came stays beside what is made of it.
+        return ran(site, block, came(block.inputs, payloads, unit.interner))[0], {}
+
+    control, _ = step(job, unit, site, run, started, how)
+    if job.kind in FILLING:
+        give_back()
     return [unpack_control(control)]
 
 
-def packed(base: Base, world: World) -> bytes:
-    """The driver's unit as a snapshot of it holds it."""
+def packed(base: Base, world: World) -> list[Buffer]:
+    """The driver's unit as a snapshot of it holds it, in chunks that are good until it changes."""
     unit, _ = bring_to(base, world)
     return pack_snapshot(unit, world, unit.version)

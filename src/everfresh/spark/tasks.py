@@ -7,9 +7,9 @@ is sorted, so that nothing depends on the order in which it arrived.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,6 +19,9 @@ from everfresh.spark.claims import claimed
 from everfresh.spark.jobs import PROPERTY, Job, pack_control
 from everfresh.spark.units import Unit, cached_bytes, seal_segment, segment_file
 from everfresh.state import crash
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 Batches = Iterable[pa.RecordBatch]
 Message = tuple[int, int, bytes]
@@ -122,7 +125,7 @@ def finish(
     job: Job,
     unit: Unit,
     tag_in: str,
-    sections: dict[str, bytes],
+    sections: Mapping[str, Buffer | list[Buffer]],
     rows: int,
     behind: Behind | None = None,
     **extra: Any,

@@ -33,10 +33,9 @@ from everfresh.spark.programs import incremental, placement_of
 from everfresh.spark.rowlog import replay_rows
 from everfresh.state import (
     Commit,
+    array_chunks,
     open_sealed,
-    pack_arrays,
     pack_table,
-    seal,
     seal_chunks,
     unpack_arrays,
     unpack_table,
@@ -230,7 +229,7 @@ def map_image(store: MapStore, words: Any, values: Values) -> bytes:
 
 
 def seal_segment(
-    unit: str, epoch: int, nonce: str, tag_in: str, sections: Mapping[str, Buffer]
+    unit: str, epoch: int, nonce: str, tag_in: str, sections: Mapping[str, Buffer | list[Buffer]]
 ) -> tuple[list[Buffer], str]:
     """A segment, in chunks, and the tag of the version after it: the digest of the segment, which holds the
     tag before it and the job that made it. So segments of different jobs never have the same tag, and those
@@ -358,27 +357,27 @@ def write_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> str:
     return put_snapshot(world, snapshot_file(unit.name, version), pack_snapshot(unit, world, version))
 
 
-def put_snapshot(world: World, file: str, data: bytes) -> str:
+def put_snapshot(world: World, file: str, data: Buffer | list[Buffer]) -> str:
     """Put a packed unit into its file, unless somebody has; returns the name."""
     world.store.create(f"parts/{file}", data, world.durable)
     return file
 
 
-def pack_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> bytes:
-    """A whole unit as a sealed file."""
-    sections = {"strings": pack_arrays(unit.interner.to_arrays())}
+def pack_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> list[Buffer]:
+    """A whole unit as a sealed file, in chunks that are views of it: good until it changes."""
+    sections: dict[str, Buffer | list[Buffer]] = {"strings": array_chunks(unit.interner.as_arrays())}
     kept = set(world.ids.values())
     for i, table in unit.tables.items():
         if i in kept:
-            sections[f"table/{i}"] = pack_arrays(table.to_arrays())
+            sections[f"table/{i}"] = array_chunks(table.to_arrays())
             if table.codec.kept:
-                sections[f"texts/{i}"] = pack_arrays(table.texts_to_arrays())
-    sections.update({f"map/{i}": pack_arrays(m.pool.to_arrays()) for i, m in unit.maps.items() if i in kept})
+                sections[f"texts/{i}"] = array_chunks(table.texts_to_arrays())
+    pools = {i: m.pool for i, m in unit.maps.items()} | unit.pools
     sections.update(
-        {f"map/{i}": pack_arrays(p.to_arrays()) for i, p in unit.pools.items() if i.split(_OF)[0] in kept}
+        {f"map/{i}": array_chunks(p.as_arrays()) for i, p in pools.items() if i.split(_OF)[0] in kept}
     )
     epoch, tag = version
-    return seal("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections)
+    return seal_chunks("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections)
 
 
 def load_snapshot(name: str, world: World, link: Link) -> Unit:

@@ -19,7 +19,14 @@ order, and knows nothing of what they mean: engines choose the sections of recor
 Implements sections 1-3 and 9 of the design note "State on Spark: the epoch protocol".
 """
 
-from everfresh.state.arrays import pack_arrays, pack_table, unpack_arrays, unpack_table
+from everfresh.state.arrays import (
+    array_chunks,
+    pack_arrays,
+    pack_table,
+    table_chunks,
+    unpack_arrays,
+    unpack_table,
+)
 from everfresh.state.commits import CommitStore, FileCommits, LogCommits, read_commit
 from everfresh.state.faults import InjectedFault, crash
 from everfresh.state.files import Sealed, create_file, open_sealed, replace_file, seal, seal_chunks
@@ -39,6 +46,7 @@ __all__ = [
     "SnapshotStore",
     "StateFolder",
     "Store",
+    "array_chunks",
     "crash",
     "create_file",
     "is_url",
@@ -51,6 +59,7 @@ __all__ = [
     "seal",
     "seal_chunks",
     "store_of",
+    "table_chunks",
     "unpack_arrays",
     "unpack_table",
 ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -35,26 +35,40 @@ def pack_arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     >>> {name: (array.tolist(), array.shape) for name, array in unpack_arrays(packed).items()}
     {'keys': ([0, 1, 2], (3,)), 'values': ([], (0, 2))}
     """
+    return b"".join(array_chunks(arrays))
+
+
+def array_chunks(arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[Buffer]:
+    """The same in chunks that are views of the arrays, where their rows lie together: nothing is copied."""
     directory: list[tuple[str, Any, tuple[int, ...], int]] = []
-    contents: list[tuple[int, memoryview]] = []
+    contents: list[tuple[int, np.ndarray[Any, Any]]] = []
     end = 0  # offsets count from the first array, which is aligned itself
     for name, given in arrays.items():
-        array = np.asarray(given, order="C")
+        array = np.asarray(given)
         if array.dtype.hasobject:
             raise TypeError(f"array '{name}' holds Python objects, which have no bytes to store")
         offset = aligned(end)
         directory.append((name, np.lib.format.dtype_to_descr(array.dtype), array.shape, offset))
         if array.nbytes:
-            contents.append((offset, array.reshape(-1).view(np.uint8).data))
+            contents.append((offset, array))
         end = offset + array.nbytes
     text = json.dumps(directory, separators=(",", ":"), ensure_ascii=False).encode()
     start = aligned(_LENGTH.size + len(text))
     chunks: list[Buffer] = [(_LENGTH.pack(len(text)) + text).ljust(start, b"\0")]
     at = 0
-    for offset, view in contents:
-        chunks += [bytes(offset - at), view]
-        at = offset + view.nbytes
-    return b"".join(chunks)
+    for offset, array in contents:
+        chunks += [bytes(offset - at), *_views(array)]
+        at = offset + array.nbytes
+    return chunks
+
+
+def _views(array: np.ndarray[Any, Any]) -> list[Buffer]:
+    """The bytes of an array, which has some, in row-major order."""
+    if array.flags.c_contiguous:
+        return [array.reshape(-1).view(np.uint8).data]
+    if array.ndim > 1 and array.strides[-1] == array.itemsize:
+        return [view for row in array for view in _views(row)]
+    return _views(np.ascontiguousarray(array))
 
 
 def unpack_arrays(buffer: Buffer) -> dict[str, np.ndarray[Any, Any]]:
@@ -92,7 +106,22 @@ def pack_table(table: pa.Table) -> bytes:
             writer.write_table(table)
         packed: bytes = sink.getvalue().to_pybytes()
         return packed
-    return b"".join([_schema(table.schema), *(b.serialize() for b in table.to_batches()), _END])
+    return b"".join(table_chunks([table]))
+
+
+def table_chunks(tables: Iterable[pa.Table]) -> list[Buffer]:
+    """Tables of one schema, at least one and none with dictionaries, as an Arrow IPC stream in chunks: each
+    is asked for when the one before is packed."""
+    chunks: list[Buffer] = []
+    schema = None
+    for table in tables:
+        if schema is None:
+            schema = table.schema
+            chunks.append(_schema(schema))
+        elif table.schema != schema:  # strings of more than 2 GiB have offsets of their own
+            table = table.cast(schema)
+        chunks += [batch.serialize() for batch in table.to_batches()]
+    return [*chunks, _END]
 
 
 @lru_cache(maxsize=1024)

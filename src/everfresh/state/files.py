@@ -71,14 +71,18 @@ def aligned(offset: int) -> int:
     return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
-def seal_chunks(kind: str, header: Mapping[str, Any], sections: Mapping[str, Buffer]) -> list[Buffer]:
-    """The sealed file as a list of chunks, so that large sections are written without being copied."""
-    views = {name: byte_view(data) for name, data in sections.items()}
+def seal_chunks(
+    kind: str, header: Mapping[str, Any], sections: Mapping[str, Buffer | list[Buffer]]
+) -> list[Buffer]:
+    """The sealed file as a list of chunks, so that large sections are written without being copied. A section
+    may be in chunks itself."""
+    views = {name: [byte_view(chunk) for chunk in _chunks(data)] for name, data in sections.items()}
     directory: dict[str, tuple[int, int]] = {}
     end = 0  # counted from the payload, which is aligned itself
-    for name, view in views.items():
-        directory[name] = (aligned(end), view.nbytes)
-        end = aligned(end) + view.nbytes
+    for name, some in views.items():
+        size = sum(view.nbytes for view in some)
+        directory[name] = (aligned(end), size)
+        end = aligned(end) + size
     text = json.dumps(
         {"header": header, "sections": directory}, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     ).encode()
@@ -88,9 +92,9 @@ def seal_chunks(kind: str, header: Mapping[str, Any], sections: Mapping[str, Buf
     front = _PREFIX.pack(MAGIC, VERSION, len(label), len(text), total) + label + text
     chunks: list[Buffer] = [front.ljust(start, b"\0")]
     at = 0
-    for name, view in views.items():
+    for name, some in views.items():
         offset, length = directory[name]
-        chunks += [bytes(offset - at), view]
+        chunks += [bytes(offset - at), *some]
         at = offset + length
     return [*chunks, _digest(chunks[0], chunks[1:])]
 
@@ -102,7 +106,7 @@ def _digest(front: Buffer, payload: Sequence[Buffer]) -> bytes:
     return hashlib.blake2b(bytes(front) + crc.to_bytes(4, "little"), digest_size=DIGEST_BYTES).digest()
 
 
-def seal(kind: str, header: dict[str, Any], sections: Mapping[str, Buffer]) -> bytes:
+def seal(kind: str, header: dict[str, Any], sections: Mapping[str, Buffer | list[Buffer]]) -> bytes:
     """A sealed file as bytes; equal arguments give equal bytes.
 
     >>> sealed = open_sealed(seal("note", {"epoch": 7}, {"text": b"hello"}), "note")

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
+def _joined(data: Buffer | list[Buffer]) -> bytes:
+    return b"".join(data) if isinstance(data, list) else bytes(data)
+
+
 class ObjectFiles:
     """Objects below a prefix of a bucket."""
 
@@ -46,17 +50,20 @@ class ObjectFiles:
         """Get the object."""
         return memoryview(self.read(name))
 
-    def create(self, name: str, data: Buffer, durable: bool = True) -> bool:
+    def create(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> bool:
         """Put the object if there is none."""
         try:
-            self._api.put(self._store, name, bytes(data), mode="create")
+            self._api.put(self._store, name, _joined(data), mode="create")
         except self._api.exceptions.AlreadyExistsError:
             return False
         return True
 
     def replace(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> None:
         """Put the object."""
-        self._api.put(self._store, name, b"".join(data) if isinstance(data, list) else bytes(data))
+        self._api.put(self._store, name, _joined(data))
+
+    def settle(self, name: str) -> None:
+        """It is durable when the put is answered."""
 
     def remove(self, name: str) -> None:
         """Delete the object."""
@@ -116,7 +123,7 @@ class ArrowFiles:
         """Read the file."""
         return memoryview(self.read(name))
 
-    def create(self, name: str, data: Buffer, durable: bool = True) -> bool:
+    def create(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> bool:
         """Look, and write if there is none."""
         if self.size(name) is not None:
             return False
@@ -137,6 +144,9 @@ class ArrowFiles:
         except OSError:  # some move over nothing that is there
             self.remove(name)
             self._fs.move(temporary, name)
+
+    def settle(self, name: str) -> None:
+        """It is durable when it is put."""
 
     def remove(self, name: str) -> None:
         """Delete the file."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
-from everfresh.state.files import create_file, replace_file
+from everfresh.state.files import create_file, replace_file, sync_file, sync_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -46,12 +46,16 @@ class Store(Protocol):
         """The same, without reading all of it where that can be."""
         ...
 
-    def create(self, name: str, data: Buffer, durable: bool = True) -> bool:
-        """Create a file, whole; False if there is one."""
+    def create(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> bool:
+        """Create a file, whole; False if there is one. Its contents may be in chunks."""
         ...
 
     def replace(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> None:
         """Put a file in place, whole; its contents may be in chunks."""
+        ...
+
+    def settle(self, name: str) -> None:
+        """Wait until a file that was put without waiting is on the disk."""
         ...
 
     def remove(self, name: str) -> None:
@@ -122,13 +126,18 @@ class LocalFiles:
         with (self._folder / name).open("rb") as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
-    def create(self, name: str, data: Buffer, durable: bool = True) -> bool:
+    def create(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> bool:
         """By a link from a temporary."""
         return create_file(self._made(name), data, durable)
 
     def replace(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> None:
         """By renaming a temporary."""
         replace_file(self._made(name), data, durable)
+
+    def settle(self, name: str) -> None:
+        """The contents, then the name."""
+        sync_file(self._folder / name)
+        sync_folder((self._folder / name).parent)
 
     def remove(self, name: str) -> None:
         """Unlink the file."""
