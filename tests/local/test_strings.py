@@ -144,3 +144,26 @@ def test_nothing() -> None:
     assert interner.decode(np.array([], dtype=np.int64)).to_pylist() == []
     assert interner.intern_list([None, None]).tolist() == [0, 0]
     assert interner.compact(np.array([0])).tolist() == [0]
+
+
+@pytest.mark.parametrize("mask", [-1, 0])
+def test_short_strings_that_are_remembered(mask: int) -> None:
+    """More of them than there is room for, in many batches; and none with its old code after a compaction."""
+    random, interner, twin = np.random.default_rng(7), Interner(_tag_mask=mask), Twin()
+    few = [f"{i:x}" for i in range(module._RECENT * (4 if mask else 1))] + [
+        "",
+        "\0",
+        "\0\0",
+        "1234567",
+        "12345678",
+    ]
+    for _ in range(20):
+        batch = random.choice(few, 60).tolist()
+        assert interner.intern_list(batch).tolist() == twin.intern(batch)
+    known = list(twin.codes)[1:]
+    codes = interner.intern_list(known)
+    remap = interner.compact(codes[::2])
+    assert interner.strings(remap[codes[::2]]) == known[::2]
+    again = Twin()
+    again.intern(known[::2])
+    assert interner.intern_list(known).tolist() == again.intern(known)

@@ -71,18 +71,6 @@ def _prefetch(_typing: Any, array: Any, _at: Any) -> Any:
     return types.void(array, types.intp), codegen
 
 
-@intrinsic
-def load64(_typing: Any, data: Any, _at: Any) -> Any:
-    """The eight bytes from `data[at]` on as one uint64, at any alignment."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, args[0])
-        pointer = builder.gep(view.data, [args[1]])
-        return builder.load(builder.bitcast(pointer, ir.PointerType(ir.IntType(64))), align=1)
-
-    return types.uint64(data, types.intp), codegen
-
-
 @njit(forceinline=True, cache=True)
 def _finish(h: np.uint64) -> np.int64:
     """The tag, in the high half: its low bits vary also when only the lowest or the top bits of `h` do."""
@@ -793,6 +781,9 @@ def cascade_total(floats: Floats, out: Floats) -> None:
 # ----------------------------------------------------------------------------------------- strings
 
 
+_DONE = 2  # like 1, no tag
+
+
 @njit(forceinline=True, cache=True)
 def _hash_bytes(start: int, size: int) -> np.int64:
     h = np.uint64(size)
@@ -802,37 +793,44 @@ def _hash_bytes(start: int, size: int) -> np.int64:
         h = (h ^ ldu(at)) * _MIX
         h ^= h >> _HALF
         at += 8
+    return np.int64(_finish((h ^ _tail(at, end)) * _MIX))
+
+
+@njit(forceinline=True, cache=True)
+def _tail(at: int, end: int) -> np.uint64:
+    """Less than eight bytes as one word."""
     tail = np.uint64(0)
     while at < end:
         tail = (tail << np.uint64(8)) | np.uint64(ld8(at, 0))
         at += 1
-    return np.int64(_finish((h ^ tail) * _MIX))
+    return tail
 
 
 @njit(forceinline=True, cache=True)
-def _equal_bytes(a: Bytes, at: int, b: int, size: int) -> bool:
+def _short(begin: int, size: int) -> np.int64:
+    """A number of its own for a string of less than eight bytes, which is not 0."""
+    return np.int64((np.uint64(size + 1) << np.uint64(56)) | _tail(begin, begin + size))
+
+
+@njit(forceinline=True, cache=True)
+def _place(short: int, places: int) -> int:
+    """Where a short string is remembered."""
+    return int((np.uint64(short) * _MIX) >> np.uint64(40)) & (places - 1)
+
+
+@njit(forceinline=True, cache=True)
+def _equal_bytes(a: int, b: int, size: int) -> bool:
+    """Whether as many bytes at two addresses are the same."""
     i = 0
     while i + 8 <= size:
-        if load64(a, at + i) != ldu(b + i):
+        if ldu(a + i) != ldu(b + i):
             return False
         i += 8
     while i < size:
-        if np.int64(a[at + i]) != ld8(b, i):
+        if ld8(a, i) != ld8(b, i):
             return False
         i += 1
     return True
-
-
-@njit(forceinline=True, cache=True)
-def _prefetch_string(heap: Bytes, starts: Ints, table: Ints, tags: Ints, i: int, end: int) -> None:
-    """Three dependent reads lead to a string: ask for each some rows before the next needs it."""
-    mask = table.size - 1
-    if i + 3 * _STEP < end:
-        _prefetch(table, (tags[i + 3 * _STEP] >> 32) & mask)
-        code = table[(tags[i + 2 * _STEP] >> 32) & mask] & _LOW
-        _prefetch(starts, code)
-        code = table[(tags[i + _STEP] >> 32) & mask] & _LOW
-        _prefetch(heap, starts[code - 1] if code != 0 else 0)
 
 
 @njit(cache=True)
@@ -841,6 +839,7 @@ def intern(
     starts: Ints,
     table: Ints,
     state: Ints,
+    recent: Ints,
     array: int,
     columns: Ints,
     tag_mask: int,
@@ -852,10 +851,11 @@ def intern(
     `array` is the address of an `ArrowArray`, `columns` has a line for each column: which child it is (-1:
     the array itself), the row of `out` that its codes go to, and whether its offsets have 64 bits. `reached`
     is where to begin: column, row; and what to go on with, with the size of the string there, if something
-    is full. `state` is (strings, bytes of the heap).
+    is full. `state` is (strings, bytes of the heap). `recent` has short strings and their codes, some
+    of those that came last: most columns of short strings have few different ones.
     """
     count, used = state[0], state[1]
-    mask, rows = table.size - 1, out.shape[1]
+    mask, rows, strings = table.size - 1, out.shape[1], heap.ctypes.data
     tags = np.empty(min(rows, _BLOCK), np.int64)
     for c in range(reached[0], columns.shape[0]):
         child, base = array, 0
@@ -874,11 +874,28 @@ def intern(
                     tags[k] = 1  # which no tag is
                 else:
                     begin = ld(offsets, i) if wide else ld32(offsets, i)
-                    end = ld(offsets, i + 1) if wide else ld32(offsets, i + 1)
-                    tags[k] = _hash_bytes(data + begin, end - begin) & tag_mask
+                    size = (ld(offsets, i + 1) if wide else ld32(offsets, i + 1)) - begin
+                    if size < 8:
+                        short = _short(data + begin, size)
+                        at = _place(short, recent.shape[1])
+                        if recent[0, at] == short:
+                            out[row, first + k] = recent[1, at]
+                            tags[k] = _DONE
+                            continue
+                    tags[k] = _hash_bytes(data + begin, size) & tag_mask
             for k in range(some):
-                _prefetch_string(heap, starts, table, tags, k, some)
                 i, tag, code = base + first + k, tags[k], 0
+                if tag == _DONE:
+                    continue
+                # Three dependent reads lead to a string: each is asked for some rows before the next one.
+                # Not a function of its own: arrays that a branch in one reads are counted at each call.
+                if k + 3 * _STEP < some:
+                    _prefetch(table, (tags[k + 3 * _STEP] >> 32) & mask)
+                    code = table[(tags[k + 2 * _STEP] >> 32) & mask] & _LOW
+                    _prefetch(starts, code)
+                    code = table[(tags[k + _STEP] >> 32) & mask] & _LOW
+                    _prefetch(heap, starts[code - 1] if code != 0 else 0)
+                    code = 0
                 begin = ld(offsets, i) if wide else ld32(offsets, i)
                 size = (ld(offsets, i + 1) if wide else ld32(offsets, i + 1)) - begin
                 at = (tag >> 32) & mask
@@ -900,11 +917,16 @@ def intern(
                     if (cell & _HIGH) == tag:
                         known = cell & _LOW
                         where = starts[known - 1]
-                        if starts[known] - where == size and _equal_bytes(heap, where, data + begin, size):
+                        same = starts[known] - where == size
+                        if same and _equal_bytes(strings + where, data + begin, size):
                             code = known
                             break
                     at = (at + 1) & mask
                 out[row, first + k] = code
+                if tag != 1 and size < 8:
+                    short = _short(data + begin, size)
+                    at = _place(short, recent.shape[1])
+                    recent[0, at], recent[1, at] = short, code
             first += some
     state[0], state[1] = count, used
     return True

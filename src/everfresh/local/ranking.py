@@ -71,6 +71,10 @@ class Ranks:
     def labels(self, codes: Ints) -> Ints:
         """The labels of codes; 0 for NULL."""
         self.cover(codes)
+        return self.known(codes)
+
+    def known(self, codes: Ints) -> Ints:
+        """The labels of codes that have been covered; 0 for NULL."""
         return self._labels[codes]
 
     def cover(self, codes: Ints) -> None:
@@ -181,7 +185,8 @@ class Ordering:
         by_name = {column.name: column for column in codec.columns}
         self._codec, self._ranks = codec, ranks
         self._keys = [(key, by_name[key.name]) for key in keys]
-        self._strings = [column for _, column in self._keys if column.type.name == "VARCHAR"]
+        strings = [column for _, column in self._keys if column.type.name == "VARCHAR"]
+        self._strings = [codec.places(column)[0][0] for column in strings]
         if self._strings and ranks is None:
             raise ValueError("strings are ordered by their ranks")
         self.words = sum(1 + c.nullable + c.type.is_wide for _, c in self._keys)
@@ -193,13 +198,18 @@ class Ordering:
 
     def encode(self, words: Ints) -> Ints:
         """The order words `[words, m]` of some rows."""
-        for column in self._strings:  # all first: a new label may change the others
-            assert self._ranks is not None
-            self._ranks.cover(self._codec.column_words(words, column)[0][0])
+        ranks = self._ranks
+        if self._strings:  # all first, and at once: a new label may change the others
+            assert ranks is not None
+            ranks.cover(words[self._strings].ravel())
         rows = [np.empty((0, words.shape[1]), np.int64)]
         for key, column in self._keys:
             values, valid = self._codec.column_words(words, column)
             if column.nullable:
                 rows.append(_null_word(valid, words.shape[1], key.nulls_first)[None])
-            rows.append(_oriented(order_words(values, column.type, self._ranks), valid, key.ascending))
+            if ranks is not None and column.type.name == "VARCHAR":
+                values = ranks.known(values)
+            else:
+                values = order_words(values, column.type, ranks)
+            rows.append(_oriented(values, valid, key.ascending))
         return np.concatenate(rows)

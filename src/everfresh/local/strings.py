@@ -24,6 +24,7 @@ from everfresh.local.kernels import Bytes, Ints
 
 _STRINGS: Final = 1 << 30  # most strings of one interner: a code and its table cell fit 32 bits
 _RESERVED: Final = 1 << 26  # strings that one has address space for when it is large
+_RECENT: Final = 1 << 8
 _HEAP: Final = 1 << 34  # bytes of strings, likewise
 _ARROW: Final = (1 << 31) - 1  # most bytes of one pa.string() array
 _STRING: Final = pa.string()
@@ -51,6 +52,7 @@ class Interner:
         )
         self._heap, self._starts, self._table = (grown.array for grown in self._grown)
         self._state = np.zeros(2, np.int64)  # strings, bytes of the heap
+        self._recent = np.zeros((2, _RECENT), np.int64)  # short strings and their codes
         self._tag_mask = _tag_mask
         self._lock = threading.Lock()  # strings may come from several threads
 
@@ -77,10 +79,10 @@ class Interner:
         """Write the codes of string columns of an exported batch to rows of `out`: see `kernels.intern`."""
         reached = np.zeros(3, np.int64)
         with self._lock:
-            arrays = self._heap, self._starts, self._table, self._state
+            arrays = self._heap, self._starts, self._table, self._state, self._recent
             while not kernels.intern(*arrays, array, lines, self._tag_mask, reached, out):
                 self._grow(int(reached[2]))
-                arrays = self._heap, self._starts, self._table, self._state
+                arrays = self._heap, self._starts, self._table, self._state, self._recent
 
     def intern_list(self, strings: Sequence[str | None]) -> Ints:
         """The codes of Python strings."""
