@@ -99,6 +99,8 @@ class Database(MatrixMethods, StreamMethods):
         self._lock = threading.RLock()
         """Held by whoever changes something; readers need it only where the engine cannot do without."""
         self._queue = Queue(self._commit_all)
+        self._read: Callable[..., Any] = getattr(engine, "read_input", read_local)
+        """Rows of any kind as the engine takes them."""
         self._closed = False
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
@@ -225,19 +227,20 @@ class Database(MatrixMethods, StreamMethods):
             raise EverfreshError(
                 Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")'
             )
-        given = {**(batch or {}), **tables}
+        given = {**batch, **tables} if batch else tables
         engine = self._engine
-        if not engine.concurrent or any(self._matrices.takes(*item) for item in given.items()):
+        if not engine.concurrent or self._matrices.takes_some(given):
             with self._lock:
                 return self._apply(given, key)
-        self._writable()
+        if self._closed or self._read_only:
+            self._writable()
         before = engine.committed(key) if key is not None else None
         if before is not None:
             return before
         catalog = engine.catalog  # rows are read beside other batches, and queue with them
-        parts = [
-            part for name, rows in given.items() for part in self._parts(catalog.expect_table(name), rows)
-        ]
+        parts: list[Part] = []
+        for name, rows in given.items():
+            parts += self._parts(catalog.expect_table(name), rows)
         return self._queue.commit(Batch(tuple(parts), key), catalog, self._lock)
 
     def _apply(self, given: Mapping[str, Any], key: str | None) -> int:
@@ -255,14 +258,14 @@ class Database(MatrixMethods, StreamMethods):
         updates = {name: change for name, change in given.items() if self._matrices.takes(name, change)}
         return self._commit(self._with_matrices(Batch(tuple(parts), key), updates))
 
-    def _parts(self, schema: TableSchema, rows: Any) -> Iterator[Part]:
-        for op, data in Delta.of(rows).parts():
-            what = f"table '{schema.name}', {op}s"
-            yield _part(schema, op, self._read(data, schema, what, op), what)
+    def _parts(self, schema: TableSchema, rows: Any) -> list[Part]:
+        if isinstance(rows, pa.Table):
+            return [self._part_of(schema, "insert", rows)]
+        return [self._part_of(schema, op, data) for op, data in Delta.of(rows).parts()]
 
-    def _read(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
-        reader = getattr(self._engine, "read_input", None)
-        return reader(data, schema, what, op) if reader is not None else read_local(data, schema, what, op)
+    def _part_of(self, schema: TableSchema, op: Any, data: Any) -> Part:
+        what = f"table '{schema.name}', {op}s"
+        return _part(schema, op, self._read(data, schema, what, op), what)
 
     def _commit(self, batch: Batch) -> int:
         for name in {part.table for part in batch.parts}:
@@ -274,28 +277,47 @@ class Database(MatrixMethods, StreamMethods):
     def _commit_all(self, group: Sequence[Waiting]) -> None:
         """Commit what has queued, with the lock held; each is told what came of it."""
         engine = self._writable()
+        catalog = engine.catalog
         ready: list[Waiting] = []
         for waiting in group:
             try:
-                waiting.check(engine.catalog)
-                for name in {part.table for part in waiting.batch.parts}:
-                    self._check_static(name)
+                waiting.check(catalog)
+                for part in waiting.batch.parts:
+                    if catalog.tables[part.table].static:
+                        self._check_static(part.table)
             except EverfreshError as error:
                 waiting.result = error
             else:
                 ready.append(waiting)
         while ready:
-            known = [engine.committed(w.batch.key) if w.batch.key is not None else None for w in ready]
-            for waiting, epoch in zip(ready, known, strict=True):
-                waiting.result = epoch
-            ready = [waiting for waiting in ready if waiting.result is None]
-            now = [w for i, w in enumerate(ready) if not w.is_repeated(ready[:i])]
-            for waiting, result in zip(now, engine.apply_all([w.batch for w in now]), strict=True):
+            now, later = self._chosen(ready)
+            results = engine.apply_all([waiting.batch for waiting in now]) if now else ()
+            for waiting, result in zip(now, results, strict=True):
                 waiting.result = result if isinstance(result, Exception) else result.epoch
-            for waiting in now:
-                if isinstance(waiting.result, int):
-                    self._tell(waiting.result)
-            ready = [waiting for waiting in ready if waiting not in now]
+            if self._listeners:
+                for waiting in now:
+                    if isinstance(waiting.result, int):
+                        self._tell(waiting.result)
+            ready = later
+
+    def _chosen(self, ready: list[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
+        """What to apply now, and what to look at again after it: batches with the key of one before them. One
+        whose key was committed has its result."""
+        now: list[Waiting] = []
+        later: list[Waiting] = []
+        keys: set[str] = set()
+        for waiting in ready:
+            key = waiting.batch.key
+            if key is not None:
+                waiting.result = self._engine.committed(key)
+                if waiting.result is not None:
+                    continue
+                if key in keys:
+                    later.append(waiting)
+                    continue
+                keys.add(key)
+            now.append(waiting)
+        return now, later
 
     def _check_static(self, name: str) -> None:
         catalog = self._engine.catalog

@@ -60,7 +60,13 @@ class Matrices:
     def takes(self, name: str, given: Any) -> bool:
         """Whether part of a batch is an update of a matrix, by its name or by what is given."""
         first = given[0] if isinstance(given, list) and given else given
-        return type(first).__module__ == "everfresh.linalg.updates" or name in self._names()
+        if type(first).__module__ == "everfresh.linalg.updates":
+            return True
+        return self._store is not None and name in self._names()
+
+    def takes_some(self, given: Mapping[str, Any]) -> bool:
+        """Whether some part of a batch is an update of a matrix."""
+        return any(self.takes(name, some) for name, some in given.items())
 
     def check_statement(self, statement: Any) -> None:
         """Refuse a statement that would give a table or view the name of a matrix."""

@@ -160,6 +160,16 @@ def test_statements_are_charged_for_what_they_visit() -> None:
     )
 
 
+def test_a_change_that_fails_its_own_condition_costs_no_lookups() -> None:
+    free = charged("Sum_[x](ΔR(x, y) * B[y, z](0))")
+    some = charged("Sum_[x](ΔR(x, y) * [x = 3::BIGINT] * B[y, z](0))")
+    assert some == pytest.approx(1 + (free - 1) / 10)  # the change itself is read in any case
+    # all that follows is there or is not: one group is written, by one change in ten
+    assert charged("Sum_[](ΔR(x, y) * [x = 3::BIGINT] * B[y, z](0))") == pytest.approx(some)
+    # a condition that reads something else is no chance of the change
+    assert charged("Sum_[x](ΔR(x, y) * B[y, z](0) * [x = z])") > some
+
+
 def test_a_condition_that_a_map_holds_makes_lookups_miss() -> None:
     x, y = (Var(name, BIGINT, False) for name in "xy")
     for text, found in (("Sum_[y](S(y, z))", 1.0), ("Sum_[y](S(y, z) * [z = 3::BIGINT])", 0.01)):

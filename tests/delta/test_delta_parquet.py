@@ -57,13 +57,13 @@ def test_the_same_rows(tmp_path: Path, schema: TableSchema, group: int) -> None:
     pq.write_table(rows().select(other_order), tmp_path / "a.parquet", row_group_size=group)
     pq.write_table(rows(10), tmp_path / "b.parquet")
     for path in (tmp_path / "a.parquet", tmp_path, tmp_path / "[ab].parquet"):
-        found = read_exact(str(path), schema, "t", "insert")
+        found = read_exact([str(path)], schema, "t", "insert")
         assert found is not None
         assert plain(found).to_pylist() == read_rows(path, schema, what="t").to_pylist()
         encoded = {f.name for f in found.schema if pa.types.is_dictionary(f.type)}
         assert encoded <= ({"note"} if schema.key else set())
         assert all(column.num_chunks == 1 for column in found.columns)
-    one = read_exact(str(tmp_path / "b.parquet"), KEYED, "t", "delete")
+    one = read_exact([str(tmp_path / "b.parquet")], KEYED, "t", "delete")
     assert one is not None
     assert plain(one).to_pylist() == rows(10).to_pylist()
 
@@ -72,7 +72,7 @@ def test_few_strings_come_as_a_dictionary(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     for note, encoded in ((None, True), ([f"a note of its own, {n}" for n in range(1000)], False)):
         pq.write_table(rows() if note is None else changed("note", note), file)
-        found = read_exact(str(file), KEYED, "t", "insert")
+        found = read_exact([str(file)], KEYED, "t", "insert")
         assert found is not None
         assert pa.types.is_dictionary(found.schema.field("note").type) == encoded
         assert found.schema.field("name").type == pa.string()
@@ -93,12 +93,12 @@ def test_few_strings_come_as_a_dictionary(tmp_path: Path) -> None:
 )
 def test_others_are_read_the_other_way(tmp_path: Path, given: pa.Table) -> None:
     pq.write_table(given, tmp_path / "a.parquet")
-    assert read_exact(str(tmp_path / "a.parquet"), KEYED, "t", "insert") is None
+    assert read_exact([str(tmp_path / "a.parquet")], KEYED, "t", "insert") is None
 
 
 def test_floats_are_canonical(tmp_path: Path) -> None:
     pq.write_table(changed("size", [-0.0] * 1000), tmp_path / "a.parquet")
-    found = read_exact(str(tmp_path / "a.parquet"), KEYED, "t", "insert")
+    found = read_exact([str(tmp_path / "a.parquet")], KEYED, "t", "insert")
     assert found is not None
     assert {str(x) for x in found.column("size").to_pylist()} == {"0.0"}
 
@@ -107,8 +107,8 @@ def test_no_files(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("k,name,price,note,size\n")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     for path in ("a.csv", "broken.parquet", "absent.parquet"):
-        assert read_exact(str(tmp_path / path), KEYED, "t", "insert") is None
+        assert read_exact([str(tmp_path / path)], KEYED, "t", "insert") is None
     folder = tmp_path / "by" / "name=x"
     folder.mkdir(parents=True)
     pq.write_table(rows(), folder / "a.parquet")
-    assert read_exact(str(tmp_path / "by"), KEYED, "t", "insert") is None
+    assert read_exact([str(tmp_path / "by")], KEYED, "t", "insert") is None

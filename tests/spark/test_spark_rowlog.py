@@ -86,7 +86,7 @@ def test_dictionaries_are_written_as_they_are(tmp_path: Path) -> None:
     schema = TableSchema("t", COLUMNS, ("k",))
     rows: list[Row] = [(k, f"one of a few {k % 3}" if k % 5 else None, "xy"[k % 2]) for k in range(500)]
     pq.write_table(table_of(rows), tmp_path / "t.parquet")
-    given = read_exact(str(tmp_path / "t.parquet"), schema, "t", "insert")
+    given = read_exact([str(tmp_path / "t.parquet")], schema, "t", "insert")
     assert given is not None
     assert pa.types.is_dictionary(given.schema.field("a").type)
     first, second, interned = (

@@ -20,6 +20,7 @@ from typing import Any
 from everfresh.calculus import Query, Rel
 from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.estimate import Statistics
+from everfresh.compiler.filters import filterable
 from everfresh.compiler.guess import guessed
 from everfresh.compiler.held import HIGHER_ORDER, Choices
 from everfresh.compiler.intervals import with_intervals
@@ -179,7 +180,12 @@ def _chosen(
     if statistics is None:
         return build(choices.split), choices.split
     roots = {m.name for m in lowered.maps}
-    found = search(build, guessed(statistics, lowered.maps), keys=lambda program: composites(program, roots))
+    found = search(
+        build,
+        guessed(statistics, lowered.maps),
+        keys=lambda program: composites(program, roots),
+        more=lambda program: filterable(program, choices.keyed),
+    )
     return found.program, found.decisions
 
 

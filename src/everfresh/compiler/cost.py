@@ -28,11 +28,18 @@ from everfresh.calculus import (
     Sum,
     Value,
     inputs,
-    rename,
 )
+from everfresh.compiler.crossing import Ordered, crossing
 from everfresh.compiler.estimate import Atom, Estimate, Statistics, TableStats, values_of
+from everfresh.compiler.held import over
+from everfresh.compiler.rows import atom_vars
 from everfresh.expr import Var
 from everfresh.program import Intervals, MapDef, Program, Statement, View
+
+_VALUES = 10.0
+"""A constant that a change is compared with is one of so many at most: conditions are rarely on keys."""
+_PASSED = 1.0
+"""Entries that a threshold passes when it moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +98,13 @@ class Model:
             distinct[var.name] = min(table.values(column), distinct.get(var.name, table.rows))
         keys = tuple(frozenset(rel.vars[i].name for i in key) for key in table.keys)
         if rel.delta:
-            return Atom(1.0, dict.fromkeys(distinct, 1.0), keys)
+            domain = {name: min(values, _VALUES) for name, values in distinct.items()}
+            return Atom(1.0, dict.fromkeys(distinct, 1.0), keys, domain=domain)
         return Atom(table.rows, distinct, keys)
+
+    @cached_property
+    def _ordered(self) -> Ordered:
+        return Ordered.of(self.program)
 
     # -- evaluation ----------------------------------------------------------------------------------------
 
@@ -103,7 +115,7 @@ class Model:
             case Rel():
                 return _looked_up(self._atom(query), before)
             case MapRef(name, keys) if name in inlined:
-                return self._inlined(_definition(inlined[name], keys), before)
+                return self._inlined(over(inlined[name], keys), before)
             case MapRef(name, keys):
                 size = self.size(name)
                 own = (v.name for v in self.program.map(name).keys)
@@ -128,10 +140,10 @@ class Model:
             case Neg(body):
                 return self.walk(body, before, inlined)
             case Sum(group, body):
-                inner = self.walk(body, before, inlined)
+                inner = self._crossing(group, body, before, inlined) or self.walk(body, before, inlined)
                 names = {v.name for v in group} | set(before.distinct)
                 out = inner.out.projected(inner.out.groups(names), names)
-                return Work(inner.cost + inner.out.rows, out)
+                return Work(inner.cost + inner.out.expected, out)
             case Exists(body):
                 return self.walk(body, before, inlined)
             case Lift(var, body, closed):
@@ -139,6 +151,20 @@ class Model:
                 rows = max(inner.out.rows, before.rows) if closed else inner.out.rows
                 return Work(inner.cost, replace(inner.out, rows=rows).bound(var.name, max(1.0, rows)))
         raise TypeError(f"{type(query).__name__} has no cost")
+
+    def _crossing(
+        self, group: Sequence[Var], body: Query, before: Estimate, inlined: Mapping[str, MapDef[Query]]
+    ) -> Work | None:
+        """A product that changes where a threshold is crossed: only the entries that it passes are read."""
+        factors = body.factors if isinstance(body, Prod) else (body,)
+        found = crossing(factors, {v.name for v in group}, self._ordered)
+        if found is None:
+            return None
+        work = self.walk(found.change, before, inlined)
+        keys = {v.name: 1.0 for v in atom_vars(found.atom)}
+        passed = replace(work.out, rows=work.out.rows * _PASSED, distinct={**work.out.distinct, **keys})
+        rest = self.walk(Prod((found.atom, *found.rest)), passed, inlined)
+        return Work(work.cost + rest.cost, rest.out)
 
     def _inlined(self, factors: Sequence[Query], before: Estimate) -> Work:
         """A product whose atoms are joined in the cheapest next order, conditions as soon as they can be."""
@@ -162,7 +188,7 @@ class Model:
     ) -> Work:
         """One statement for one change tuple: what it visits and what it writes."""
         work = self.walk(statement.expr, Estimate(), inlined or {})
-        return Work(work.cost + work.out.rows, work.out)
+        return Work(work.cost + work.out.expected, work.out)
 
     # -- the program ---------------------------------------------------------------------------------------
 
@@ -174,7 +200,7 @@ class Model:
         for relation in self.program.relations:
             maps = relation.maps
             written = (
-                rates[t.base] * self.statement(s).out.rows
+                rates[t.base] * self.statement(s).out.expected
                 for t in self.program.triggers
                 if t.base in rates
                 for s in t.statements
@@ -225,7 +251,7 @@ def choose(candidates: Iterable[Program[Query]], statistics: Statistics) -> Prog
 
 
 def _looked_up(atom: Atom, before: Estimate) -> Work:
-    return Work(before.rows * max(1.0, before.matches(atom)), before.joined(atom))
+    return Work(before.expected * max(1.0, before.matches(atom)), before.joined(atom))
 
 
 def _together(works: Sequence[Work], before: Estimate) -> Work:
@@ -236,16 +262,5 @@ def _together(works: Sequence[Work], before: Estimate) -> Work:
         for name, values in work.out.distinct.items():
             distinct[name] = distinct.get(name, 0.0) + values
     distinct |= before.distinct
-    rows = sum(work.out.rows for work in works)
-    return Work(sum(work.cost for work in works), Estimate(rows, distinct, before.atoms, before.share))
-
-
-def _definition(target: MapDef[Query], keys: Sequence[Var]) -> tuple[Query, ...]:
-    """The factors that define a map, over a reader's keys, all other variables new."""
-    body = target.definition.body if isinstance(target.definition, Sum) else target.definition
-    by = {v.name: key for v, key in zip(target.keys, keys, strict=True)}
-    for node in body.walk():
-        if isinstance(node, Var) and node.name not in by:
-            by[node.name] = Var(f"{target.name}.{node.name}", node.of, node.null)
-    renamed = rename(body, by)
-    return renamed.factors if isinstance(renamed, Prod) else (renamed,)
+    rows = sum(work.out.expected for work in works) / before.chance if before.chance else 0.0
+    return Work(sum(work.cost for work in works), replace(before, rows=rows, distinct=distinct))

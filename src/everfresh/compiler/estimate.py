@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from everfresh.expr import Call, Const, Expr, Var
+from everfresh.expr import Call, Const, Expr, Var, variables
 
 _RANGE, _LIKE, _OTHER = 1 / 3, 0.1, 1 / 3  # shares of tuples that a condition leaves
 _ROWS = 10_000.0  # of a relation of which nothing is known
@@ -62,6 +62,8 @@ class Atom:
     distinct: Mapping[str, float]
     keys: tuple[frozenset[str], ...] = ()
     share: float = 1.0
+    domain: Mapping[str, float] = field(default_factory=dict)
+    """Of a change: the values that its one tuple may have."""
 
     def combinations(self, names: Collection[str]) -> float:
         """How many different tuples there are over `names`, without conditions."""
@@ -75,12 +77,20 @@ class Atom:
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Tuples in flight: how many, the distinct values of each variable bound so far, the atoms they come
-    from, and the share of them that conditions have left."""
+    from, and the share of them that conditions have left. `domain` are the values that a change may have,
+    `chance` is how likely it passes the conditions on it alone: all the rest is of one that does."""
 
     rows: float = 1.0
     distinct: Mapping[str, float] = field(default_factory=dict)
     atoms: tuple[Atom, ...] = ()
     share: float = 1.0
+    domain: Mapping[str, float] = field(default_factory=dict)
+    chance: float = 1.0
+
+    @property
+    def expected(self) -> float:
+        """How many there are of a change that may not pass."""
+        return self.chance * self.rows
 
     @property
     def all(self) -> Estimate:
@@ -101,10 +111,13 @@ class Estimate:
         for name, values in atom.distinct.items():
             distinct[name] = min(values, distinct.get(name, values))
         rows, share = self.rows * self.matches(atom), self.share * atom.share
-        return Estimate(rows, distinct, (*self.atoms, atom), share)
+        domain = {**self.domain, **atom.domain}
+        return Estimate(rows, distinct, (*self.atoms, atom), share, domain, self.chance)
 
     def where(self, condition: Expr) -> Estimate:
         """Those that satisfy `condition`."""
+        if self.domain and all(v.name in self.domain for v in variables(condition)):
+            return replace(self, chance=self.chance * selectivity(condition, self.domain))
         part = selectivity(condition, self.distinct)
         return replace(self, rows=self.rows * part, share=self.share * part)
 
@@ -139,7 +152,7 @@ class Estimate:
     def projected(self, rows: float, names: Collection[str]) -> Estimate:
         """An aggregate of them: `rows` groups over `names`."""
         distinct = {name: v for name, v in self.distinct.items() if name in names}
-        return Estimate(rows, distinct, self.atoms, self.share)
+        return replace(self, rows=rows, distinct=distinct)
 
 
 def selectivity(condition: Expr, distinct: Mapping[str, float]) -> float:

@@ -7,7 +7,7 @@ all components that are read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -20,6 +20,7 @@ from everfresh.calculus import (
     Value,
     outputs,
     product,
+    rename,
     union,
 )
 from everfresh.compiler.canonical import Canonical, canonical
@@ -34,6 +35,17 @@ def products(definition: Query) -> list[Query]:
     """The products that a definition sums, each by itself."""
     terms = definition.terms if isinstance(definition, Plus) else (definition,)
     return [t.body if isinstance(t, Sum) else t for t in terms]
+
+
+def over(target: MapDef[Query], keys: Sequence[Var]) -> tuple[Query, ...]:
+    """The factors that define a map, over a reader's keys, all other variables new."""
+    body = target.definition.body if isinstance(target.definition, Sum) else target.definition
+    by = {v.name: key for v, key in zip(target.keys, keys, strict=True)}
+    for node in body.walk():
+        if isinstance(node, Var) and node.name not in by:
+            by[node.name] = Var(f"{target.name}.{node.name}", node.of, node.null)
+    renamed = rename(body, by)
+    return renamed.factors if isinstance(renamed, Prod) else (renamed,)
 
 
 @dataclass
@@ -79,7 +91,8 @@ class Choices:
     """Tables whose rows may be read in place of a map that has as many entries, with the places of their
     primary keys."""
     split: frozenset[str] = frozenset()
-    """Components, by what `composites` knows them by, that are kept as single atoms."""
+    """Components, by what `composites` knows them by, that are kept as single atoms; and pairs of a table
+    and its filter, as `filterable` knows them, that are kept joined."""
     static: frozenset[str] = frozenset()
     """Relations that never change."""
     views: frozenset[str] = frozenset()

@@ -67,16 +67,17 @@ def take_local(plan: Part, rest: list[Query], bound: set[str]) -> None:
 
 
 def row_by_row(
-    work: Transform, plan: Part, outside: set[str], changed: set[str], values: Iterable[Expr]
+    work: Transform, plan: Part, outside: set[str], changed: set[str], values: Iterable[Expr], seldom: bool
 ) -> bool:
-    """Whether a map of a component would have an entry for each row of one table: the table is read then,
-    unless it changes with the statement, or a map would hold what functions of strings give."""
+    """Whether a component is read off its one table: a map of it would have an entry for each row, or would
+    be read `seldom`. Not if the table changes with the statement, or if a map would hold what functions of
+    strings give."""
     atom = plan.atoms[0]
     own = names(plan.atoms) - outside
     key = work.choices.keyed.get(atom.name)
-    if key is None or len(plan.atoms) > 1 or atom.name in changed or not all(map(_guard, plan.local)):
+    if key is None or len(plan.atoms) > 1 or atom.name in changed or any(_texts(v, own) for v in values):
         return False
-    return {atom.vars[i].name for i in key} <= outside and not any(_texts(v, own) for v in values)
+    return seldom or (all(map(guard, plan.local)) and {atom.vars[i].name for i in key} <= outside)
 
 
 def _texts(value: Expr, own: set[str]) -> bool:
@@ -89,7 +90,7 @@ def _texts(value: Expr, own: set[str]) -> bool:
     )
 
 
-def _guard(f: Query) -> bool:
+def guard(f: Query) -> bool:
     """Whether a factor asks no more than that a variable is not NULL."""
     match f:
         case Cond(Call("not", (Call("is_null", (Var(),)),))):
@@ -197,7 +198,7 @@ def kept(work: Transform, parts: Iterable[list[Rel]], bound: set[str]) -> Iterat
     falls into its atoms."""
     for part in parts:
         apart = len(part) > 1 and (
-            not work.choices.whole or splits(part, bound & names(part)) or _form(part) in work.choices.split
+            not work.choices.whole or splits(part, bound & names(part)) or form(part) in work.choices.split
         )
         if apart:
             yield from ([atom] for atom in part)
@@ -205,7 +206,7 @@ def kept(work: Transform, parts: Iterable[list[Rel]], bound: set[str]) -> Iterat
             yield part
 
 
-def _form(part: Sequence[Rel]) -> str:
+def form(part: Sequence[Rel]) -> str:
     """What a component is known by when it is chosen or not: short, as the choice is kept with a view."""
     key = canonical(Sum((), product(*part))).key
     return blake2b(key.encode(), digest_size=8).hexdigest()
@@ -218,7 +219,7 @@ def composites(program: Program[Query], roots: Collection[str]) -> dict[str, str
         body = products(m.definition)[0] if m.name not in roots else ONE
         atoms = [f for f in (body.factors if isinstance(body, Prod) else (body,)) if isinstance(f, Rel)]
         if len(atoms) > 1:
-            found.setdefault(_form(atoms), m.name)
+            found.setdefault(form(atoms), m.name)
     return found
 
 

@@ -5,14 +5,15 @@ and a reader joins them. `build` derives the program of a decision. The search s
 materialized, or with nothing if that is clearly cheaper. Maps whose maintenance costs more than they save
 their readers are dropped, the worst first, if the program that is derived anew is cheaper: all of them at
 once, then half of them, down to one at a time. A program with too many maps is thinned out whatever that
-costs.
+costs. Other decisions (`more`) are tried last, one at a time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 from everfresh.calculus import Bind, Cond, Prod, Query, Rel, Sum, Value
 from everfresh.compiler.canonical import canonical
@@ -26,6 +27,8 @@ MAPS = 64
 BUILDS, WORK = 12, 160
 """The most programs that a search derives, and the most maps in them: its result does not depend on how fast
 the machine is."""
+MORE = 4
+"""The most choices that are tried beside splitting."""
 SECONDS = 10.0
 """How long a search may take, in time of the processor: a busy machine finds the same."""
 _CLEARLY = 0.9  # estimates that are closer than this do not speak against holding joins
@@ -45,6 +48,7 @@ def search(
     statistics: Statistics,
     *,
     keys: Callable[[Program[Query]], dict[str, str]] | None = None,
+    more: Callable[[Program[Query]], Iterable[str]] = lambda program: (),
     maps: int = MAPS,
     builds: int = BUILDS,
     seconds: float = SECONDS,
@@ -52,8 +56,9 @@ def search(
 ) -> Found:
     """The cheapest program on the way down from the full one.
 
-    `keys` finds the maps that could be split. With all builds or the time used up the best so far is taken;
-    if that has more than `maps` maps, everything is split.
+    `keys` finds the maps that could be split, `more` what else could be decided about a program. With all
+    builds or the time used up the best so far is taken; if that has more than `maps` maps, everything is
+    split.
     """
     end = clock() + seconds
     found = keys or composites
@@ -84,6 +89,10 @@ def search(
         if everything == best.decisions:
             break
         best = _priced(build, everything, statistics)
+    for choice in islice(more(best.program), MORE):
+        other = _priced(build, best.decisions | {choice}, statistics)
+        if other.cost < best.cost and len(other.program.maps) <= maps:
+            best = other
     return best
 
 

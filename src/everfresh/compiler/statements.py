@@ -23,6 +23,7 @@ from everfresh.calculus import (
     inputs,
     product,
 )
+from everfresh.compiler.filters import read_by_filter, with_filters
 from everfresh.compiler.held import Held, Transform
 from everfresh.compiler.placing import (
     Part,
@@ -76,7 +77,9 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
     parts = with_thresholds(work, looked, rest, parts, keys, keys.union(*map(_read_in, values)))
     bound = names([*changes, *looked])
     bound |= bindable(rest, bound)
-    plans = [Part(part) for part in kept(work, parts, bound)]
+    read = keys.union(names(late), *map(_read_in, values))
+    parts = with_filters(work.choices, kept(work, parts, bound), rest, bound, read)
+    plans = [Part(part) for part in parts]
     for plan in plans:
         plan.virtual = len(plan.atoms) == 1 and readable(work, plan.atoms[0], bound, changed)
     for plan in plans:
@@ -86,7 +89,8 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
     joining = {name for name, count in held.items() if count > 1}
     asked = bound | joining | {v.name for v in target.keys} | {v.name for f in rest for v in inputs(f)}
     for plan in plans:
-        if not plan.virtual and row_by_row(work, plan, asked, changed, values):
+        seldom = read_by_filter(work.choices, changes, plan.atoms[0])
+        if not plan.virtual and row_by_row(work, plan, asked, changed, values, seldom):
             plan.virtual = True
             rest += plan.local
     part_of: dict[str, int] = {}

@@ -10,6 +10,9 @@ Invariant: the fast twin of `read_rows` for inserts and deletes of full rows: th
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +21,7 @@ import pyarrow.parquet as pq
 from everfresh.delta.casts import canonical
 from everfresh.delta.changes import Operation
 from everfresh.delta.feeds import is_feed
-from everfresh.delta.files import parquet_files
+from everfresh.delta.files import kind_of, parquet_files
 from everfresh.delta.rows import match_columns, required
 from everfresh.errors import EverfreshError
 from everfresh.types import Column, TableSchema, to_arrow
@@ -27,11 +30,48 @@ _DICTIONARY_BYTES = 3
 """Strings come as a dictionary where they take so many bytes in the file, each, at most."""
 
 
-def read_exact(path: str, schema: TableSchema, what: str, op: Operation) -> pa.Table | None:
-    """The rows of the files at a path; None if they have to be converted, or refused. In this thread: one
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """Files with a table's columns and types: their bytes, rows, columns, and what else they say."""
+
+    size: int
+    rows: int
+    schema: pa.Schema
+    metadata: tuple[Mapping[bytes, bytes], ...]
+
+
+def exact_files(paths: Sequence[str], schema: TableSchema) -> Exact | None:
+    """What `read_exact` will find at the paths of files, by their footers; None if it will not take one."""
+    size = rows = 0
+    found: list[tuple[pa.Schema, Mapping[bytes, bytes]]] = []
+    try:
+        for path in paths:
+            if kind_of(path) != "parquet":
+                return None
+            with pa.OSFile(path) as source, pq.ParquetFile(source, pre_buffer=False) as file:
+                given, metadata = file.schema_arrow, file.metadata
+            if {*given.names} != {*schema.names} or not all(
+                _fits(given.field(column.name), column) for column in schema.columns
+            ):
+                return None
+            size, rows = size + os.path.getsize(path), rows + metadata.num_rows
+            found.append((given.remove_metadata(), metadata.metadata or {}))
+    except (pa.ArrowException, OSError):
+        return None
+    first = found[0][0]
+    if any(given != first for given, _ in found):
+        return None
+    return Exact(size, rows, first, tuple(metadata for _, metadata in found))
+
+
+def read_exact(paths: Sequence[str], schema: TableSchema, what: str, op: Operation) -> pa.Table | None:
+    """The rows of the files at some paths; None if they have to be converted, or refused. In this thread: one
     that reads for others leaves them their cores."""
     try:
-        files = parquet_files(path, what)
+        below = [parquet_files(path, what) for path in paths]
+        if not all(below):
+            return None
+        files = [file for some in below for file in some]
         found = [_read(file, schema, what, op, len(files) == 1) for file in files]
     except (EverfreshError, pa.ArrowException, OSError):  # the other way says what is wrong
         return None

@@ -25,6 +25,8 @@ from everfresh.local.weights import Number, from_words
 from everfresh.types import Column
 
 Ints = NDArray[np.int64]
+_TOGETHER = 1024
+"""Rows of a table that wait at most before they enter its slices."""
 
 
 @dataclass(slots=True)
@@ -246,11 +248,44 @@ class Picked:
 
 
 class TableRows(Pooled):
-    """A base table with slices that follow it."""
+    """A base table with slices that follow it: rows that have come enter them when one is read, or when they
+    are many, all in one call."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table.codec, table.pool)
         self.table = table
+        self._came: list[Ints] = []
+        self._waiting = 0
+
+    def enter(self, slots: Ints) -> None:
+        """Some rows have come."""
+        if self._slices and len(slots):
+            self._came.append(slots)
+            self._waiting += len(slots)
+            if self._waiting >= _TOGETHER:
+                self._catch_up()
+
+    def leave(self, slots: Ints) -> None:
+        """Some rows are going."""
+        if len(slots):
+            self._catch_up()
+            super().leave(slots)
+
+    def slice(self, names: tuple[str, ...]) -> Slice:
+        """The slice on some columns, with all rows."""
+        self._catch_up()
+        return super().slice(names)
+
+    def clear(self) -> None:
+        """Forget the slices."""
+        super().clear()
+        self._came, self._waiting = [], 0
+
+    def _catch_up(self) -> None:
+        if self._came:
+            slots = self._came[0] if len(self._came) == 1 else np.concatenate(self._came)
+            self._came, self._waiting = [], 0
+            super().enter(slots)
 
     def apply(self, net: Net, phases: Untimed = UNTIMED) -> TableUndo:
         """Add a net change; `commit` or `rollback` must follow."""

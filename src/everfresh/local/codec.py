@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.expr import Vector
-from everfresh.local.incoming import BySchema, Form, one_batch
+from everfresh.local.incoming import BySchema, Form, exported_rows, one_batch
 from everfresh.local.incoming_kernels import put_over
 from everfresh.local.pool import wide_from_int64, wide_from_python, wide_to_python
 from everfresh.local.strings import Interner
@@ -96,11 +96,14 @@ class Codec:
         out = self._blank(table.num_rows)
         if not table.num_rows:
             return out
-        batch = one_batch(table)
-        form = self._forms.of(batch.schema)
-        form.fill(batch, out, self.interner, self.texts)
-        for column, source in form.others:
-            self._store_array(out, column, batch.column(source))
+        form = self._forms.of(table.schema)
+        address, held = exported_rows(table)
+        form.fill(address, out, self.interner, self.texts)
+        del held
+        if form.others:
+            batch = one_batch(table)
+            for column, source in form.others:
+                self._store_array(out, column, batch.column(source))
         return out
 
     def _form(self, schema: pa.Schema) -> Form:

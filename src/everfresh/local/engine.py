@@ -51,7 +51,7 @@ _KEYS_KEPT = 10_000
 _log = logging.getLogger("everfresh")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Draft:
     """An epoch that is done in memory and has no record yet."""
 
@@ -179,41 +179,66 @@ class LocalEngine:
 
     def apply_all(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
         """Apply batches in order, each atomically; their records are written and synced together."""
-        results: list[Applied | Exception] = []
-        drafts: list[_Draft] = []
-        changed: set[str] = set()
         try:
-            with ExitStack() as stack:
-                for batch in batches:
-                    try:
-                        draft, rows = self._begun(batch, self.epoch + 1 + len(drafts), stack)
-                    except Exception as error:
-                        results.append(error)
-                        continue
-                    drafts.append(draft)
-                    results.append(Applied(draft.epoch, rows=rows))
-                    changed.update(part.table for part in batch.parts)
-                if drafts:
-                    self._commit(drafts)
-            if drafts:
-                self._state.forget_passed(changed)
-                self._maybe_snapshot()
-            return results
+            if len(batches) == 1 and not batches[0].steps:
+                return [self._alone(batches[0])]
+            return self._together(batches)
         finally:
             self._phases.stop()
 
-    def _begun(self, batch: Batch, epoch: int, stack: ExitStack) -> tuple[_Draft, int]:
-        """A batch that is done but for its record, and how many rows it changed; `stack` takes it back or
-        makes it final."""
+    def _alone(self, batch: Batch) -> Applied | Exception:
+        """One batch that changes tables only, as `_together` applies it."""
+        begun, epoch = False, self.epoch + 1
+        try:
+            nets, deltas = self._resolved(batch)
+            with self._state.changing(nets) as changes:
+                begun = True
+                self._commit([_Draft(epoch, batch.keys, (), batch.sources, deltas, changes)])
+        except Exception as error:
+            if begun:
+                raise
+            return error
+        self._state.forget_passed([part.table for part in batch.parts])
+        self._maybe_snapshot()
+        return Applied(epoch, sum([change.rows for change in nets.values()]))
+
+    def _together(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
+        results: list[Applied | Exception] = []
+        drafts: list[_Draft] = []
+        changed: set[str] = set()
+        with ExitStack() as stack:
+            for batch in batches:
+                try:
+                    draft, rows = self._begun(batch, self.epoch + 1 + len(drafts), stack)
+                except Exception as error:
+                    results.append(error)
+                    continue
+                drafts.append(draft)
+                results.append(Applied(draft.epoch, rows=rows))
+                changed.update(part.table for part in batch.parts)
+            if drafts:
+                self._commit(drafts)
+        if drafts:
+            self._state.forget_passed(changed)
+            self._maybe_snapshot()
+        return results
+
+    def _resolved(self, batch: Batch) -> tuple[dict[str, Net], dict[str, pa.Table]]:
+        """The net changes of tables, and as the log keeps them, if there is one."""
         self._phases.to("resolve")
         parts: dict[str, list[Part]] = {}
         for part in batch.parts:
             parts.setdefault(part.table, []).append(part)
         nets = self._state.resolve(parts)
-        deltas: dict[str, pa.Table] = {}
-        if self._folder is not None:
-            self._phases.to("commit")
-            deltas = {name: self._delta(name, parts[name], nets[name]) for name in nets}
+        if self._folder is None:
+            return nets, {}
+        self._phases.to("commit")
+        return nets, {name: self._delta(name, parts[name], nets[name]) for name in nets}
+
+    def _begun(self, batch: Batch, epoch: int, stack: ExitStack) -> tuple[_Draft, int]:
+        """A batch that is done but for its record, and how many rows it changed; `stack` takes it back or
+        makes it final."""
+        nets, deltas = self._resolved(batch)
         others: list[Callable[[], Sections]] = []
         if not batch.steps:
             changes = stack.enter_context(self._state.changing(nets))
@@ -331,10 +356,10 @@ class LocalEngine:
     def _maybe_snapshot(self) -> None:
         """Snapshot when replaying the log would cost more than loading one."""
         options = self._options
+        if self._folder is None:
+            return
         enough = self._log_bytes > max(options.snapshot_bytes, self._snapshot_bytes // 3)
-        if self._folder is not None and (
-            enough or self.epoch - self._snapshot_epoch >= options.snapshot_epochs
-        ):
+        if enough or self.epoch - self._snapshot_epoch >= options.snapshot_epochs:
             try:
                 self.snapshot()
             except Exception:  # the epoch is committed, and the log still serves: the next one tries again

@@ -10,6 +10,7 @@ Invariant: `Form.fill` writes what the slow way would.
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -60,6 +61,25 @@ def exported(batch: pa.RecordBatch | pa.Array) -> tuple[int, object]:
     return _pointer(capsule, b"arrow_array"), capsule
 
 
+_AHEAD: dict[int, tuple[weakref.ref[pa.Table], int, object]] = {}
+
+
+def exported_ahead(table: pa.Table, batch: pa.RecordBatch) -> tuple[int, object]:
+    """As `exported`, all rows of a table, which are `batch`; kept for `exported_rows` while there is the
+    table."""
+    address, held = exported(batch)
+    key = id(table)
+    _AHEAD[key] = weakref.ref(table, lambda _: _AHEAD.pop(key, None)), address, held
+    return address, held
+
+
+def exported_rows(table: pa.Table) -> tuple[int, object]:
+    """As `exported`, all rows of a table, at least one. An address that was taken ahead is good once: whoever
+    read the table does so no more."""
+    known = _AHEAD.pop(id(table), None)
+    return known[1:] if known is not None else exported(one_batch(table))
+
+
 class Interning(Protocol):
     """What gives strings their codes."""
 
@@ -99,7 +119,8 @@ class Form:
     >>> batch = pa.record_batch({"x": pa.array([7, None], pa.int32())})
     >>> form = Form([(Column("x", SqlType("INTEGER")), 0, (1, 0))], batch.schema)
     >>> out = np.zeros((2, 2), np.int64)
-    >>> form.fill(batch, out, None, None); out.tolist()
+    >>> address, held = exported(batch)
+    >>> form.fill(address, out, None, None); out.tolist()
     [[7, 0], [0, 1]]
     """
 
@@ -127,21 +148,20 @@ class Form:
             if kind == kernels.TEXT:
                 texts[column.name in kept].append((source, first, pa.types.is_large_string(given)))
         self._lines = np.array(lines, np.int64).reshape(-1, 5)
+        self._columns = len(lines)
         self._kept, self._interned = (np.array(texts[k], np.int64).reshape(-1, 3) for k in (True, False))
         self.others = tuple(others)
         """What kernels cannot read."""
 
-    def fill(self, batch: pa.RecordBatch, out: Ints, interner: Interning, texts: Keeping) -> None:
-        """Write the words of a batch that kernels can read; strings go through `interner`, or `texts` if
-        they are only kept."""
-        address, held = exported(batch)
-        if kernels.words(address, self._lines, out) < len(self._lines):
+    def fill(self, address: int, out: Ints, interner: Interning, texts: Keeping) -> None:
+        """Write the words of an exported batch that kernels can read; strings go through `interner`, or
+        `texts` if they are only kept."""
+        if kernels.words(address, self._lines, out) < self._columns:
             raise ValueError("there are NULLs in a column that takes none")
         if len(self._kept):
             texts.keep_columns(address, self._kept, out)
         if len(self._interned):
             interner.intern_columns(address, self._interned, out)
-        del held
 
 
 def _is_text(kind: int, given: Any) -> bool:

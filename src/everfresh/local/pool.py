@@ -116,7 +116,7 @@ class Values:
         return Values(self.n[index], self.ints[:, index], self.floats[:, index])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Touched:
     """What one `add` changed: each slot once, in the order of first touch, with its values before."""
 
@@ -125,7 +125,7 @@ class Touched:
     created: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Located:
     """Where the keys of some rows are: hash, slot (-1: none), the first of these rows with the same key; and
     how many are there already or came before."""
@@ -136,7 +136,7 @@ class Located:
     known: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Replacing:
     """Entries that others come in the place of: their slots, the hashes of their keys, their words and then
     those of the others, which of them differ, and how many; -1 - i if row i, the first, has none."""

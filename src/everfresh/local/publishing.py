@@ -80,9 +80,15 @@ class Promise:
 
     def holds(self, values: Values) -> bool:
         """Whether rows of these values can be made without failing."""
-        if not self.possible or not all(fits(values, *sums) for sums in self._sums):
+        if not self.possible:
             return False
-        return all(_within(e, self._largest(values)) for e in self._exact)
+        for at, least, most in self._sums:
+            if not fits(values, at, least, most):
+                return False
+        if not self._exact:
+            return True
+        largest = self._largest(values)
+        return all(_within(e, largest) for e in self._exact)
 
     def _largest(self, values: Values) -> dict[str, int]:
         """The largest absolute value of the count and of each exact sum, by the name that expressions have

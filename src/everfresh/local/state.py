@@ -207,7 +207,7 @@ class LocalState:
     def published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, Change]:
         """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
         changes: dict[str, Change] = {}
-        for view in self.catalog.affected_by(nets):
+        for view in self.wiring.affected_by(tuple(nets)):
             store = self.maps[view.name]
             touched = steps.touched.get(store.target.name, [])
             if view.compiled.reevaluated and {*nets, *changes}.intersection(view.compiled.bases):

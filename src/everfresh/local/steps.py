@@ -104,6 +104,8 @@ class Steps:
         self._units()
 
     def _units(self) -> None:
+        if not self._pending and not self._applied:
+            return
         for unit in self._wiring.units:
             if any(name in self._pending or name in self._applied for name in unit.maps):
                 self._unit(unit)
@@ -130,6 +132,8 @@ class Steps:
         """Add what was made to its maps, or keep it for the units over them; `also` is done beside that."""
         if not also:
             self._phases.to("maps")
+            if not made:
+                return
         adds = [*also]
         for store, delta in made:
             name = store.target.name
@@ -170,6 +174,8 @@ class Steps:
         form = self._wiring.form(statements, change, at, self._alone)
         if form is None:
             return self._interpret(statements, change, at)
+        if len(form.covered) == len(statements):
+            return self._native(form, statements, change, at)
         result = self._interpret([s for i, s in enumerate(statements) if i not in form.covered], change, at)
         return result + self._native(form, statements, change, at)
 

@@ -34,7 +34,7 @@ _NO_VALUES = Layout(())
 _NONE = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Net:
     """The net change of a table: full rows as words, with weights that are not zero.
 
@@ -56,7 +56,7 @@ class Net:
         return len(self.weights) if self.found is not None else int(np.abs(self.weights).sum())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Found:
     """The slots of the rows that go, and the hashes of the keys that come."""
 
@@ -64,7 +64,7 @@ class Found:
     tags: Ints
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TableUndo:
     """What an applied change did to a table."""
 
@@ -128,8 +128,7 @@ class Table:
 
     def __len__(self) -> int:
         """The number of rows, duplicates counted."""
-        slots = self.pool.live()
-        return len(slots) if self._key else int(self.pool.gather(slots).n.sum())
+        return len(self.pool) if self._key else int(self.pool.gather(self.pool.live()).n.sum())
 
     def check_loadable(self, view: str) -> None:
         """Raise unless a view can be filled from the rows that have come so far: here it can."""
@@ -177,8 +176,8 @@ class Table:
         if count < m:
             kept = np.flatnonzero(found.changed)
             slots, tags, both = slots[kept], tags[kept], both.take(np.concatenate([kept, m + kept]), axis=1)
-        weights = np.ones(2 * count, np.int64)
-        weights[:count] = -1
+        weights = np.empty(2 * count, np.int64)
+        weights[:count], weights[count:] = -1, 1
         return Net(both, weights, Found(slots, tags))
 
     def _quickly(self, words: Ints, weights: Ints, goes: bool = True) -> Net | None:

@@ -142,6 +142,7 @@ class Wiring:
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
         self._apart: dict[tuple[int, str], list[list[Prepared]]] = {}
         self._determining: dict[str, tuple[int, ...]] = {}
+        self._affected: dict[tuple[str, ...], tuple[ViewDef, ...]] = {}
         read = {base for view in catalog.views.values() for base in view.compiled.bases}
         for view in catalog.views.values():
             self._wire(view, read)
@@ -188,6 +189,13 @@ class Wiring:
             target = self.stores(name).target
             keyed = Names(self, "", {}).keyed
             found = self._determining[name] = determining(target.definition, target.keys, keyed)
+        return found
+
+    def affected_by(self, names: tuple[str, ...]) -> tuple[ViewDef, ...]:
+        """The views that a change of these tables may change: see `Catalog.affected_by`."""
+        found = self._affected.get(names)
+        if found is None:
+            found = self._affected[names] = self.catalog.affected_by(names)
         return found
 
     def statements(self, base: str, view: str | None = None) -> list[Prepared]:

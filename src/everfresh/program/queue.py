@@ -20,7 +20,7 @@ ROWS = 1 << 17
 """A group ends with the batch that brings it to this many rows."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Waiting:
     """A batch on its way, the catalog that its rows were read by, and what came of it."""
 
@@ -44,11 +44,6 @@ class Waiting:
                     f"table '{name}' was altered while a batch for it was on its way",
                     hint="send the batch again",
                 )
-
-    def is_repeated(self, before: Sequence[Waiting]) -> bool:
-        """Whether one before it has the same key."""
-        key = self.batch.key
-        return key is not None and any(other.batch.key == key for other in before)
 
 
 class Queue:
@@ -75,11 +70,12 @@ class Queue:
         return mine.result
 
     def _commit_group(self) -> None:
-        group: list[Waiting] = []
-        rows = 0
-        while self._waiting and rows < ROWS:
-            group.append(self._waiting.popleft())
-            rows += group[-1].rows
+        group = [self._waiting.popleft()]
+        if self._waiting:
+            rows = group[0].rows
+            while self._waiting and rows < ROWS:
+                group.append(self._waiting.popleft())
+                rows += group[-1].rows
         try:
             self._commit(group)
         except BaseException as error:  # none of them was committed, unless it has an epoch already

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +37,7 @@ class StreamMethods:
     def _writable(self) -> Engine:
         raise NotImplementedError
 
-    def _parts(self, schema: TableSchema, rows: Any) -> Iterator[Part]:
+    def _parts(self, schema: TableSchema, rows: Any) -> Sequence[Part]:
         raise NotImplementedError
 
     def _commit(self, batch: Batch) -> int:

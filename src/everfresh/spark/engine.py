@@ -26,11 +26,8 @@ import numpy as np
 import pyarrow as pa
 
 from everfresh.compiler import Catalog, Effect
-from everfresh.delta import SparkRows, read_rows
+from everfresh.delta import SparkRows
 from everfresh.delta.bags import EPOCH, WEIGHT
-from everfresh.delta.feeds import CHANGE_TYPE, has_full_images, is_feed
-from everfresh.delta.files import find_parquet
-from everfresh.delta.rows import match_columns
 from everfresh.distributed import Dist, Placement
 from everfresh.distributed.flat import tables_of
 from everfresh.errors import Code, EverfreshError
@@ -38,16 +35,16 @@ from everfresh.expr import Const, Expr, Var
 from everfresh.expr.build import cast
 from everfresh.local.mapstore import weighted_schema
 from everfresh.options import Options
-from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
+from everfresh.program import Applied, Batch, Progress, check_epoch, one_by_one
 from everfresh.program.domain import Domain, Sections
 from everfresh.spark import session as sessions
 from everfresh.spark.adaptive import INCREMENTAL, Costs, choose, counted, rows_left
 from everfresh.spark.compaction import Compaction
 from everfresh.spark.driver import gathered
 from everfresh.spark.failures import translated
-from everfresh.spark.feeds import check_pairs_in
-from everfresh.spark.jobs import DRIVER, EXCHANGE, LOAD, STAGED, WHOLE, Job, PartSpec, World
-from everfresh.spark.laying import LAID_OPS, LaidRows, removed
+from everfresh.spark.given import Chosen, chosen_for, frames_of, handed_out, read_given, takes_one_stage
+from everfresh.spark.jobs import DRIVER, EXCHANGE, LOAD, Job, PartSpec, World
+from everfresh.spark.laying import LAID_OPS, removed
 from everfresh.spark.ledger import Draft, Ledger
 from everfresh.spark.load import filled
 from everfresh.spark.programs import (
@@ -63,7 +60,7 @@ from everfresh.spark.programs import (
 from everfresh.spark.reading import given_block, read_block, rows_of
 from everfresh.spark.runner import STAGES, Again, Controls, Runner
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
-from everfresh.spark.tables import change_block, split
+from everfresh.spark.tables import change_block
 from everfresh.spark.units import read_segment
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
@@ -75,28 +72,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _READ_CHUNK = 1 << 16
-_FEED_BYTES = 4 << 20  # of files of changes that the driver reads, to see if one stage is enough
 _log = logging.getLogger("everfresh")
-
-
-@dataclass(frozen=True, slots=True)
-class FileRows:
-    """Rows in Parquet files small enough that every task reads them and keeps its part."""
-
-    path: str
-    column_names: tuple[str, ...]
-    size: int
-    num_rows: int
-    """About how many."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """How a batch is run: by which plan, which form of program, in how many stages."""
-
-    kind: str
-    form: str | None
-    stages: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,31 +274,10 @@ class SparkEngine:
     # -- batches -----------------------------------------------------------------------------------
 
     def read_input(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
-        """Rows as they will travel: Arrow on the driver, a DataFrame, or the name of files that tasks
-        read."""
-        found = find_parquet(data, what)
-        if found is None:
-            return self._paired(read_rows(data, schema, what=what, op=op), schema, what)
-        path = str(Path(data).expanduser().absolute())
-        if found.size > self._options.read_bytes:
-            # Connect joins no DataFrames of two sessions, and another table's rows may be the user's.
-            session = self._user if sessions.is_connect(self._user) else self._spark
-            rows = read_rows(session.read.parquet(path), schema, what=what, op=op)
-            return self._paired(rows, schema, what)
-        chosen = match_columns(found.names, schema, what=what, op=op)
-        names = tuple(column.name for column, index in chosen if index is not None)
-        if not is_feed(found.names, schema):
-            return FileRows(path, names, found.size, found.rows)
-        # Whether updates have both images is seen in all of the rows only.
-        if not schema.key or found.size <= min(_FEED_BYTES, self._options.whole_bytes):
-            return read_rows(data, schema, what=what, op=op)
-        return FileRows(path, (*names, CHANGE_TYPE), found.size, found.rows)
-
-    def _paired(self, rows: Any, schema: TableSchema, what: str) -> Any:
-        """The rows, if they are no feed in a DataFrame whose updates lack images that they need."""
-        if isinstance(rows, SparkRows) and not schema.key:
-            check_pairs_in(rows, schema, what)
-        return rows
+        """Rows as they will travel."""
+        # Connect joins no DataFrames of two sessions, and another table's rows may be the user's.
+        session = self._user if sessions.is_connect(self._user) else self._spark
+        return read_given(data, schema, what, op, self._options, lambda path: session.read.parquet(path))
 
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""
@@ -343,7 +298,7 @@ class SparkEngine:
     def _laid(self, batch: Batch, stack: ExitStack) -> Batch:
         """The batch with the rows of DataFrames in files of the inbox, until the stack ends, if every task
         may then read all of it."""
-        frames = {i: part.rows for i, part in enumerate(batch.parts) if isinstance(part.rows, SparkRows)}
+        frames = frames_of(batch)
         catalog, limit = self._ledger.catalog, self._options.whole_bytes
         tables = {part.table for part in batch.parts}
         views = [view for view in catalog.affected_by(tables) if not view.compiled.reevaluated]
@@ -356,7 +311,7 @@ class SparkEngine:
         ):
             return batch
         world = self._ledger.world(self._ledger.epoch + 1)
-        if not self._chosen_whole(world, frozenset(tables)):
+        if not takes_one_stage(world, frozenset(tables)):
             return batch
         specs = {i: PartSpec(p.table, p.op, p.what, ()) for i, p in enumerate(batch.parts) if i in frames}
         world.leave(catalog)
@@ -382,13 +337,14 @@ class SparkEngine:
         programs = [view.name for view in affected if not view.compiled.reevaluated]
         left = rows_left(batch, programs, ledger.catalog, ledger.table_sizes())
         way = choose(self._options.refresh, self._costs, counted(batch), left)
-        chosen = self._chosen(world, batch, bool(programs) and way == INCREMENTAL)
+        most = self._options.whole_bytes
+        chosen = chosen_for(world, batch, bool(programs) and way == INCREMENTAL, most)
         started = time.perf_counter()
         try:
             controls = self._run(draft, world, batch, chosen)
         except Again as why:
             _log.warning("a batch is run in stages after all: %s", why)
-            chosen = self._chosen(world, batch, True, whole=False)
+            chosen = chosen_for(world, batch, True, None)
             controls = self._run(draft, world, batch, chosen)
         spent = time.perf_counter() - started
         changed = sum(h["rows"] for h, _ in controls if h["unit"].startswith("base/"))
@@ -408,57 +364,11 @@ class SparkEngine:
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
         return Applied(epoch, rows=rows, notes=notes)
 
-    def _chosen(self, world: World, batch: Batch, programs: bool, whole: bool = True) -> Chosen:
-        """How a batch is run: in one stage if it may be, else in as many as the program has."""
-        frames = sum(isinstance(part.rows, SparkRows) for part in batch.parts)
-        if not programs:
-            return Chosen("base", None, 1 + bool(frames))
-        changed = frozenset(part.table for part in batch.parts)
-        if whole and self._readable(batch) and self._chosen_whole(world, changed):
-            return Chosen("whole", WHOLE, 1)
-        program = world.program(STAGED, changed, leaving=True)
-        assert program is not None
-        return Chosen(STAGES[program.stages - 1], STAGED, program.stages + bool(frames))
-
-    def _chosen_whole(self, world: World, changed: frozenset[str]) -> bool:
-        """Whether a batch that every task reads takes one stage."""
-        program = world.program(WHOLE, changed, leaving=True)
-        return program is not None and bool(program.maps)
-
-    def _readable(self, batch: Batch) -> bool:
-        """Whether every task may read all of a batch, and its rows are the change that they make."""
-        size = 0
-        for part in batch.parts:
-            if part.op not in ("insert", "delete", "change") or isinstance(part.rows, SparkRows):
-                return False
-            size += part.rows.size if isinstance(part.rows, FileRows | LaidRows) else part.rows.nbytes
-        feeds = [part for part in batch.parts if part.op == "change"]
-        tables = self._ledger.catalog.tables
-        return size <= self._options.whole_bytes and all(
-            not isinstance(feed.rows, FileRows) and has_full_images(feed.rows, tables[feed.table])
-            for feed in feeds
-        )
-
     def _run(self, draft: Draft, world: World, batch: Batch, chosen: Chosen) -> Controls:
         """Run the job of a batch, and the driver's part of it; what was done goes into the draft."""
-        specs: list[PartSpec] = []
-        pieces: dict[str, bytes] = {}
-        frames: dict[int, SparkRows] = {}
-        for index, part in enumerate(batch.parts):
-            spec = PartSpec(part.table, part.op, part.what, (), conflict=part.conflict)
-            if isinstance(part.rows, SparkRows):
-                spec, frames[index] = replace(spec, exchanged=True), part.rows
-            elif isinstance(part.rows, FileRows):
-                spec = replace(spec, files=(part.rows.path,))
-            elif isinstance(part.rows, LaidRows):
-                spec = replace(spec, laid=part.rows.files)
-            elif chosen.kind == "whole":
-                pieces[f"{index}"] = pack_table(part.rows)
-            else:
-                pieces.update(self._pieces(index, part))
-            specs.append(spec)
+        specs, pieces = handed_out(world, batch, chosen)
         job = self._job("batch", draft, world, parts=tuple(specs), pieces=pieces, form=chosen.form)
-        answers = self._runner.run(job, chosen.kind, frames)
+        answers = self._runner.run(job, chosen.kind, frames_of(batch))
         controls = [*answers.controls, *gathered(job, answers.gathered)]
         draft.add(controls)
         return controls
@@ -467,13 +377,6 @@ class SparkEngine:
         """The units that hold a table or view."""
         home = "base" if name in catalog.tables else home_of(catalog, name)
         return (DRIVER,) if home == DRIVER_HOME else tuple(f"{home}/{w}" for w in range(self._workers))
-
-    def _pieces(self, index: int, part: Part) -> dict[str, bytes]:
-        schema = self._ledger.catalog.tables[part.table]
-        found = {}
-        for worker, rows, numbers in split(part.rows, schema, self._workers):
-            found[f"{index}/{worker}"] = pack_table(rows.append_column("_row", pa.array(numbers)))
-        return found
 
     # -- reading -----------------------------------------------------------------------------------
 

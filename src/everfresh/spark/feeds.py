@@ -5,6 +5,7 @@ from __future__ import annotations
 from everfresh.delta import SparkRows
 from everfresh.delta.feeds import CHANGE_TYPE, COMMIT_VERSION, find_feed, unpaired
 from everfresh.spark.failures import translated
+from everfresh.spark.sqltext import name as quoted
 from everfresh.types import TableSchema
 
 
@@ -14,7 +15,7 @@ def check_pairs_in(rows: SparkRows, schema: TableSchema, what: str) -> None:
 
     if find_feed([name for name, _ in rows.names], schema) is None:
         return
-    given = {name: F.col("`" + column.replace("`", "``") + "`") for name, column in rows.names}
+    given = {name: F.col(quoted(column)) for name, column in rows.names}
     kind = given[CHANGE_TYPE]
     balance = F.sum((kind == "update_postimage").cast("int") - (kind == "update_preimage").cast("int"))
     versions = (

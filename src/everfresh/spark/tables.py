@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -279,14 +279,12 @@ def read_whole(job: Job, index: int, spec: PartSpec) -> pa.Table:
 
 
 def _read_files(spec: PartSpec, schema: TableSchema) -> pa.Table:
-    op = "delete" if spec.op == "delete_key" else spec.op
-    found = [_read_file(file, schema, spec, op) for file in spec.files]
+    op: Any = "delete" if spec.op == "delete_key" else spec.op
+    exact = read_exact(spec.files, schema, spec.what, op) if spec.op in ("insert", "delete") else None
+    if exact is not None:
+        return exact
+    found = [cast("pa.Table", read_rows(file, schema, what=spec.what, op=op)) for file in spec.files]
     return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
-
-
-def _read_file(file: str, schema: TableSchema, spec: PartSpec, op: Any) -> pa.Table:
-    exact = read_exact(file, schema, spec.what, op) if spec.op in ("insert", "delete") else None
-    return exact if exact is not None else read_rows(file, schema, what=spec.what, op=op)
 
 
 def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Iterator[Message]:

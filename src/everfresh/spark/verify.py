@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everfresh.delta.bags import WEIGHT, difference
+from everfresh.spark.sqltext import name as quoted
 from everfresh.types import Column, arrow_schema
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ def differences(expected: DataFrame, actual: DataFrame, columns: Sequence[Column
     """The rows in which a view differs from what it should be, with `_weight`: positive ones are missing."""
     from pyspark.sql import functions as F
 
-    exact = [_quoted(c.name) for c in columns if not c.type.is_float]
-    floats = [_quoted(c.name) for c in columns if c.type.is_float]
+    exact = [quoted(c.name) for c in columns if not c.type.is_float]
+    floats = [quoted(c.name) for c in columns if c.type.is_float]
     values = F.struct(*[F.col(name) for name in floats]) if floats else F.struct(F.lit(1).alias("one"))
     sides = expected.withColumn("_side", F.lit(0)).unionByName(actual.withColumn("_side", F.lit(1)))
     lists = [
@@ -49,9 +50,7 @@ def differences(expected: DataFrame, actual: DataFrame, columns: Sequence[Column
     rows = wrong.select(*[F.col(n) for n in exact], F.explode(tagged).alias("_one"))
     table = rows.select(
         *[
-            (F.col(f"_one.row.{_quoted(c.name)}") if c.type.is_float else F.col(_quoted(c.name))).alias(
-                c.name
-            )
+            (F.col(f"_one.row.{quoted(c.name)}") if c.type.is_float else F.col(quoted(c.name))).alias(c.name)
             for c in columns
         ],
         F.col("_one.side").alias("_side"),
@@ -62,10 +61,6 @@ def differences(expected: DataFrame, actual: DataFrame, columns: Sequence[Column
         for side in (0, 1)
     )
     return difference(first, second, _TOLERANCE)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _agree(a: Any, b: Any, floats: list[str]) -> Any:
@@ -88,7 +83,7 @@ def net_change(new: DataFrame, old: DataFrame, columns: Sequence[Column]) -> Dat
     """What turns the rows of `old` into those of `new`, as bags: rows with `_weight`, none of them zero."""
     from pyspark.sql import functions as F
 
-    names = [F.col(_quoted(c.name)) for c in columns]
+    names = [F.col(quoted(c.name)) for c in columns]
     signed = (
         new.toDF(*[c.name for c in columns])
         .withColumn(WEIGHT, F.lit(1))

@@ -27,6 +27,7 @@ from everfresh.datasets import tpch
 from everfresh.workloads import Query
 
 FILES, FRAMES, ARROW = "Parquet files", "Spark DataFrames", "Arrow on the driver"
+COMPUTED = "computed DataFrames"
 _LIMITS = {(1.0, FILES): 8.0, (1.0, FRAMES): 5.0, (0.1, FILES): 12.0}
 """How many times faster than recomputation, as a geometric mean, by share and form."""
 
@@ -131,7 +132,7 @@ def _measure(settings: Settings, plan: Plan, session: Any, db: Any, files: Files
 
 
 def _forms(plan: Plan, turn: int) -> list[str]:
-    return [FILES, FRAMES, ARROW] if "forms" in plan.sections else [FILES]
+    return [FILES, FRAMES, COMPUTED, ARROW] if "forms" in plan.sections else [FILES]
 
 
 def _given(session: Any, batch: dict[str, Any], form: str) -> dict[str, Any]:
@@ -141,6 +142,7 @@ def _given(session: Any, batch: dict[str, Any], form: str) -> dict[str, Any]:
     make: dict[str, Callable[[str], Any]] = {
         FILES: str,
         FRAMES: session.read.parquet,
+        COMPUTED: lambda path: _computed(session.read.parquet(path)),
         ARROW: pq.read_table,
     }
     read = make[form]
@@ -150,6 +152,11 @@ def _given(session: Any, batch: dict[str, Any], form: str) -> dict[str, Any]:
         else ef.Delta(inserts=read(rows.inserts), deletes=read(rows.deletes))
         for table, rows in batch.items()
     }
+
+
+def _computed(df: Any) -> Any:
+    """The same rows, of which Spark has to see each."""
+    return df.where(df[df.columns[0]].isNotNull())
 
 
 def _from_memory(settings: Settings, plan: Plan, session: Any, found: list[Measured]) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.local.atoms import Indexed, Picked
 from everfresh.local.bands import Band
+from everfresh.local.jit import njit
 from everfresh.local.native import build as building
 from everfresh.local.native import layout as at
 from everfresh.local.native.helpers import (
@@ -47,6 +48,14 @@ _LEAST_BLOCKS = 16
 def address(array: NDArray[Any]) -> int:
     """Where an array lies."""
     return int(array.ctypes.data)
+
+
+@njit(cache=True)
+def place_change(context: Ints, place: int, words: Ints, weights: Ints) -> None:
+    """Write where a change lies, and how many rows it has, to a place of a context."""
+    context[place] = words.ctypes.data
+    context[place + 1] = weights.size
+    context[place + 2] = weights.ctypes.data
 
 
 def pool_words(pool: Pool) -> list[int]:
@@ -136,8 +145,10 @@ class PoolBinding:
             context[place + POOL_COUNT] = 0
             context[place + POOL_ROOM] = 0
             context[place + POOL_BANDS] = len(self.bands)
-            for i, band in enumerate(self.bands):
-                context[place + POOL_BANDS + 1 + i] = address(context) + 8 * band.use.place
+            if self.bands:
+                start = address(context)
+                for i, band in enumerate(self.bands):
+                    context[place + POOL_BANDS + 1 + i] = start + 8 * band.use.place
 
     def _write(self, context: Ints) -> None:
         pool, place = self.use.stored.pool, self.use.place
@@ -147,6 +158,8 @@ class PoolBinding:
 
     def _refresh_slices(self, context: Ints) -> None:
         stored: Indexed = self.use.stored
+        if not stored._slices and not self._slices:
+            return  # as the context says from the first
         moved = False
         for names, slice_ in stored._slices.items():
             binding = self._slices.get(names)
@@ -216,7 +229,8 @@ class PoolBinding:
         """What the function changed."""
         count = int(context[self.use.place + POOL_COUNT])
         slots, created, values = self._old
-        old = Values(values.n[:count].copy(), values.ints[:, :count].copy(), values.floats[:, :count].copy())
+        floats = values.floats[:, :count].copy() if len(values.floats) else np.empty((0, count))
+        old = Values(values.n[:count].copy(), values.ints[:, :count].copy(), floats)
         return Touched(slots[:count].copy(), old, created[:count].copy())
 
 

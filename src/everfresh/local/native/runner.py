@@ -21,7 +21,14 @@ from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta
 from everfresh.local.likes import matched
 from everfresh.local.native import layout as at
-from everfresh.local.native.binding import BandBinding, BufferBinding, PoolBinding, SliceBinding, address
+from everfresh.local.native.binding import (
+    BandBinding,
+    BufferBinding,
+    PoolBinding,
+    SliceBinding,
+    address,
+    place_change,
+)
 from everfresh.local.native.generate import Generated
 from everfresh.local.pool import Touched
 from everfresh.local.wiring import Prepared
@@ -31,7 +38,7 @@ Function = Callable[[int, int, int], int]
 _LEAST = 64
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Outcome:
     """What a call made: deltas that are to be added, changes of maps that are made, and visited entries."""
 
@@ -59,6 +66,20 @@ class Runner:
         self._buffers = [BufferBinding(use) for use in places.buffers.values()]
         self._deltas = [BufferBinding(use) for use in places.deltas.values()]
         self._texts_bound = False
+        self._kept = [band for pool in self._pools for band in pool.bands]
+        self._counters = slice(0, at.VISITED + places.statements)
+        self._room = [_LEAST if made.jobs[buffer.use.statement].apply else 0 for buffer in self._buffers]
+        """Of each buffer: what it has at least, 0: as much as the change has rows."""
+        self._made = [
+            (made.jobs[buffer.use.statement].prepared.store, buffer)
+            for buffer in self._buffers
+            if not made.jobs[buffer.use.statement].apply
+        ]
+        self._changed = [
+            (pool.use.stored, pool)
+            for pool in self._pools
+            if pool.target and isinstance(pool.use.stored, EntryStore)
+        ]
 
     def run(self, change: Rows, before: Mapping[str, Touched]) -> Outcome | None:
         """Run the statements on a change; None if the interpreter has to."""
@@ -102,51 +123,45 @@ class Runner:
         return what != 0
 
     def _outcome(self) -> Outcome:
-        context, jobs = self._context, self.made.jobs
-        deltas = [
-            (jobs[b.use.statement].prepared.store, PoolDelta(*b.rows(context)))
-            for b in self._buffers
-            if not jobs[b.use.statement].apply
-        ]
+        context = self._context
+        deltas = [(store, PoolDelta(*buffer.rows(context))) for store, buffer in self._made]
         touched = []
-        for pool in self._pools:
-            if pool.target:
-                store, change = pool.use.stored, pool.touched(context)
-                assert isinstance(store, EntryStore)
-                bands = [binding.band for binding in pool.bands]
-                for band in bands:
-                    band.kept_up(change.slots[change.created])
-                store.told(change, bands)
-                touched.append((store, change))
-        visited = [(job.prepared, int(context[at.VISITED + i])) for i, job in enumerate(jobs)]
+        for store, pool in self._changed:
+            change = pool.touched(context)
+            bands = [binding.band for binding in pool.bands]
+            for band in bands:
+                band.kept_up(change.slots[change.created])
+            store.told(change, bands)
+            touched.append((store, change))
+        counts = context[self._counters].tolist()[at.VISITED :]
+        visited = [(job.prepared, count) for job, count in zip(self.made.jobs, counts, strict=True)]
         return Outcome(deltas, touched, visited)
 
     def _take_back(self) -> None:
-        for pool in self._pools:
-            if pool.target:
-                pool.take_back(self._context)
+        for _, pool in self._changed:
+            pool.take_back(self._context)
 
     # -- binding -----------------------------------------------------------------------------------
 
     def _bind(self, change: Rows, rows: int, before: Mapping[str, Touched]) -> list[object] | None:
         """Write all addresses; the arrays that only they hold, or None if a column cannot be computed."""
         context, places = self._context, self.made.places
-        context[: at.VISITED + places.statements] = 0
+        context[self._counters] = 0
         words, weights = np.ascontiguousarray(change._words), np.ascontiguousarray(change._weights, np.int64)
         held: list[object] = [words, weights]
-        context[places.change : places.change + at.CHANGE_SIZE] = address(words), rows, address(weights)
-        kept = [band for pool in self._pools for band in pool.bands]
+        place_change(context, places.change, words, weights)
         try:
             for band in self._bands:
-                band.refresh(context, band in kept)
+                band.refresh(context, band in self._kept)
         except EverfreshError:
             return None  # a value that cannot be computed stands in no order
+        least = max(rows, _LEAST)
         for pool in self._pools:
-            pool.refresh(context, max(rows, _LEAST))
-        self._bind_slices()
-        for buffer in self._buffers:
-            applied = self.made.jobs[buffer.use.statement].apply
-            buffer.refresh(context, _LEAST if applied else max(rows, _LEAST))
+            pool.refresh(context, least)
+        if self._slices:
+            self._bind_slices()
+        for buffer, room in zip(self._buffers, self._room, strict=True):
+            buffer.refresh(context, room or least)
         for delta in self._deltas:
             delta.refresh(context, _LEAST)
         if places.columns and not self._bind_columns(change, rows, held):
