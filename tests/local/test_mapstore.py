@@ -158,9 +158,10 @@ def test_loading_piece_by_piece_equals_maintaining(rows: list[tuple[Any, ...]], 
         assert same(expand(store.rows()), expand(loaded.rows()), 1e-12)
         # a pool that is taken over is the map
         again = MapStore(
-            CATALOG.views[name].compiled, state.interner, Pool.from_arrays(loaded.pool.to_arrays())
+            CATALOG.views[name].compiled, state.interner, Pool.from_arrays(loaded.pool.as_arrays())
         )
         assert same(expand(again.rows()), expand(loaded.rows()))
+        assert again.count() == loaded.count() == loaded.rows().num_rows
 
 
 # -- single facts --------------------------------------------------------------------------------------

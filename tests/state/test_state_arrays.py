@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from everfresh.state import open_sealed, pack_arrays, pack_table, seal, unpack_arrays, unpack_table
+from everfresh.state import (
+    array_chunks,
+    open_sealed,
+    pack_arrays,
+    pack_table,
+    seal,
+    table_chunks,
+    unpack_arrays,
+    unpack_table,
+)
 from everfresh.state.files import ALIGNMENT
 
 ARRAYS = hnp.arrays(
@@ -35,6 +46,33 @@ def test_order_and_strides_do_not_matter() -> None:
     unpacked = unpack_arrays(pack_arrays(arrays))
     assert (unpacked["fortran"] == grid).all()
     assert (unpacked["every other"] == grid[::2, ::-3]).all()
+
+
+def test_chunks_are_views_of_arrays_whose_rows_lie_together() -> None:
+    grid = np.arange(24).reshape(4, 6)
+    arrays = {"whole": grid, "left": grid[:, :4]}
+    chunks = array_chunks(arrays)
+    assert b"".join(chunks) == pack_arrays({name: array.copy() for name, array in arrays.items()})
+    shared = [np.shares_memory(np.frombuffer(chunk, np.uint8), grid) for chunk in chunks if len(chunk)]
+    assert shared.count(True) == 1 + 4
+
+
+def test_sections_may_be_in_chunks() -> None:
+    whole, cut = (seal("note", {}, {"a": a, "b": b"x"}) for a in (b"one two", [b"one ", b"", b"two"]))
+    assert whole == cut
+
+
+def test_tables_one_after_the_other_are_one() -> None:
+    table = pa.table({"a": [1, None, 3], "b": ["x", "y", None]})
+    asked = []
+
+    def parts() -> Iterator[pa.Table]:
+        for start in range(3):
+            asked.append(start)
+            yield table.slice(start, 1)
+
+    assert unpack_table(b"".join(table_chunks(parts()))).equals(table)
+    assert asked == [0, 1, 2]
 
 
 def test_arrays_are_aligned_views() -> None:

@@ -47,13 +47,15 @@ def test_files(store: Store) -> None:
     assert store.read("parts/0001/a") == bytes(store.view("parts/0001/a")) == b"one"
     store.replace("parts/0001/a", b"three")
     store.replace("parts/0002/b", memoryview(b"four"))
-    store.replace("FORMAT", b"five")
+    store.replace("FORMAT", b"five", durable=False)
+    store.settle("FORMAT")
     assert (store.read("parts/0001/a"), store.size("parts/0001/a")) == (b"three", 5)
     assert store.names("parts") == ["parts/0001/a", "parts/0002/b"]
     assert store.names("") == ["FORMAT", "parts/0001/a", "parts/0002/b"]
     store.remove("parts/0001/a")
     assert store.names("parts") == ["parts/0002/b"]
-    assert store.create("parts/0001/a", b"six")
+    assert store.create("parts/0001/a", [b"six", b" and ", b"seven"])
+    assert store.read("parts/0001/a") == b"six and seven"
     assert store_of(store.root) is store
 
 

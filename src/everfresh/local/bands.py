@@ -24,7 +24,7 @@ from everfresh.expr import Vector
 from everfresh.local.codec import Codec
 from everfresh.local.ordered import OrderedIndex
 from everfresh.local.ordered_kernels import Ints
-from everfresh.local.pool import Layout, Pool
+from everfresh.local.pool import Layout, Pool, pieces
 from everfresh.local.ranking import Ranks, encode
 from everfresh.local.weights import Number, from_words
 from everfresh.types import Column, SqlType
@@ -156,6 +156,15 @@ class Band:
             self._reach = min(low, known[0]), max(high, known[1])
 
     def _encoded(self, slots: Ints) -> tuple[Ints, Mask]:
+        """The words of slots in the index, and which have some."""
+        parts = [self._encoded_some(some) for some in pieces(slots)]
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate([keys for keys, _ in parts], axis=1), np.concatenate(
+            [able for _, able in parts]
+        )
+
+    def _encoded_some(self, slots: Ints) -> tuple[Ints, Mask]:
         words = self._pool.keys_at(slots)
         vector = self._checked(self._read(slots, words))
         keys = np.concatenate(

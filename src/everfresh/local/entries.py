@@ -9,8 +9,8 @@ renumbered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,6 @@ from everfresh.local.strings import Interner
 from everfresh.program import MapDef
 
 Ints = NDArray[np.int64]
-_PIECE: Final = 1 << 15
 
 Before = Mapping[str, Touched]
 """Changes of maps, by name, that a reader does not see yet."""
@@ -195,13 +194,6 @@ class EntryStore(Pooled):
         self.pool.clear()
         self.pool.put(words, values)
         self.clear()
-
-
-def pieces(slots: Ints) -> Iterator[Ints]:
-    """Slots, some at a time (at least once), for what takes much room beside each."""
-    yield slots[:_PIECE]
-    for start in range(_PIECE, len(slots), _PIECE):
-        yield slots[start : start + _PIECE]
 
 
 def settled(values: Values) -> Values:

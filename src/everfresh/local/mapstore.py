@@ -19,10 +19,10 @@ from everfresh.delta.bags import WEIGHT
 from everfresh.local.cells import Cells, assemble, column_cells
 from everfresh.local.codec import Codec
 from everfresh.local.columnar import FlatPlan, flat_plan
-from everfresh.local.entries import Before, EntryStore, joined_values, pieces
+from everfresh.local.entries import Before, EntryStore, joined_values
 from everfresh.local.extremes import NOTHING
 from everfresh.local.netting import netted_rows
-from everfresh.local.pool import Pool, Touched, Values
+from everfresh.local.pool import Pool, Touched, Values, pieces
 from everfresh.local.publishing import Change, Promise
 from everfresh.local.reading import RowSet, ViewReader, added
 from everfresh.local.strings import Interner

@@ -158,7 +158,8 @@ class OrderedIndex:
             self.apply(np.full(m, PUT), keys, slots, sums)
             return
         rows = np.concatenate([keys, self._slots(slots, m), sums])
-        rows = np.concatenate([rows, self._entries()], axis=1)
+        if len(self):
+            rows = np.concatenate([rows, self._entries()], axis=1)
         order = sort_order(rows[: self.words])
         self._fill(rows[:, order[_run_starts(rows[: self.words, order])]])
 

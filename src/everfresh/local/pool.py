@@ -14,7 +14,7 @@ or hash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -37,6 +37,7 @@ __all__ = [
     "Touched",
     "Values",
     "float_total",
+    "pieces",
     "plain_array",
     "wide_from_int64",
     "wide_from_python",
@@ -49,6 +50,7 @@ _LASTING: Final = 1 << 15  # slots from which a pool that has grown grows in pla
 _RESERVED: Final = 1 << 24  # slots that it has address space for at first
 _LARGE: Final = 1 << 17  # slots from which memory of a hash table is taken by large pages
 _ASIDE: Final = 1 << 18
+_PIECE: Final = 1 << 13
 _SLOTS: Final = 1 << 30  # most slots of one pool: slot + 1 and twice as many table cells fit 32 bits
 
 
@@ -195,6 +197,17 @@ def plain_array(x: Any, dtype: Any) -> NDArray[Any]:
     return array if array.flags.writeable else array.copy()
 
 
+def pieces(slots: Ints) -> Iterator[Ints]:
+    """Slots, some at a time (at least once), for what takes much room beside each.
+
+    >>> [len(some) for some in pieces(np.arange(10_000))]
+    [8192, 1808]
+    """
+    yield slots[:_PIECE]
+    for start in range(_PIECE, len(slots), _PIECE):
+        yield slots[start : start + _PIECE]
+
+
 def _multipliers(count: int, mask: int) -> Ints:
     """Odd 64-bit constants, one per key word (the finaliser of SplitMix64 over 1, 2, ...)."""
     out = []
@@ -259,7 +272,7 @@ class Pool:
         if keys is None or ints is None or floats is None or n is None or mark is None or table is None:
             return False
         self._keys, self._values, self._full = keys, Values(n, ints, floats), (n, mark, table)
-        self._sized(room)
+        self._mark, self._table = mark, table
         self._touched = room
         return True
 
@@ -267,7 +280,7 @@ class Pool:
         """Let entries take this many slots of the room."""
         n, mark, table = self._full
         self._values.n, self._mark, self._table = n[:capacity], mark[:capacity], table[: 2 * capacity]
-        if capacity >= _LARGE:
+        if capacity >= _LARGE:  # not before: a page of a small table would be mostly empty
             enlarge(table)
 
     def _move(self, capacity: int) -> None:

@@ -19,9 +19,9 @@ from everfresh.distributed.ir import Block
 from everfresh.distributed.tags import Replicated
 from everfresh.distributed.wire import Held, empty, entries_table, packed, routed, unpacked
 from everfresh.local.codec import Codec
-from everfresh.local.entries import EntryStore, merged, pieces
+from everfresh.local.entries import EntryStore, merged
 from everfresh.local.netting import netted
-from everfresh.local.pool import Layout, Values
+from everfresh.local.pool import Layout, Values, pieces
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.spark import observe

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 
+_LITTLE = 1 << 16  # bytes of messages that are worked on in memory that is kept
+
+
 def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]]:
     """Run the driver's block of a job with what came for it: what was done to its unit, if anything."""
     program = job.program
@@ -29,14 +32,14 @@ def gathered(job: Job, payloads: list[bytes]) -> list[tuple[dict[str, Any], Any]
         return []
     started = time.perf_counter()
     unit, how = bring_to(job.bases[DRIVER], job.world)
-    site, block = site_of(job, unit), program.driver
+    site, block, size = site_of(job, unit), program.driver, sum(map(len, payloads))
 
     def run() -> tuple[Journal, dict[str, Held]]:
         # Nothing that came stays beside what is made of it.
         return ran(site, block, came(block.inputs, payloads, unit.interner))[0], {}
 
     control, _ = step(job, unit, site, run, started, how)
-    if job.kind in FILLING:
+    if size > _LITTLE:
         give_back()
     return [unpack_control(control)]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _LENGTH = struct.Struct("<Q")
+_SHORT = pa.system_memory_pool()  # what lives shortly takes large pages in the pool that Arrow has of its own
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of a stream
 
 
@@ -120,7 +121,7 @@ def table_chunks(tables: Iterable[pa.Table]) -> list[Buffer]:
             chunks.append(_schema(schema))
         elif table.schema != schema:  # strings of more than 2 GiB have offsets of their own
             table = table.cast(schema)
-        chunks += [batch.serialize() for batch in table.to_batches()]
+        chunks += [batch.serialize(memory_pool=_SHORT) for batch in table.to_batches()]
     return [*chunks, _END]
 
 
