@@ -64,7 +64,7 @@ def test_a_quick_run(spark: Any, tmp_path: Path) -> None:
             assert row["jobs"] <= jobs
             assert 1 <= row["stages"] <= stages + 1
     means = [row for row in report.rows if row["query"] == "geometric mean of 1"]
-    assert len(means) == 12
+    assert len(means) == 16
     assert {row["query"] for row in report.rows if row["section"] == "together"} == {"1 views"}
     assert [bar.what for bar in report.bars] == ["every view equals its recomputation"]
     assert report.holds
