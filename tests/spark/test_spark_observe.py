@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +58,26 @@ def test_marks_are_taken_off(spark: Any, tmp_path: Path) -> None:
         with pytest.raises(ef.EverfreshError):
             db.apply(t=[(1,), (1,)])
         assert not [tag for tag in spark.sparkContext.getJobTags() if tag.startswith("everfresh")]
+
+
+def asleep(batches: Any) -> Any:
+    time.sleep(300)
+    yield from batches
+
+
+def test_what_is_cancelled_before_spark_knows_of_it_ends(spark: Any) -> None:
+    observer = observe.Observer(spark)
+    sleeping = spark.range(1).mapInArrow(asleep, "id long")
+
+    def run() -> None:
+        with observer.job("nonce", "base"):
+            observer.cancel()  # nothing runs yet
+            sleeping.collect()
+
+    with pytest.raises(Exception, match=r"(?i)cancel"):
+        run()
+    with pytest.raises(observe.Ended), observer.job("other", "base"):
+        raise AssertionError("it has begun")
+    observer.batch()
+    with observer.job("third", "base"):
+        assert spark.range(3).count() == 3

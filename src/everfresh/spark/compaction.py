@@ -91,6 +91,7 @@ class Compaction:
                 self._thread = threading.Thread(
                     target=self._target, args=(taken,), name="everfresh-snapshot", daemon=True
                 )
+                self._observer.batch()
                 self._thread.start()
         except Exception:  # the epoch is committed, and the log serves
             self._failed()
@@ -135,7 +136,6 @@ class Compaction:
 
     def _work(self, begun: Begun | None) -> None:
         """What the thread does: remove what is stale, then take a snapshot if one is due."""
-        self._observer.batch()
         try:
             if self._ledger.stale:
                 self._ledger.collect()

@@ -229,12 +229,14 @@ class SparkEngine:
                 work = partial(self._reevaluate, draft, world, name, "fill")
             clean = partial(ledger.clean, draft.epoch)
             filled(self._runner.observer, f"loading {name}", work, progress, clean)
-        elif effect.alter_table is not None and not effect.alter_table[1].key:
-            world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
-            self._move_rows(draft, world, *effect.alter_table)
         elif effect.alter_table is not None:
-            job = self._job("alter", draft, ledger.world(draft.epoch), alter=effect.alter_table)
-            draft.add(self._runner.run(job, "base").controls)
+            self._runner.observer.batch()
+            if effect.alter_table[1].key:
+                job = self._job("alter", draft, ledger.world(draft.epoch), alter=effect.alter_table)
+                draft.add(self._runner.run(job, "base").controls)
+            else:
+                world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
+                self._move_rows(draft, world, *effect.alter_table)
         return self._commit(draft, made=made)
 
     def _fill(self, draft: Draft, world: World, view: str, kind: str, rows: int) -> Controls:

@@ -9,8 +9,10 @@ a tag alone. A session of Spark Connect shows what the tasks said.
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ _BLOCKS = {
 """The last blocks of each kind of job, one stage each; what stands before them reads what was given."""
 BEFORE = "given"
 _ALL = 2**31 - 1
+_AGAIN = 0.2  # seconds between attempts to end a job
 
 # -- in tasks --------------------------------------------------------------------------------------
 
@@ -88,12 +91,17 @@ def skew(values: Sequence[float]) -> float:
     return max(values) * len(values) / total if total else 1.0
 
 
+class Ended(Exception):
+    """A job that was not begun, because the work that it belongs to was ended on purpose."""
+
+
 @dataclass
 class Observer:
     """Marks the jobs of one database on one session, and looks up what they were."""
 
     session: SparkSession
     _jobs: list[tuple[str, str]] = field(default_factory=list)
+    _running: list[str] = field(default_factory=list)
     _last: dict[str, Any] = field(default_factory=dict)
 
     cancelled: bool = False
@@ -112,11 +120,17 @@ class Observer:
             add, remove = self._context.addJobTag, self._context.removeJobTag
         else:
             add, remove = self.session.addTag, self.session.removeTag
-        add(tag)
+        self._running.append(tag)  # first: whoever cancels looks at it after saying so
         try:
-            yield
+            if self.cancelled:
+                raise Ended("the work that this job belongs to was ended")
+            add(tag)
+            try:
+                yield
+            finally:
+                remove(tag)
         finally:
-            remove(tag)
+            self._running.remove(tag)
 
     def batch(self) -> None:
         """A batch begins, or another piece of work."""
@@ -124,9 +138,21 @@ class Observer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """End the jobs that have begun since `batch`."""
+        """End the jobs that have begun since `batch`, and let no other begin."""
         self.cancelled = True
-        for tag, _ in self._jobs:
+        self._end()
+        if self._running:
+            threading.Thread(target=self._insist, name="everfresh-cancel", daemon=True).start()
+
+    def _insist(self) -> None:
+        """Until nothing runs: Spark does not know of a job that is still being planned."""
+        while self._running and self.cancelled:
+            time.sleep(_AGAIN)
+            with suppress(Exception):  # the session may be gone
+                self._end()
+
+    def _end(self) -> None:
+        for tag in list(self._running):
             if self._context is not None:
                 self._context.cancelJobsWithTag(tag)
             else:
