@@ -140,19 +140,21 @@ class Observer:
     def cancel(self) -> None:
         """End the jobs that have begun since `batch`, and let no other begin."""
         self.cancelled = True
-        self._end()
-        if self._running:
-            threading.Thread(target=self._insist, name="everfresh-cancel", daemon=True).start()
+        tags = tuple(self._running)
+        self._end(tags)
+        if tags:
+            thread = threading.Thread(target=self._insist, args=(tags,), name="everfresh-cancel", daemon=True)
+            thread.start()
 
-    def _insist(self) -> None:
-        """Until nothing runs: Spark does not know of a job that is still being planned."""
-        while self._running and self.cancelled:
+    def _insist(self, tags: Sequence[str]) -> None:
+        """Until none of these jobs runs: Spark does not know of one that is still being planned."""
+        while any(tag in self._running for tag in tags):
             time.sleep(_AGAIN)
             with suppress(Exception):  # the session may be gone
-                self._end()
+                self._end(tags)
 
-    def _end(self) -> None:
-        for tag in list(self._running):
+    def _end(self, tags: Sequence[str]) -> None:
+        for tag in tags:
             if self._context is not None:
                 self._context.cancelJobsWithTag(tag)
             else:
