@@ -77,7 +77,7 @@ def exported_rows(table: pa.Table) -> tuple[int, object]:
     """As `exported`, all rows of a table, at least one. An address that was taken ahead is good once: whoever
     read the table does so no more."""
     known = _AHEAD.pop(id(table), None)
-    return known[1:] if known is not None else exported(one_batch(table))
+    return known[1:] if known is not None and known[0]() is table else exported(one_batch(table))
 
 
 class Interning(Protocol):

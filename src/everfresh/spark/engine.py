@@ -2,10 +2,10 @@
 
 The driver plans, commits and keeps small results (`everfresh.spark.driver`); rows and maps stay with the
 partitions (`everfresh.spark.units`). A batch is one job: of one stage if every task may read all of it, else
-of as many as its program has (`everfresh.spark.programs`); a batch given as a Spark DataFrame has one more
-stage in front (and, where the DataFrame's session has adaptive execution on, Spark makes a job of each). The
-job's tasks change only their own caches and write files that nobody names; the epoch exists once the driver
-has created its commit record.
+of as many as its program has (`everfresh.spark.programs`). Rows that Spark has to compute, in a DataFrame
+that is no scan of files, take one more stage in front (`everfresh.spark.given`; where the DataFrame's session
+has adaptive execution on, Spark makes a job of each). The job's tasks change only their own caches and write
+files that nobody names; the epoch exists once the driver has created its commit record.
 """
 
 from __future__ import annotations
