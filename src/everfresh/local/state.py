@@ -276,12 +276,12 @@ class LocalState:
     def to_sections(self) -> dict[str, bytes]:
         """Everything but the catalog, as sections of a snapshot."""
         self.compact_strings()
-        sections = {"strings": pack_arrays(self.interner.to_arrays())}
+        sections = {"strings": pack_arrays(self.interner.as_arrays())}
         sections.update({f"table/{n}": pack_arrays(t.to_arrays()) for n, t in self.tables.items()})
         sections.update(
             {f"texts/{n}": pack_arrays(t.texts_to_arrays()) for n, t in self.tables.items() if t.codec.kept}
         )
-        sections.update({f"map/{n}": pack_arrays(m.pool.to_arrays()) for n, m in self.stores().items()})
+        sections.update({f"map/{n}": pack_arrays(m.pool.as_arrays()) for n, m in self.stores().items()})
         return sections
 
     @staticmethod
