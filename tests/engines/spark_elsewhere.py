@@ -1,5 +1,5 @@
 """The Spark engine elsewhere, on a cluster of two workers or through a Connect server: a core of its suite
-and the faults that need a cluster, and all of the suite; both in `make soak`, for their time.
+and the faults that need a cluster in `make test`, all of the suite and faults in any order in `make soak`.
 
 A process has one kind of Spark session, so each place gets a pytest of its own: `pytest --spark cluster ...`.
 """
@@ -19,7 +19,6 @@ TASK_FAULTS = "tests/spark/test_spark_faults.py"
 CORE = (
     "test_a_batch_over_several_tables_is_atomic",
     "test_a_batch_key_is_applied_once",
-    "test_snapshots_replace_the_log",
     "test_a_batch_that_a_view_cannot_take_is_refused_whole",
     "test_spark_frames_go_in_and_come_out",
 )

@@ -10,10 +10,9 @@ from spark_elsewhere import CORE, FAULTS, SUITE, TASK_FAULTS, run
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.soak
 def test_the_core_of_the_suite_and_faults() -> None:
     wanted = " or ".join((*CORE, Path(FAULTS).stem))
-    run("cluster", SUITE, FAULTS, "-m", "not soak", "-k", wanted, seconds=1800)
+    run("cluster", SUITE, FAULTS, "-m", "not soak", "-k", wanted, seconds=900)
 
 
 @pytest.mark.soak

@@ -8,9 +8,8 @@ from spark_elsewhere import CORE, SUITE, TASK_FAULTS, run
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.soak
 def test_the_core_of_the_suite_and_faults() -> None:
-    run("connect", SUITE, TASK_FAULTS, "-k", " or ".join((*CORE, "truncate", "after-apply")), seconds=1800)
+    run("connect", SUITE, TASK_FAULTS, "-k", " or ".join((*CORE, "truncate", "after-apply")), seconds=900)
 
 
 @pytest.mark.soak

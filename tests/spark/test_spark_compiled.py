@@ -7,6 +7,10 @@ view whose creation makes the others wait for their code again.
 
 from __future__ import annotations
 
+import threading
+import weakref
+from typing import Any, cast
+
 import pytest
 from fake_spark import FakeSession, install
 
@@ -55,7 +59,7 @@ class Beside:
             assert_same(self.local.view(view).to_arrow(), self.db.view(view).to_arrow(), view)
         units = [u for u in self.db.statistics()["last batch"].values() if isinstance(u, dict)]
         told = [u["statements"] for u in units if "statements" in u]
-        return {how: sum(one[how] for one in told) for how in ("compiled", "interpreted")}
+        return {how: sum(one[how] for one in told) for how in ("compiled", "interpreted", "compiling")}
 
 
 @pytest.mark.parametrize("whole_bytes", [0, 16 << 20], ids=["in stages", "whole"])
@@ -96,6 +100,24 @@ def test_a_new_view_lets_the_others_keep_their_code(
     assert before["compiled"]
     dbs.sql(OTHER)
     assert dbs.batch(4, ("j",)) == before
+
+
+def test_batches_say_how_much_is_being_compiled(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dbs = Beside(session, "off")
+    dbs.sql(f"CREATE MATERIALIZED VIEW j AS {JOINED}")
+    assert not dbs.batch(4, ("j",))["compiling"]
+    go = threading.Event()
+    monkeypatch.setattr(manager, "compile_now", lambda _: go.wait(60))
+    form = manager.Form(frozenset(), frozenset(), cast(Any, None))
+    manager._behind().put((weakref.ref(dbs), form))
+    try:
+        assert dbs.batch(4, ("j",))["compiling"]
+    finally:
+        go.set()
+    manager._behind().join()
+    assert not dbs.batch(4, ("j",))["compiling"]
 
 
 def test_strings_are_those_of_the_place(session: FakeSession) -> None:

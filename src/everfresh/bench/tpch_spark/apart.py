@@ -46,18 +46,24 @@ def memory(report: Report, settings: Settings, plan: Plan, folder: Path) -> None
 
 
 def scaling(report: Report, settings: Settings, plan: Plan, folder: Path) -> None:
-    """Clusters of 1, 2 and 4 workers: the same data on all (strong), or as much for each worker (weak)."""
-    one = plan.sf / 10
+    """Clusters of 1, 2 and 4 workers: the same data on all (strong), or as much for each worker (weak), with
+    the whole of the scale factor on the largest. A row has its time over that of one worker."""
     queries = tuple(WORKLOADS["thesis"].query(name) for name in _SCALED)
-    sizes: dict[str, Callable[[int], float]] = {"strong": lambda _: one, "weak": lambda count: one * count}
+    share = plan.sf / max(_COUNTS)
+    sizes: dict[str, Callable[[int], float]] = {
+        "strong": lambda _: plan.sf,
+        "weak": lambda count: share * count,
+    }
     for how, size in sizes.items():
+        one: dict[str, float] = {}
         for count in _COUNTS:
             sf = size(count)
             settings.note(f"{how} scaling: {count} workers, scale factor {sf:g}")
-            few = replace(plan, sf=sf, rounds=3, workers=count, queries=queries)
+            few = replace(plan, sf=sf, workers=count, queries=queries)
             master = f"local-cluster[{count},1,{_EXECUTOR_MB}]"
             try:
-                found = child.run(few, prepared(folder, sf, plan.shares, few.rounds), master=master)
+                files = prepared(folder, sf, plan.shares, few.rounds)
+                found = child.run(few, files, master=master, warm=plan.warm)
             except EverfreshError as error:
                 report.skip(f"{how} scaling, {count} workers", error.message)
                 continue
@@ -69,4 +75,7 @@ def scaling(report: Report, settings: Settings, plan: Plan, folder: Path) -> Non
                     sf=sf,
                     batch=batch,
                     ms=1e3 * took,
+                    over_one=took / one.setdefault(batch, took),
+                    load_s=found["loaded"],
+                    views_s=sum(found["made"].values()),
                 )

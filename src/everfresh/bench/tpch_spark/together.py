@@ -9,7 +9,7 @@ from everfresh.bench import Report, Settings, median
 from everfresh.bench.timing import repeat
 from everfresh.bench.tpch_spark.data import INSERTS, Files
 from everfresh.bench.tpch_spark.plan import Plan
-from everfresh.bench.tpch_spark.refresh import Measured, name_tables
+from everfresh.bench.tpch_spark.refresh import Measured, name_tables, warm_up
 from everfresh.bench.tpch_spark.sessions import Counted, counted, recompute
 from everfresh.datasets import tpch
 
@@ -35,15 +35,15 @@ def measure(
     tables = [table for table in tpch.TABLES if table not in tpch.FIXED]
     took: dict[tuple[float, str], list[Counted]] = {}
     rows: dict[tuple[float, str], int] = {}
-    for turn in range(-1, plan.rounds):  # the first round warms
+    warm_up(db, files, tables)
+    for turn in range(plan.rounds):
         settings.note(f"all views in one database: round {turn + 1} of {plan.rounds}")
         for share in plan.shares:
-            for kind, batch in files.kinds(tables, share, max(turn, 0)):
+            for kind, batch in files.kinds(tables, share, turn):
                 one = counted(session, partial(db.apply, batch))
                 rows[share, kind] = files.rows(batch)
-                if turn >= 0:
-                    took.setdefault((share, kind), []).append(one)
-            db.apply(files.undo(tables, share, max(turn, 0)))
+                took.setdefault((share, kind), []).append(one)
+            db.apply(files.undo(tables, share, turn))
     for (share, kind), some in took.items():
         typical = median([one.seconds for one in some])
         report.row(

@@ -191,6 +191,11 @@ def ask(form: Form, owner: object, how: str) -> None:
         _behind().put((weakref.ref(owner), form))
 
 
+def waiting() -> int:
+    """How many functions this process has yet to compile behind what goes on."""
+    return _behind().unfinished_tasks if _behind.cache_info().currsize else 0
+
+
 @cache
 def _behind() -> queue.Queue[Work | None]:
     """The queue of the thread that compiles, one function at a time."""
