@@ -1,6 +1,7 @@
 """The distributed runtime: workers, exchange and epochs on Spark. Everything that touches pyspark is in here.
 
 - `session`   a Spark session as everfresh needs it
+- `daemon`    what forks its Python workers
 - `routing`   which worker owns a row
 - `jobs`      what a job is told
 - `blocks`    what runs in tasks

@@ -95,6 +95,7 @@ def start(master: str = "local[*,4]", more: Mapping[str, str] | None = None) -> 
     builder: Any = SparkSession.builder.master(master).appName("everfresh")
     logging = Path(__file__).with_name("log4j2.properties")
     settings = {
+        "spark.python.daemon.module": "everfresh.spark.daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
