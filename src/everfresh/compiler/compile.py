@@ -181,13 +181,14 @@ def _chosen(
     if statistics is None:
         return build(choices.split), choices.split
     roots = {m.name for m in lowered.maps}
+    known = guessed(statistics, lowered.maps)
     found = search(
         build,
-        guessed(statistics, lowered.maps),
+        known,
         keys=lambda program: composites(program, roots),
         more=lambda program: [
             *filterable(program, choices.keyed),
-            *replaceable(program, choices.keyed),
+            *replaceable(program, choices.keyed, known),
         ],
     )
     return found.program, found.decisions

@@ -1,8 +1,9 @@
-"""Maps that are not held because the same changes read their table anyway.
+"""Maps that are not held because their table's rows do as well.
 
 A change of r that reads rows of B by k for one map, and a sum of B by k from another map, visits the rows in
-any case: the sum is taken of them, and the map, which each change of B would have to write, is not there.
-Whether it is left out is a choice (`LEFT_OUT` and the canonical form of the map's product), made by cost.
+any case: the sum is taken of them, and the map, which each change of B would have to write, is not there. So
+with a map that has nearly as many entries as B has rows: reading it saves little. Whether a map is left out
+is a choice (`LEFT_OUT` and the canonical form of the map's product), made by cost.
 """
 
 from __future__ import annotations
@@ -12,16 +13,22 @@ from hashlib import blake2b
 
 from everfresh.calculus import Cond, MapRef, Prod, Query, Rel, Sum, Value, inputs, outputs, product
 from everfresh.compiler.canonical import canonical
+from everfresh.compiler.cost import Model
+from everfresh.compiler.estimate import Statistics
 from everfresh.compiler.held import Choices, over, products, terms
+from everfresh.compiler.ranges import range_of
+from everfresh.compiler.rows import names
 from everfresh.expr import Var
 from everfresh.program import MapDef, Program, Trigger
 
 LEFT_OUT = "-"
 """What the choice to leave a map out begins with."""
+_NEARLY = 0.8
+"""The entries of a map for a row of its table from which on the rows do as well."""
 
 
 def left_out(choices: Choices, atom: Rel, local: Iterable[Query], given: set[str]) -> bool:
-    """Whether the map of an atom with these conditions, read by its variables in `given`, is left out."""
+    """Whether the map of an atom and these conditions, keyed by its variables in `given`, is left out."""
     if not any(choice.startswith(LEFT_OUT) for choice in choices.split):
         return False
     return _choice([v for v in atom.vars if v.name in given], [atom, *local]) in choices.split
@@ -32,9 +39,13 @@ def _choice(keys: Sequence[Var], factors: Sequence[Query]) -> str:
     return LEFT_OUT + blake2b(key.encode(), digest_size=8).hexdigest()
 
 
-def replaceable(program: Program[Query], keyed: Mapping[str, frozenset[int]]) -> Iterator[str]:
-    """The maps that could be left out, by what the choice is known by: each trigger that reads one, by all of
-    its keys, has another statement that reads the rows of its table by the same columns."""
+def replaceable(
+    program: Program[Query], keyed: Mapping[str, frozenset[int]], statistics: Statistics
+) -> Iterator[str]:
+    """The maps that could be left out, by what the choice is known by: those with nearly as many entries as
+    their table has rows, unless they are read in ranges; and those of which each trigger that reads one, by
+    all of its keys, has another statement that reads the rows of its table by the same columns."""
+    model = Model(program, statistics)
     for held in program.maps:
         factors = over(held, held.keys)
         atoms = [f for f in factors if isinstance(f, Rel)]
@@ -43,9 +54,25 @@ def replaceable(program: Program[Query], keyed: Mapping[str, frozenset[int]]) ->
         )
         if not plain or len(atoms) != 1 or atoms[0].name not in keyed:
             continue
+        atom = atoms[0]
         triggers = [t for t in program.triggers if any(True for _ in _reads(t, held.name))]
-        if triggers and all(t.base != atoms[0].name and _anyway(t, held, atoms[0]) for t in triggers):
+        if not triggers or any(t.base == atom.name for t in triggers):
+            continue
+        full = model.size(held.name).rows >= _NEARLY * model.table(atom.name).rows
+        if full and any(_by_range(t, held.name) for t in triggers):
+            full = False
+        if full or all(_anyway(t, held, atom) for t in triggers):
             yield _choice(held.keys, [f for f in factors if not isinstance(f, Value)])
+
+
+def _by_range(trigger: Trigger[Query], name: str) -> bool:
+    """Whether a trigger reads a map in a range, which an ordered index of the map may have summed."""
+    for factors, ref in _reads(trigger, name):
+        conditions = [f for f in factors if isinstance(f, Cond)]
+        before = names([f for f in factors if f is not ref])
+        if range_of(ref.keys, before, conditions) is not None:
+            return True
+    return False
 
 
 def _anyway(trigger: Trigger[Query], held: MapDef[Query], atom: Rel) -> bool:

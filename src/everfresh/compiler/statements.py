@@ -92,7 +92,7 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
     for plan in plans:
         atom = plan.atoms[0]
         chosen = read_by_filter(work.choices, changes, atom) or left_out(
-            work.choices, atom, plan.local, bound | joining
+            work.choices, atom, plan.local, asked
         )
         if not plan.virtual and row_by_row(work, plan, asked, changed, values, chosen):
             plan.virtual = True

@@ -1,8 +1,8 @@
-"""The daemon that forks Python workers: PySpark's, which says nothing when a session ends while they are idle.
+"""The daemon that forks Python workers: PySpark's, silent when a session ends while they are idle.
 
-Run by Spark (`python -m`, setting `spark.python.daemon.module`) in sessions that everfresh starts. PySpark's own
-prints the traceback of a broken pipe for each worker whose connection the JVM has closed before the worker's
-last words.
+Run by Spark (`python -m`, setting `spark.python.daemon.module`) in sessions that everfresh starts. PySpark's
+own prints the traceback of a broken pipe for each worker whose connection the JVM has closed before the
+worker's last words.
 """
 
 from __future__ import annotations
