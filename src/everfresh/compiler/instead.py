@@ -43,9 +43,11 @@ def replaceable(
     program: Program[Query], keyed: Mapping[str, frozenset[int]], statistics: Statistics
 ) -> Iterator[str]:
     """The maps that could be left out, by what the choice is known by: those with nearly as many entries as
-    their table has rows, unless they are read in ranges; and those of which each trigger that reads one, by
-    all of its keys, has another statement that reads the rows of its table by the same columns."""
+    their table has rows, unless they are read in ranges or by the changes of derived relations, which are
+    stepped with their tables row by row as long as they read maps; and those of which each trigger that reads
+    one, by all of its keys, has another statement that reads the rows of its table by the same columns."""
     model = Model(program, statistics)
+    derived = {r.name for r in program.relations}
     for held in program.maps:
         factors = over(held, held.keys)
         atoms = [f for f in factors if isinstance(f, Rel)]
@@ -59,7 +61,7 @@ def replaceable(
         if not triggers or any(t.base == atom.name for t in triggers):
             continue
         full = model.size(held.name).rows >= _NEARLY * model.table(atom.name).rows
-        if full and any(_by_range(t, held.name) for t in triggers):
+        if full and any(t.base in derived or _by_range(t, held.name) for t in triggers):
             full = False
         if full or all(_anyway(t, held, atom) for t in triggers):
             yield _choice(held.keys, [f for f in factors if not isinstance(f, Value)])
