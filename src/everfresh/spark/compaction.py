@@ -2,9 +2,10 @@
 
 When the log has grown long enough, every unit that has changed is written to a file, and a manifest names the
 files; then the log before goes. A thread of the driver does it, in jobs of their own: a few workers at a
-time, so that tasks of batches find cores. Each unit is written as some committed epoch left it; the manifest
-holds the segments since. A batch waits for none of it, and a statement that writes a unit anew (ALTER TABLE)
-only makes the snapshot of that unit useless.
+time, so that tasks of batches find cores, and each by a process that has its units, as far as Spark asks one.
+Each unit is written as some committed epoch left it; the manifest holds the segments since. A batch waits for
+none of it, and a statement that writes a unit anew (ALTER TABLE) only makes the snapshot of that unit
+useless.
 
 What was replaced goes after the next commit: until then a DataFrame over the state still finds its files.
 Whatever fails here is logged and tried again later. Invariant: at every moment the newest manifest and the
@@ -29,7 +30,7 @@ from everfresh.spark.jobs import DRIVER, Job, Link
 from everfresh.spark.ledger import Ledger, Mark
 from everfresh.spark.observe import Observer
 from everfresh.spark.runner import Runner
-from everfresh.spark.units import put_snapshot, snapshot_file
+from everfresh.spark.units import put_snapshot, snapshot_file, worker_of
 from everfresh.state import crash, is_url
 
 if TYPE_CHECKING:
@@ -169,17 +170,20 @@ class Compaction:
             put_snapshot(ledger.world(begun.mark.epoch), *begun.waiting.popitem())
         for link in taken.values() if self._options.durable else ():
             ledger.folder.store.settle(f"parts/{link.file}")
-        step = at_once or len(workers)
-        for first in range(0, len(workers), step):
-            some = workers[first : first + step]
-            world, bases = ledger.to_take(some)
+        left = [*workers]
+        while left:
+            world, bases = ledger.to_take(left)
             assert DRIVER not in bases
+            changed = {worker_of(unit) for unit in bases}
+            left = [worker for worker in left if worker in changed]
             if self._observer.cancelled:
                 raise _Cancelled
-            if bases:
+            if left:
                 world.leave(world.catalog)
                 job = Job(uuid.uuid4().hex, "snapshot", world, bases)
-                files = self._runner.snapshot(job, some, self._observer)
+                files = self._runner.snapshot(job, left, min(at_once or len(left), len(left)), self._observer)
                 taken.update({unit: Link(*bases[unit].version, file) for unit, file in files.items()})
+                written = {worker_of(unit) for unit in files}
+                left = [worker for worker in left if worker not in written]
             crash("between-snapshots", self._options.fault, scratch=ledger.folder.scratch)
         ledger.take_manifest(taken, begun.mark)

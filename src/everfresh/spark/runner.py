@@ -46,6 +46,7 @@ from everfresh.spark.laying import LaidRows, laid_rows, lay_block, removed
 from everfresh.spark.observe import Observer
 from everfresh.spark.sqltext import name as quoted
 from everfresh.spark.tables import base_block, route_block, snapshot_block
+from everfresh.spark.units import worker_of
 from everfresh.state import StateFolder, crash
 
 if TYPE_CHECKING:
@@ -140,15 +141,18 @@ class Runner:
             raise
         return laid
 
-    def snapshot(self, job: Job, workers: Sequence[int], observer: Observer) -> dict[str, str]:
-        """Write the units of a job, all of these workers, to files: the name of each. Batches may run
-        meanwhile."""
-        anchor = self._spark.range(0, len(workers), 1, len(workers))
+    def snapshot(self, job: Job, workers: Sequence[int], tasks: int, observer: Observer) -> dict[str, str]:
+        """Write the units of a job of some of these workers, as many as tasks, to files: the name of each.
+        Whoever has a worker's units writes them. Batches may run meanwhile."""
+        anchor = self._spark.range(0, tasks, 1, tasks)
         write = partial(snapshot_block, self._root, job.nonce, tuple(workers))
         rows = self._collected(job, "snapshot", lambda: anchor.mapInArrow(write, EXCHANGE), observer)
         self._raise_errors(rows)
         controls = _controls(rows)
-        _check(job, controls, job.bases)
+        written = {worker_of(header["unit"]) for header, _ in controls}
+        if len(written) != tasks:
+            raise RuntimeError(f"job {job.nonce} answered for {sorted(written)}, not {tasks} workers")
+        _check(job, controls, [unit for unit in job.bases if worker_of(unit) in written])
         return {header["unit"]: header["snapshot"] for header, _ in controls}
 
     def _collected(
