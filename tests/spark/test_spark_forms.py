@@ -13,7 +13,8 @@ import pytest
 from fake_spark import FakeSession, install
 
 import everfresh as ef
-from everfresh.spark import units
+from everfresh.spark import jobs, tasks, units
+from everfresh.state import pack_table
 from everfresh.testing.oracle import assert_same
 
 DDL = """
@@ -379,3 +380,31 @@ def test_a_snapshot_is_taken_when_the_log_is_a_third_of_the_last(
         assert False in taken
     with connect(session, tmp_path) as db:
         assert db._engine._ledger.snapshot_bytes > 0
+
+
+def test_messages_have_an_end(session: FakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes from stage to stage is cut into pieces, and put together where it arrives."""
+    monkeypatch.setattr(jobs, "_MESSAGE_BYTES", 400)
+    sizes, emit = [], tasks._emitted
+
+    def emitted(messages: list[tuple[int, int, bytes]]) -> pa.RecordBatch:
+        sizes.extend(len(payload) for _, kind, payload in messages if kind in (jobs.DATA, jobs.GATHERED))
+        return emit(messages)
+
+    monkeypatch.setattr(tasks, "_emitted", emitted)
+    with local() as expected, connect(session, tmp_path, workers=2, whole_bytes=0) as db:
+        db.sql(DDL)
+        history(db)
+        compare(expected, db)
+    assert max(sizes) < 3000  # with schemas
+
+
+def test_a_table_is_cut_by_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({"a": range(1000), "b": ["x" * 20] * 1000})
+    assert [*jobs.cut(rows)] == [rows]
+    monkeypatch.setattr(jobs, "_MESSAGE_BYTES", rows.nbytes // 4)
+    pieces = [*jobs.cut(rows)]
+    assert len(pieces) in (4, 5)
+    assert pa.concat_tables(pieces) == rows
+    assert all(len(pack_table(piece)) < rows.nbytes // 3 for piece in pieces)
+    assert [piece.num_rows for piece in jobs.cut(rows.slice(0, 0))] == [0]

@@ -25,7 +25,7 @@ from everfresh.local.pool import Layout, Values, pieces
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.spark import observe
-from everfresh.spark.jobs import DATA, GATHERED, World
+from everfresh.spark.jobs import DATA, GATHERED, World, cut
 from everfresh.spark.stages import Staged
 from everfresh.spark.units import store_id
 from everfresh.state import pack_table, table_chunks, unpack_table
@@ -86,22 +86,23 @@ def handed_on(
     for send in () if last else program.sends[stage]:
         for to, part in routed(held[send.source.name], send.target, world.workers):
             if len(part):
-                yield to, DATA, _message(send.target.name, packed(part))
+                yield from _messages(to, DATA, send.target.name, packed(part))
     for temp in () if last else program.carries[stage]:
         part = held[temp.name].aggregated(temp)
         if len(part):
-            yield site.number, DATA, _message(temp.name, packed(part))
+            yield from _messages(site.number, DATA, temp.name, packed(part))
     for send in program.gathers[stage]:
         if isinstance(send.source.tag, Replicated) and site.number:
             continue  # the first worker has all of it
         part = held[send.source.name].aggregated(send.target)
         if len(part):
-            yield site.number, GATHERED, _message(send.target.name, packed(part))
+            yield from _messages(site.number, GATHERED, send.target.name, packed(part))
 
 
-def _message(name: str, table: pa.Table) -> bytes:
+def _messages(to: int, kind: int, name: str, table: pa.Table) -> Iterator[Message]:
     head = name.encode()
-    return len(head).to_bytes(2, "big") + head + pack_table(table)
+    for piece in cut(table):
+        yield to, kind, len(head).to_bytes(2, "big") + head + pack_table(piece)
 
 
 def came(temps: Iterable[Temp], payloads: list[bytes], interner: Interner) -> dict[str, Held]:

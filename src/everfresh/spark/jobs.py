@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ EXCHANGE = "to int, kind int, payload binary"
 DATA, CONTROL, ERROR, ROWS, GATHERED, AGAIN = range(6)
 """Kinds of messages: for the next block, what was done to a unit, why the batch is refused, rows of a
 DataFrame, what the driver gathers, and that the batch must be run in stages."""
+_MESSAGE_BYTES = 16 << 20
+"""What a message should have at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +273,13 @@ class Job:
 
 def _descriptor(nonce: str) -> str:
     return f"inbox/{nonce}"
+
+
+def cut(table: pa.Table) -> Iterator[pa.Table]:
+    """A table in pieces for messages: Spark holds a message several times over, in an executor's heap."""
+    step = max(1, table.num_rows * _MESSAGE_BYTES // max(1, table.nbytes))
+    for first in range(0, max(1, table.num_rows), step):
+        yield table.slice(first, step)
 
 
 def pack_control(header: dict[str, Any], segment: bytes | None = None) -> bytes:

@@ -39,6 +39,7 @@ from everfresh.spark.jobs import (
     Job,
     PartSpec,
     World,
+    cut,
     pack_control,
     pack_error,
 )
@@ -81,8 +82,9 @@ def route_block(world: World, index: int, spec: PartSpec, batches: Batches) -> I
         if tables:
             op = "delete" if spec.op == "delete_key" else "insert" if spec.op == "upsert" else spec.op
             rows = read_rows(pa.concat_tables(tables), schema, what=spec.what, op=op)  # type: ignore[arg-type]
-            for worker, piece, _ in split(rows, schema, world.workers):
-                messages.append((worker, ROWS, index.to_bytes(4, "big") + pack_table(piece)))
+            head = index.to_bytes(4, "big")
+            for worker, own, _ in split(rows, schema, world.workers):
+                messages += ((worker, ROWS, head + pack_table(piece)) for piece in cut(own))
     except EverfreshError as error:
         messages = [(worker, ERROR, pack_error(error.to_dict())) for worker in range(world.workers)]
     yield from emit(messages)
@@ -295,8 +297,8 @@ def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Ite
     for worker in range(world.workers):
         index = np.flatnonzero(to == worker)
         if len(index):
-            payload = len(head).to_bytes(2, "big") + head + pack_table(table.take(pa.array(index)))
-            yield worker, DATA, payload
+            for piece in cut(table.take(pa.array(index))):
+                yield worker, DATA, len(head).to_bytes(2, "big") + head + pack_table(piece)
 
 
 def _load_view(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
