@@ -39,6 +39,7 @@ from everfresh.spark.jobs import (
     ERROR,
     GATHERED,
     Job,
+    Message,
     pack_error,
 )
 from everfresh.spark.programs import incremental
@@ -47,7 +48,6 @@ from everfresh.spark.tables import bound, change_tables, open_base, own_part, re
 from everfresh.spark.tasks import (
     Batches,
     Behind,
-    Message,
     claimed_worker,
     drain,
     emit,

@@ -25,7 +25,7 @@ from everfresh.local.pool import Layout, Values, pieces
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
 from everfresh.spark import observe
-from everfresh.spark.jobs import DATA, GATHERED, World, cut
+from everfresh.spark.jobs import DATA, GATHERED, Message, World, cut
 from everfresh.spark.stages import Staged
 from everfresh.spark.units import store_id
 from everfresh.state import pack_table, table_chunks, unpack_table
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     Section = Buffer | list[Buffer]
-
-Message = tuple[int, int, bytes]
 
 
 def given(program: Staged, tables: Mapping[str, Table], nets: Mapping[str, Net]) -> dict[str, Held]:

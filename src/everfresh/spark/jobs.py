@@ -34,6 +34,8 @@ EXCHANGE = "to int, kind int, payload binary"
 DATA, CONTROL, ERROR, ROWS, GATHERED, AGAIN = range(6)
 """Kinds of messages: for the next block, what was done to a unit, why the batch is refused, rows of a
 DataFrame, what the driver gathers, and that the batch must be run in stages."""
+Message = tuple[int, int, bytes]
+"""The worker that it is for, its kind and what it says: a row of an exchange."""
 _MESSAGE_BYTES = 16 << 20
 """What a message should have at most."""
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from everfresh.delta import read_rows
 from everfresh.errors import EverfreshError
-from everfresh.spark.jobs import ERROR, ROWS, PartSpec, World, pack_error
-from everfresh.spark.tasks import Batches, Message, emit, freeze
+from everfresh.spark.jobs import ERROR, ROWS, Message, PartSpec, World, pack_error
+from everfresh.spark.tasks import Batches, emit, freeze
 from everfresh.state import pack_table, unpack_table
 from everfresh.types import arrow_schema
 

@@ -37,6 +37,7 @@ from everfresh.spark.jobs import (
     ERROR,
     ROWS,
     Job,
+    Message,
     PartSpec,
     World,
     cut,
@@ -50,7 +51,6 @@ from everfresh.spark.stages import ROWS as ROWS_STAGE
 from everfresh.spark.tasks import (
     Batches,
     Behind,
-    Message,
     claimed_worker,
     drain,
     emit,

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 
 from everfresh.spark import observe
 from everfresh.spark.claims import claimed
-from everfresh.spark.jobs import PROPERTY, Job, pack_control
+from everfresh.spark.jobs import PROPERTY, Job, Message, pack_control
 from everfresh.spark.units import Unit, cached_bytes, seal_segment, segment_file
 from everfresh.state import crash
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 Batches = Iterable[pa.RecordBatch]
-Message = tuple[int, int, bytes]
 _SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())])
 _EMIT_BYTES = 4 << 20
 _frozen = 0

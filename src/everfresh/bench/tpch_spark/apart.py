@@ -67,6 +67,8 @@ def scaling(report: Report, settings: Settings, plan: Plan, folder: Path) -> Non
             except EverfreshError as error:
                 report.skip(f"{how} scaling, {count} workers", error.message)
                 continue
+            if count == 1:
+                one = found["batches"]
             for batch, took in found["batches"].items():
                 report.row(
                     section="scaling",
@@ -75,7 +77,7 @@ def scaling(report: Report, settings: Settings, plan: Plan, folder: Path) -> Non
                     sf=sf,
                     batch=batch,
                     ms=1e3 * took,
-                    over_one=took / one.setdefault(batch, took),
+                    over_one=took / one[batch] if batch in one else None,
                     load_s=found["loaded"],
                     views_s=sum(found["made"].values()),
                 )
