@@ -171,13 +171,16 @@ class Steps:
 
     def _made(self, statements: list[Prepared], change: Rows, at: int) -> list[tuple[EntryStore, PoolDelta]]:
         """What statements make of a change."""
-        form = self._wiring.form(statements, change, at, self._alone)
-        if form is None:
+        if self._wiring.native is None:
             return self._interpret(statements, change, at)
-        if len(form.covered) == len(statements):
-            return self._native(form, statements, change, at)
-        result = self._interpret([s for i, s in enumerate(statements) if i not in form.covered], change, at)
-        return result + self._native(form, statements, change, at)
+        made = []
+        for some in self._wiring.together(statements):
+            forms = self._wiring.forms(some, change, at, self._alone)
+            covered = {i for form in forms for i in form.covered}
+            made += self._interpret([s for i, s in enumerate(some) if i not in covered], change, at)
+            for form in forms:
+                made += self._native(form, some, change, at)
+        return made
 
     def _native(
         self, form: Form, statements: list[Prepared], change: Rows, at: int

@@ -143,6 +143,7 @@ class Wiring:
         self._apart: dict[tuple[int, str], list[list[Prepared]]] = {}
         self._determining: dict[str, tuple[int, ...]] = {}
         self._affected: dict[tuple[str, ...], tuple[ViewDef, ...]] = {}
+        self._tied = _tied(catalog)
         read = {base for view in catalog.views.values() for base in view.compiled.bases}
         for view in catalog.views.values():
             self._wire(view, read)
@@ -242,11 +243,19 @@ class Wiring:
                 used |= {f"map {name}" for name in maps}
         return used
 
-    def form(self, statements: list[Prepared], change: Rows, unit: int, alone: bool) -> Form | None:
-        """The native form of the statements on one relation, not `alone` if there are others, for a change of
-        it, if one is ready."""
-        if self.native is None or not statements:
-            return None
+    def together(self, statements: Sequence[Prepared]) -> list[list[Prepared]]:
+        """Statements on one relation in groups, by views, of which none reads anything that another keeps.
+        Unlike those of `apart` they may read the same table."""
+        found: dict[str, list[Prepared]] = {}
+        for statement in statements:
+            found.setdefault(self._tied[statement.view], []).append(statement)
+        return list(found.values())
+
+    def forms(self, statements: list[Prepared], change: Rows, unit: int, alone: bool) -> tuple[Form, ...]:
+        """The native forms of one of the groups `together`, not `alone` if others run beside it, for a change
+        of its relation, as far as they are ready."""
+        if self.native is None:
+            return ()
         return self.native.of(statements, change.codec, unit, len(change), alone)
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
@@ -270,6 +279,18 @@ class Wiring:
             )
             found.append(Prepared(view.name, base, index, store, terms))
         return found
+
+
+def _tied(catalog: Catalog) -> dict[str, str]:
+    """For each view one that stands for all that it reads, or shares a map with, directly or not."""
+    tied = {name: name for name in catalog.views}
+    keeps = {m.name: name for name, view in catalog.views.items() for m in view.compiled.program.maps}
+    for name, view in catalog.views.items():
+        shared = {keeps[m.name] for m in view.compiled.program.shared}
+        for other in shared.union(view.compiled.bases).intersection(tied):
+            old, new = tied[name], tied[other]
+            tied = {one: new if stands == old else stands for one, stands in tied.items()}
+    return tied
 
 
 def run_prepared(statement: Prepared, names: Names) -> PoolDelta:

@@ -162,12 +162,7 @@ def opened(how: str, small: int | None = None, **options: Any) -> ef.Database:
 def forms(db: ef.Database) -> list[Any]:
     """The compiled forms that are ready."""
     native = db._engine._state.wiring.native  # type: ignore[attr-defined]
-    return [
-        form
-        for planned in native.planned.values()
-        for form in (planned.whole, planned.by_row)
-        if form is not None and form.runner is not None
-    ]
+    return [form for planned in native.planned.values() for form in planned.forms if form.runner is not None]
 
 
 def entries(db: ef.Database) -> dict[str, Counter[str]]:

@@ -187,7 +187,7 @@ def test_equal_statements_have_equal_texts() -> None:
                 db.apply(r=table_r(rows(0, 3)), t=table_t(3))
                 texts.append(db._engine._state.wiring.native.source())
     assert texts[0] == texts[1]
-    assert "def run(C, start, stop):" in texts[0]["r, whole"]
+    assert "def run(C, start, stop):" in texts[0]["r, joined, whole"]
 
 
 def test_a_failed_compilation_is_logged_and_the_view_stays_right(
@@ -205,6 +205,50 @@ def test_a_failed_compilation_is_logged_and_the_view_stays_right(
         assert not forms(db)
         assert entries(db) == entries(interpreted)
     assert "could not be compiled" in caplog.text
+
+
+@pytest.mark.parametrize("small", [WHOLE, BY_ROW])
+@pytest.mark.parametrize(("longest", "compiled"), [(200, True), (30, False)])
+def test_code_that_is_too_long_is_cut_or_interpreted(
+    monkeypatch: pytest.MonkeyPatch, longest: int, compiled: bool, small: int
+) -> None:
+    monkeypatch.setattr("everfresh.local.native.generate.LONGEST", longest)
+    with run_plain(), opened("now", small) as db, opened("off") as interpreted:
+        for one in (db, interpreted):
+            one.sql(SCHEMA)
+        for change in changes():
+            for one in (db, interpreted):
+                one.apply(change)
+            assert entries(db) == entries(interpreted)
+        texts = db._engine._state.wiring.native.source()
+        assert all(text.count("\n") <= longest for text in texts.values())
+        assert any(name.endswith("whole 2") for name in texts) is compiled
+        assert bool(forms(db)) is compiled
+        told = db.statistics()["compiled"]["r"]
+        assert bool(told["compiled"]) is compiled
+        assert ("more than the 30 that are compiled" in str(told["interpreted"])) is not compiled
+        assert ("interpreted for joined (its code would have" in db.view("joined").explain()) is not compiled
+
+
+def test_a_new_view_leaves_the_code_of_others_alone() -> None:
+    """Views that read nothing of each other are compiled apart; one that reads another, with it."""
+    with run_plain(), opened("now", BY_ROW) as db, opened("off") as interpreted:
+        for one in (db, interpreted):
+            one.sql(SCHEMA)
+            for change in changes():
+                one.apply(change)
+        seen = db._engine._state.wiring.native.source()
+        for one in (db, interpreted):
+            one.sql("CREATE MATERIALIZED VIEW further AS SELECT s, SUM(x) AS x FROM r GROUP BY s")
+            one.sql("CREATE MATERIALIZED VIEW over AS SELECT c, n FROM joined JOIN t USING (c)")
+            one.apply(r=table_r(rows(500, 40)), t=table_t(7))
+        after = db._engine._state.wiring.native.source()
+        assert "r, joined, by row" in seen
+        assert "t, joined and over, by row" in after
+        same = {name for name in seen if "joined" not in name}
+        assert same
+        assert all(seen[name] == after[name] for name in same)
+        assert entries(db) == entries(interpreted)
 
 
 def test_the_interpreter_serves_until_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,9 @@ from everfresh.local.pool import _WORD
 from everfresh.local.reading import Reader, ViewReader
 from everfresh.local.wiring import Unit, Wiring
 
+LONGEST = 2_000
+"""Lines of a text that are compiled at most: the compiler takes more time and memory for each the more there
+are (half a minute and 1 GiB for so many; 24 GiB did not do for 10,000)."""
 _FLUSH, _FORGET = "flush", "forget"
 _AHEAD = 8  # rows between asking for something and reading it
 _OF_ROW = re.compile(r"0|ld\(cw, \d+ \* m \+ r\)|ld\(C, \d+\)|ld\(x\d+_words, r\)")
@@ -63,6 +66,10 @@ from everfresh.local.native.memory import (
     add_checked, as_float, ld, ld8, ld32, ldf, mul_checked, st, st32, stf, sub_checked, touch,
 )
 '''
+
+
+class TooLong(Unsupported):
+    """Code that a compiler would take too long for."""
 
 
 @dataclass(frozen=True)
@@ -389,7 +396,7 @@ def generate(
     wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int = -1, chain: Sequence[Unit] = ()
 ) -> tuple[Generated, Generator]:
     """The text for some statements on the change of a relation with this codec, and on the relations `chain`
-    that are stepped with it; `Unsupported` if one of them has no native form."""
+    that are stepped with it; `Unsupported` if one has no native form, or all together are too long."""
     from everfresh.local.native.stages import step
 
     counted: Counter[str] = Counter()
@@ -408,4 +415,7 @@ def generate(
                 made.exit(at.BAD)
         text = made.source()
         counted = made.seen
+    lines = text.count("\n")
+    if lines > LONGEST:
+        raise TooLong(f"its code would have {lines} lines, more than the {LONGEST} that are compiled")
     return Generated(text, made.places, made.jobs, codec, tuple(made.ranged)), made

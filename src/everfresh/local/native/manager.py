@@ -17,14 +17,14 @@ import logging
 import queue
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from everfresh.local.codec import Codec
 from everfresh.local.native.adding import Job
 from everfresh.local.native.chaining import chained
-from everfresh.local.native.generate import Generated, Generator, generate
+from everfresh.local.native.generate import Generated, Generator, TooLong, generate
 from everfresh.local.native.runner import Function, Runner
 from everfresh.local.native.scalars import Unsupported
 from everfresh.local.wiring import Prepared, Unit, Wiring
@@ -80,11 +80,23 @@ class Form:
 class Planned:
     """The forms of a relation's statements, and why some have none."""
 
-    whole: Form | None = None
+    whole: tuple[Form, ...] = ()
+    """One function; several where it would be too long."""
     by_row: Form | None = None
-    reasons: dict[int, str] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """Maps with statements that are interpreted, and why."""
     unstepped: Mapping[str, str] = field(default_factory=dict)
     """Relations that the change reaches and that are not stepped with it row by row, and why."""
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """All of them."""
+        return self.whole if self.by_row is None else (*self.whole, self.by_row)
+
+
+Key = tuple[int, str, tuple[str, ...]]
+"""The number of a unit, -1 for a table or a re-evaluated view; the relation; the views whose statements on it
+are planned together."""
 
 
 class Native:
@@ -92,39 +104,34 @@ class Native:
 
     def __init__(self, wiring: Wiring, how: str) -> None:
         self._wiring, self._how = wiring, how
-        self.planned: dict[tuple[int, str, str, int], Planned] = {}
-        """By the number of the unit, -1 for a table or a re-evaluated view, the relation, the view of the
-        first statement, and how many there are: threads share them out."""
+        self.planned: dict[Key, Planned] = {}
         self.small = SMALL
         self._work: dict[object, int] = {}
         """Rows that came so far for a relation without a plan, and what batches cost beside them."""
 
     def of(
         self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int, alone: bool = True
-    ) -> Form | None:
-        """The form in which the statements on one relation, at least one, run for a change of some rows; None
-        if none is ready. Unless they are `alone`, all statements of the relation, nothing may be applied."""
-        key = unit, statements[0].base, statements[0].view, len(statements)
+    ) -> tuple[Form, ...]:
+        """The forms that are ready in which statements on one relation, at least one and all of their views,
+        run for a change of some rows. Unless they are `alone`, others run beside them: nothing may be
+        applied."""
+        key = _key(statements, unit)
         found = self.planned.get(key)
         if found is None:
             work = self._work[key] = self._work.get(key, 0) + rows + BATCH
             if self._how != "now" and work < ENOUGH:
-                return None
+                return ()
             found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
         by_row = found.by_row if alone else None
         if by_row is not None and by_row.made.ranged and (rows > self.small or _many(by_row.made)):
             by_row = None
-        first, second = found.whole, by_row
-        if by_row is not None and (rows <= self.small or (self.small > 0 and by_row.light())):
-            first, second = by_row, found.whole
-        first = first or second
-        if first is None:
-            return None
-        if not first.asked:
-            ask(first, self, self._how)
-        if first.runner is None and second is not None and second.runner is not None:
-            return second
-        return first if first.runner is not None else None
+        first, second = found.whole, () if by_row is None else (by_row,)
+        if not first or (by_row is not None and (rows <= self.small or (self.small > 0 and by_row.light()))):
+            first, second = second, first
+        for form in first:
+            if not form.asked:
+                ask(form, self, self._how)
+        return _ready(first) or _ready(second)
 
     def everything(self) -> None:
         """Plan and compile all statements, in all forms, whether their relation changes or not."""
@@ -135,22 +142,30 @@ class Native:
             relations.append((some, unit.reader.codec, unit.number))
         for statements, codec, number in relations:
             if statements:
-                key = number, statements[0].base, statements[0].view, len(statements)
-                planned = plan(wiring, key[1], statements, codec, number)
-                self.planned[key] = planned
-                for form in (planned.whole, planned.by_row):
-                    if form is not None:
+                for some in wiring.together(statements):
+                    planned = plan(wiring, some[0].base, some, codec, number)
+                    self.planned[_key(some, number)] = planned
+                    for form in planned.forms:
                         form.asked = True
                         compile_now(form)
 
     def source(self) -> dict[str, str]:
-        """The generated texts, by the relation whose change they run on and the form."""
-        return {
-            f"{base}, {name}": form.made.text
-            for (_, base, _, _), planned in self.planned.items()
-            for name, form in (("whole", planned.whole), ("by row", planned.by_row))
-            if form is not None
-        }
+        """The generated texts, by the relation whose change they run on, the views, and the form."""
+        found: dict[str, str] = {}
+        for (_, base, views), planned in self.planned.items():
+            for form in planned.forms:
+                name = "by row" if form is planned.by_row else "whole"
+                part = f" {planned.whole.index(form) + 1}" if name == "whole" and planned.whole[1:] else ""
+                found[f"{base}, {' and '.join(views)}, {name}{part}"] = form.made.text
+        return found
+
+
+def _key(statements: Sequence[Prepared], unit: int) -> Key:
+    return unit, statements[0].base, tuple(dict.fromkeys(s.view for s in statements))
+
+
+def _ready(forms: Iterable[Form]) -> tuple[Form, ...]:
+    return tuple(form for form in forms if form.runner is not None)
 
 
 def _many(made: Generated) -> bool:
@@ -236,12 +251,26 @@ def plan(wiring: Wiring, base: str, statements: Sequence[Prepared], codec: Codec
                 able.append(i)
             except Unsupported as error:
                 reasons[i] = str(error)
-    whole = None
-    if alone[False]:
-        made, _ = generate(wiring, [Job(statements[i], False) for i in alone[False]], codec, unit)
-        whole = Form(frozenset(alone[False]), frozenset(), made)
+    whole = _whole(wiring, statements, alone[False], codec, unit)
     by_row, unstepped = _by_row(wiring, base, statements, alone[True], codec, unit)
-    return Planned(whole, by_row, reasons, unstepped)
+    planned = Planned(whole, by_row, {}, unstepped)
+    left = set(reasons).difference(*(form.covered for form in planned.forms))
+    return replace(planned, reasons={statements[i].store.target.name: reasons[i] for i in sorted(left)})
+
+
+def _whole(
+    wiring: Wiring, statements: Sequence[Prepared], able: Sequence[int], codec: Codec, unit: int
+) -> tuple[Form, ...]:
+    """The statements in one function, or, since none sees what another makes, in as few as it takes."""
+    if not able:
+        return ()
+    try:
+        made, _ = generate(wiring, [Job(statements[i], False) for i in able], codec, unit)
+    except TooLong:
+        half = len(able) // 2
+        parts = (able[:half], able[half:])
+        return tuple(form for some in parts for form in _whole(wiring, statements, some, codec, unit))
+    return (Form(frozenset(able), frozenset(), made),)
 
 
 def _by_row(
@@ -259,7 +288,10 @@ def _by_row(
     if not applied:
         return None, {}
     jobs = [Job(statements[i], i in applied) for i in able]
-    made, generator = generate(wiring, jobs, codec, unit)
+    try:
+        made, generator = generate(wiring, jobs, codec, unit)
+    except TooLong:
+        return None, {}
     if not _in_step(generator, base, unit, {*names}, {names[i] for i in applied}):
         return None, {}
     return Form(frozenset(able), applied, made), {}

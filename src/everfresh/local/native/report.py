@@ -10,21 +10,21 @@ from everfresh.local.native.manager import Form, Native, Planned
 def statistics(native: Native) -> dict[str, Any]:
     """By the relation whose change they run on: the maps that compiled statements change, why others are
     interpreted, the derived relations that are stepped row by row in the same call, why others are not."""
-    return {
-        base: {
-            "compiled": sorted({name for form in _ready(planned) for name in _targets(form)}),
-            "interpreted": dict(planned.reasons),
-            "stepped": [unit.name for form in _ready(planned) for unit in form.chain],
-            "not stepped": dict(planned.unstepped),
-        }
-        for (_, base, _, _), planned in native.planned.items()
-    }
+    found: dict[str, Any] = {}
+    for (_, base, _), planned in native.planned.items():
+        ready = _ready(planned)
+        told = found.setdefault(base, {"compiled": [], "interpreted": {}, "stepped": [], "not stepped": {}})
+        told["compiled"] = sorted({*told["compiled"], *(name for form in ready for name in _targets(form))})
+        told["interpreted"].update(planned.reasons)
+        told["stepped"] += [unit.name for form in ready for unit in form.chain]
+        told["not stepped"].update(planned.unstepped)
+    return found
 
 
 def of_view(native: Native, view: str) -> dict[str, str]:
     """The same for the statements of one view, a line for each relation that is planned."""
     found: dict[str, str] = {}
-    for (_, base, _, _), planned in native.planned.items():
+    for (_, base, _), planned in native.planned.items():
         names = {
             job.prepared.store.target.name
             for form in _ready(planned)
@@ -35,6 +35,9 @@ def of_view(native: Native, view: str) -> dict[str, str]:
         parts = []
         if names:
             parts.append(f"compiled for {', '.join(sorted(names))}")
+        parts += [
+            f"interpreted for {name} ({why})" for name, why in planned.reasons.items() if _is_of(name, view)
+        ]
         if stepped:
             parts.append(f"row by row with {', '.join(stepped)} in the same call")
         parts += [
@@ -46,11 +49,11 @@ def of_view(native: Native, view: str) -> dict[str, str]:
 
 
 def _is_of(relation: str, view: str) -> bool:
-    return relation == view or relation.startswith(f"{view}$")
+    return relation == view or relation.startswith((f"{view}$", f"{view}#"))
 
 
 def _ready(planned: Planned) -> list[Form]:
-    return [form for form in (planned.whole, planned.by_row) if form is not None and form.function]
+    return [form for form in planned.forms if form.function]
 
 
 def _targets(form: Form) -> set[str]:
