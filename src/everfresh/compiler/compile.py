@@ -19,6 +19,7 @@ from typing import Any
 
 from everfresh.calculus import Query, Rel
 from everfresh.compiler.aggregates import NotFlat
+from everfresh.compiler.beside import countable, counted_beside
 from everfresh.compiler.estimate import Statistics
 from everfresh.compiler.filters import filterable
 from everfresh.compiler.guess import guessed
@@ -175,12 +176,14 @@ def _chosen(
 ) -> tuple[Program[Query], frozenset[str]]:
     """The program of the choices; with statistics, of the cheapest decisions about its components."""
 
+    roots = {m.name for m in lowered.maps}
+
     def build(split: frozenset[str]) -> Program[Query]:
-        return transform(prefix, lowered.maps, lowered.relations, replace(choices, split=split))
+        made = transform(prefix, lowered.maps, lowered.relations, replace(choices, split=split))
+        return counted_beside(made, split, roots)
 
     if statistics is None:
         return build(choices.split), choices.split
-    roots = {m.name for m in lowered.maps}
     known = guessed(statistics, lowered.maps)
     found = search(
         build,
@@ -189,6 +192,7 @@ def _chosen(
         more=lambda program: [
             *filterable(program, choices.keyed),
             *replaceable(program, choices.keyed, known),
+            *countable(program, roots),
         ],
     )
     return found.program, found.decisions

@@ -106,7 +106,7 @@ class Choices:
     split: frozenset[str] = frozenset()
     """Components, by what `composites` knows them by, that are kept as single atoms; and pairs of a table
     and its filter, as `filterable` knows them, that are kept joined; and maps, as `replaceable` knows
-    them, that are not kept at all."""
+    them, that are not kept at all, or, as `countable` does, as a component of another."""
     static: frozenset[str] = frozenset()
     """Relations that never change."""
     views: frozenset[str] = frozenset()

@@ -27,7 +27,7 @@ MAPS = 64
 BUILDS, WORK = 12, 160
 """The most programs that a search derives, and the most maps in them: its result does not depend on how fast
 the machine is."""
-MORE = 4
+MORE = 6
 """The most choices that are tried beside splitting."""
 SECONDS = 10.0
 """How long a search may take, in time of the processor: a busy machine finds the same."""

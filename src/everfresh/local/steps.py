@@ -8,7 +8,7 @@ Everything that was done is on a list, to be made final or taken back together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -174,10 +174,11 @@ class Steps:
         if self._wiring.native is None:
             return self._interpret(statements, change, at)
         made = []
-        for some in self._wiring.together(statements):
-            forms = self._wiring.forms(some, change, at, self._alone)
-            covered = {i for form in forms for i in form.covered}
-            made += self._interpret([s for i, s in enumerate(some) if i not in covered], change, at)
+        for group in self._wiring.together(statements):
+            forms, some = self._wiring.forms(group, change, at, self._alone), group.statements
+            covered: Collection[int] = frozenset().union(*(form.covered for form in forms))
+            if len(covered) < len(some):
+                made += self._interpret([s for i, s in enumerate(some) if i not in covered], change, at)
             for form in forms:
                 made += self._native(form, some, change, at)
         return made

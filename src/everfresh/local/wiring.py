@@ -62,6 +62,15 @@ class Prepared:
     terms: tuple[Term, ...]
 
 
+@dataclass(frozen=True)
+class Group:
+    """Statements on one relation: all of some views."""
+
+    base: str
+    views: tuple[str, ...]
+    statements: list[Prepared]
+
+
 @dataclass
 class Names:
     """The scope of a view's statements: what its atoms stand for at one point of a batch."""
@@ -141,6 +150,7 @@ class Wiring:
         self._by_name: dict[tuple[str, str], Unit] = {}
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
         self._apart: dict[tuple[int, str], list[list[Prepared]]] = {}
+        self._together: dict[int, list[Group]] = {}
         self._determining: dict[str, tuple[int, ...]] = {}
         self._affected: dict[tuple[str, ...], tuple[ViewDef, ...]] = {}
         self._tied = _tied(catalog)
@@ -243,20 +253,27 @@ class Wiring:
                 used |= {f"map {name}" for name in maps}
         return used
 
-    def together(self, statements: Sequence[Prepared]) -> list[list[Prepared]]:
+    def together(self, statements: list[Prepared]) -> list[Group]:
         """Statements on one relation in groups, by views, of which none reads anything that another keeps.
-        Unlike those of `apart` they may read the same table."""
-        found: dict[str, list[Prepared]] = {}
-        for statement in statements:
-            found.setdefault(self._tied[statement.view], []).append(statement)
-        return list(found.values())
+        Unlike those of `apart` they may read the same table. `statements` is a list that this has made, and
+        keeps."""
+        made = self._together.get(id(statements))
+        if made is None:
+            found: dict[str, list[Prepared]] = {}
+            for statement in statements:
+                found.setdefault(self._tied[statement.view], []).append(statement)
+            made = self._together[id(statements)] = [
+                Group(some[0].base, tuple(dict.fromkeys(s.view for s in some)), some)
+                for some in found.values()
+            ]
+        return made
 
-    def forms(self, statements: list[Prepared], change: Rows, unit: int, alone: bool) -> tuple[Form, ...]:
+    def forms(self, group: Group, change: Rows, unit: int, alone: bool) -> tuple[Form, ...]:
         """The native forms of one of the groups `together`, not `alone` if others run beside it, for a change
         of its relation, as far as they are ready."""
         if self.native is None:
             return ()
-        return self.native.of(statements, change.codec, unit, len(change), alone)
+        return self.native.of(group, change.codec, unit, len(change), alone)
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)

@@ -81,7 +81,7 @@ class SliceBinding:
         self.slice = slice_
         self._source = _sources(slice_)
         self._scratch = np.zeros(max(slice_.codec.words, 1), np.int64)
-        self._arrays: tuple[Any, ...] = ()
+        self._arrays: tuple[Any, Any, Any] = None, None, None
         self.words: list[int] = []
 
     def refresh(self, slots: int = 0) -> bool:
@@ -89,11 +89,10 @@ class SliceBinding:
         s = self.slice
         if slots:
             s._room(slots)
-        arrays = (s._keys._table, s._heads, s._nexts)
-        if len(self._arrays) == 3 and all(a is b for a, b in zip(arrays, self._arrays, strict=True)):
+        keys, (table, heads, nexts) = s._keys, self._arrays
+        if keys._table is table and s._heads is heads and s._nexts is nexts:
             return False
-        self._arrays = arrays
-        keys = s._keys
+        self._arrays = keys._table, s._heads, s._nexts
         self.words = [
             s.codec.words,
             (len(self._source) - s.codec.words) // 4,
@@ -144,8 +143,8 @@ class PoolBinding:
                 self._make_journal(context, rows)
             context[place + POOL_COUNT] = 0
             context[place + POOL_ROOM] = 0
-            context[place + POOL_BANDS] = len(self.bands)
             if self.bands:
+                context[place + POOL_BANDS] = len(self.bands)
                 start = address(context)
                 for i, band in enumerate(self.bands):
                     context[place + POOL_BANDS + 1 + i] = start + 8 * band.use.place
@@ -225,9 +224,13 @@ class PoolBinding:
         for band in self.bands:
             band.band.touch(change.slots[~change.created], created)
 
+    def count(self, context: Ints) -> int:
+        """How many entries the function has changed."""
+        return int(context[self.use.place + POOL_COUNT])
+
     def touched(self, context: Ints) -> Touched:
         """What the function changed."""
-        count = int(context[self.use.place + POOL_COUNT])
+        count = self.count(context)
         slots, created, values = self._old
         floats = values.floats[:, :count].copy() if len(values.floats) else np.empty((0, count))
         old = Values(values.n[:count].copy(), values.ints[:, :count].copy(), floats)

@@ -27,7 +27,7 @@ from everfresh.local.native.chaining import chained
 from everfresh.local.native.generate import Generated, Generator, TooLong, generate
 from everfresh.local.native.runner import Function, Runner
 from everfresh.local.native.scalars import Unsupported
-from everfresh.local.wiring import Prepared, Unit, Wiring
+from everfresh.local.wiring import Group, Prepared, Unit, Wiring
 
 SMALL = 2048
 """Changes of up to so many rows run by row."""
@@ -109,19 +109,16 @@ class Native:
         self._work: dict[object, int] = {}
         """Rows that came so far for a relation without a plan, and what batches cost beside them."""
 
-    def of(
-        self, statements: Sequence[Prepared], codec: Codec, unit: int, rows: int, alone: bool = True
-    ) -> tuple[Form, ...]:
-        """The forms that are ready in which statements on one relation, at least one and all of their views,
-        run for a change of some rows. Unless they are `alone`, others run beside them: nothing may be
-        applied."""
-        key = _key(statements, unit)
+    def of(self, group: Group, codec: Codec, unit: int, rows: int, alone: bool = True) -> tuple[Form, ...]:
+        """The forms that are ready in which a group of statements runs for a change of some rows. Unless it
+        is `alone`, others run beside it: nothing may be applied."""
+        key = unit, group.base, group.views
         found = self.planned.get(key)
         if found is None:
             work = self._work[key] = self._work.get(key, 0) + rows + BATCH
             if self._how != "now" and work < ENOUGH:
                 return ()
-            found = self.planned[key] = plan(self._wiring, key[1], statements, codec, unit)
+            found = self.planned[key] = plan(self._wiring, group.base, group.statements, codec, unit)
         by_row = found.by_row if alone else None
         if by_row is not None and by_row.made.ranged and (rows > self.small or _many(by_row.made)):
             by_row = None
@@ -142,9 +139,9 @@ class Native:
             relations.append((some, unit.reader.codec, unit.number))
         for statements, codec, number in relations:
             if statements:
-                for some in wiring.together(statements):
-                    planned = plan(wiring, some[0].base, some, codec, number)
-                    self.planned[_key(some, number)] = planned
+                for group in wiring.together(statements):
+                    planned = plan(wiring, group.base, group.statements, codec, number)
+                    self.planned[number, group.base, group.views] = planned
                     for form in planned.forms:
                         form.asked = True
                         compile_now(form)
@@ -158,10 +155,6 @@ class Native:
                 part = f" {planned.whole.index(form) + 1}" if name == "whole" and planned.whole[1:] else ""
                 found[f"{base}, {' and '.join(views)}, {name}{part}"] = form.made.text
         return found
-
-
-def _key(statements: Sequence[Prepared], unit: int) -> Key:
-    return unit, statements[0].base, tuple(dict.fromkeys(s.view for s in statements))
 
 
 def _ready(forms: Iterable[Form]) -> tuple[Form, ...]:

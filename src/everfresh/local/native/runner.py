@@ -127,6 +127,8 @@ class Runner:
         deltas = [(store, PoolDelta(*buffer.rows(context))) for store, buffer in self._made]
         touched = []
         for store, pool in self._changed:
+            if not pool.count(context):
+                continue
             change = pool.touched(context)
             bands = [binding.band for binding in pool.bands]
             for band in bands:
