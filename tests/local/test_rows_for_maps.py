@@ -154,6 +154,25 @@ def test_rows_enter_slices_when_these_are_read() -> None:
         assert db.view("v").verify().num_rows == 0
 
 
+def test_a_slice_takes_what_has_come_when_it_is_read_and_others_later() -> None:
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE TABLE t (k INTEGER PRIMARY KEY, a INTEGER, b INTEGER)")
+        rows = db._engine._state.wiring.tables["t"]  # type: ignore[attr-defined]
+        a, b = rows.slice(("a",)), rows.slice(("b",))
+        db.apply(t=[(1, 1, 1), (2, 2, 1)])
+        assert (len(rows.slice(("a",))), len(b), rows._waiting) == (2, 0, 2)
+        db.apply(t=[(3, 3, 2)])
+        assert (len(a), len(b)) == (2, 0)
+        assert len(rows.slice(("a", "b"))) == 3
+        assert len(rows.slice(("b",))) == 2
+        assert (len(a), rows._waiting) == (2, 3)
+        assert (len(rows.slice(("a",))), rows._waiting) == (3, 0)
+        db.apply(t=[(4, 4, 4)])
+        assert len(rows.slice(("b",))) == 3
+        db.apply(t=ef.Delta(deletes=[(1,), (4,)]))
+        assert (len(a), len(b), rows._waiting) == (2, 2, 0)
+
+
 @pytest.mark.parametrize("compile", [pytest.param("now", marks=pytest.mark.soak), "off"])
 @pytest.mark.parametrize("seed", range(3))
 def test_results_are_those_of_maps_and_of_duckdb(tmp_path: Path, seed: int, compile: str) -> None:

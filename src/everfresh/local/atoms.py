@@ -248,14 +248,16 @@ class Picked:
 
 
 class TableRows(Pooled):
-    """A base table with slices that follow it: rows that have come enter them when one is read, or when they
-    are many, all in one call."""
+    """A base table with slices that follow it: rows that have come enter one when it is read, and all of them
+    when there are many rows or some go, in one call."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table.codec, table.pool)
         self.table = table
         self._came: list[Ints] = []
         self._waiting = 0
+        self._taken: dict[tuple[str, ...], int] = {}
+        """How many of the arrays in `_came` a slice has, if any."""
 
     def enter(self, slots: Ints) -> None:
         """Some rows have come."""
@@ -273,19 +275,37 @@ class TableRows(Pooled):
 
     def slice(self, names: tuple[str, ...]) -> Slice:
         """The slice on some columns, with all rows."""
-        self._catch_up()
-        return super().slice(names)
+        found = self._slices.get(names)
+        if found is None:
+            found = super().slice(names)  # of all slots
+        elif self._came:
+            self._take(names, found)
+        if self._came:
+            self._taken[names] = len(self._came)
+            if all(self._taken.get(one) == len(self._came) for one in self._slices):
+                self._forget()
+        return found
 
     def clear(self) -> None:
         """Forget the slices."""
         super().clear()
-        self._came, self._waiting = [], 0
+        self._forget()
 
     def _catch_up(self) -> None:
+        """Let all slices have what has come."""
         if self._came:
-            slots = self._came[0] if len(self._came) == 1 else np.concatenate(self._came)
-            self._came, self._waiting = [], 0
-            super().enter(slots)
+            for names, slice_ in self._slices.items():
+                self._take(names, slice_)
+            self._forget()
+
+    def _take(self, names: tuple[str, ...], slice_: Slice) -> None:
+        came = self._came[self._taken.get(names, 0) :]
+        if came:
+            slots = came[0] if len(came) == 1 else np.concatenate(came)
+            slice_.add(slots, self.words(slots))
+
+    def _forget(self) -> None:
+        self._came, self._waiting, self._taken = [], 0, {}
 
     def apply(self, net: Net, phases: Untimed = UNTIMED) -> TableUndo:
         """Add a net change; `commit` or `rollback` must follow."""
