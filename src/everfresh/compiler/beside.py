@@ -17,7 +17,6 @@ from hashlib import blake2b
 from everfresh.algebra import Kind
 from everfresh.calculus import Cond, MapRef, Prod, Query, Rel, Sum, Value, product, rename
 from everfresh.compiler.crossing import Ordered
-from everfresh.compiler.held import products
 from everfresh.compiler.strategy import strategy_of
 from everfresh.expr import Const, Expr, Var, build, variables
 from everfresh.program import MapDef, Program, Statement, Trigger
@@ -39,7 +38,7 @@ class _Rows:
     @staticmethod
     def of(m: MapDef[Query]) -> _Rows | None:
         """A map as one of rows; None if it is not."""
-        if not isinstance(m.definition, Sum) or len(products(m.definition)) != 1:
+        if not isinstance(m.definition, Sum):
             return None
         factors = _factors(m.definition)
         atoms = [f for f in factors if isinstance(f, Rel)]

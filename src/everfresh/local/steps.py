@@ -171,11 +171,12 @@ class Steps:
 
     def _made(self, statements: list[Prepared], change: Rows, at: int) -> list[tuple[EntryStore, PoolDelta]]:
         """What statements make of a change."""
-        if self._wiring.native is None:
+        native = self._wiring.native
+        if native is None:
             return self._interpret(statements, change, at)
         made = []
         for group in self._wiring.together(statements):
-            forms, some = self._wiring.forms(group, change, at, self._alone), group.statements
+            forms, some = native.of(group, change.codec, at, len(change), self._alone), group.statements
             covered: Collection[int] = frozenset().union(*(form.covered for form in forms))
             if len(covered) < len(some):
                 made += self._interpret([s for i, s in enumerate(some) if i not in covered], change, at)

@@ -33,7 +33,7 @@ from everfresh.local.toprows import partition_reader
 from everfresh.program import Intervals, Partitions
 
 if TYPE_CHECKING:
-    from everfresh.local.native.manager import Form, Native
+    from everfresh.local.native.manager import Native
 
 Ints = NDArray[np.int64]
 _FEW: Final = 64
@@ -268,13 +268,6 @@ class Wiring:
             ]
         return made
 
-    def forms(self, group: Group, change: Rows, unit: int, alone: bool) -> tuple[Form, ...]:
-        """The native forms of one of the groups `together`, not `alone` if others run beside it, for a change
-        of its relation, as far as they are ready."""
-        if self.native is None:
-            return ()
-        return self.native.of(group, change.codec, unit, len(change), alone)
-
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)
         names, kept = Names(self, view.name, {}), Ordered.of(view.compiled.program)  # type: ignore[arg-type]
@@ -306,7 +299,8 @@ def _tied(catalog: Catalog) -> dict[str, str]:
         shared = {keeps[m.name] for m in view.compiled.program.shared}
         for other in shared.union(view.compiled.bases).intersection(tied):
             old, new = tied[name], tied[other]
-            tied = {one: new if stands == old else stands for one, stands in tied.items()}
+            if old != new:
+                tied = {one: new if stands == old else stands for one, stands in tied.items()}
     return tied
 
 
