@@ -1,7 +1,8 @@
 """Slices against their slow twin, a dictionary of sets: any order of adds, removals and probes.
 
 Catches: a chain that keeps a slot after its removal, a head of a group that went and came back, an array that
-does not grow with its pool, NULL taken for 0, keys that differ in one column only.
+does not grow with its pool, NULL taken for 0, keys that differ in one column only; entries of a pool that are
+followed otherwise than they are added.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from everfresh.expr import Vector
 from everfresh.local.codec import Codec
+from everfresh.local.pool import Layout, Pool
 from everfresh.local.slices import Slice, every_pair
 from everfresh.local.strings import Interner
+from everfresh.local.texts import Texts
 from everfresh.types import BIGINT, HUGEINT, VARCHAR, Column
 
 COLUMNS = (Column("a", BIGINT), Column("g", VARCHAR), Column("h", HUGEINT), Column("i", BIGINT, False))
@@ -82,6 +86,42 @@ def test_slices_equal_their_slow_twin(names: tuple[str, ...], seed: int) -> None
         at, found = fast.probe(probe)
         assert (np.diff(at) >= 0).all()
         assert sorted(zip(at.tolist(), found.tolist(), strict=True)) == slow.probe(probe)
+
+
+@pytest.mark.parametrize("names", [("a",), ("g",), ("a", "g"), ("h", "i"), ("a", "g", "h", "i")])
+def test_following_a_pool_is_adding_its_entries(names: tuple[str, ...]) -> None:
+    random = Random(5)
+    codec = Codec(COLUMNS, Interner())
+    columns = [c for c in COLUMNS if c.name in names]
+    pool = Pool(codec.words, Layout())
+    fast, slow = Slice(columns, codec), Slice(columns, codec)
+    for count in (1, 3, 40, 2, 1100, 1):
+        vectors = [
+            Vector.from_pylist([random.choice(VALUES[c.name]) for _ in range(count)], c.type) for c in COLUMNS
+        ]
+        before = set(pool.live().tolist())
+        pool.enter(codec.encode_vectors(vectors, count))
+        slots = np.array([slot for slot in pool.live().tolist() if slot not in before], np.int64)
+        random.shuffle(slots)
+        fast.follow(pool, slots)
+        slow.add(slots, pool.keys_at(slots))
+        gone = np.array([slot for slot in pool.live().tolist() if random.random() < 0.3], np.int64)
+        fast.remove(gone)
+        slow.remove(gone)
+        pool.sweep(gone)  # they have n = 0
+        assert len(fast) == len(slow)
+        asked = codec.project(pool.keys_at(pool.live()), fast.codec)
+        assert [x.tolist() for x in fast.probe(asked)] == [x.tolist() for x in slow.probe(asked)]
+
+
+def test_following_a_table_whose_strings_are_only_kept_interns_them() -> None:
+    codec = Codec(COLUMNS[:2], Interner(), Texts(), ["g"])
+    pool = Pool(codec.words, Layout())
+    slots = pool.enter(codec.encode(pa.table({"a": [1, 2], "g": ["x", "y"]})))
+    slice_ = Slice(COLUMNS[1:2], codec)
+    slice_.follow(pool, slots)
+    asked = slice_.codec.encode_vectors([Vector.from_pylist(["y"], VARCHAR)], 1)
+    assert slice_.probe(asked)[1].tolist() == [slots[1]]
 
 
 def test_taking_out_what_came_in_gives_the_same_order_back() -> None:

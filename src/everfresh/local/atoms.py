@@ -302,7 +302,7 @@ class TableRows(Pooled):
         came = self._came[self._taken.get(names, 0) :]
         if came:
             slots = came[0] if len(came) == 1 else np.concatenate(came)
-            slice_.add(slots, self.words(slots))
+            slice_.follow(self.pool, slots)
 
     def _forget(self) -> None:
         self._came, self._waiting, self._taken = [], 0, {}

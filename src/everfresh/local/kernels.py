@@ -456,6 +456,46 @@ def resolve(
     return m, count
 
 
+@njit(cache=True)
+def enter_from(
+    keys: Ints,
+    table: Ints,
+    mark: Marks,
+    state: Ints,
+    key: Ints,
+    multipliers: Ints,
+    entries: Ints,
+    slots: Ints,
+    rows: Ints,
+    nulls: Ints,
+    of: Ints,
+) -> None:
+    """`of[i]`: the entry with some of the words that `entries` has at `slots[i]`, created where absent.
+
+    Word j is row `rows[j]` of theirs (-1: 0); a line of `nulls` is a row and a bit of theirs, and the word
+    and the bit that it is here. There is room for all.
+    """
+    words = np.empty((rows.size, 1), np.int64)
+    for i in range(slots.size):
+        source = slots[i]
+        for j in range(rows.size):
+            words[j, 0] = entries[rows[j], source] if rows[j] >= 0 else 0
+        for j in range(nulls.shape[0]):
+            bit = (entries[nulls[j, 0], source] >> nulls[j, 1]) & 1
+            words[nulls[j, 2], 0] |= bit << nulls[j, 3]
+        h = np.uint64(0)
+        for j in range(rows.size):
+            h += np.uint64(words[j, 0]) * np.uint64(multipliers[j])
+        tag = _finish(h)
+        slot = _probe(keys, table, key, tag, words, key, 0)
+        if slot < 0:
+            at = -1 - slot
+            slot = _take(mark, state)
+            table[at] = tag | (slot + 1)
+            _store(keys, slot, words, 0)
+        of[i] = slot
+
+
 @njit(forceinline=True, cache=True)
 def _add_checked(target: Ints, slots: Ints, delta: Ints) -> int:
     """target[slots] += delta; negative if one addition overflowed."""

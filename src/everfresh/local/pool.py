@@ -324,6 +324,11 @@ class Pool:
         return len(self._mark)
 
     @property
+    def top(self) -> int:
+        """The slots that have been in use are below this."""
+        return int(self._state[TOP])
+
+    @property
     def stride(self) -> int:
         """How far the rows of the matrices are apart: at least the capacity."""
         return int(self._keys.shape[1])
@@ -435,6 +440,14 @@ class Pool:
     def enter(self, words: Ints) -> Ints:
         """The slots of the entries with these words; absent ones are created with n = 0."""
         return self._resolve(self._words(words, self.words))[0]
+
+    def enter_from(self, other: Pool, slots: Ints, rows: Ints, nulls: Ints) -> Ints:
+        """`enter` for words that `other` has at `slots`, found by `rows` and `nulls` (`kernels.enter_from`):
+        cheap for a few."""
+        self.reserve(len(slots))
+        of = np.empty(len(slots), np.int64)
+        kernels.enter_from(*self._index, other._keys, slots, rows, nulls, of)
+        return of
 
     def sweep(self, slots: Ints) -> None:
         """Remove those of `slots` that have n = 0."""

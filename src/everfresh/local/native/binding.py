@@ -79,7 +79,6 @@ class SliceBinding:
 
     def __init__(self, slice_: Slice) -> None:
         self.slice = slice_
-        self._source = _sources(slice_)
         self._scratch = np.zeros(max(slice_.codec.words, 1), np.int64)
         self._arrays: tuple[Any, Any, Any] = None, None, None
         self.words: list[int] = []
@@ -95,8 +94,8 @@ class SliceBinding:
         self._arrays = keys._table, s._heads, s._nexts
         self.words = [
             s.codec.words,
-            (len(self._source) - s.codec.words) // 4,
-            address(self._source),
+            (len(s.sources) - s.codec.words) // 4,
+            address(s.sources),
             *pool_words(keys)[:7],
             address(keys._multipliers),
             address(s._heads),
@@ -107,19 +106,6 @@ class SliceBinding:
             keys.capacity,
         ]
         return True
-
-
-def _sources(slice_: Slice) -> Ints:
-    """Where the words of a slice's key come from in an entry; then from which bit to which each null goes."""
-    words, nulls = [-1] * slice_.codec.words, []
-    for column in slice_.codec.columns:
-        places, null = slice_.codec.places(column)
-        source, from_null = slice_._source.places(column)
-        for place, row in zip(places, source, strict=True):
-            words[place] = row
-        if null is not None and from_null is not None:
-            nulls += [*from_null, *null]
-    return np.array([*words, *nulls], np.int64)
 
 
 class PoolBinding:
