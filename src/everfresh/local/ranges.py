@@ -149,6 +149,11 @@ def band_of(
     return band
 
 
+def band_name(value: Expr, store: EntryStore, groups: tuple[Column, ...]) -> tuple[Any, ...]:
+    """What the entries of a map in the order of a value over its columns are known by."""
+    return _name(value, Picked(store, ()), [c.name for c in store.columns], groups)[0]
+
+
 def _band(value: Expr, atom: Source, store: Pooled, groups: tuple[Column, ...]) -> Band:
     """Entries by `value`, whose variables are the numbers of the atom's columns."""
     want = [int(v.name) for v in variables(value)]

@@ -25,6 +25,7 @@ from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, run_terms
 from everfresh.local.mapstore import MapStore
 from everfresh.local.ordering import Term, ordered
+from everfresh.local.orders import Orders, key_order, orders
 from everfresh.local.reading import Reader, Reading, ViewReader
 from everfresh.local.strings import Interner
 from everfresh.local.table import Table
@@ -153,6 +154,7 @@ class Wiring:
         self._together: dict[int, list[Group]] = {}
         self._determining: dict[str, tuple[int, ...]] = {}
         self._affected: dict[tuple[str, ...], tuple[ViewDef, ...]] = {}
+        self._orders: dict[str, Orders] = {}
         self._tied = _tied(catalog)
         read = {base for view in catalog.views.values() for base in view.compiled.bases}
         for view in catalog.views.values():
@@ -267,6 +269,24 @@ class Wiring:
                 for some in found.values()
             ]
         return made
+
+    def orders(self, view: str) -> Orders:
+        """In which orders the maps of a view, and of those that it is run together with, are read."""
+        stands = self._tied[view]
+        found = self._orders.get(stands)
+        if found is None:
+            views = [v for name, v in self.catalog.views.items() if self._tied[name] == stands]
+            units = [u for u in self.units if self._tied[u.view] == stands]
+            some = [
+                self.statements(base) for base in dict.fromkeys(b for v in views for b in v.compiled.bases)
+            ]
+            some += [self.statements(unit.name, unit.view) for unit in units if not unit.is_view]
+            made = orders((t for statements in some for s in statements for t in s.terms), self.stores)
+            for unit in units:
+                if isinstance(unit.reader, IntervalReader):
+                    made.setdefault(unit.reader.store.target.name, []).append(key_order(unit.reader.store))
+            found = self._orders[stands] = made
+        return found
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)

@@ -111,6 +111,82 @@ def test_in_one_call(view: str, way: str) -> None:
     assert bool(stepped) == (view != "apart")
 
 
+def bands(db: ef.Database) -> dict[str, list[Any]]:
+    """The ordered indexes of maps."""
+    from everfresh.local.bands import Band
+
+    stores = db._engine._state.stores()  # type: ignore[attr-defined]
+    return {n: [f for f in store._followers.values() if isinstance(f, Band)] for n, store in stores.items()}
+
+
+@pytest.mark.parametrize("few", [1024, 0])
+def test_an_index_that_another_function_reads_is_kept_up_by_the_one_that_changes_its_map(
+    few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of few rows: many are noted, and enter it when it is read."""
+    monkeypatch.setattr("everfresh.local.native.binding._FEW", few)
+    late = 0
+    with run_plain(), opened("now", BY_ROW) as compiled, opened("off") as interpreted:
+        for db in (compiled, interpreted):
+            db.sql(TABLES)
+            db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['apart']}")
+        for turn, batch in enumerate(batches(7)):
+            for name, change in batch.items():
+                for db in (compiled, interpreted):
+                    db.apply({name: change})
+                if turn:
+                    late += sum(bool(band._due) for some in bands(compiled).values() for band in some)
+                bands_hold(compiled)
+            assert entries(compiled) == entries(interpreted)
+        assert sum(map(len, bands(compiled).values())) == 2
+        assert not any(form.bad for form in forms(compiled))
+    assert bool(late) == (few == 0)
+
+
+def test_an_index_that_is_followed_is_taken_back_with_its_map() -> None:
+    large = 1 << 62
+    with run_plain(), opened("now", BY_ROW) as compiled, opened("off") as interpreted:
+        for db in (compiled, interpreted):
+            db.sql(TABLES)
+            db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS['apart']}")
+            db.apply(bids=[(1, 1, 5, 10), (2, 1, 6, 100)], asks=[(1, 1, 7, 50), (2, 1, 7, 90)])
+            db.apply(bids=[(3, 1, large, 10), (4, 1, large, 20), (5, 1, large, 100), (6, 2, 1, 1)])
+            db.apply(asks=[(3, 1, 1, 60)])
+            bands_hold(db)
+        assert any(form.bad for form in forms(compiled))
+        assert entries(compiled) == entries(interpreted)
+
+
+@pytest.mark.parametrize("view", sorted(VIEWS))
+def test_the_orders_in_which_maps_are_read_are_known_beforehand(view: str) -> None:
+    with run_plain(), opened("now", BY_ROW) as db:
+        db.sql(TABLES)
+        db.sql(f"CREATE MATERIALIZED VIEW v WITH (strategy = 'higher-order') AS {VIEWS[view]}")
+        known = db._engine._state.wiring.orders("v")  # type: ignore[attr-defined]
+        for batch in batches(5):
+            db.apply(batch)
+        read = [use for form in forms(db) for use in form.made.places.bands.values()]
+        assert bool(read) == (view not in ("busy", "above"))
+        assert all(use.order in known[use.stored.target.name] for use in read)
+
+
+@pytest.mark.parametrize(("view", "by_row"), [("share", False), ("apart", True)])
+def test_many_rows_are_not_stepped_one_by_one_for_an_index_that_steps_alone_read(
+    view: str, by_row: bool
+) -> None:
+    with run_plain(), opened("now") as db:
+        db.sql(TABLES)
+        db.sql(f"CREATE MATERIALIZED VIEW v AS {VIEWS[view]}")
+        for batch in batches(5):
+            db.apply(batch)
+        wiring = db._engine._state.wiring  # type: ignore[attr-defined]
+        (group,) = wiring.together(wiring.statements("bids"))
+        for rows, expected in ((10, True), (10_000, by_row)):
+            chosen = wiring.native.of(group, wiring.tables["bids"].codec, -1, rows)
+            (planned,) = [p for (_, base, _), p in wiring.native.planned.items() if base == "bids"]
+            assert (chosen == (planned.by_row,)) == expected
+
+
 def test_a_sum_that_falls_goes_to_the_interpreter() -> None:
     with run_plain():
         made = agree("share", -9)

@@ -33,9 +33,11 @@ def rows_of(store: EntryStore) -> list[tuple[str, str, int]]:
     return found
 
 
-def adder(name: str, store: EntryStore, place: int, bands: Sequence[BandUse] = ()) -> str:
-    """The function that adds a row to a map, with its journal, slices, and what keeps it in order; `place` is
-    that of the map's block of words."""
+def adder(
+    name: str, store: EntryStore, place: int, bands: Sequence[BandUse] = (), followed: Sequence[BandUse] = ()
+) -> str:
+    """The function that adds a row to a map, with its journal, slices, and what keeps it in order (of
+    `followed`, where it is there); `place` is that of the map's block of words."""
     keys = [f"k{j}" for j in range(store.codec.words)]
     same = " and ".join(f"ld(keys, {j} * cap + slot) == {k}" for j, k in enumerate(keys)) or "True"
     args, adds = [*keys, "dn"], []
@@ -51,6 +53,9 @@ def adder(name: str, store: EntryStore, place: int, bands: Sequence[BandUse] = (
             adds.append(f"bad |= add_cascade(ld(P, 8) + 8 * {row} * cap, cap, slot, d{i}s, d{i}c, d{i}cc)")
     for band in bands:
         adds += entering(band, place)
+    for band in followed:
+        adds.append(f"if ld(P, {band.place - place}) != 0:")
+        adds += (f"    {line}" for line in entering(band, place))
     stores = "\n        ".join(f"st(keys, {j} * cap + slot, {k})" for j, k in enumerate(keys)) or "pass"
     lines = "\n    ".join(adds) or "pass"
     return f"""

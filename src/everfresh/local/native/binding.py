@@ -7,12 +7,14 @@ runs. Pools and slices write theirs anew when they have grown.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import is_
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.algebra import Kind
+from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Indexed, Picked
 from everfresh.local.bands import Band
 from everfresh.local.jit import njit
@@ -37,12 +39,14 @@ from everfresh.local.native.helpers import (
 from everfresh.local.native.indexes import EDGES, INDEX_SIZE
 from everfresh.local.native.layout import BandUse, BufferUse, PoolUse
 from everfresh.local.pool import Pool, Touched, Values
-from everfresh.local.ranges import band_of
+from everfresh.local.ranges import band_name, band_of
 from everfresh.local.slices import Slice
 
 Ints = NDArray[np.int64]
 _LEAST_BLOCKS = 16
 """Blocks of an ordered index that are free when a call begins."""
+_FEW = 1024
+"""Rows of a change that enter an index one by one, if it is not read on the way."""
 
 
 def address(array: NDArray[Any]) -> int:
@@ -111,8 +115,18 @@ class SliceBinding:
 class PoolBinding:
     """A pool in the context, with a journal and its slices if the function changes it."""
 
-    def __init__(self, use: PoolUse, target: bool, bands: Sequence[BandBinding] = ()) -> None:
-        self.use, self.target, self.bands = use, target, bands if target else ()
+    def __init__(
+        self,
+        use: PoolUse,
+        target: bool,
+        bands: Sequence[BandBinding] = (),
+        followed: Sequence[BandBinding] = (),
+    ) -> None:
+        self.use, self.target = use, target
+        self._read, self._followed = (bands, followed) if target else ((), ())
+        self.bands = self._read
+        """Those that the function keeps up in this call."""
+        self._listed = False
         self._seen: Any = None
         self._slices: dict[tuple[str, ...], SliceBinding] = {}
         self._blocks = np.zeros(0, np.int64)
@@ -120,6 +134,10 @@ class PoolBinding:
 
     def refresh(self, context: Ints, rows: int) -> None:
         """Write what has moved; `rows` is how many slots a journal has room for at least."""
+        if self._followed:
+            now = [*self._read, *(b for b in self._followed if b.follow(context, rows <= _FEW))]
+            self._listed &= now == self.bands
+            self.bands = now
         pool, place = self.use.stored.pool, self.use.place
         if self._seen is not pool._table:
             self._write(context)
@@ -129,7 +147,8 @@ class PoolBinding:
                 self._make_journal(context, rows)
             context[place + POOL_COUNT] = 0
             context[place + POOL_ROOM] = 0
-            if self.bands:
+            if not self._listed:
+                self._listed = True
                 context[place + POOL_BANDS] = len(self.bands)
                 start = address(context)
                 for i, band in enumerate(self.bands):
@@ -224,28 +243,42 @@ class PoolBinding:
 
 
 class BandBinding:
-    """Entries in order in the context. An index that is read and whose map the function changes is kept up by
-    it; `keep` then says what it has missed."""
+    """Entries in order in the context. An index whose map the function changes is kept up by it: always if it
+    reads it, else if there is one, and few rows come."""
 
     def __init__(self, use: BandUse) -> None:
         self.use, self._calls = use, building.index_calls()
-        store = use.stored
-        self._names = [c.name for c in store.columns]
-        self.band = self._find()
-        words, rows = self.band._index.words, len(self.band._index._high)
-        self._scratch = np.zeros(words + rows + 2 * EDGES, np.int64)
+        self._name = band_name(use.order.value, use.stored, use.order.groups)
+        self._band: Band | None = None
+        self._arrays: tuple[Any, ...] = ()
+        self._scratch = np.zeros(0, np.int64)
 
-    def _find(self) -> Band:
-        store = self.use.stored
-        return band_of(self.use.value, Picked(store, ()), store, self._names, self.use.groups)
+    @property
+    def band(self) -> Band:
+        """The index."""
+        assert self._band is not None
+        return self._band
 
     def refresh(self, context: Ints, target: bool) -> None:
         """Write where it lies; make room if entries may come."""
-        if self.band not in self.use.stored._followers.values():
-            self.band = self._find()
-        band = self.band
-        band._settle()
+        order, store = self.use.order, self.use.stored
+        if self._band is None or store.known(self._name) is not self._band:
+            names = [c.name for c in store.columns]
+            self._band = band_of(order.value, Picked(store, ()), store, names, order.groups)
+        self._band._settle()
         self.grow(context, _LEAST_BLOCKS if target else 0)
+
+    def follow(self, context: Ints, few: bool) -> bool:
+        """Whether it is there and kept up; it is not for many rows, which enter it faster together."""
+        if few and self.use.stored.known(self._name) is not None:
+            try:
+                self.refresh(context, True)
+                return True
+            except EverfreshError:  # a value that cannot be computed
+                pass
+        context[self.use.place] = 0
+        self._arrays = ()
+        return False
 
     def grow(self, context: Ints, blocks: int) -> None:
         """Make room for some blocks, and for all slots of the map."""
@@ -255,8 +288,13 @@ class BandBinding:
         slots = self.use.stored.pool.capacity
         if blocks and len(band._in) <= slots:
             band._cover(slots)
-        scratch = address(self._scratch)
+        arrays = index._data, index._order, band._stored, band._in
+        if len(self._arrays) == len(arrays) and all(map(is_, arrays, self._arrays)):
+            return
+        self._arrays = arrays
         rows = len(index._high)
+        self._scratch = np.zeros(index.words + rows + 2 * EDGES, np.int64)
+        scratch = address(self._scratch)
         context[place : place + INDEX_SIZE] = [
             *(address(array) for array in (index._data, index._totals, index._order, index._tops)),
             *(address(array) for array in (index._tree, index._high, index._state)),

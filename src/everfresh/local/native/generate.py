@@ -28,10 +28,12 @@ from everfresh.local.native import layout as at
 from everfresh.local.native.adders import adder, finder, rows_of, tag_of
 from everfresh.local.native.adding import Adding, Job
 from everfresh.local.native.bounds import Bound, key_words, stored
-from everfresh.local.native.layout import BeforeUse, BufferUse, ColumnUse, Places
+from everfresh.local.native.helpers import MOST_BANDS
+from everfresh.local.native.layout import BandUse, BeforeUse, BufferUse, ColumnUse, Places
 from everfresh.local.native.lines import Lines
 from everfresh.local.native.loops import Loops
 from everfresh.local.native.numbers import Number, checked
+from everfresh.local.native.ranged import entering
 from everfresh.local.native.scalars import Unsupported
 from everfresh.local.ordering import Term
 from everfresh.local.pool import _WORD
@@ -82,6 +84,8 @@ class Generated:
     codec: Codec
     ranged: tuple[tuple[EntryStore, tuple[str, ...]], ...] = ()
     """Maps of which all entries that agree on some columns are looked at, to find those in a range."""
+    sought: bool = False
+    """Whether an ordered index is read for each row, not only by the steps of relations."""
 
 
 class Generator(Adding):
@@ -112,6 +116,7 @@ class Generator(Adding):
         self.relations: set[str] = set()
         self.tables: set[str] = set()
         self.ranged: list[tuple[EntryStore, tuple[str, ...]]] = []
+        self.sought = False
         self._counted = counted
         self._once: dict[str, str] = {}
         self._sums: dict[int, str] = {}
@@ -324,7 +329,8 @@ class Generator(Adding):
         body = self.out
         for name, store in self._adders.items():
             bands = [use for use in self.places.bands.values() if use.stored is store]
-            self.functions[name] = adder(name, store, self.places.pool(store).place, bands)
+            followed = self._followed(store, len(bands))
+            self.functions[name] = adder(name, store, self.places.pool(store).place, bands, followed)
         out = self.out = Lines(1)
         out.add("bad = 0", *self.initial)
         if self.initial:
@@ -357,6 +363,19 @@ class Generator(Adding):
         text = f"{head}\n{body.text()}\n{tail}\n"
         bound = "".join(f"    {line}\n" for line in self._bindings(text))
         return self._flushed(f"{_HEAD}{functions}\n\n{_DECORATOR}\ndef run(C, start, stop):\n{bound}{text}")
+
+    def _followed(self, store: EntryStore, taken: int) -> list[BandUse]:
+        """The orders of a map that other functions read, as far as they can be kept up beside some."""
+        found: list[BandUse] = []
+        for order in self.wiring.orders(self.jobs[0].prepared.view).get(store.target.name, ()):
+            if (id(store), order) in self.places.bands or taken + len(found) == MOST_BANDS:
+                continue
+            try:
+                entering(BandUse(0, 0, store, order), 0)
+            except Unsupported:
+                continue
+            found.append(self.places.follow(store, order))
+        return found
 
     def _bindings(self, text: str) -> list[str]:
         """What a text reads of the context by name."""
@@ -418,4 +437,4 @@ def generate(
     lines = text.count("\n")
     if lines > LONGEST:
         raise TooLong(f"its code would have {lines} lines, more than the {LONGEST} that are compiled")
-    return Generated(text, made.places, made.jobs, codec, tuple(made.ranged)), made
+    return Generated(text, made.places, made.jobs, codec, tuple(made.ranged), made.sought), made

@@ -14,8 +14,8 @@ from everfresh.local.atoms import Pooled
 from everfresh.local.entries import EntryStore
 from everfresh.local.native.helpers import POOL_SIZE, SLICE_SIZE
 from everfresh.local.native.indexes import INDEX_SIZE
+from everfresh.local.orders import Order
 from everfresh.local.pool import Layout as Components
-from everfresh.types import Column
 
 ROW, POOL, NEED, AGAIN, VISITED = 0, 1, 2, 3, 4
 """The row that was reached; which pool or buffer was full there, and for how many rows; what was full when
@@ -83,13 +83,12 @@ class BeforeUse:
 
 @dataclass(frozen=True, slots=True)
 class BandUse:
-    """Entries in the order of a value, over the columns of their map, behind those that agree on others."""
+    """The entries of a map in an order."""
 
     place: int
     number: int
     stored: EntryStore
-    value: Expr
-    groups: tuple[Column, ...]
+    order: Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +113,8 @@ class Places:
     columns: dict[Expr, ColumnUse] = field(default_factory=dict)
     befores: dict[str, BeforeUse] = field(default_factory=dict)
     bands: dict[Hashable, BandUse] = field(default_factory=dict)
+    followed: dict[Hashable, BandUse] = field(default_factory=dict)
+    """Indexes that the function does not read, and keeps up while there are such."""
     deltas: dict[int, BufferUse] = field(default_factory=dict)
     """The changes of relations that are stepped, by the number of their stage."""
     kept: dict[Hashable, SumUse] = field(default_factory=dict)
@@ -166,13 +167,22 @@ class Places:
             found = self.befores[name] = BeforeUse(self._take(BEFORE_SIZE), len(self.befores), name)
         return found
 
-    def band(self, stored: EntryStore, value: Expr, groups: tuple[Column, ...]) -> BandUse:
-        """Entries in order."""
-        key = id(stored), value, groups
+    def band(self, stored: EntryStore, order: Order) -> BandUse:
+        """Entries in order, that are read."""
+        key = id(stored), order
         found = self.bands.get(key)
         if found is None:
-            found = BandUse(self._take(INDEX_SIZE), len(self.bands), stored, value, groups)
+            found = BandUse(self._take(INDEX_SIZE), len(self.bands), stored, order)
             self.bands[key] = found
+        return found
+
+    def follow(self, stored: EntryStore, order: Order) -> BandUse:
+        """Entries in order, that others read."""
+        key = id(stored), order
+        found = self.followed.get(key)
+        if found is None:
+            found = BandUse(self._take(INDEX_SIZE), len(self.followed), stored, order)
+            self.followed[key] = found
         return found
 
     def delta(self, stage: int, words: int) -> BufferUse:

@@ -32,7 +32,8 @@ from everfresh.local.wiring import Group, Prepared, Unit, Wiring
 SMALL = 2048
 """Changes of up to so many rows run by row."""
 LIGHT = 1 << 16
-"""Larger ones too, while the maps that are applied have at most so many entries: they stay in the cache."""
+"""Larger ones too, while the maps that are applied have at most so many entries: they stay in the cache (see
+`Form.light`)."""
 ENOUGH = 5_000
 """Rows of a relation after which compiling in the background pays: a database that is filled and closed never
 waits for a compiler."""
@@ -62,7 +63,10 @@ class Form:
     _runner: Runner | None = None
 
     def light(self) -> bool:
-        """Whether the maps that it applies to are small."""
+        """Whether it is good for many rows: the maps that it applies to are small, and it does not keep up
+        an ordered index for the steps of relations alone, of which one step will do for all rows."""
+        if self.made.places.bands and not self.made.sought:
+            return False
         stores = {id(job.prepared.store): job.prepared.store for job in self.made.jobs if job.apply}
         return sum(len(store.pool) for store in stores.values()) <= LIGHT
 

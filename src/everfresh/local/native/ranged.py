@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from everfresh.algebra import Kind
 from everfresh.calculus import MapRef
 from everfresh.compiler import VALUE, Comparison, Range
-from everfresh.expr import Expr, Var, substitute
+from everfresh.expr import Var
 from everfresh.local.codec import Codec
 from everfresh.local.entries import EntryStore
 from everfresh.local.native.bounds import key_words, stored, value_of
@@ -25,6 +25,7 @@ from everfresh.local.native.lines import Lines
 from everfresh.local.native.numbers import Number, checked
 from everfresh.local.native.scalars import Scalars, Unsupported, Val, bounds_of, form
 from everfresh.local.ordering import Narrow, Step
+from everfresh.local.orders import order_of
 from everfresh.types import BIGINT, SqlType
 
 if TYPE_CHECKING:
@@ -41,16 +42,11 @@ _FLIP = "(-1 << 63)"
 def band_for(made: Generator, factor: MapRef, range_: Range, bound: Sequence[str]) -> BandUse:
     """The entries of a map in the order of the value of a range, behind the columns that are bound."""
     store = made.wiring.stores(factor.name)
-    names = [v.name for v in factor.keys]
-    if len(set(names)) < len(names):
+    order = order_of(factor, range_, bound, store)
+    if order is None:
         raise Unsupported("a range of a map that is read twice by one variable")
-    by_column: dict[str, Expr] = {
-        v.name: Var(c.name, v.type, v.nullable) for v, c in zip(factor.keys, store.columns, strict=True)
-    }
-    groups = tuple(c for v, c in zip(factor.keys, store.columns, strict=True) if v.name in bound)
-    value = substitute(range_.value, by_column)
-    entering(BandUse(0, 0, store, value, groups), 0)  # to find out now whether it can be kept up
-    return made.places.band(store, value, groups)
+    entering(BandUse(0, 0, store, order), 0)  # to find out now whether it can be kept up
+    return made.places.band(store, order)
 
 
 def sum_row(use: BandUse, component: int) -> tuple[int, int]:
@@ -84,7 +80,7 @@ def entering(use: BandUse, pool_place: int) -> list[str]:
     `d0`..: the same in the index. Its own block of words is at `P`, of which `pool_place` is the place."""
     store, out = use.stored, Lines(0)
     columns = {c.name: stored(store.codec, c, "k{}") for c in store.columns}
-    for column in use.groups:
+    for column in use.order.groups:
         if columns[column.name].null is not None:
             raise Unsupported("an order behind a column that may be NULL")
 
@@ -92,9 +88,9 @@ def entering(use: BandUse, pool_place: int) -> list[str]:
         return None
 
     scalars = Scalars(out, lambda var: value_of(out, columns[var.name]), _no_text, none)
-    value = ordered_words(scalars.value(use.value))
-    groups = Codec(use.groups, store.codec.interner)
-    words = [*key_words(groups, [columns[c.name] for c in use.groups])[0], *value, "slot"]
+    value = ordered_words(scalars.value(use.order.value))
+    groups = Codec(use.order.groups, store.codec.interner)
+    words = [*key_words(groups, [columns[c.name] for c in groups.columns])[0], *value, "slot"]
     deltas = ["0", "dn"]
     for i, kind in enumerate(store.layout.kinds):
         if kind == Kind.WIDE:
@@ -126,6 +122,7 @@ class Ranged:
         self.bound = [v.name for v in factor.keys if v.name in loops.env]
         self.use = band_for(loops.made, factor, range_, self.bound)
         self.index = f"(C + {8 * self.use.place})"
+        loops.made.sought |= not loops.stage
         self._groups = 0
 
     def join(self, step: Step) -> None:
@@ -212,11 +209,12 @@ class Ranged:
     def _whole(self) -> Span:
         """All entries that agree on what is bound."""
         out, loops = self.out, self.loops
-        if not self.use.groups:
+        groups = self.use.order.groups
+        if not groups:
             return "0", out.let(f"last_edge({self.index})", "g")
-        codec = Codec(self.use.groups, self.store.codec.interner)
+        codec = Codec(groups, self.store.codec.interner)
         by_column = {c.name: v.name for v, c in zip(self.factor.keys, self.store.columns, strict=True)}
-        words, never = key_words(codec, [loops.env[by_column[c.name]] for c in self.use.groups])
+        words, never = key_words(codec, [loops.env[by_column[c.name]] for c in groups])
         loops._unless(never)
         self._groups = len(words)
         self._put(words, 0)

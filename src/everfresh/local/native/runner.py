@@ -56,9 +56,13 @@ class Runner:
         self._context = np.zeros(places.size, np.int64)
         self._at = address(self._context)
         self._bands = [BandBinding(use) for use in places.bands.values()]
+        followed = [BandBinding(use) for use in places.followed.values()]
         self._pools = [
             PoolBinding(
-                use, use.number in places.targets, [b for b in self._bands if b.use.stored is use.stored]
+                use,
+                use.number in places.targets,
+                [b for b in self._bands if b.use.stored is use.stored],
+                [b for b in followed if b.use.stored is use.stored],
             )
             for use in places.pools.values()
         ]

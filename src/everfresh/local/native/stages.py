@@ -28,6 +28,7 @@ from everfresh.local.native.numbers import checked
 from everfresh.local.native.ranged import sum_row, summed_up
 from everfresh.local.native.relations import Entry, Reading
 from everfresh.local.native.scalars import Unsupported, Val, bounds_of
+from everfresh.local.orders import key_order
 from everfresh.local.reading import ViewReader
 from everfresh.local.wiring import Unit
 from everfresh.types import BIGINT
@@ -134,8 +135,7 @@ def _descend(
 ) -> None:
     """`IntervalReader._descend` for one interval."""
     store, place = reader.store, use.place + 3
-    column = store.columns[0]
-    band = made.places.band(store, Var(column.name, column.type, False), ())
+    band = made.places.band(store, key_order(store))
     index = f"(C + {8 * band.place})"
     row, wide = sum_row(band, limit.component)
     loops = Loops(made, -1, view, 0)
@@ -173,7 +173,7 @@ def _descend(
             out.add(f"{last} = min({last}, reaches({index}, 1, 0, {entries}) - 1)")
         else:
             out.add(f"{first} = max({first}, reaches({index}, 1, 0, 1))")
-    low, high = bounds_of(column.type)
+    low, high = bounds_of(store.columns[0].type)
     after = reader._after
     out.open(f"if {first} <= {last}:")
     out.add(f"st(C, {place}, 1)")
