@@ -180,6 +180,29 @@ TestBlocksOfFour = Machine.TestCase
 TestLargeBlocks = LargeBlocks.TestCase
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_taking_out_by_slot_is_removing_the_keys(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    slots = random.permutation(200)
+    stored = random.integers(0, 5, (2, 200))
+    inside = np.zeros(200, np.bool_)
+    inside[slots[:120]] = True
+    keys = np.concatenate([stored, np.arange(200)[None]])
+    fast, slow = (OrderedIndex(3, LAYOUT, block=4) for _ in range(2))
+    for index in (fast, slow):
+        index.insert(keys[:, inside], np.flatnonzero(inside), sums_of([(1, int(s)) for s in keys[0, inside]]))
+    while inside.any():
+        some = np.unique(random.integers(0, 260, 40))  # some are not inside, some are beyond
+        gone = np.array([s for s in some if s < 200 and inside[s]], np.int64)
+        fast.take_out(some, stored, inside)
+        slow.remove(keys[:, gone])
+        assert not inside[gone].any()
+        assert len(fast) == inside.sum()
+        assert np.array_equal(fast._entries(), slow._entries())
+        check_blocks(fast)
+        check_tree(fast)
+
+
 @pytest.mark.parametrize("block", [4, 16, 256])
 @pytest.mark.parametrize("order", ["up", "down", "random"])
 def test_many_keys_and_back(block: int, order: str) -> None:

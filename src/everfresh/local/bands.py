@@ -92,9 +92,10 @@ class Band:
     def remove(self, slots: Ints, words: Ints) -> None:
         """Take some slots out, wherever they stand."""
         if len(slots):
-            self._cover(int(slots.max()))
-            self._marked[slots] = False
-            self._take_out(slots)
+            if self._due:
+                self._cover(int(slots.max()))
+                self._marked[slots] = False
+            self._index.take_out(slots, self._stored, self._in)
 
     def kept_up(self, slots: Ints) -> None:
         """Somebody has entered these slots, and has followed all changes of others."""
@@ -109,12 +110,6 @@ class Band:
             self._stored = grown
             self._in = np.concatenate([self._in, np.zeros(size - len(self._in), np.bool_)])
             self._marked = np.concatenate([self._marked, np.zeros(size - len(self._marked), np.bool_)])
-
-    def _take_out(self, slots: Ints) -> None:
-        there = slots[self._in[slots]]
-        if len(there):
-            self._index.remove(np.concatenate([self._stored[:, there], there[None]]))
-            self._in[there] = False
 
     def _labels(self) -> int:
         return self._ranks.version if self._ranks is not None and self._type.name == "VARCHAR" else 0
@@ -136,7 +131,7 @@ class Band:
             self._in[:] = False
             self._version = self._labels()
         moved = self._in[slots] & (~able | (self._stored[:, slots] != keys).any(axis=0))
-        self._take_out(slots[moved])
+        self._index.take_out(slots[moved], self._stored, self._in)
         some = slots[able]
         self._stored[:, some] = keys[:, able]
         self._in[some] = True

@@ -60,6 +60,8 @@ class EntryStore(Pooled):
         self.layout = Layout(target.kinds)
         super().__init__(codec, pool or Pool(codec.words, self.layout))
         self._followers: dict[Hashable, Follower] = {}
+        self.cleared = 0
+        """How many times all followers have gone."""
         self._wanted: set[Hashable] = set()
         self._ranks: Ranks | None = None
 
@@ -186,6 +188,7 @@ class EntryStore(Pooled):
         """Forget slices and followers."""
         super().clear()
         self._followers.clear()
+        self.cleared += 1
         self._ranks = None
 
     # -- upkeep ------------------------------------------------------------------------------------

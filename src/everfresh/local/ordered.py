@@ -144,6 +144,12 @@ class OrderedIndex:
         m = np.shape(keys)[-1]
         return self.apply(np.full(m, REMOVE), keys, np.zeros(m, np.int64))
 
+    def take_out(self, slots: Ints, stored: Ints, inside: NDArray[np.bool_]) -> None:
+        """Remove those of `slots` that are `inside`, and are not from now on: the key of a slot is its column
+        of `stored`, and the slot."""
+        kernels.take_out(*self._arrays, stored, inside, _array(slots))
+        self._shrink()
+
     def add(self, keys: Ints, sums: Ints) -> Ints:
         """Add to the sums of keys; the slot of each, or -1 where it is not there and nothing is added."""
         m = np.shape(keys)[-1]

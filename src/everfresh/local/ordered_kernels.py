@@ -442,6 +442,37 @@ def apply(
 
 
 @njit(cache=True)
+def take_out(
+    data: Ints,
+    totals: Ints,
+    order: Ints,
+    tops: Ints,
+    tree: Ints,
+    high: Bools,
+    state: Ints,
+    stored: Ints,
+    inside: Bools,
+    slots: Ints,
+) -> None:
+    """Remove those of `slots` that are inside: the key of a slot is its column of `stored`, and the slot."""
+    m = 0
+    for i in range(slots.size):
+        if slots[i] < inside.size and inside[slots[i]]:
+            m += 1
+    keys, there, at = np.empty((tops.shape[1], m), np.int64), np.empty(m, np.int64), 0
+    for i in range(slots.size):
+        slot = slots[i]
+        if slot < inside.size and inside[slot]:
+            inside[slot] = False
+            for j in range(stored.shape[0]):
+                keys[j, at] = stored[j, slot]
+            keys[stored.shape[0], at] = there[at] = slot
+            at += 1
+    ops, sums = np.full(m, np.int64(-1)), np.empty((high.size - 1, m), np.int64)
+    apply(data, totals, order, tops, tree, high, state, ops, keys, there, sums, 0, np.empty(m, np.int64))
+
+
+@njit(cache=True)
 def build(
     data: Ints,
     totals: Ints,

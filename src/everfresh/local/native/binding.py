@@ -7,7 +7,6 @@ runs. Pools and slices write theirs anew when they have grown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -135,7 +134,7 @@ class PoolBinding:
     def refresh(self, context: Ints, rows: int) -> None:
         """Write what has moved; `rows` is how many slots a journal has room for at least."""
         if self._followed:
-            now = [*self._read, *(b for b in self._followed if b.follow(context, rows <= _FEW))]
+            now = [*self._read, *[b for b in self._followed if b.follow(context, rows <= _FEW)]]
             self._listed &= now == self.bands
             self.bands = now
         pool, place = self.use.stored.pool, self.use.place
@@ -250,7 +249,9 @@ class BandBinding:
         self.use, self._calls = use, building.index_calls()
         self._name = band_name(use.order.value, use.stored, use.order.groups)
         self._band: Band | None = None
-        self._arrays: tuple[Any, ...] = ()
+        self._cleared = 0
+        self._data: Any = None
+        self._stored: Any = None
         self._scratch = np.zeros(0, np.int64)
 
     @property
@@ -262,36 +263,42 @@ class BandBinding:
     def refresh(self, context: Ints, target: bool) -> None:
         """Write where it lies; make room if entries may come."""
         order, store = self.use.order, self.use.stored
-        if self._band is None or store.known(self._name) is not self._band:
+        if self._band is None or self._cleared != store.cleared:
             names = [c.name for c in store.columns]
             self._band = band_of(order.value, Picked(store, ()), store, names, order.groups)
+            self._cleared = store.cleared
         self._band._settle()
         self.grow(context, _LEAST_BLOCKS if target else 0)
 
     def follow(self, context: Ints, few: bool) -> bool:
         """Whether it is there and kept up; it is not for many rows, which enter it faster together."""
-        if few and self.use.stored.known(self._name) is not None:
+        if few and self._is_there():
             try:
                 self.refresh(context, True)
                 return True
             except EverfreshError:  # a value that cannot be computed
                 pass
         context[self.use.place] = 0
-        self._arrays = ()
+        self._data = None
         return False
+
+    def _is_there(self) -> bool:
+        store = self.use.stored
+        if self._band is not None and self._cleared == store.cleared:
+            return True
+        return store.known(self._name) is not None
 
     def grow(self, context: Ints, blocks: int) -> None:
         """Make room for some blocks, and for all slots of the map."""
         band, index, place = self.band, self.band._index, self.use.place
-        if blocks and len(index._order) - int(index._state[0]) < blocks:
+        if blocks and len(index._order) - index._state.item(0) < blocks:
             index._grow(2 * len(index._order) + blocks)
         slots = self.use.stored.pool.capacity
         if blocks and len(band._in) <= slots:
             band._cover(slots)
-        arrays = index._data, index._order, band._stored, band._in
-        if len(self._arrays) == len(arrays) and all(map(is_, arrays, self._arrays)):
-            return
-        self._arrays = arrays
+        if index._data is self._data and band._stored is self._stored:
+            return  # and so are the arrays that come and go with these
+        self._data, self._stored = index._data, band._stored
         rows = len(index._high)
         self._scratch = np.zeros(index.words + rows + 2 * EDGES, np.int64)
         scratch = address(self._scratch)
