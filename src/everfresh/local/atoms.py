@@ -85,9 +85,8 @@ class Indexed:
     def enter(self, slots: Ints) -> None:
         """Some slots have come into use."""
         if self._slices and len(slots):
-            words = self.words(slots)
             for slice_ in self._slices.values():
-                slice_.add(slots, words)
+                self._enter(slice_, slots)
 
     def leave(self, slots: Ints) -> None:
         """Some slots are no longer in use."""
@@ -117,10 +116,12 @@ class Indexed:
         found = self._slices.get(names)
         if found is None:
             found = Slice([c for c in self.columns if c.name in names], self.codec)
-            slots = self.slots()
-            found.add(slots, self.words(slots))
+            self._enter(found, self.slots())
             self._slices[names] = found
         return found
+
+    def _enter(self, slice_: Slice, slots: Ints) -> None:
+        slice_.add(slots, self.words(slots))
 
     def cells(self, column: Column, slots: Ints) -> Cells:
         """One column of some slots."""
@@ -197,6 +198,9 @@ class Pooled(Stored):
         """The words of a key column."""
         rows = _rows_of(self.codec, column)
         return dict(zip(rows, self.pool.words_at(rows, slots), strict=True))
+
+    def _enter(self, slice_: Slice, slots: Ints) -> None:
+        slice_.follow(self.pool, slots)
 
     def find(self, names: tuple[str, ...], words: Ints) -> Ints | None:
         """By the pool's own index."""
@@ -302,7 +306,7 @@ class TableRows(Pooled):
         came = self._came[self._taken.get(names, 0) :]
         if came:
             slots = came[0] if len(came) == 1 else np.concatenate(came)
-            slice_.follow(self.pool, slots)
+            self._enter(slice_, slots)
 
     def _forget(self) -> None:
         self._came, self._waiting, self._taken = [], 0, {}

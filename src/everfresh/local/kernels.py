@@ -49,6 +49,7 @@ _HALF = np.uint64(32)
 _ONE = np.uint64(1)
 _AHEAD = 16  # rows between asking for a table cell and reading it
 _STEP = 6  # the same for each of the three reads to a string
+_SOME = 128  # slots whose keys are read before the first of them is looked up
 _BLOCK = 1024  # strings that are hashed before the first of them is looked up
 
 
@@ -466,34 +467,46 @@ def enter_from(
     multipliers: Ints,
     entries: Ints,
     slots: Ints,
+    start: int,
     rows: Ints,
     nulls: Ints,
     of: Ints,
-) -> None:
-    """`of[i]`: the entry with some of the words that `entries` has at `slots[i]`, created where absent.
+) -> int:
+    """`of[i]`, from `start` on: the entry with some of the words that `entries` has at `slots[i]`, created
+    where absent. Returns the place reached: not the end when the pool is full.
 
     Word j is row `rows[j]` of theirs (-1: 0); a line of `nulls` is a row and a bit of theirs, and the word
-    and the bit that it is here. There is room for all.
+    and the bit that it is here.
     """
-    words = np.empty((rows.size, 1), np.int64)
-    for i in range(slots.size):
-        source = slots[i]
+    m, mask = slots.size, table.size - 1
+    size = min(_SOME, m - start)
+    words, tags = np.empty((rows.size, size), np.int64), np.empty(size, np.int64)
+    for low in range(start, m, _SOME):
+        some = slots[low : low + _SOME]
         for j in range(rows.size):
-            words[j, 0] = entries[rows[j], source] if rows[j] >= 0 else 0
+            for i in range(some.size):
+                words[j, i] = entries[rows[j], some[i]] if rows[j] >= 0 else 0
         for j in range(nulls.shape[0]):
-            bit = (entries[nulls[j, 0], source] >> nulls[j, 1]) & 1
-            words[nulls[j, 2], 0] |= bit << nulls[j, 3]
-        h = np.uint64(0)
-        for j in range(rows.size):
-            h += np.uint64(words[j, 0]) * np.uint64(multipliers[j])
-        tag = _finish(h)
-        slot = _probe(keys, table, key, tag, words, key, 0)
-        if slot < 0:
-            at = -1 - slot
-            slot = _take(mark, state)
-            table[at] = tag | (slot + 1)
-            _store(keys, slot, words, 0)
-        of[i] = slot
+            for i in range(some.size):
+                bit = (entries[nulls[j, 0], some[i]] >> nulls[j, 1]) & 1
+                words[nulls[j, 2], i] |= bit << nulls[j, 3]
+        for i in range(some.size):
+            h = np.uint64(0)
+            for j in range(rows.size):
+                h += np.uint64(words[j, i]) * np.uint64(multipliers[j])
+            tags[i] = _finish(h)
+            _prefetch(table, (tags[i] >> 32) & mask)
+        for i in range(some.size):
+            slot = _probe(keys, table, key, tags[i], words, key, i)
+            if slot < 0:
+                at = -1 - slot
+                slot = _take(mark, state)
+                if slot < 0:
+                    return low + i
+                table[at] = tags[i] | (slot + 1)
+                _store(keys, slot, words, i)
+            of[low + i] = slot
+    return m
 
 
 @njit(forceinline=True, cache=True)

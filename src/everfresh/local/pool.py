@@ -442,12 +442,14 @@ class Pool:
         return self._resolve(self._words(words, self.words))[0]
 
     def enter_from(self, other: Pool, slots: Ints, rows: Ints, nulls: Ints) -> Ints:
-        """`enter` for words that `other` has at `slots`, found by `rows` and `nulls` (`kernels.enter_from`):
-        cheap for a few."""
-        self.reserve(len(slots))
-        of = np.empty(len(slots), np.int64)
-        kernels.enter_from(*self._index, other._keys, slots, rows, nulls, of)
-        return of
+        """`enter` for words that `other` has at `slots`, chosen by `rows` and `nulls` (see the kernel)."""
+        m, reached, before = len(slots), 0, len(self)
+        of = np.empty(m, np.int64)
+        while True:
+            reached = kernels.enter_from(*self._index, other._keys, slots, reached, rows, nulls, of)
+            if reached == m:
+                return of
+            self._grow_for(reached, len(self) - before, m)
 
     def sweep(self, slots: Ints) -> None:
         """Remove those of `slots` that have n = 0."""
