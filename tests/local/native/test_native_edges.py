@@ -262,6 +262,7 @@ def test_the_interpreter_serves_until_it_is_ready(monkeypatch: pytest.MonkeyPatc
         return plain(text)
 
     monkeypatch.setattr("everfresh.local.native.build.build", slow)
+    monkeypatch.setattr("everfresh.local.native.build.is_loaded", lambda text: False)  # by another test
     monkeypatch.setattr(manager, "ENOUGH", 0)
     with opened("background") as db, opened("off") as interpreted:
         for one in (db, interpreted):
