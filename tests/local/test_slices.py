@@ -95,9 +95,10 @@ def test_following_a_pool_is_adding_its_entries(names: tuple[str, ...]) -> None:
     columns = [c for c in COLUMNS if c.name in names]
     pool = Pool(codec.words, Layout())
     fast, slow = Slice(columns, codec), Slice(columns, codec)
-    for count in (1, 3, 40, 2, 1100, 1):
+    values = VALUES | {"a": [None, *range(-700, 700)]}  # more keys than are read at a time
+    for count in (0, 1, 3, 40, 2, 1100, 1):
         vectors = [
-            Vector.from_pylist([random.choice(VALUES[c.name]) for _ in range(count)], c.type) for c in COLUMNS
+            Vector.from_pylist([random.choice(values[c.name]) for _ in range(count)], c.type) for c in COLUMNS
         ]
         before = set(pool.live().tolist())
         pool.enter(codec.encode_vectors(vectors, count))

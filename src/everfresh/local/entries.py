@@ -150,10 +150,6 @@ class EntryStore(Pooled):
             self._followers[key] = found
         return found  # type: ignore[return-value]
 
-    def known(self, key: Hashable) -> Follower | None:
-        """What follows the entries under this name."""
-        return self._followers.get(key)
-
     def is_followed(self, key: Hashable, *, wanted: bool = False) -> bool:
         """Whether something follows the entries under this name, or (`wanted`) should."""
         return key in self._followers or (wanted and key in self._wanted)

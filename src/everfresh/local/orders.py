@@ -1,8 +1,8 @@
 """In which orders the entries of maps are read: what statements ask of ordered indexes, known beforehand.
 
 A range on the columns of a map is answered in the order of its value, among the entries that agree with what
-is bound before (`ranges`); intervals in the order of their map's key. A function that changes a map can so
-keep up an index that others read.
+is bound before (`ranges`). A function that changes a map can so keep up an index that others read. (The order
+in which intervals are found is read by whatever changes their map: it steps them.)
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, run_terms
 from everfresh.local.mapstore import MapStore
 from everfresh.local.ordering import Term, ordered
-from everfresh.local.orders import Orders, key_order, orders
+from everfresh.local.orders import Orders, orders
 from everfresh.local.reading import Reader, Reading, ViewReader
 from everfresh.local.strings import Interner
 from everfresh.local.table import Table
@@ -276,16 +276,12 @@ class Wiring:
         found = self._orders.get(stands)
         if found is None:
             views = [v for name, v in self.catalog.views.items() if self._tied[name] == stands]
-            units = [u for u in self.units if self._tied[u.view] == stands]
-            some = [
-                self.statements(base) for base in dict.fromkeys(b for v in views for b in v.compiled.bases)
-            ]
-            some += [self.statements(unit.name, unit.view) for unit in units if not unit.is_view]
-            made = orders((t for statements in some for s in statements for t in s.terms), self.stores)
-            for unit in units:
-                if isinstance(unit.reader, IntervalReader):
-                    made.setdefault(unit.reader.store.target.name, []).append(key_order(unit.reader.store))
-            found = self._orders[stands] = made
+            bases = dict.fromkeys(base for v in views for base in v.compiled.bases)
+            units = [u for u in self.units if self._tied[u.view] == stands and not u.is_view]
+            some = [self.statements(base) for base in bases]
+            some += [self.statements(unit.name, unit.view) for unit in units]
+            terms = (term for statements in some for s in statements for term in s.terms)
+            found = self._orders[stands] = orders(terms, self.stores)
         return found
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:

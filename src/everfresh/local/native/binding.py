@@ -286,7 +286,7 @@ class BandBinding:
         store = self.use.stored
         if self._band is not None and self._cleared == store.cleared:
             return True
-        return store.known(self._name) is not None
+        return store.is_followed(self._name)
 
     def grow(self, context: Ints, blocks: int) -> None:
         """Make room for some blocks, and for all slots of the map."""

@@ -169,20 +169,17 @@ class Places:
 
     def band(self, stored: EntryStore, order: Order) -> BandUse:
         """Entries in order, that are read."""
-        key = id(stored), order
-        found = self.bands.get(key)
-        if found is None:
-            found = BandUse(self._take(INDEX_SIZE), len(self.bands), stored, order)
-            self.bands[key] = found
-        return found
+        return self._band(self.bands, stored, order)
 
     def follow(self, stored: EntryStore, order: Order) -> BandUse:
         """Entries in order, that others read."""
+        return self._band(self.followed, stored, order)
+
+    def _band(self, among: dict[Hashable, BandUse], stored: EntryStore, order: Order) -> BandUse:
         key = id(stored), order
-        found = self.followed.get(key)
+        found = among.get(key)
         if found is None:
-            found = BandUse(self._take(INDEX_SIZE), len(self.followed), stored, order)
-            self.followed[key] = found
+            found = among[key] = BandUse(self._take(INDEX_SIZE), len(among), stored, order)
         return found
 
     def delta(self, stage: int, words: int) -> BufferUse:
