@@ -150,15 +150,25 @@ def test_one_string_at_a_time(shape: str) -> None:
     assert sorted_by_label(ranks, strings) == sorted(strings)
 
 
-def test_labels_after_compaction() -> None:
+def test_labels_after_strings_were_freed() -> None:
+    """The labels of those that stay do not change; a code that is used again has one of its new string."""
     interner = Interner()
     ranks = Ranks(interner)
     codes = interner.intern_list(["c", "b", "a"])
-    ranks.labels(codes)
-    remap = interner.compact(codes[[0, 2]])
-    ranks.clear()
-    c, a = ranks.labels(remap[codes[[0, 2]]]).tolist()
-    assert a < c
-    assert ranks.version == 1
+    c, _, a = ranks.labels(codes).tolist()
+    alive = interner.none_alive()
+    alive[codes[[0, 2]]] = True
+    interner.reclaim(alive)
+    assert len(ranks._order) == 2
+    assert ranks.labels(codes[[0, 2]]).tolist() == [c, a]
+    again = interner.intern_list(["d", "aa"])
+    assert again[0] == codes[1]
+    d, between = ranks.labels(again).tolist()
+    assert a < between < c < d
+    assert ranks.codes(np.array([a, between, c, d])).tolist() == [codes[2], again[1], codes[0], again[0]]
+    assert ranks.version == 0
+    interner.reclaim(interner.none_alive())
+    assert len(ranks._order) == 0
+    interner.intern_list(["y", "x"])
     with pytest.raises(MemoryError):
         Ranks(interner, gap=1, space=2).labels(np.array([1, 2]))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everfresh.local import strings as module
-from everfresh.local.strings import Interner
+from everfresh.local.strings import Alive, Interner
 
 TEXT = st.one_of(
     st.none(),
@@ -61,21 +61,87 @@ def test_codes_equal_the_dictionary(
         assert len(interner) == len(twin.codes) - 1
 
 
+def marked(interner: Interner, codes: np.ndarray) -> Alive:
+    alive = interner.none_alive()
+    alive[codes] = True
+    return alive
+
+
 @settings(deadline=None)
 @given(LISTS, st.lists(st.integers(0, 200), max_size=20), MASKS)
-def test_compact_keeps_the_live_strings(batches: list[list[str | None]], picks: list[int], mask: int) -> None:
+def test_renumbered_strings_are_the_live_ones(
+    batches: list[list[str | None]], picks: list[int], mask: int
+) -> None:
     interner = Interner(4, _tag_mask=mask)
     for batch in batches:
         interner.intern_list(batch)
     live = np.array([p % (len(interner) + 1) for p in picks], dtype=np.int64)
     before = interner.strings(live)
     total = len(interner)
-    remap = interner.compact(live)
+    fresh, remap = interner.renumbered(marked(interner, live))
+    interner.become(fresh)
     assert len(remap) == total + 1
     assert interner.strings(remap[live]) == before
     assert len(interner) == len(set(before) - {None}) == np.count_nonzero(remap)
     assert remap[remap > 0].tolist() == list(range(1, len(interner) + 1))  # the order stays
     assert interner.intern_list(before).tolist() == remap[live].tolist()
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.lists(TEXT, max_size=12), st.sets(st.integers(0, 20))), max_size=8), MASKS)
+def test_what_is_not_used_is_freed_and_the_rest_stays(
+    batches: list[tuple[list[str | None], set[int]]], mask: int
+) -> None:
+    """Codes in use are never given to another string, whatever has been freed before; free ones are used
+    again, so that there are never more than were in use at once."""
+    interner, held, most = Interner(4, _tag_mask=mask), dict[str, int](), 0
+    for batch, goes in batches:
+        codes = interner.intern_list(batch).tolist()
+        for text, code in zip(batch, codes, strict=True):
+            assert held.setdefault(text, code) == code if text is not None else code == 0
+        assert len(set(held.values())) == len(held)
+        assert interner.strings(np.array([*held.values()], np.int64)) == [*held]
+        most = max(most, len(held))
+        assert interner.top <= most
+        gone = {text: held.pop(text) for i, text in enumerate([*held]) if i in goes}
+        version = interner.version
+        assert interner.reclaim(marked(interner, np.array([*held.values()], np.int64))) == len(gone)
+        assert (interner.version > version) == bool(gone)
+        assert len(interner) == len(held)
+        assert interner.strings(np.array([*held.values()], np.int64)) == [*held]
+        for code in gone.values():
+            with pytest.raises(IndexError):
+                interner.decode(np.array([code]))
+        copy = Interner.from_arrays(interner.to_arrays())
+        assert copy.intern_list([*held]).tolist() == [*held.values()]
+        assert (len(copy), copy.top) == (len(interner), interner.top)
+
+
+def test_a_code_that_was_freed_is_not_marked() -> None:
+    interner = Interner()
+    codes = interner.intern_list(["a", "b"])
+    interner.reclaim(marked(interner, codes[1:]))
+    with pytest.raises(IndexError, match="free"):
+        interner.reclaim(marked(interner, codes))
+    alive = marked(interner, codes[1:])
+    interner.intern_list(["c", "d"])
+    with pytest.raises(IndexError, match="just now"):
+        interner.reclaim(alive)
+    assert interner.strings(codes[1:]) == ["b"]
+
+
+def test_memory_follows_the_strings_in_use() -> None:
+    interner = Interner()
+    sizes = []
+    for window in range(20):
+        codes = interner.intern_list([f"{window:02} of a sliding window {i:06}" for i in range(5000)])
+        assert interner.reclaim(marked(interner, codes)) == (5000 if window else 0)
+        assert interner.strings(codes[:2]) == [f"{window:02} of a sliding window {i:06}" for i in range(2)]
+        sizes.append(interner.nbytes)
+    assert interner.top <= 10_000
+    assert max(sizes) < 2_000_000
+    interner.reclaim(interner.none_alive())
+    assert interner.nbytes < 1000
 
 
 @settings(deadline=None)
@@ -103,10 +169,11 @@ def test_many_distinct_strings() -> None:
     assert interner.intern_list(strings[::-1]).tolist() == list(range(100_000, 0, -1))
     assert interner.strings(codes) == strings
     assert len(interner) == 100_000
-    at = np.flatnonzero(interner._table)
-    assert np.mean((at - (interner._table[at] >> 32)) & (len(interner._table) - 1)) < 1
-    assert interner.nbytes < 10_000_000
-    interner.compact(codes[:10])
+    table = interner._at.table
+    at = np.flatnonzero(table)
+    assert np.mean((at - (table[at] >> 32)) & (len(table) - 1)) < 1
+    assert interner.nbytes < 12_000_000
+    interner.reclaim(marked(interner, codes[:10]))
     assert interner.nbytes < 10_000
 
 
@@ -143,12 +210,13 @@ def test_nothing() -> None:
     assert interner.intern(pa.chunked_array([], pa.string())).tolist() == []
     assert interner.decode(np.array([], dtype=np.int64)).to_pylist() == []
     assert interner.intern_list([None, None]).tolist() == [0, 0]
-    assert interner.compact(np.array([0])).tolist() == [0]
+    assert interner.reclaim(interner.none_alive()) == 0
+    assert interner.renumbered(interner.none_alive())[1].tolist() == [0]
 
 
 @pytest.mark.parametrize("mask", [-1, 0])
 def test_short_strings_that_are_remembered(mask: int) -> None:
-    """More of them than there is room for, in many batches; and none with its old code after a compaction."""
+    """More of them than there is room for, in many batches; and none with its code after it was freed."""
     random, interner, twin = np.random.default_rng(7), Interner(_tag_mask=mask), Twin()
     few = [f"{i:x}" for i in range(module._RECENT * (4 if mask else 1))] + [
         "",
@@ -162,8 +230,7 @@ def test_short_strings_that_are_remembered(mask: int) -> None:
         assert interner.intern_list(batch).tolist() == twin.intern(batch)
     known = list(twin.codes)[1:]
     codes = interner.intern_list(known)
-    remap = interner.compact(codes[::2])
-    assert interner.strings(remap[codes[::2]]) == known[::2]
-    again = Twin()
-    again.intern(known[::2])
-    assert interner.intern_list(known).tolist() == again.intern(known)
+    interner.reclaim(marked(interner, codes[::2]))
+    assert interner.strings(codes[::2]) == known[::2]
+    assert interner.intern_list(known[1::2][::-1]).tolist() == sorted(codes[1::2].tolist())
+    assert interner.strings(codes[::2]) == known[::2]

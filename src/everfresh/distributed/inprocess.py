@@ -196,6 +196,8 @@ class InProcess:
             raise
         for _, journal in journals:
             journal.commit()
+        for site in self.sites:
+            site.state.reclaim()
 
     def program(self, changed: tuple[str, ...]) -> DistributedProgram:
         """The program of a batch that changes these tables."""

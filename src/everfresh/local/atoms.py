@@ -20,6 +20,7 @@ from everfresh.local.codec import Codec
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Pool
 from everfresh.local.slices import Slice, every_pair
+from everfresh.local.strings import Alive
 from everfresh.local.table import Net, Table, TableUndo
 from everfresh.local.weights import Number, from_words
 from everfresh.types import Column
@@ -81,6 +82,16 @@ class Indexed:
     def clear(self) -> None:
         """Forget the slices."""
         self._slices.clear()
+
+    def mark(self, alive: Alive) -> None:
+        """Say which strings are used: see `reclaim`."""
+        for slice_ in self._slices.values():
+            slice_.mark(alive)
+
+    def trim(self) -> None:
+        """Forget slices that take much more memory than they need: they are made again when they are read."""
+        for names in [names for names, slice_ in self._slices.items() if slice_.wasteful]:
+            del self._slices[names]
 
     def enter(self, slots: Ints) -> None:
         """Some slots have come into use."""
@@ -294,6 +305,21 @@ class TableRows(Pooled):
         """Forget the slices."""
         super().clear()
         self._forget()
+
+    def mark(self, alive: Alive) -> None:
+        """Those of the rows, and of the slices."""
+        super().mark(alive)
+        self.table.mark(alive)
+
+    def trim(self) -> None:
+        """The rows and the slices in no more memory than is in proportion to them."""
+        self._catch_up()
+        super().trim()
+        if self.pool.wasteful:
+            fresh = self.pool.copy()
+            self.clear()
+            self.pool.become(fresh)
+        self.table.trim_texts()
 
     def _catch_up(self) -> None:
         """Let all slices have what has come."""

@@ -26,6 +26,7 @@ from everfresh.local.ordered import OrderedIndex
 from everfresh.local.ordered_kernels import Ints
 from everfresh.local.pool import Layout, Pool, pieces
 from everfresh.local.ranking import Ranks, encode
+from everfresh.local.strings import Alive
 from everfresh.local.weights import Number, from_words
 from everfresh.types import Column, SqlType
 
@@ -96,6 +97,12 @@ class Band:
                 self._cover(int(slots.max()))
                 self._marked[slots] = False
             self._index.take_out(slots, self._stored, self._in)
+
+    def mark(self, alive: Alive) -> None:
+        """The strings that values are, which need not be those of the entries: they are known by labels."""
+        if self._ranks is not None and self._type.name == "VARCHAR" and self._version == self._labels():
+            labels = self._stored[self.groups.words, np.flatnonzero(self._in)]
+            alive[self._ranks.codes(labels)] = True
 
     def kept_up(self, slots: Ints) -> None:
         """Somebody has entered these slots, and has followed all changes of others."""

@@ -20,7 +20,7 @@ from everfresh.expr import Vector
 from everfresh.local.incoming import BySchema, Form, exported_rows, one_batch
 from everfresh.local.incoming_kernels import put_over
 from everfresh.local.pool import wide_from_int64, wide_from_python, wide_to_python
-from everfresh.local.strings import Interner
+from everfresh.local.strings import Alive, Interner
 from everfresh.local.texts import Texts
 from everfresh.types import Column, SqlType
 
@@ -65,8 +65,11 @@ class Codec:
         self.kept = frozenset(names)
         self._forms = BySchema(self._form)
         self._given = BySchema(self._part_of)
-        self.kept_words = [self._first[c.name] for c in self.columns if c.name in self.kept]
+        texts = [c for c in self.columns if c.type.name == "VARCHAR"]
+        self.kept_words = [self._first[c.name] for c in texts if c.name in self.kept]
         """The positions of their words."""
+        self.codes = [self._first[c.name] for c in texts if c.name not in self.kept]
+        """The positions of words that are codes of strings."""
 
     def positions(self, names: Sequence[str]) -> tuple[int, ...]:
         """The word positions of some columns, which must not be nullable."""
@@ -274,19 +277,15 @@ class Codec:
                 out[target_row] |= ((words[row] >> bit) & 1) << target_bit
         return out
 
+    def mark(self, words: Ints, alive: Alive) -> None:
+        """Say of the strings of some rows that they are used."""
+        for at in self.codes:
+            alive[words[at]] = True
+
     def remap_strings(self, words: Ints, remap: Ints) -> None:
-        """Rewrite string codes in place, after the interner was compacted."""
-        for at in self._codes():
+        """Rewrite string codes in place, after they were given anew."""
+        for at in self.codes:
             words[at] = remap[words[at]]
-
-    def string_codes(self, words: Ints) -> list[Ints]:
-        """The code columns of some rows, to find which strings are still used."""
-        return [words[at] for at in self._codes()]
-
-    def _codes(self) -> list[int]:
-        return [
-            self._first[c.name] for c in self.columns if c.type.name == "VARCHAR" and c.name not in self.kept
-        ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from everfresh.local.netting import netted_rows
 from everfresh.local.pool import Touched
 from everfresh.local.publishing import Change
 from everfresh.local.state import LocalState
+from everfresh.local.strings import Alive
 from everfresh.local.table import Net, Table
 from everfresh.options import Options
 from everfresh.program import Stale, check_epoch
@@ -47,18 +48,33 @@ class Committed:
     def __init__(self, state: LocalState, options: Options) -> None:
         self._history: deque[tuple[int, dict[str, Change]]] = deque(maxlen=options.history)
         self._latch: Latch = state.latch
+        self.catalog: Catalog = state.catalog
         self.show(0, state)
 
     def show(self, epoch: int, state: LocalState, changes: dict[str, Change] | None = None) -> None:
         """Move to an epoch, with the changes of views that made it; the caller holds the latch."""
         self.epoch = epoch
-        self.catalog: Catalog = state.catalog
+        if self.catalog is not state.catalog:
+            self._prune(state)
+        self.catalog = state.catalog
         self._tables, self._maps, self._created = state.tables, state.maps, state.created
         self._running = state.running
         state.running.clear()
-        state.renumbering = self.make_changes
+        state.past = self
         if changes is not None:
             self._history.append((epoch, changes))
+
+    def _prune(self, state: LocalState) -> None:
+        """Forget the changes that nobody can ask for: of views that are gone, or were made after them."""
+        for epoch, changes in self._history:
+            for name in [n for n in changes if state.created.get(n, epoch) >= epoch]:
+                del changes[name]
+
+    def mark(self, alive: Alive) -> None:
+        """Say which strings the changes have that were not asked for yet."""
+        for _, changes in self._history:
+            for change in changes.values():
+                change.mark(alive)
 
     def make_changes(self) -> None:
         """Make the rows of all changes: what they are made from is not good any more when strings are
@@ -99,7 +115,7 @@ class Committed:
                 epoch, _, name = section.removeprefix(_HISTORY).partition("/")
                 changes = known.setdefault(int(epoch), {})
                 if name:
-                    changes[name] = Change(partial(unpack_table, data))
+                    changes[name] = Change(partial(unpack_table, data), ())
         self._history.extend(sorted(known.items()))
 
     # -- rows ----------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ from everfresh.state import (
 from everfresh.types import TableSchema
 
 _KEYS_KEPT = 10_000
+_AT_ONCE = 1 << 20  # words among which strings in use are counted while somebody waits
 _log = logging.getLogger("everfresh")
 
 
@@ -157,6 +158,7 @@ class LocalEngine:
         with self._state.altering():
             self._state.execute(catalog, effect, self.epoch + 1, progress)
             self._commit([_Draft(self.epoch + 1, ddl=(effect.text,))])
+        self._state.reclaim()
         self._maybe_snapshot()
         return self.epoch
 
@@ -198,14 +200,13 @@ class LocalEngine:
             if begun:
                 raise
             return error
-        self._state.forget_passed([part.table for part in batch.parts])
+        self._state.reclaim()
         self._maybe_snapshot()
         return Applied(epoch, sum([change.rows for change in nets.values()]))
 
     def _together(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
         results: list[Applied | Exception] = []
         drafts: list[_Draft] = []
-        changed: set[str] = set()
         with ExitStack() as stack:
             for batch in batches:
                 try:
@@ -215,11 +216,10 @@ class LocalEngine:
                     continue
                 drafts.append(draft)
                 results.append(Applied(draft.epoch, rows=rows))
-                changed.update(part.table for part in batch.parts)
             if drafts:
                 self._commit(drafts)
         if drafts:
-            self._state.forget_passed(changed)
+            self._state.reclaim()
             self._maybe_snapshot()
         return results
 
@@ -347,11 +347,13 @@ class LocalEngine:
         for domain in self._domains:
             if own := sections_of(domain, commit.sections):
                 domain.replay(own)
+        self._state.upkeep.count(nets.values())
         with self._state.changing(nets) as changes:
             pass
         self._digest = commit.digest
         self._log_bytes += sum(memoryview(section).nbytes for section in commit.sections.values())
         self._advance(commit.epoch, commit.keys, commit.sources, changes)
+        self._state.reclaim()
 
     def _maybe_snapshot(self) -> None:
         """Snapshot when replaying the log would cost more than loading one."""
@@ -454,6 +456,7 @@ class LocalEngine:
     def statistics(self) -> dict[str, Any]:
         """Sizes, for people. A map that several views read is counted once."""
         state = self._state
+        state.reclaim(now=state.held().words <= _AT_ONCE)
         views, sliced = self.catalog.compiled, state.wiring.tables
         found = {
             "epoch": self.epoch,

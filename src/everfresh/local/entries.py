@@ -22,7 +22,7 @@ from everfresh.local.columnar import MapDelta, key_columns, to_words
 from everfresh.local.netting import netted_rows
 from everfresh.local.pool import Layout, Pool, Touched, Values
 from everfresh.local.ranking import Ranks
-from everfresh.local.strings import Interner
+from everfresh.local.strings import Alive, Interner
 from everfresh.program import MapDef
 
 Ints = NDArray[np.int64]
@@ -42,6 +42,9 @@ class Follower(Protocol):
 
     def remove(self, slots: Ints, words: Ints) -> None:
         """Entries go: the pool still has them."""
+
+    def mark(self, alive: Alive) -> None:
+        """Say which strings it has codes or labels of, beside those of the entries."""
 
     @property
     def nbytes(self) -> int:
@@ -189,14 +192,20 @@ class EntryStore(Pooled):
 
     # -- upkeep ------------------------------------------------------------------------------------
 
-    def remap_strings(self, remap: Ints) -> None:
-        """Follow a compaction of the interner."""
-        slots = self.pool.live()
-        words, values = self.pool.keys_at(slots), self.pool.gather(slots)
-        self.codec.remap_strings(words, remap)
-        self.pool.clear()
-        self.pool.put(words, values)
-        self.clear()
+    def mark(self, alive: Alive) -> None:
+        """Those of the entries, and of what follows them."""
+        super().mark(alive)
+        self.pool.mark(self.codec.codes, alive)
+        for follower in self._followers.values():
+            follower.mark(alive)
+
+    def trim(self) -> None:
+        """The entries and slices in no more memory than is in proportion to them."""
+        super().trim()
+        if self.pool.wasteful:
+            fresh = self.pool.copy()
+            self.clear()
+            self.pool.become(fresh)
 
 
 def settled(values: Values) -> Values:

@@ -23,6 +23,7 @@ from everfresh.local.ordered import OrderedIndex
 from everfresh.local.ordered_kernels import Ints
 from everfresh.local.pool import Pool
 from everfresh.local.ranking import Ordering, Ranks, SortKey
+from everfresh.local.strings import Alive
 from everfresh.types import Column
 
 Counts = Callable[[Ints], Ints]
@@ -80,6 +81,9 @@ class _Follower:
 
     def touch(self, slots: Ints, words: Ints) -> None:
         """Notice that the values of some slots have changed: here they do not matter."""
+
+    def mark(self, alive: Alive) -> None:
+        """Its strings are all of entries that the pool has."""
 
     def remove(self, slots: Ints, words: Ints) -> None:
         """Take some slots out; those that are not there any more stay so."""

@@ -889,7 +889,7 @@ def _equal_bytes(a: int, b: int, size: int) -> bool:
 @njit(cache=True)
 def intern(
     heap: Bytes,
-    starts: Ints,
+    bounds: Ints,
     table: Ints,
     state: Ints,
     recent: Ints,
@@ -904,10 +904,11 @@ def intern(
     `array` is the address of an `ArrowArray`, `columns` has a line for each column: which child it is (-1:
     the array itself), the row of `out` that its codes go to, and whether its offsets have 64 bits. `reached`
     is where to begin: column, row; and what to go on with, with the size of the string there, if something
-    is full. `state` is (strings, bytes of the heap). `recent` has short strings and their codes, some
-    of those that came last: most columns of short strings have few different ones.
+    is full. `state` is (the highest code, bytes of the heap, the first free code, free codes). `recent` has
+    short strings and their codes, some of those that came last: most columns of short strings have few
+    different ones.
     """
-    count, used = state[0], state[1]
+    top, used, free, unused = state[0], state[1], state[2], state[3]
     mask, rows, strings = table.size - 1, out.shape[1], heap.ctypes.data
     tags = np.empty(min(rows, _BLOCK), np.int64)
     for c in range(reached[0], columns.shape[0]):
@@ -945,9 +946,9 @@ def intern(
                 if k + 3 * _STEP < some:
                     _prefetch(table, (tags[k + 3 * _STEP] >> 32) & mask)
                     code = table[(tags[k + 2 * _STEP] >> 32) & mask] & _LOW
-                    _prefetch(starts, code)
+                    _prefetch(bounds, 2 * code)
                     code = table[(tags[k + _STEP] >> 32) & mask] & _LOW
-                    _prefetch(heap, starts[code - 1] if code != 0 else 0)
+                    _prefetch(heap, bounds[2 * code])
                     code = 0
                 begin = ld(offsets, i) if wide else ld32(offsets, i)
                 size = (ld(offsets, i + 1) if wide else ld32(offsets, i + 1)) - begin
@@ -955,22 +956,28 @@ def intern(
                 while tag != 1:
                     cell = table[at]
                     if cell == 0:
-                        if count + 1 == starts.size or used + size > heap.size:
-                            state[0], state[1] = count, used
+                        if (free == 0 and 2 * top + 2 == bounds.size) or used + size > heap.size:
+                            state[0], state[1], state[2], state[3] = top, used, free, unused
                             reached[0], reached[1], reached[2] = c, first + k, size
                             return False
                         for j in range(size):
                             heap[used + j] = ld8(data, begin + j)
+                        if free != 0:
+                            code = free
+                            free = -1 - bounds[2 * code]
+                            unused -= 1
+                        else:
+                            top += 1
+                            code = top
+                        bounds[2 * code] = used
                         used += size
-                        count += 1
-                        starts[count] = used
-                        code = count
+                        bounds[2 * code + 1] = used
                         table[at] = tag | code
                         break
                     if (cell & _HIGH) == tag:
                         known = cell & _LOW
-                        where = starts[known - 1]
-                        same = starts[known] - where == size
+                        where = bounds[2 * known]
+                        same = bounds[2 * known + 1] - where == size
                         if same and _equal_bytes(strings + where, data + begin, size):
                             code = known
                             break
@@ -981,25 +988,26 @@ def intern(
                     at = _place(short, recent.shape[1])
                     recent[0, at], recent[1, at] = short, code
             first += some
-    state[0], state[1] = count, used
+    state[0], state[1], state[2], state[3] = top, used, free, unused
     return True
 
 
 @njit(cache=True)
-def string_offsets(starts: Ints, codes: Ints, offsets: Ints) -> None:
-    """Arrow offsets of the strings of `codes`; code 0 is empty."""
-    offsets[0] = 0
+def string_offsets(bounds: Ints, codes: Ints, offsets: Ints) -> int:
+    """Arrow offsets of the strings of `codes`; code 0 is empty. A code among them that is free, or 0."""
+    offsets[0], free = 0, 0
     for i in range(codes.size):
-        code = codes[i]
-        offsets[i + 1] = offsets[i] + (starts[code] - starts[code - 1] if code != 0 else 0)
+        begin = bounds[2 * codes[i]]
+        if begin < 0:
+            free = codes[i]
+        offsets[i + 1] = offsets[i] + bounds[2 * codes[i] + 1] - begin
+    return free
 
 
 @njit(cache=True)
-def copy_strings(heap: Bytes, starts: Ints, codes: Ints, offsets: Ints, out: Bytes) -> None:
+def copy_strings(heap: Bytes, bounds: Ints, codes: Ints, offsets: Ints, out: Bytes) -> None:
     """The bytes of the strings of `codes`, one after the other."""
     for i in range(codes.size):
-        code = codes[i]
-        if code != 0:
-            begin, to = starts[code - 1], offsets[i]
-            for j in range(offsets[i + 1] - to):
-                out[to + j] = heap[begin + j]
+        begin, to = bounds[2 * codes[i]], offsets[i]
+        for j in range(offsets[i + 1] - to):
+            out[to + j] = heap[begin + j]

@@ -62,7 +62,7 @@ def _has(heap: Bytes, at: int, pieces: Bytes, begin: int, end: int) -> bool:
 
 
 @njit(cache=True)
-def _match(heap: Bytes, starts: Ints, codes: Ints, pieces: Bytes, ends: Ints, out: Ints) -> None:
+def _match(heap: Bytes, bounds: Ints, codes: Ints, pieces: Bytes, ends: Ints, out: Ints) -> None:
     """Whether the strings of codes match a pattern; no for NULL."""
     last = ends.size - 1
     tail = ends[last] - (ends[last - 1] if last else 0)
@@ -70,7 +70,7 @@ def _match(heap: Bytes, starts: Ints, codes: Ints, pieces: Bytes, ends: Ints, ou
         out[i] = 0
         if codes[i] == 0:
             continue
-        at, stop = starts[codes[i] - 1], starts[codes[i]] - tail  # where what is between may lie
+        at, stop = bounds[2 * codes[i]], bounds[2 * codes[i] + 1] - tail  # where what is between may lie
         if last == 0:
             out[i] = at == stop and _has(heap, at, pieces, 0, tail)
             continue

@@ -84,7 +84,7 @@ class MapStore(EntryStore):
         """The change of the view's rows that a change of its map made: at once only where it may fail."""
         old = touched.old
         words, new = self.pool.entries_at(touched.slots)
-        change = Change(lambda: self._published(words, old, new))
+        change = Change(lambda: self._published(words, old, new), [(self.codec, words)])
         return change if self._promise.holds(new) else Change.of(change.table)
 
     def published(self, touched: Touched) -> pa.Table:

@@ -767,10 +767,10 @@ def find(
 
 
 @njit(forceinline=True, cache=True)
-def _string_before(heap: Bytes, starts: Ints, a: int, b: int) -> bool:
+def _string_before(heap: Bytes, bounds: Ints, a: int, b: int) -> bool:
     """Whether string `a` sorts before `b` by bytes."""
-    at, bt = starts[a - 1], starts[b - 1]
-    size, other = starts[a] - at, starts[b] - bt
+    at, bt = bounds[2 * a], bounds[2 * b]
+    size, other = bounds[2 * a + 1] - at, bounds[2 * b + 1] - bt
     for i in range(min(size, other)):
         if heap[at + i] != heap[bt + i]:
             return bool(heap[at + i] < heap[bt + i])
@@ -787,7 +787,7 @@ def string_ranks(
     high: Bools,
     state: Ints,
     heap: Bytes,
-    starts: Ints,
+    bounds: Ints,
     codes: Ints,
     out: Ints,
 ) -> None:
@@ -798,7 +798,7 @@ def string_ranks(
         while low < top:
             middle = (low + top) >> 1
             block = order[middle]
-            if _string_before(heap, starts, data[block, words, totals[block, 0] - 1], codes[k]):
+            if _string_before(heap, bounds, data[block, words, totals[block, 0] - 1], codes[k]):
                 low = middle + 1
             else:
                 top = middle
@@ -808,7 +808,7 @@ def string_ranks(
             first, end = 0, totals[block, 0]
             while first < end:
                 middle = (first + end) >> 1
-                if _string_before(heap, starts, data[block, words, middle], codes[k]):
+                if _string_before(heap, bounds, data[block, words, middle], codes[k]):
                     first = middle + 1
                 else:
                     end = middle

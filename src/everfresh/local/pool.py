@@ -51,6 +51,9 @@ _RESERVED: Final = 1 << 24  # slots that it has address space for at first
 _LARGE: Final = 1 << 17  # slots from which memory of a hash table is taken by large pages
 _ASIDE: Final = 1 << 18
 _PIECE: Final = 1 << 13
+_MARKED: Final = 1 << 18  # entries that are looked at together
+_WORTHWHILE: Final = 1 << 12  # slots from which memory that is not used is given back
+_LEFT: Final = 8  # and when: if less than one in so many is in use
 _SLOTS: Final = 1 << 30  # most slots of one pool: slot + 1 and twice as many table cells fit 32 bits
 
 
@@ -429,6 +432,36 @@ class Pool:
         kind, at = self.layout.kinds[index], self.layout.offsets[index]
         matrix = self._values.floats if kind == Kind.FLOAT else self._values.ints
         return tuple(matrix[at + i][slots] for i in range((1, 2, 3)[kind]))
+
+    def mark(self, rows: Sequence[int], marks: NDArray[np.bool_]) -> None:
+        """Set those of `marks` whose numbers stand in some words of the entries."""
+        top = int(self._state[TOP])
+        for start in range(0, top, _MARKED) if rows else ():
+            some = slice(start, min(start + _MARKED, top))
+            live = slice(None) if len(self) == top else self._mark[some] >= 0
+            for row in rows:
+                marks[self._keys[row, some][live]] = True
+
+    # -------------------------------------------------------------------------------------- memory
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether it has room for many more entries than are left."""
+        return self.capacity >= _WORTHWHILE and len(self) * _LEFT < self.capacity
+
+    def copy(self, change: Callable[[Ints], None] = lambda words: None) -> Pool:
+        """The same entries, after `change` of their words, in no more memory than they take; each has another
+        slot."""
+        words, values = self.entries_at(self.live())
+        change(words)
+        out = Pool(self.words, self.layout, self.key, self._initial, _multiplier_mask=self._mask)
+        out.reserve(len(self))
+        out.put(words, values)
+        return out
+
+    def become(self, other: Pool) -> None:
+        """Take the entries of another, who is not used any more: at one go. Slots are those of the other."""
+        self.__dict__.update(other.__dict__)
 
     # ------------------------------------------------------------------------------------- indexes
 

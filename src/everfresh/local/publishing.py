@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.delta.values import limits
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var
+from everfresh.local.codec import Codec
 from everfresh.local.pool import Layout, Values
+from everfresh.local.strings import Alive
 from everfresh.program import View, component, component_index
 
 Ints = NDArray[np.int64]
@@ -36,16 +38,24 @@ _SAFE_SUMS: Final = frozenset({"+", "-", "*"})
 class Change:
     """The change of a view's rows in one batch, with `_weight`."""
 
-    __slots__ = ("_make", "_table")
+    __slots__ = ("_held", "_make", "_table")
 
-    def __init__(self, make: Callable[[], pa.Table]) -> None:
+    def __init__(self, make: Callable[[], pa.Table], held: Sequence[tuple[Codec, Ints]]) -> None:
         self._make: Callable[[], pa.Table] | None = make
         self._table: pa.Table | None = None
+        self._held = held
+        """The words that the rows will be made from."""
+
+    def mark(self, alive: Alive) -> None:
+        """Say which strings are used: see `reclaim`."""
+        if self._table is None:
+            for codec, words in self._held:
+                codec.mark(words, alive)
 
     @staticmethod
     def of(table: pa.Table) -> Change:
         """One that is made already."""
-        change = Change(lambda: table)
+        change = Change(lambda: table, ())
         assert change.table is table
         return change
 
@@ -54,7 +64,7 @@ class Change:
         """The rows; what they were made from is then forgotten."""
         if self._table is None:
             assert self._make is not None
-            self._table, self._make = self._make(), None
+            self._table, self._make, self._held = self._make(), None, ()
         return self._table
 
 

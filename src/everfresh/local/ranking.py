@@ -25,7 +25,7 @@ from everfresh.local import ordered_kernels as kernels
 from everfresh.local.codec import Codec, to_word, wide_words
 from everfresh.local.ordered import OrderedIndex
 from everfresh.local.ordered_kernels import Ints
-from everfresh.local.strings import Interner
+from everfresh.local.strings import Alive, Interner
 from everfresh.types import SqlType
 
 Mask = NDArray[np.bool_]
@@ -56,12 +56,24 @@ class Ranks:
         self._gap, self._space = gap, space
         self._order = OrderedIndex(1)
         self._labels = np.zeros(16, np.int64)  # by code; 0: none yet
+        interner.tell(self)
 
-    def clear(self) -> None:
-        """Forget all labels, after the interner was compacted."""
-        self._order.clear()
-        self._labels = np.zeros(16, np.int64)
-        self.version += 1
+    def forget(self, alive: Alive) -> None:
+        """Let go of the labels of codes that are not alive: nobody has them, since whoever has one holds its
+        code (see `codes`)."""
+        codes = self._order.slots()
+        kept = codes[alive[codes]]
+        if len(kept) == len(codes):
+            return
+        labels = np.zeros(len(alive), np.int64)
+        labels[kept] = self._labels[kept]
+        order = OrderedIndex(1)
+        order.build(labels[kept][None], kept)
+        self._labels, self._order = labels, order
+
+    def codes(self, labels: Ints) -> Ints:
+        """The codes that have these labels."""
+        return self._order.first(labels[None])
 
     @property
     def nbytes(self) -> int:
@@ -79,8 +91,8 @@ class Ranks:
 
     def cover(self, codes: Ints) -> None:
         """See to it that these codes have labels."""
-        if len(self._labels) <= len(self.interner):
-            grown = np.zeros(2 * len(self.interner), np.int64)
+        if len(self._labels) <= self.interner.top:
+            grown = np.zeros(2 * self.interner.top, np.int64)
             grown[: len(self._labels)] = self._labels
             self._labels = grown
         unlabelled = codes[(self._labels[codes] == 0) & (codes != 0)]

@@ -18,6 +18,7 @@ from everfresh.local import chains
 from everfresh.local.arena import Growing
 from everfresh.local.codec import Codec
 from everfresh.local.pool import Layout, Pool
+from everfresh.local.strings import Alive
 from everfresh.types import Column
 
 Ints = NDArray[np.int64]
@@ -90,6 +91,16 @@ class Slice:
         )
         if gone:
             self._keys.sweep(left[:gone])
+
+    def mark(self, alive: Alive) -> None:
+        """Say which strings it holds beside those of the entries: of columns whose strings these only keep."""
+        if not self._source.kept.isdisjoint(self.names):
+            self._keys.mark(self.codec.codes, alive)
+
+    @property
+    def wasteful(self) -> bool:
+        """Whether it has room for many more groups than are left, and for many in proportion to the slots."""
+        return self._keys.wasteful and 4 * self._keys.capacity > len(self._groups)
 
     def probe(self, words: Ints) -> tuple[Ints, Ints]:
         """For each column of `words`, in the layout of `codec`, the slots that agree with it: pairs of its

@@ -7,7 +7,7 @@ undone; a batch changes them under `changing`, which makes everything final or t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from everfresh.delta.bags import WEIGHT, expand
 from everfresh.errors import EverfreshError
 from everfresh.expr import evaluate_vector
 from everfresh.local import adhoc
+from everfresh.local.atoms import Pooled, TableRows
 from everfresh.local.entries import EntryStore, merged
 from everfresh.local.latch import Latch
 from everfresh.local.loading import load
@@ -29,6 +30,7 @@ from everfresh.local.pool import Pool
 from everfresh.local.publishing import Change
 from everfresh.local.reading import RowSet
 from everfresh.local.reads import columns_read
+from everfresh.local.reclaim import Held, Past, Upkeep
 from everfresh.local.recompute import recompute, relation
 from everfresh.local.steps import Steps, Visited
 from everfresh.local.stream_table import make_table
@@ -41,8 +43,6 @@ from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
 from everfresh.state.interrupts import uninterrupted
 from everfresh.types import TableSchema
-
-_STRINGS = 1 << 16  # what is not worth compacting
 
 
 class LocalState:
@@ -63,11 +63,12 @@ class LocalState:
         self.workers = Workers()
         self.running: list[Steps] = []
         """What has been done and is not shown to readers yet."""
-        self.renumbering: Callable[[], None] = lambda: None
-        """Called before strings get other codes."""
+        self.past: Past | None = None
+        """What holds codes of strings for readers of earlier epochs."""
+        self.upkeep = Upkeep()
+        self._dropped: list[Pooled] = []
+        """What DDL has dropped, and no reader sees any more when it is committed."""
         self._wiring: Wiring | None = None
-        self._strings = _STRINGS
-        """How many strings there may be before those of rows that have passed are looked for."""
 
     @staticmethod
     def blank(
@@ -102,11 +103,13 @@ class LocalState:
             yield
         except BaseException:
             self.tables, self.maps, self.beside, self.created, self.catalog = before
+            self._dropped.clear()
             self._wiring = None
             raise
 
     def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
         """Make the state fit `catalog`, as a DDL statement asks."""
+        before = [*map(TableRows, self.tables.values()), *self.stores().values()]
         # Readers go on with those that are there.
         self.tables, self.maps = dict(self.tables), dict(self.maps)
         self.beside, self.created = dict(self.beside), dict(self.created)
@@ -131,6 +134,8 @@ class LocalState:
             self._create(catalog, effect.create_view, progress)
             self.created[effect.create_view.name] = epoch
         self.catalog = catalog
+        used = {id(store.pool) for store in self._stores()}
+        self._dropped += [store for store in before if id(store.pool) not in used]
 
     def _create(self, catalog: Catalog, view: ViewDef, progress: Progress | None) -> None:
         compiled = view.compiled
@@ -189,6 +194,7 @@ class LocalState:
         except BaseException:
             self.discard(nets)
             raise
+        self.upkeep.count(nets.values())
         if all(map(len, nets.values())):
             return nets
         nothing = {name: net for name, net in nets.items() if not len(net)}
@@ -224,7 +230,10 @@ class LocalState:
             if touched:
                 changes[view.name] = store.change(merged(touched))
             elif view.name in steps.changes:
-                changes[view.name] = Change(partial(store.table_of, steps.changes[view.name]))
+                changed = steps.changes[view.name]
+                changes[view.name] = Change(
+                    partial(store.table_of, changed), [(rows.codec, rows.words) for rows in changed]
+                )
         return changes
 
     def _evaluate(self, store: MapStore) -> pa.Table:
@@ -275,7 +284,7 @@ class LocalState:
 
     def to_sections(self) -> dict[str, bytes]:
         """Everything but the catalog, as sections of a snapshot."""
-        self.compact_strings()
+        self.reclaim(now=True)
         sections = {"strings": pack_arrays(self.interner.as_arrays())}
         sections.update({f"table/{n}": pack_arrays(t.to_arrays()) for n, t in self.tables.items()})
         sections.update(
@@ -313,26 +322,31 @@ class LocalState:
         state.created = dict(created)
         return state
 
-    def forget_passed(self, names: Iterable[str]) -> None:
-        """After a change of these tables: forget strings of rows that were not kept, when they may be half of
-        all."""
-        if len(self.interner) > self._strings and not all(self.tables[n].schema.retained for n in names):
-            self.compact_strings()
-            self._strings = max(_STRINGS, 2 * len(self.interner))
+    # -- memory ------------------------------------------------------------------------------------
 
-    def compact_strings(self) -> None:
-        """Forget strings that no row uses any more."""
-        holders: list[Table | EntryStore] = [*self.tables.values(), *self.stores().values()]
-        columns = [c for h in holders for c in h.codec.string_codes(h.pool.keys_at(h.pool.live()))]
-        live = np.unique(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
-        if len(live) * 2 > len(self.interner):
+    def reclaim(self, *, now: bool = False) -> None:
+        """Free what is not used any more, if that is due, or `now`; between batches, by the writer."""
+        for store in self._dropped:
+            self.upkeep.went(len(store.pool))
+            store.clear()
+            store.pool.clear()
+        self._dropped.clear()
+        if not now and not self.upkeep.due(self.interner):
             return
-        with self.latch:
-            self.renumbering()
-            remap = self.interner.compact(live[live != 0])
-            self._wiring = None  # its indexes on tables hold codes
-            for holder in holders:
-                holder.remap_strings(remap)
+        with self.latch, suppress(MemoryError):  # readers may be decoding strings; another time there is more
+            self.upkeep.step(self.interner, self.held(), now=now)
+
+    def held(self) -> Held:
+        """All that holds codes of strings now."""
+        return Held(self._stores(), self.past)
+
+    def _stores(self) -> list[Pooled]:
+        """Tables and maps with their slices; those on tables of a catalog that is gone go too."""
+        wiring = self._wiring
+        if wiring is not None and wiring.catalog is not self.catalog:
+            wiring = self._wiring = None
+        tables = map(TableRows, self.tables.values()) if wiring is None else wiring.tables.values()
+        return [*tables, *self.stores().values()]
 
 
 class Changing:

@@ -24,9 +24,10 @@ from everfresh.local import incoming_kernels as kernels
 from everfresh.local.codec import Codec
 from everfresh.local.feeds import signed_changes
 from everfresh.local.pool import Layout, Pool, Touched, Values
-from everfresh.local.strings import Interner
+from everfresh.local.strings import Alive, Interner
 from everfresh.local.texts import Texts
 from everfresh.program import OnConflict, Part
+from everfresh.state.interrupts import uninterrupted
 from everfresh.types import TableSchema
 
 Ints = NDArray[np.int64]
@@ -556,13 +557,21 @@ class Table:
         """What a snapshot keeps: views that are good until the table changes."""
         return self.pool.as_arrays()
 
-    def remap_strings(self, remap: Ints) -> None:
-        """Follow a compaction of the interner."""
-        slots = self.pool.live()
-        words, values = self.pool.keys_at(slots), self.pool.gather(slots)
-        self.codec.remap_strings(words, remap)
-        self.pool.clear()
-        self.pool.put(words, values)
+    def mark(self, alive: Alive) -> None:
+        """Say which strings are used: see `reclaim`."""
+        self.pool.mark(self.codec.codes, alive)
+
+    def trim_texts(self) -> None:
+        """The strings that are only kept in no more memory than is in proportion to them."""
+        texts, rows = self.codec.texts, self.codec.kept_words
+        if not texts.wasteful(len(rows) * len(self.pool)):
+            return
+        slots, fresh = self.pool.live(), Texts()
+        words = [fresh.keep(texts.decode(self.pool.words_of(row)[slots])) for row in rows]
+        with uninterrupted():
+            texts.become(fresh)
+            for row, given in zip(rows, words, strict=True):
+                self.pool.words_of(row)[slots] = given
 
     def altered(self, schema: TableSchema, default: Vector | None) -> Table:
         """The table with a column added (filled with `default`, one row) or dropped."""

@@ -24,6 +24,7 @@ from everfresh.local.strings import Interner, by_chunks, strings_array
 from everfresh.local.text_kernels import CLASSES, TOP, USED, Ints
 
 _MOST: Final = 1 << 32  # cells of one heap: a place fits 32 bits
+_WORTHWHILE: Final = 1 << 13  # cells from which memory that is not used is given back
 _RESERVED: Final = 1 << 29  # cells that it has address space for when it is large
 
 
@@ -80,6 +81,16 @@ class Texts:
         """The same of those of these words that no row has `taken`; they may come more than once."""
         arrays = np.ascontiguousarray(words), np.ascontiguousarray(taken)
         kernels.release_others(self._cells, self._heads, self._state, *arrays)
+
+    def wasteful(self, strings: int) -> bool:
+        """Whether most of the heap is of blocks that are free, and much in proportion to the strings there
+        are."""
+        top, used = int(self._state[TOP]), int(self._state[USED])
+        return top >= max(_WORTHWHILE, strings // 8) and 4 * used < top
+
+    def become(self, other: Texts) -> None:
+        """Take the heap of another, who is not used any more: at one go."""
+        self.__dict__.update(other.__dict__)
 
     def unify(self, words: Ints, stored: Ints, slots: Ints, first: Ints) -> None:
         """Write over `words` where the row of the same key has an equal string: that at `slots` in `stored`,

@@ -381,7 +381,7 @@ def _written(job: Job, worker: int) -> Iterator[Message]:
             continue
         crash("opening-snapshot", job.world.fault, worker, job.world.inbox)
         unit = open_for_snapshot(base, job.world)
-        unit.settle()  # it stands at a version that is committed
+        unit.reclaim(job.world, now=True)  # it stands at a version that is committed
         file = write_snapshot(unit, job.world, unit.version)
         crash("mid-snapshot", job.world.fault, worker, job.world.inbox)
         tag = unit.version[1]

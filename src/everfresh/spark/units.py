@@ -21,9 +21,11 @@ from everfresh.compiler import Catalog
 from everfresh.distributed.execute import Site
 from everfresh.distributed.wire import entries_table, entries_values
 from everfresh.errors import Code, EverfreshError
+from everfresh.local.atoms import TableRows
 from everfresh.local.entries import EntryStore
 from everfresh.local.mapstore import MapStore
 from everfresh.local.pool import Pool, Values
+from everfresh.local.reclaim import Held, Upkeep
 from everfresh.local.state import LocalState
 from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
@@ -82,6 +84,8 @@ class Unit:
         self._undo: list[Callable[[], None]] = []
         self._final: list[Callable[[], None]] = []
         self.dirty = False
+        self.upkeep = Upkeep()
+        self._entries = 0
         self.sync(world)
 
     # -- contents ----------------------------------------------------------------------------------
@@ -177,10 +181,36 @@ class Unit:
     @property
     def nbytes(self) -> int:
         """Memory held."""
-        pools = [t.pool for t in self.tables.values()] + [m.pool for m in self.maps.values()]
-        pools += self.pools.values()
         texts = sum(t.codec.texts.nbytes for t in self.tables.values())
-        return self.interner.nbytes + texts + sum(pool.nbytes for pool in pools)
+        return self.interner.nbytes + texts + sum(pool.nbytes for pool in self._pools())
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def reclaim(self, world: World, *, now: bool = False) -> None:
+        """Free what is not used any more, if that is due, or `now`. The unit stands at a version that is
+        committed, and nothing has been read for the next step."""
+        entries = sum(len(pool) for pool in self._pools())
+        self.upkeep.went(self._entries - entries)
+        self._entries = entries
+        if now or self.upkeep.due(self.interner):
+            self.settle()
+            held = self._held(world)
+            if held is not None:
+                self.upkeep.step(self.interner, held, now=now)
+
+    def _pools(self) -> list[Pool]:
+        stores = (*self.tables.values(), *self.maps.values())
+        return [*(store.pool for store in stores), *self.pools.values()]
+
+    def _held(self, world: World) -> Held | None:
+        """All that holds codes of strings; None if a map here belongs to no view of this catalog, so that
+        nobody knows which of its words are codes."""
+        sites = [self.site(world)] if self.pools else []
+        sites += [self._blank] if self._blank is not None else []
+        stores = [store for site in sites for store in site.state.held().stores]
+        stores += [*map(TableRows, self.tables.values()), *self.maps.values()]
+        known = {id(store.pool) for store in stores}
+        return Held(stores) if all(id(pool) in known for pool in self._pools()) else None
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -434,6 +464,7 @@ def bring_to(base: Base, world: World) -> tuple[Unit, str]:
         for link in _path(unit, base) or ():
             replay(unit, world, link)
     _require(unit, base)
+    unit.reclaim(world)
     _CACHE[key] = unit
     _CACHE.move_to_end(key)
     _evict(key)

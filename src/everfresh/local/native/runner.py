@@ -69,7 +69,8 @@ class Runner:
         self._slices = {use: SliceBinding(use.stored.slice(use.names)) for use in places.slices.values()}
         self._buffers = [BufferBinding(use) for use in places.buffers.values()]
         self._deltas = [BufferBinding(use) for use in places.deltas.values()]
-        self._texts_bound = False
+        self._texts_of = -1
+        """The version of the strings that the codes of constants are of: the context holds none in use."""
         self._kept = [band for pool in self._pools for band in pool.bands]
         self._counters = slice(0, at.VISITED + places.statements)
         self._room = [_LEAST if made.jobs[buffer.use.statement].apply else 0 for buffer in self._buffers]
@@ -174,11 +175,12 @@ class Runner:
             return None
         for use in places.befores.values():
             self._bind_before(use.place, before.get(use.map), held)
-        if not self._texts_bound and places.texts:
-            codes = self.made.codec.interner.intern_list(list(places.texts))
+        if places.texts and self._texts_of != self.made.codec.interner.version:
+            interner = self.made.codec.interner
+            codes = interner.intern_list(list(places.texts))
             for place, code in zip(places.texts.values(), codes.tolist(), strict=True):
                 context[place] = code
-            self._texts_bound = True
+            self._texts_of = interner.version
         return held
 
     def _bind_slices(self) -> None:
