@@ -57,6 +57,8 @@ class Twins:
             for tag in given:
                 other = InProcess(count, passes, tag, sizes, limits, compile)
                 other.scatter(state, by)
+                for site in other.sites:
+                    site.state.upkeep.always = True  # strings that nothing uses are freed after every batch
                 self.others.append(other)
 
     @property

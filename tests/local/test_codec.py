@@ -190,7 +190,7 @@ def test_strings_can_be_remapped() -> None:
     codec.mark(words, alive)
     fresh, remap = interner.renumbered(alive)
     interner.become(fresh)
-    codec.remap_strings(words, remap)
+    codec.remap_strings(remap, words)
     assert len(interner) == 2
     assert physical(codec.vectors(words)) == rows
 

@@ -123,6 +123,11 @@ def test_following_a_table_whose_strings_are_only_kept_interns_them() -> None:
     slice_.follow(pool, slots)
     asked = slice_.codec.encode_vectors([Vector.from_pylist(["y"], VARCHAR)], 1)
     assert slice_.probe(asked)[1].tolist() == [slots[1]]
+    interner = codec.interner
+    alive = interner.none_alive()
+    slice_.mark(alive)
+    assert interner.reclaim(alive) == 0  # nobody else holds them
+    assert slice_.probe(asked)[1].tolist() == [slots[1]]
 
 
 def test_taking_out_what_came_in_gives_the_same_order_back() -> None:

@@ -98,6 +98,8 @@ class Cluster:
 
     def apply(self, nets: dict[str, tuple[pa.Table, list[int]]]) -> None:
         world = self.world
+        for unit in (*(unit for units in self.units.values() for unit in units), self.driver):
+            unit.reclaim(world, now=True)  # strings that nothing uses are freed before every batch
         program = world.program(WHOLE, frozenset(nets), leaving=True) if self.whole else None
         self.forms.add("staged" if program is None else "whole")
         program = program or world.program(STAGED, frozenset(nets), leaving=True)
@@ -217,6 +219,7 @@ def test_stages_equal_the_local_engine(name: str, workers: int, whole: bool) -> 
             pass
         cluster.apply(decoded)  # type: ignore[arg-type]
         assert_same(expand(state.maps[query.view].rows()), cluster.rows(query.view))
+        assert all(unit.upkeep.collections for units in cluster.units.values() for unit in units)
         if cluster.changes[query.view]:
             parts_ = cluster.changes[query.view]
             moved = net(pa.concat_tables([weigh(before).cast(parts_[0].schema), *parts_]))

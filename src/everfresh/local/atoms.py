@@ -7,7 +7,7 @@ are built at the first use. Relations that are computed from maps are in `readin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,6 +23,7 @@ from everfresh.local.slices import Slice, every_pair
 from everfresh.local.strings import Alive
 from everfresh.local.table import Net, Table, TableUndo
 from everfresh.local.weights import Number, from_words
+from everfresh.state.interrupts import uninterrupted
 from everfresh.types import Column
 
 Ints = NDArray[np.int64]
@@ -88,10 +89,12 @@ class Indexed:
         for slice_ in self._slices.values():
             slice_.mark(alive)
 
-    def trim(self) -> None:
-        """Forget slices that take much more memory than they need: they are made again when they are read."""
-        for names in [names for names, slice_ in self._slices.items() if slice_.wasteful]:
-            del self._slices[names]
+    def remake(self, names: Iterable[tuple[str, ...]]) -> None:
+        """Make slices anew. They never only go: compiled code that enters new entries looks once which there
+        are."""
+        for one in names:
+            self._slices.pop(one, None)
+            self.slice(one)
 
     def enter(self, slots: Ints) -> None:
         """Some slots have come into use."""
@@ -213,6 +216,23 @@ class Pooled(Stored):
     def _enter(self, slice_: Slice, slots: Ints) -> None:
         slice_.follow(self.pool, slots)
 
+    def trim(self) -> None:
+        """The entries and slices in no more memory than is in proportion to them."""
+        if self.pool.wasteful:
+            self.become(self.pool.copy())
+        else:
+            with uninterrupted():
+                self.remake([names for names, slice_ in self._slices.items() if slice_.wasteful])
+
+    def become(self, pool: Pool | None) -> None:
+        """Hold the entries of another pool, if one is given; everything that follows them is made anew."""
+        with uninterrupted():
+            names = [*self._slices]
+            self.clear()
+            if pool is not None:
+                self.pool.become(pool)
+            self.remake(names)
+
     def find(self, names: tuple[str, ...], words: Ints) -> Ints | None:
         """By the pool's own index."""
         return self.pool.find(words) if names == self._key_names else None
@@ -315,10 +335,6 @@ class TableRows(Pooled):
         """The rows and the slices in no more memory than is in proportion to them."""
         self._catch_up()
         super().trim()
-        if self.pool.wasteful:
-            fresh = self.pool.copy()
-            self.clear()
-            self.pool.become(fresh)
         self.table.trim_texts()
 
     def _catch_up(self) -> None:

@@ -282,7 +282,7 @@ class Codec:
         for at in self.codes:
             alive[words[at]] = True
 
-    def remap_strings(self, words: Ints, remap: Ints) -> None:
+    def remap_strings(self, remap: Ints, words: Ints) -> None:
         """Rewrite string codes in place, after they were given anew."""
         for at in self.codes:
             words[at] = remap[words[at]]

@@ -3,8 +3,8 @@
 Slices are built at the first read and then follow the pool. An entry whose count has come to zero inside a
 batch still stands in its slices until the batch is final; it is read with weight zero, which adds nothing.
 The same holds for what keeps the entries in order (`followers`): it is made when it is first asked for, is
-told of entries that come, go or change, also when a change is taken back, and goes when strings are
-renumbered.
+told of entries that come, go or change, also when a change is taken back, and goes when slots or codes of
+strings are given anew.
 """
 
 from __future__ import annotations
@@ -198,14 +198,6 @@ class EntryStore(Pooled):
         self.pool.mark(self.codec.codes, alive)
         for follower in self._followers.values():
             follower.mark(alive)
-
-    def trim(self) -> None:
-        """The entries and slices in no more memory than is in proportion to them."""
-        super().trim()
-        if self.pool.wasteful:
-            fresh = self.pool.copy()
-            self.clear()
-            self.pool.become(fresh)
 
 
 def settled(values: Values) -> Values:

@@ -1,32 +1,32 @@
-"""Memory in proportion to what is live: strings that nothing uses any more, pools and slices that have shrunk.
+"""Memory in proportion to what is live: strings that nothing uses any more, pools and slices that shrank.
 
-Codes of strings stand in many places, and counting them there would cost every batch. So from time to time all
-who hold codes between batches are asked (`Holder.mark`), and what nobody holds is freed; codes in use stay what
-they are, so that nothing has to be rewritten. Those who hold codes are the tables and maps with their indexes,
-the changes of views that no one has asked for yet, and nobody else: what compiled code and labels know of
-codes is forgotten (`Interner.version`, `Remembering`). A holder that is left out is found: its codes are free
-then, and to read a free code raises.
+Codes of strings stand in many places, and counting them there would cost every batch. So from time to time
+all who hold codes between batches are asked (`Holder.mark`), and what nobody holds is freed; codes in use
+stay what they are, so that nothing has to be rewritten. Those who hold codes are the tables and maps with
+their indexes, the changes of views that no one has asked for yet, and nobody else: what compiled code and
+labels know of codes is forgotten (`Interner.version`, `Remembering`). A holder that is left out is found: its
+codes are free then, and to read a free code raises.
 
-Invariant: looking costs a fraction of the batches since the last time. It is done when as many strings have come
-as there were, or rows have gone in proportion, and never before there are some for each few words that have to
-be looked at.
+Invariant: looking costs a fraction of the batches since the last time. It is done when twice as many strings
+have come as there were, or half as many rows have gone; and not before there is one for each few words that
+have to be looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 import numpy as np
 
 from everfresh.local.atoms import Pooled
-from everfresh.local.pool import Pool
 from everfresh.local.strings import Alive, Interner
 from everfresh.local.table import Net
 from everfresh.state.interrupts import uninterrupted
 
-_LEAST: Final = 1 << 12  # strings or rows that it is worth looking for
+_LEAST: Final = 1 << 14  # strings or rows that it is worth looking for
 _LEAST_BYTES: Final = 1 << 20
 _WORDS: Final = 4  # words that are looked at for each of them, at most
 _STORE: Final = 512  # words that take as long as to begin with a store
@@ -99,7 +99,8 @@ class Upkeep:
 
     def due(self, interner: Interner) -> bool:
         """Whether so much has come or gone that it is worth looking, by what there was the last time."""
-        return self.always or any(has >= enough for has, enough in zip(self._since(interner), self._enough, strict=True))
+        since = zip(self._since(interner), self._enough, strict=True)
+        return self.always or any(has >= enough for has, enough in since)
 
     def _since(self, interner: Interner) -> tuple[int, int, int]:
         """Strings that have come, rows that have gone, and bytes that have come since the last time."""
@@ -127,29 +128,24 @@ class Upkeep:
         least = held.words // _WORDS
         self._gone, self._left, self._left_bytes = 0, len(interner), interner.used
         self._enough = (
-            max(_LEAST, self._left, least),
+            max(_LEAST, 2 * self._left, least),
             max(_LEAST, self._left // 2, least),
-            max(_LEAST_BYTES, self._left_bytes, least),
+            max(_LEAST_BYTES, 4 * interner.size - self._left_bytes, least),
         )
 
 
 def renumber(interner: Interner, held: Held) -> None:
-    """Give strings codes without gaps, after most of very many have gone. Slices are made again when they are
-    read."""
+    """Give strings codes without gaps, after most of very many have gone."""
     if held.past is not None:
         held.past.make_changes()
     alive = interner.none_alive()
     held.mark(alive)
     fresh, remap = interner.renumbered(alive)
-    pools: list[tuple[Pooled, Pool]] = []
-    for store in held.stores:
-        codec = store.codec
-        if codec.codes:
-            pools.append((store, store.pool.copy(lambda words, codec=codec: codec.remap_strings(words, remap))))  # type: ignore[misc]
+    pools = [
+        store.pool.copy(partial(store.codec.remap_strings, remap)) if store.codec.codes else None
+        for store in held.stores
+    ]
     with uninterrupted():
         interner.become(fresh)
-        for store, pool in pools:
-            store.clear()
-            store.pool.become(pool)
-        for store in held.stores:
-            store.clear()
+        for store, pool in zip(held.stores, pools, strict=True):
+            store.become(pool)

@@ -93,7 +93,7 @@ class Slice:
             self._keys.sweep(left[:gone])
 
     def mark(self, alive: Alive) -> None:
-        """Say which strings it holds beside those of the entries: of columns whose strings these only keep."""
+        """Say which strings it holds beside those of entries: of columns whose strings these only keep."""
         if not self._source.kept.isdisjoint(self.names):
             self._keys.mark(self.codec.codes, alive)
 

@@ -6,12 +6,11 @@ undone; a batch changes them under `changing`, which makes everything final or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from everfresh.compiler import Catalog, Effect, ViewDef
@@ -326,6 +325,8 @@ class LocalState:
 
     def reclaim(self, *, now: bool = False) -> None:
         """Free what is not used any more, if that is due, or `now`; between batches, by the writer."""
+        if self.running:
+            return  # a batch holds codes too
         for store in self._dropped:
             self.upkeep.went(len(store.pool))
             store.clear()

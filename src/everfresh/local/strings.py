@@ -1,13 +1,13 @@
 """Strings as int64 codes: equal strings have equal codes, and code 0 is NULL.
 
 Pools hold int64 words only (the specialised record format of 001, section 4.2.2); an `Interner` gives each
-distinct string a code, counting from 1, or one that was given back. The bytes of all strings lie in one heap.
-Which strings are still used is known to those who hold codes (`reclaim`): what none of them holds is freed, and
-no other string gets another code.
+distinct string a code, counting from 1, or one that is free again. The bytes of all strings lie in one heap.
+Which strings are still used is known to those who hold codes (`local/reclaim.py`): what none of them holds is
+freed, and no other string gets another code.
 
 Invariant: string `code` is `heap[bounds[2 * code] : bounds[2 * code + 1]]`. A free code has there, twice,
-`-1 - next`, the next free code or 0: whoever asks for its string has kept a code without saying so, and gets an
-`IndexError`.
+`-1 - next`, the next free code or 0: whoever asks for its string has kept a code without saying so, and gets
+an `IndexError`.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ class _Memory:
             Growing(0, np.int64, 2 * _RESERVED, scattered=True),
         )
         sizes = size, 2 * capacity + 2, 2 * capacity
-        arrays = [g.grow(elements) for g, elements in zip(grown, sizes, strict=True)]
-        return _Memory(grown, *arrays, np.zeros(4, np.int64), np.zeros((2, _RECENT), np.int64))
+        heap, bounds, table = (g.grow(elements) for g, elements in zip(grown, sizes, strict=True))
+        state, recent = np.zeros(4, np.int64), np.zeros((2, _RECENT), np.int64)
+        return _Memory(grown, heap, bounds, table, state, recent)
 
     def grow(self, size: int) -> None:
         """Room for at least one more string, of `size` bytes: doubles what is full."""
@@ -110,6 +111,8 @@ class Interner:
         self._tag_mask = _tag_mask
         self._lock = threading.Lock()  # strings may come from several threads
         self._told: WeakSet[Remembering] = WeakSet()
+        self.size = 0
+        """Bytes of the strings that were found in use the last time."""
         self.version = 0
         """Increases when codes that nobody held may have come to mean other strings."""
 
@@ -192,7 +195,8 @@ class Interner:
             bounds = old.bounds[: 2 * len(alive)].reshape(-1, 2)
             known = bounds[:, 0] >= 0
             if len(alive) != self.top + 1 or (alive > known).any():
-                raise IndexError("codes that are free, or have come just now, cannot be told apart from others")
+                raise IndexError("a code that is free is marked, or strings have come just now")
+            self.size = int((bounds[alive, 1] - bounds[alive, 0]).sum())
             dead = int(np.count_nonzero(known) - np.count_nonzero(alive))
             if dead == 0:
                 return 0
@@ -206,9 +210,8 @@ class Interner:
     def _swept(self, old: _Memory, bounds: Ints, alive: Alive) -> _Memory:
         """The strings that are alive, in memory of their own; the heap only if much of it is not used."""
         codes = np.flatnonzero(alive)
-        top, used = int(codes[-1]), int(old.state[_USED])
-        size = int((bounds[codes, 1] - bounds[codes, 0]).sum())
-        in_order = 2 * size < used
+        top, used, size = int(codes[-1]), int(old.state[_USED]), self.size
+        in_order = 3 * size < used
         fresh = _Memory.sized(max(top, 1), max(64, 1 << size.bit_length()) if in_order else 1)
         lines = fresh.bounds[: 2 * top + 2].reshape(-1, 2)
         if in_order:
@@ -223,8 +226,8 @@ class Interner:
             lines[codes] = bounds[codes]
         free = np.flatnonzero(~alive[: top + 1])
         lines[free] = (-1 - np.append(free[1:], 0))[:, None]
-        cells = old.table[old.table != 0]
-        kernels.rehash(cells[alive[cells & _CODE]], fresh.table)
+        alive[0] = False  # which is no cell
+        kernels.rehash(old.table * alive[old.table & _CODE], fresh.table)
         fresh.state[:] = top, used, free[0] if len(free) else 0, len(free)
         return fresh
 

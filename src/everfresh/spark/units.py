@@ -199,8 +199,8 @@ class Unit:
                 self.upkeep.step(self.interner, held, now=now)
 
     def _pools(self) -> list[Pool]:
-        stores = (*self.tables.values(), *self.maps.values())
-        return [*(store.pool for store in stores), *self.pools.values()]
+        tables, maps = self.tables.values(), self.maps.values()
+        return [*(t.pool for t in tables), *(m.pool for m in maps), *self.pools.values()]
 
     def _held(self, world: World) -> Held | None:
         """All that holds codes of strings; None if a map here belongs to no view of this catalog, so that
