@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -234,6 +235,30 @@ def test_a_sliding_window_of_unique_strings_is_flat() -> None:
         assert found["strings"] == {"distinct": 1, "bytes": found["strings"]["bytes"]}
         assert found["strings"]["bytes"] < min(sizes) // 4
         assert found["tables"]["t"]["bytes"] < 20_000
+
+
+@pytest.mark.soak
+def test_ten_million_rows_of_new_text_take_no_memory(tmp_path: Path) -> None:
+    """The same for an hour's worth of rows, in a folder, with the memory of the process."""
+    size, sizes = 10_000, list[float]()
+    options = ef.Options(history=2, compile="off", durable=False)
+    with closing(ef.connect(tmp_path / "db", engine="local", options=options)) as db:
+        db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, s VARCHAR, note VARCHAR)")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT s, COUNT(*) AS n FROM t GROUP BY s")
+        before: pa.Table | None = None
+        for i in range(1001):
+            keys = pa.array(np.arange(i * size, (i + 1) * size))
+            text = pc.binary_join_element_wise(
+                "a session, its address and its text:", keys.cast(pa.string()), " "
+            )
+            rows = pa.table({"k": keys, "s": text, "note": text})
+            db.apply(t=ef.Delta(inserts=rows, deletes=before.select(["k"]) if before is not None else []))
+            before = rows
+            if i % 100 == 0:
+                assert db.statistics()["strings"]["distinct"] <= 4 * size
+                sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 2**20)
+        assert db.view("v").verify().num_rows == 0
+    assert max(sizes[3:]) < max(sizes[:3]) + 60
 
 
 def test_what_is_looked_at_is_in_proportion_to_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from everfresh.errors import EverfreshError
 from everfresh.local.incoming import BySchema, exported_ahead, kind_of
 from everfresh.local.incoming_kernels import clean
 from everfresh.types import TableSchema, to_arrow
+
+
+_MOST: Final = 1000  # tables and operations that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class Arrivals:
         if isinstance(data, pa.Table):
             known = self._known.get((schema.name, op))
             if known is None or known[0] is not schema:
+                if len(self._known) >= _MOST:  # of tables that are gone, perhaps
+                    self._known.clear()
                 known = self._known[schema.name, op] = schema, BySchema(partial(_match, schema, op))
             match = known[1].of(data.schema)
             rows = match.rows(data) if match is not None else None
