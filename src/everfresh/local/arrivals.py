@@ -25,7 +25,6 @@ from everfresh.local.incoming import BySchema, exported_ahead, kind_of
 from everfresh.local.incoming_kernels import clean
 from everfresh.types import TableSchema, to_arrow
 
-
 _MOST: Final = 1000  # tables and operations that are remembered
 
 
