@@ -135,7 +135,7 @@ def test_a_change_is_made_once() -> None:
         calls.append(1)
         return pa.table({"x": np.arange(3)})
 
-    change = Change(make)
+    change = Change(make, ())
     assert not calls
     assert change.table is change.table
     assert calls == [1]
