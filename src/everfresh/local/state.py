@@ -65,7 +65,7 @@ class LocalState:
         self.past: Past | None = None
         """What holds codes of strings for readers of earlier epochs."""
         self.upkeep = Upkeep()
-        self._dropped: list[Pooled] = []
+        self._dropped: list[Table | EntryStore] = []
         """What DDL has dropped, and no reader sees any more when it is committed."""
         self._wiring: Wiring | None = None
 
@@ -108,7 +108,7 @@ class LocalState:
 
     def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
         """Make the state fit `catalog`, as a DDL statement asks."""
-        before = [*map(TableRows, self.tables.values()), *self.stores().values()]
+        before = self._every()
         # Readers go on with those that are there.
         self.tables, self.maps = dict(self.tables), dict(self.maps)
         self.beside, self.created = dict(self.beside), dict(self.created)
@@ -133,7 +133,7 @@ class LocalState:
             self._create(catalog, effect.create_view, progress)
             self.created[effect.create_view.name] = epoch
         self.catalog = catalog
-        used = {id(store.pool) for store in self._stores()}
+        used = {id(store.pool) for store in self._every()}
         self._dropped += [store for store in before if id(store.pool) not in used]
 
     def _create(self, catalog: Catalog, view: ViewDef, progress: Progress | None) -> None:
@@ -258,6 +258,10 @@ class LocalState:
             found = next(m for m in self.maps.values() if m.target.name == name)
         return found
 
+    def _every(self) -> list[Table | EntryStore]:
+        """All tables and maps."""
+        return [*self.tables.values(), *self.stores().values()]
+
     def stores(self) -> dict[str, EntryStore]:
         """All maps by name."""
         return {**{m.target.name: m for m in self.maps.values()}, **self.beside}
@@ -329,7 +333,8 @@ class LocalState:
             return  # a batch holds codes too
         for store in self._dropped:
             self.upkeep.went(len(store.pool))
-            store.clear()
+            if isinstance(store, EntryStore):
+                store.clear()
             store.pool.clear()
         self._dropped.clear()
         if not now and not self.upkeep.due(self.interner):
@@ -342,11 +347,13 @@ class LocalState:
         return Held(self._stores(), self.past)
 
     def _stores(self) -> list[Pooled]:
-        """Tables and maps with their slices; those on tables of a catalog that is gone go too."""
-        wiring = self._wiring
-        if wiring is not None and wiring.catalog is not self.catalog:
-            wiring = self._wiring = None
-        tables = map(TableRows, self.tables.values()) if wiring is None else wiring.tables.values()
+        """Tables and maps with their slices. A wiring of an earlier catalog may still be asked for those on
+        tables."""
+        known = self._wiring.tables if self._wiring is not None else {}
+        tables = [
+            known[name] if name in known and known[name].table is table else TableRows(table)
+            for name, table in self.tables.items()
+        ]
         return [*tables, *self.stores().values()]
 
 
