@@ -11,7 +11,7 @@ MOST = 10
 
 
 def test_import_loads_little():
-    """Time goes into modules: those that a user's first line loads are few, and none of them is somebody else's."""
+    """Time goes into modules: a user's first line loads few, and none that is somebody else's."""
     code = "import everfresh, json, sys; print(json.dumps(list(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     bare = subprocess.run(

@@ -1,4 +1,4 @@
-"""The locks: every environment's versions, with digests and without addresses, and within the ranges of the package."""
+"""The locks: exact versions with digests, without addresses, and within the ranges of the package."""
 
 from __future__ import annotations
 
@@ -59,20 +59,22 @@ def test_locked_versions_are_within_the_ranges(root: Path, lock: str):
     ranges: dict[str, list[Requirement]] = {}
     for requirement in asked_for(root):
         ranges.setdefault(canonicalize_name(requirement.name), []).append(requirement)
-    versions = {
-        canonicalize_name(r.name): str(r.specifier).removeprefix("==") for r, _ in installed(root, lock)
-    }
+    versions = installed(root, lock)
     for name, version in versions.items():
         for requirement in ranges.get(name, ()):
             assert requirement.specifier.contains(version, prereleases=True), (requirement, version)
     if lock == "dev":
         assert set(ranges) <= set(versions)
     else:
-        shared = {canonicalize_name(r.name): str(r.specifier) for r, _ in installed(root, "dev")}
-        assert all(f"=={version}" == shared.get(name, f"=={version}") for name, version in versions.items())
+        shared = installed(root, "dev")
+        assert all(version == shared.get(name, version) for name, version in versions.items())
 
 
-def installed(root: Path, lock: str) -> list[tuple[Requirement, list[str]]]:
-    """A lock's requirements on the oldest Python."""
-    requirements = locked(root / "scripts" / "locks" / f"{lock}.txt")
-    return [(r, d) for r, d in requirements if r.marker is None or r.marker.evaluate(ENVIRONMENT)]
+def installed(root: Path, lock: str) -> dict[str, str]:
+    """The versions that a lock gives the oldest Python."""
+    requirements = [requirement for requirement, _ in locked(root / "scripts" / "locks" / f"{lock}.txt")]
+    return {
+        canonicalize_name(r.name): str(r.specifier).removeprefix("==")
+        for r in requirements
+        if r.marker is None or r.marker.evaluate(ENVIRONMENT)
+    }
