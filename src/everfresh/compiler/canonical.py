@@ -151,8 +151,9 @@ def _term_text(term: Term, names: Names) -> str:
 
 def _text(factor: Query, names: Names) -> str:
     match factor:
-        case Rel(name, vars_, delta):
-            return f"{'Δ' if delta else ''}{name!r}({', '.join(names[v.name] for v in vars_)})"
+        case Rel(name, vars_, delta, columns):
+            places = "" if columns is None else columns
+            return f"{'Δ' if delta else ''}{name!r}{places}({', '.join(names[v.name] for v in vars_)})"
         case MapRef(name, keys, components):
             return f"{name!r}[{', '.join(names[v.name] for v in keys)}]{components}"
         case Cond(condition):

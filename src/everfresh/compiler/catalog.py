@@ -74,6 +74,8 @@ class Catalog:
     """Whether it keeps maps in order, and reads off them where a condition on a running sum holds."""
     rows: bool = False
     """Whether statements read the rows of a table where a map would have an entry for each of them."""
+    wide: int | None = None
+    """From how many columns on a program has only the columns of a table that it reads; None: it has all."""
 
     # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
@@ -297,6 +299,7 @@ class Catalog:
                 self._keyed(self.rows),
                 self.passing,
                 self.intervals,
+                self.wide,
             ),
         )
         shared = tuple(m.name for m in compiled.program.shared)
@@ -324,6 +327,7 @@ class Catalog:
             record.split,
             self._keyed(record.rows),
             intervals=self.intervals,
+            wide=self.wide,
         )
         compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, None, setting)
         there = {m.name for v in self.compiled.values() for m in v.program.maps}

@@ -28,6 +28,7 @@ from everfresh.compiler.instead import replaceable
 from everfresh.compiler.intervals import with_intervals
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import transform
+from everfresh.compiler.narrow import narrowed
 from everfresh.compiler.placing import composites
 from everfresh.compiler.prune import pruned
 from everfresh.compiler.search import search
@@ -64,6 +65,8 @@ class Setting:
     """Tables whose rows are not kept: no statement may read them."""
     intervals: bool = True
     """Whether the engine reads intervals off a map in order."""
+    wide: int | None = None
+    """From how many columns on atoms of a table have only those that are read; None: they have all."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,7 @@ def _incremental(
 ) -> CompiledView:
     prefix = setting.prefix or name
     keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
-    lowered = pruned(lower(prefix, plan, keys))
+    lowered = pruned(lower(prefix, narrowed(plan, setting.wide), keys))
     if setting.intervals:
         lowered = pruned(with_intervals(lowered))
     choices = replace(

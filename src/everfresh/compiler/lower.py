@@ -213,8 +213,8 @@ class Lowering:
         match plan:
             case p.Single():
                 return (Term((), {}),)
-            case p.Scan(table, _, vars_):
-                return (Term((Rel(table, vars_),), {v.name: v for v in vars_}),)
+            case p.Scan(table, _, vars_, places):
+                return (Term((Rel(table, vars_, columns=places),), {v.name: v for v in vars_}),)
             case p.Filter(child, condition):
                 return filtered(self, self.rows(child, scope), condition, scope)
             case p.Project(child, items):

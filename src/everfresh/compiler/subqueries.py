@@ -260,16 +260,17 @@ def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
     return True
 
 
-def _keys(lowering: Lowering, atom: Rel) -> list[set[str]]:
+def _keys(lowering: Lowering, atom: Rel) -> list[frozenset[str]]:
     """The sets of variables of an atom of which no two of its rows agree."""
     relation = next((r for r in lowering.relations if r.name == atom.name), None)
     if relation is None:
-        return [{atom.vars[i].name for i in key} for key in lowering.keys.get(atom.name, ())]
+        keys = map(atom.names, lowering.keys.get(atom.name, ()))
+        return [key for key in keys if key is not None]
     if not isinstance(relation, View) or relation.bag or relation.weight is not None:
         return []
     held = {v.name for v in lowering.map(relation.map).keys}
     exposed = {e.name: v.name for e, v in zip(relation.outputs, atom.vars, strict=True) if isinstance(e, Var)}
-    return [{exposed[k] for k in held}] if held <= set(exposed) else []
+    return [frozenset(exposed[k] for k in held)] if held <= set(exposed) else []
 
 
 # -- shapes ------------------------------------------------------------------------------------------

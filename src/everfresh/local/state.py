@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.compiler import Catalog, Effect, ViewDef
+from everfresh.compiler import WIDE, Catalog, Effect, ViewDef
 from everfresh.delta.bags import WEIGHT, expand
 from everfresh.errors import EverfreshError
 from everfresh.expr import evaluate_vector
@@ -49,7 +49,7 @@ class LocalState:
     """Tables, views and the maps beside them."""
 
     def __init__(self, phases: Untimed = UNTIMED, compile: str = "off") -> None:
-        self.catalog = Catalog(joins=True, rows=True)
+        self.catalog = Catalog(joins=True, rows=True, wide=WIDE)
         self._compile = compile
         self.interner = Interner()
         self.tables: dict[str, Table] = {}

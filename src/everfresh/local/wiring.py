@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.calculus import MapRef, Query, Rel, Sum
 from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
-from everfresh.local.atoms import Atom, Picked, Rows, TableRows
+from everfresh.local.atoms import Atom, Picked, Rows, TableRows, part
 from everfresh.local.determined import determining
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
@@ -99,9 +99,9 @@ class Names:
         if isinstance(factor, MapRef):
             return Picked(self.wiring.stores(factor.name), factor.components)
         if factor.delta:
-            return self.changes[factor.name]
+            return part(self.changes[factor.name], factor)
         if factor.name in self.wiring.tables:
-            return self.wiring.tables[factor.name]
+            return part(self.wiring.tables[factor.name], factor)
         reader, number = self.wiring.reader(self.view, factor.name)
         return Reading(reader, self.before if number >= self.at else NOTHING)
 
@@ -123,8 +123,10 @@ class Names:
         if isinstance(atom, MapRef):
             return self.wiring.determining(atom.name)
         rows = self.wiring.tables.get(atom.name)
-        schema = rows.table.schema if rows is not None else None
-        return [schema.names.index(name) for name in schema.key] if schema is not None else ()
+        if rows is None:
+            return ()
+        schema = rows.table.schema
+        return atom.within(schema.names.index(name) for name in schema.key) or ()
 
     def needs(self, atom: Rel) -> Sequence[int] | None:
         """What must be bound before a relation is read."""

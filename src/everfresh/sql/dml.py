@@ -71,22 +71,30 @@ def _alias(target: Any, schema: TableSchema) -> str:
 
 
 def _column(source: Source, schema: TableSchema, node: Any) -> Column:
-    found = next((c for c in schema.columns if c.name.lower() == node.name.lower()), None)
+    found = _by_name(schema).get(node.name.lower())
     if found is None:
         raise missing_column(source, schema, node)
     return found
 
 
+def _by_name(schema: TableSchema) -> dict[str, Column]:
+    """The columns of a table by their names in lower case."""
+    return {column.name.lower(): column for column in schema.columns}
+
+
 def _insert_columns(source: Source, schema: TableSchema, node: Any) -> list[Column]:
     if not isinstance(node, exp.Schema):
         return list(schema.columns)
-    columns: list[Column] = []
+    columns: dict[str, Column] = {}
+    known = _by_name(schema)
     for part in node.expressions:
-        column = _column(source, schema, part)
-        if column in columns:
+        column = known.get(part.name.lower())
+        if column is None:
+            raise missing_column(source, schema, part)
+        if column.name in columns:
             raise source.error(Code.EXISTS, f"column '{column.name}' is listed twice", part)
-        columns.append(column)
-    return columns
+        columns[column.name] = column
+    return list(columns.values())
 
 
 def _rows(source: Source, values: Any, schema: TableSchema, columns: list[Column]) -> list[list[Expr]]:
