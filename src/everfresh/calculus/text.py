@@ -44,7 +44,8 @@ _SUM, _PRODUCT, _FACTOR = 0, 1, 2
 class Marked(Protocol):
     """The variables of an atom as text, where only some columns are read with their places."""
 
-    def __call__(self, name: str, vars_: Sequence[Var], places: Sequence[int] | None = None, /) -> str: ...
+    def __call__(self, name: str, vars_: Sequence[Var], places: Sequence[int] | None = None, /) -> str:
+        """Of the atom of a relation or map with this name."""
 
 
 def to_text(

@@ -212,7 +212,7 @@ def _incremental(
 ) -> CompiledView:
     prefix = setting.prefix or name
     keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
-    lowered = pruned(lower(prefix, narrowed(plan, setting.wide), keys))
+    lowered = pruned(lower(prefix, narrowed(plan, setting.wide, views), keys))
     if setting.intervals:
         lowered = pruned(with_intervals(lowered))
     choices = replace(

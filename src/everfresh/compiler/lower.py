@@ -338,8 +338,16 @@ class Lowering:
         """The rows as one relation of its own, where they would be too many products."""
         return self._distinct(rows, plan, scope, bag=True)
 
+    def _branch(self, plan: p.SetOperation, branch: p.Plan, scope: Scope) -> Rows:
+        """The rows of one side. Branches of UNION ALL are taken together, however they are nested: many of
+        them become one relation, not a tree of them."""
+        together = isinstance(branch, p.SetOperation) and all(
+            one.op == "union" and one.all for one in (plan, branch)
+        )
+        return self._rows(branch, scope) if together else self.rows(branch, scope)
+
     def _set_operation(self, plan: p.SetOperation, scope: Scope) -> Rows:
-        left, right = self.rows(plan.left, scope), self.rows(plan.right, scope)
+        left, right = self._branch(plan, plan.left, scope), self._branch(plan, plan.right, scope)
         names = [v.name for v in plan.variables]
         other = [v.name for v in plan.right.variables]
         right = tuple(

@@ -142,9 +142,7 @@ class Stored(Indexed):
         columns = {i: self.cells(self.columns[i], slots) for i in want}
         return Found(at, columns, self.weight(slots), len(slots))
 
-    def match(
-        self, columns: Sequence[Column], bound: Sequence[Cells | None], rows: int
-    ) -> tuple[Ints, Ints]:
+    def match(self, columns: Sequence[Column], bound: Sequence[Cells | None], rows: int) -> tuple[Ints, Ints]:
         """Pairs of row number and slot that agree on those of some columns that are bound."""
         names = tuple([c.name for c, cells in zip(columns, bound, strict=True) if cells is not None])
         return self.probe(names, [cells for cells in bound if cells is not None], rows)
@@ -229,9 +227,7 @@ class Pooled(Stored):
         """By the pool's own index."""
         return self.pool.find(words) if names == self._key_names else None
 
-    def match(
-        self, columns: Sequence[Column], bound: Sequence[Cells | None], rows: int
-    ) -> tuple[Ints, Ints]:
+    def match(self, columns: Sequence[Column], bound: Sequence[Cells | None], rows: int) -> tuple[Ints, Ints]:
         """By the pool's key where it is bound, the other columns compared after."""
         names = [c.name for c, cells in zip(columns, bound, strict=True) if cells is not None]
         if len(names) == len(self._key_names) or not set(self._key_names) <= set(names) or not names:

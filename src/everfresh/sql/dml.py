@@ -71,26 +71,18 @@ def _alias(target: Any, schema: TableSchema) -> str:
 
 
 def _column(source: Source, schema: TableSchema, node: Any) -> Column:
-    found = _by_name(schema).get(node.name.lower())
+    found = schema.find(node.name)
     if found is None:
         raise missing_column(source, schema, node)
     return found
-
-
-def _by_name(schema: TableSchema) -> dict[str, Column]:
-    """The columns of a table by their names in lower case."""
-    return {column.name.lower(): column for column in schema.columns}
 
 
 def _insert_columns(source: Source, schema: TableSchema, node: Any) -> list[Column]:
     if not isinstance(node, exp.Schema):
         return list(schema.columns)
     columns: dict[str, Column] = {}
-    known = _by_name(schema)
     for part in node.expressions:
-        column = known.get(part.name.lower())
-        if column is None:
-            raise missing_column(source, schema, part)
+        column = _column(source, schema, part)
         if column.name in columns:
             raise source.error(Code.EXISTS, f"column '{column.name}' is listed twice", part)
         columns[column.name] = column
