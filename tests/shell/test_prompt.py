@@ -89,9 +89,17 @@ def test_dot_commands(fake):
         assert text in shown
 
 
-def test_quit_leaves(fake):
-    converse(fake, [".quit", "SELECT 1;"])
+@pytest.mark.parametrize("word", [".quit", ".exit", "quit", "exit", "EXIT;", "\\q", " quit ; "])
+def test_quit_leaves(fake, word: str):
+    converse(fake, [word, "SELECT 1;"])
     assert fake.ran == []
+
+
+def test_words_known_from_elsewhere(fake):
+    shown, _ = converse(fake, ["help", "\\d", "\\d t", "\\dt", "\\dv", "help me;", "SELECT", "quit", ";"])
+    assert shown.count(".schema [NAME]") == 1
+    assert shown.count('CREATE TABLE "t" ("a" INTEGER)') == 2
+    assert fake.ran == ["help me", "SELECT\nquit"]
 
 
 def test_history_is_kept_where_xdg_says(home):

@@ -52,6 +52,9 @@ class DictCatalog:
         self.tables = {"t": T, "k": K} if tables is None else tables
         self.views = {"v": V} if views is None else views
 
+    def other(self, name: str) -> tuple[str, str] | None:
+        return None
+
     def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
         table = self.table(name)
         if table is not None:

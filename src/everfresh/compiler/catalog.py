@@ -86,6 +86,10 @@ class Catalog:
         lowered = name.lower()
         return next((n for n in (*self.tables, *self.views) if n.lower() == lowered), None)
 
+    def other(self, name: str) -> tuple[str, str] | None:
+        """Nothing: the objects of other domains are the database's to know."""
+        return None
+
     def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
         """`("table" | "view", columns)`, or None."""
         found = self.resolve(name)

@@ -32,15 +32,59 @@ def explain(
     engine: dict[str, Any] | None = None,
     sharing: Sharing | None = None,
     passing: Collection[str] = (),
+    entries: Mapping[str, int] | None = None,
 ) -> str:
     """The maintenance program of a view; `sharing` says which maps other views have too, `engine` adds what
-    the runtime knows (sizes, placement), `passing` names tables whose rows are not kept."""
+    the runtime knows (placement, what is compiled), `passing` names tables whose rows are not kept, and
+    `entries` are the sizes of maps as of now."""
     if format not in FORMATS:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
     shown = {"text": _text, "json": _json, "dot": _dot}[format]
-    return shown(compiled, text, engine or {}, sharing or {}, [b for b in compiled.bases if b in passing])
+    bare = [b for b in compiled.bases if b in passing]
+    found = shown(compiled, text, engine or {}, sharing or {}, bare)
+    return f"{summary(compiled, entries)}\n\n{found}" if format == "text" else found
+
+
+def summary(compiled: CompiledView, entries: Mapping[str, int] | None = None) -> str:
+    """What keeping a view costs, in a sentence: `entries` are the sizes of its maps, if they are known."""
+    program = compiled.program
+    if compiled.reevaluated:
+        why = program.triggers[0].statements[0].reason if program.triggers else "nothing changes"
+        changed = _listed(compiled.bases)
+        return f"Re-evaluated: a batch that changes {changed} runs the query anew, because {why}."
+    held = _counted(len(program.maps), "map", "maps")
+    if entries is not None:
+        kept = sum(entries.get(m.name, 0) for m in program.maps)
+        held = f"{_counted(kept, 'entry', 'entries')} in {held}"
+    more = f" and reads {len(program.shared)} of other views" if program.shared else ""
+    return f"Incremental: a batch costs {_cost(compiled)}; the view keeps {held}{more}."
+
+
+def _cost(compiled: CompiledView) -> str:
+    """What a batch is proportional to, in words."""
+    program = compiled.program
+    statements = [s for trigger in program.triggers for s in trigger.statements]
+    if not statements:
+        return "nothing, since what it reads never changes"
+    whole = list(dict.fromkeys(s.reason for s in statements if s.strategy == "re-evaluated"))
+    cost = "time for its rows"
+    if any(s.reason.startswith("joins") or "range" in s.reason or "between" in s.reason for s in statements):
+        cost += " and what they join with"
+    if any(isinstance(r, Partitions) for r in program.relations):
+        cost += " and for the partitions they touch"
+    if whole:
+        cost += f", and for some changes it {whole[0]}"
+    return cost
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def rows_of(relation: View) -> str:

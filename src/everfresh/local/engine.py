@@ -480,6 +480,14 @@ class LocalEngine:
             found["seconds"] = self._phases.seconds
         return found
 
+    def entries(self, view: str) -> dict[str, int]:
+        """How many entries the maps of a view have."""
+        state = self._state
+        own = state.maps[view]
+        program = own.compiled.program
+        beside = (m.name for m in program.maps if m.name in state.beside)
+        return {own.target.name: len(own.pool), **{name: len(state.beside[name].pool) for name in beside}}
+
     def explain(self, view: str) -> dict[str, str]:
         """Which triggers of a view are compiled; nothing before there are any."""
         if self._state.wiring.native is None:

@@ -178,6 +178,8 @@ def _extract(source: Source) -> tuple[list[Token], bool, dict[str, Any]]:
     tokens = list(source.tokens)
     if _is(tokens[0], "ALTER"):
         return _full_drop_column(tokens), False, {}
+    if _is(tokens[0], "DROP") and len(tokens) > 1 and _is(tokens[1], "MATRIX"):
+        return _drop_matrix(tokens), False, {"matrix": True}
     if not _is(tokens[0], "CREATE"):
         return tokens, False, {}
     kind = next((i for i, t in enumerate(tokens) if _is(t, "TABLE", "VIEW")), 0)
@@ -203,6 +205,15 @@ def _full_drop_column(tokens: list[Token]) -> list[Token]:
     drop = tokens[at]
     column = Token(TokenType.COLUMN, "COLUMN", drop.line, drop.col, drop.start, drop.end)
     return [*tokens[: at + 1], column, *tokens[at + 1 :]]
+
+
+def _drop_matrix(tokens: list[Token]) -> list[Token]:
+    """DROP MATRIX and DROP MATRIX VIEW, which sqlglot does not know, as DROP TABLE and DROP VIEW."""
+    word = tokens[1]
+    if len(tokens) > 2 and _is(tokens[2], "VIEW"):
+        return [tokens[0], *tokens[2:]]
+    table = Token(TokenType.TABLE, "TABLE", word.line, word.col, word.start, word.end)
+    return [tokens[0], table, *tokens[2:]]
 
 
 def _options_at(tokens: Sequence[Token]) -> int | None:

@@ -34,6 +34,9 @@ class Catalog(Protocol):
     def names(self) -> list[str]:
         """All relations, spelled as they were created."""
 
+    def other(self, name: str) -> tuple[str, str] | None:
+        """The kind ('matrix' or 'matrix view') and the name of what is no relation, or None."""
+
 
 @dataclass(frozen=True)
 class Relation:
