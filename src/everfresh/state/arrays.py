@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from everfresh.errors import Code, EverfreshError
 from everfresh.state.files import aligned, byte_view
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def unpack_arrays(buffer: Buffer) -> dict[str, np.ndarray[Any, Any]]:
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, description, shape, offset in json.loads(bytes(view[_LENGTH.size : _LENGTH.size + length])):
         dtype = np.lib.format.descr_to_dtype(_description(description))
+        if dtype.hasobject:  # its bytes would be taken for addresses
+            raise EverfreshError(Code.DAMAGED, f"array '{name}' is damaged: it says that it holds objects")
         empty = dtype.itemsize == 0 or 0 in shape  # has no bytes, and perhaps no place in the buffer
         arrays[name] = np.empty(shape, dtype) if empty else np.ndarray(shape, dtype, view, start + offset)
     return arrays
