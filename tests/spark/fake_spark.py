@@ -19,9 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.errors import PySparkException
 
 from everfresh.spark import artifacts, blocks, engine, reading, tables, tasks, units
 from everfresh.spark import session as sessions
+from everfresh.spark.failures import TaskError
 from everfresh.types import arrow_schema
 
 Partition = list[pa.RecordBatch]
@@ -181,7 +183,10 @@ class FakeFrame:
     def _run(self) -> Iterator[pa.RecordBatch]:
         self.sparkSession.jobs += 1
         self.sparkSession.stages += self._stages
-        return (batch for partition in self._make() for batch in partition)
+        try:
+            return iter([batch for partition in self._make() for batch in partition])
+        except TaskError as error:
+            raise PySparkException(str(error)) from error  # as what a task raises reaches the driver
 
     def collect(self) -> list[dict[str, Any]]:
         return [row for batch in self._run() for row in batch.to_pylist()]

@@ -103,6 +103,13 @@ def leave(root: str, name: str, value: Any, kind: Kind) -> str:
     return told
 
 
+def leave_again(root: str) -> None:
+    """Driver: tasks found damage. What this process has left is written anew when it is needed next."""
+    for known_root, name in list(_LEFT):
+        if known_root == root:
+            _LEFT.pop((known_root, name), None)
+
+
 def _file(name: str, told: str) -> str:
     """Where a message is: two drivers may pack one thing differently, and neither takes the other's away."""
     return f"inbox/{name}-{told}"

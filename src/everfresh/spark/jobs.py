@@ -27,7 +27,7 @@ from everfresh.spark.messages import taken, written
 from everfresh.spark.packed import CLASSES
 from everfresh.spark.programs import batch_program, load_program, no_catalog, replayed, whole_program
 from everfresh.spark.stages import Staged
-from everfresh.state import Store, open_sealed, scratch_of, seal, store_of, unpack_table
+from everfresh.state import Store, open_sealed, plain, scratch_of, seal, store_of, unpack_table
 from everfresh.types import TableSchema
 
 PROPERTY = "spark.everfresh.batch"
@@ -294,7 +294,7 @@ class Job:
         nonce, digest = told.split(".")
         where = _descriptor(nonce)
         sections = taken(root, where, "job", digest).sections
-        about = _PACKING.unpacked(json.loads(bytes(sections["job"])), _Told, where)
+        about = _PACKING.unpacked(plain(sections["job"], where), _Told, where)
         pieces = _Named(sections, "piece/", lambda label: sections[label])
         bases = _Named(sections, "base/", lambda label: _base(sections, label))
         return Job(
@@ -337,7 +337,7 @@ class _Named(Mapping[str, Any]):
 
 
 def _base(sections: Mapping[str, memoryview], label: str) -> Base:
-    base = Base.from_json(json.loads(bytes(sections[label])))
+    base = Base.from_json(plain(sections[label], "a descriptor"))
     return base.with_data({n: bytes(sections[n]) for n in sections if n.startswith(f"data/{base.unit}/")})
 
 

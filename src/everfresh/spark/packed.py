@@ -23,6 +23,7 @@ from everfresh.program.engine import OnConflict
 from everfresh.rewrite.packing import Packing
 from everfresh.spark.stages import Staged
 from everfresh.sql import plan as p
+from everfresh.state import plain
 from everfresh.types import Column, SqlType, TableSchema
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def packed(tree: Any) -> bytes:
 
 def unpacked(text: Buffer, expected: type[T], what: str) -> T:
     """The inverse of `packed`."""
-    return PACKING.unpacked(json.loads(bytes(text)), expected, what)
+    return PACKING.unpacked(plain(text, what), expected, what)
 
 
 def packed_catalog(catalog: Catalog) -> tuple[dict[str, Any], dict[str, Buffer]]:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from everfresh.delta import SparkRows
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
+from everfresh.spark.artifacts import leave_again
 from everfresh.spark.blocks import maps_block, results_block, whole_block
 from everfresh.spark.claims import forget
 from everfresh.spark.failures import translated
@@ -190,6 +191,7 @@ class Runner:
     def _explained(self, error: EverfreshError) -> EverfreshError:
         """The error of a task, unless it comes of another writer."""
         if error.code == Code.DAMAGED:
+            leave_again(self._root)
             self._folder.check_writer()  # what one that was overtaken misses, the other has removed
         return error
 

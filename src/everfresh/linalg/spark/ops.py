@@ -24,7 +24,7 @@ from everfresh.linalg.nodes import Add, Expr, Eye, MatMul, Matrix, Scale, Transp
 from everfresh.linalg.spark.blocks import Blocks
 from everfresh.rewrite.packing import Packing
 from everfresh.spark.messages import taken, written
-from everfresh.state import pack_arrays, unpack_arrays
+from everfresh.state import pack_arrays, plain, unpack_arrays
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -104,5 +104,5 @@ def packed_ops(ops: Sequence[Op], arrays: Mapping[str, Array]) -> tuple[list[Buf
 def asked_ops(root: str, name: str, told: str) -> tuple[tuple[Op, ...], dict[str, Array]]:
     """The operations and arrays of the message that was told of."""
     sections = taken(root, name, _KIND, told).sections
-    asked = _PACKING.unpacked(json.loads(bytes(sections["ops"])), _Asked, name)
+    asked = _PACKING.unpacked(plain(sections["ops"], name), _Asked, name)
     return asked.ops, unpack_arrays(sections["arrays"])
