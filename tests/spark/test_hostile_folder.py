@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from everfresh.linalg.spark import tasks as matrix_tasks
 from everfresh.state import open_sealed, seal, unpack_arrays
 from everfresh.state.files import _PREFIX, MAGIC
 
+_NUMBER = re.compile(r"[0-9a-f]{32}|[0-9]+")
 Connect = Callable[[Path], ef.Database]
 DDL = """
 CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, v BIGINT);
@@ -129,9 +131,13 @@ def test_nothing_in_a_folder_is_run(connect: Connect, tmp_path: Path, marker: Pa
         make(db, stream)
     files = sorted(p.relative_to(made) for p in made.rglob("*") if p.is_file())
     assert len({file.parts[0] for file in files}) >= 4, "not the folder that was to be tried"
-    refused = 0
+    refused, seen = 0, set()
     for file in files:
         for what, data in plants((made / file).read_bytes(), marker):
+            alike = (_NUMBER.sub("", file.as_posix()), _NUMBER.sub("", what))
+            if what != "the file" and alike in seen:
+                continue  # the same section of another worker, or of another epoch
+            seen.add(alike)
             shutil.copytree(made, copy)
             (copy / file).write_bytes(data)
             try:
