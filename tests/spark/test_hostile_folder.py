@@ -119,6 +119,7 @@ def plants(data: bytes, marker: Path) -> Iterator[tuple[str, bytes]]:
         _, _, label, _, length = _PREFIX.unpack_from(data)
         kind = data[_PREFIX.size : _PREFIX.size + label].decode()
         sealed = open_sealed(data[:length], kind)
+        yield "no header", seal(kind, {}, sealed.sections) + data[length:]
         for name in sealed.sections:
             sections = {n: evil if n == name else bytes(s) for n, s in sealed.sections.items()}
             yield f"section {name}", seal(kind, sealed.header, sections) + data[length:]

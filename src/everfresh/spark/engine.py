@@ -60,6 +60,7 @@ from everfresh.spark.programs import (
 from everfresh.spark.reading import given_block, read_block, rows_of
 from everfresh.spark.runner import STAGES, Again, Controls, Runner
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
+from everfresh.spark.sqltext import name as quoted
 from everfresh.spark.tables import change_block
 from everfresh.spark.units import read_segment
 from everfresh.spark.verify import differences, net_change
@@ -257,9 +258,9 @@ class SparkEngine:
         """Fill an altered table that has no key from the one before: its rows belong to other workers now."""
         frame = self._frame(self._spark, old.name, None)
         columns = [
-            f"`{c.name}`"
+            quoted(c.name)
             if c.name in old.names
-            else f"{expr_sql(cast(default or Const(None, c.type), c.type))} AS `{c.name}`"
+            else f"{expr_sql(cast(default or Const(None, c.type), c.type))} AS {quoted(c.name)}"
             for c in new.columns
         ]
         rows = SparkRows(frame.selectExpr(*columns), tuple((name, name) for name in new.names))
@@ -571,7 +572,7 @@ class SparkEngine:
 
 def spark_schema(columns: Sequence[Column]) -> str:
     """The Spark schema of rows with these columns, as text: a client of Connect parses no types itself."""
-    return ", ".join(f"`{c.name.replace('`', '``')}` {spark_type(c.type)}" for c in columns)
+    return ", ".join(f"{quoted(c.name)} {spark_type(c.type)}" for c in columns)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,17 @@ class Sealed:
     digest: str
 
 
+class _Header(dict[str, Any]):
+    """A header; what it lacks is damage."""
+
+    def __init__(self, fields: dict[str, Any], damaged: Callable[[str], EverfreshError]) -> None:
+        super().__init__(fields)
+        self._damaged = damaged
+
+    def __missing__(self, field: str) -> Any:
+        raise self._damaged(f"its header has no {field}")
+
+
 def byte_view(data: Buffer) -> memoryview:
     """A flat view of the bytes of any contiguous buffer."""
     view = memoryview(data)
@@ -161,7 +172,7 @@ def open_sealed(data: Buffer, kind: str, name: str = "", hint: str = RESTORE) ->
         content = json.loads(bytes(view[label_end : label_end + text_length]))
         places = content["sections"].items()
         sections = {key: payload[offset : offset + size] for key, (offset, size) in places}
-        return Sealed(content["header"], sections, digest.hex())
+        return Sealed(_Header(content["header"], damaged), sections, digest.hex())
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise damaged(f"its directory cannot be read: {error}") from error
 
