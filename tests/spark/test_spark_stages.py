@@ -98,9 +98,9 @@ class Cluster:
 
     def apply(self, nets: dict[str, tuple[pa.Table, list[int]]]) -> None:
         world = self.world
-        program = world.program(WHOLE, frozenset(nets), leaving=True) if self.whole else None
+        program = world.program(WHOLE, frozenset(nets)) if self.whole else None
         self.forms.add("staged" if program is None else "whole")
-        program = program or world.program(STAGED, frozenset(nets), leaving=True)
+        program = program or world.program(STAGED, frozenset(nets))
         assert program is not None
         self.changes = defaultdict(list)
         gathered = self._whole(program, nets) if program.whole else self._staged(program, nets)
