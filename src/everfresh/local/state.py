@@ -168,14 +168,14 @@ class LocalState:
             self.maps[view.name] = MapStore(view.compiled, self.interner, self.maps[view.name].pool)
             self.maps[view.name].beside(self._store)
 
-    def _wired(self, catalog: Catalog, compile: str = "off") -> Wiring:
-        return Wiring(catalog, self.interner, self.tables, self.maps, self._store, compile)
+    def _wired(self, catalog: Catalog, compile: str = "off", before: Wiring | None = None) -> Wiring:
+        return Wiring(catalog, self.interner, self.tables, self.maps, self._store, compile, before)
 
     @property
     def wiring(self) -> Wiring:
         """The programs of the catalog over the tables and maps, with the indexes on tables."""
         if self._wiring is None or self._wiring.catalog is not self.catalog:
-            self._wiring = self._wired(self.catalog, self._compile)
+            self._wiring = self._wired(self.catalog, self._compile, self._wiring)
         return self._wiring
 
     # -- batches -----------------------------------------------------------------------------------
