@@ -246,7 +246,7 @@ class Catalog:
         if found is not None and not s.or_replace:
             return self, Effect(entry_of(s))
         options = dict(s.options)
-        strategy = str(options.pop("strategy", "auto"))
+        strategy = str(options.pop("strategy", "auto")).lower()
         if options:
             raise EverfreshError(
                 Code.UNSUPPORTED,
