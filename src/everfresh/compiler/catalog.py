@@ -19,6 +19,7 @@ from everfresh.compiler.entries import Record, entry_of, record_of
 from everfresh.compiler.estimate import Statistics, TableStats
 from everfresh.compiler.listing import parse_listing, shown_over
 from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, upkeep
+from everfresh.delta.bags import EPOCH, WEIGHT
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const
 from everfresh.program import Program
@@ -262,7 +263,8 @@ class Catalog:
                     hint="create it under another name, or write its query in full",
                 )
         base = self._without(found) if found is not None else self
-        if record is None:
+        if record is None:  # a view of a folder that is opened was taken when it was created
+            _refuse_reserved(s.columns)
             compiled, record = base._compiled(s, strategy, {n: rows for n, rows in sizes.items() if rows})
         else:
             compiled = base._recompiled(s, strategy, record)
@@ -436,6 +438,17 @@ class Catalog:
         tables = {**self.tables, new.name: new}
         catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
         return catalog, Effect(text, alter_table=(old, new, default))
+
+
+def _refuse_reserved(columns: Iterable[Column]) -> None:
+    """Refuse a view with a column that its changes have besides."""
+    for column in columns:
+        if column.name.lower() in (WEIGHT, EPOCH):
+            raise EverfreshError(
+                Code.EXISTS,
+                f"a view cannot have a column '{column.name}': changes() has one of its own",
+                hint=f"rename it in the view: AS {column.name.strip('_')}",
+            )
 
 
 def _check_passing(schema: TableSchema) -> None:

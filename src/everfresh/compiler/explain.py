@@ -74,6 +74,7 @@ def _text(
     if view.having is not None:
         lines.append(f"  where {view.having}")
     lines.append(f"  {rows_of(view)}")
+    lines += [f"  {note}" for note in compiled.notes]
     if passing:
         lines += ["", "TABLES", *(f"  {name}: not retained" for name in passing)]
     if sharing:
@@ -130,6 +131,7 @@ def _json(
                 for t in program.triggers
             ],
             **_reading(view),
+            "notes": list(compiled.notes),
             "engine": engine,
         },
         indent=2,
