@@ -24,7 +24,7 @@ import pyarrow as pa
 from everfresh.compiler import Catalog, readers
 from everfresh.delta.bags import WEIGHT, difference, expand, split
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
+from everfresh.expr import Expr, Vector, evaluate_vector, satisfied, stored
 from everfresh.local.arrivals import Arrivals
 from everfresh.local.atoms import Indexed
 from everfresh.local.committed import Committed
@@ -466,7 +466,7 @@ class LocalEngine:
             },
             "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
             "maps beside them": {
-                n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
+                stored(n): {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
                 for n, m in state.beside.items()
             },
             "streams": dict(self._sources),

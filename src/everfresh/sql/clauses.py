@@ -13,10 +13,9 @@ from sqlglot import exp
 
 from everfresh.errors import Code
 from everfresh.expr import evaluate
-from everfresh.expr.nodes import Expr, Var
+from everfresh.expr.nodes import Var
 from everfresh.sql.expressions import Binder
 from everfresh.sql.plan import Limit, Plan
-from everfresh.sql.row_calls import SortKey
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import Source
 from everfresh.types import BIGINT
