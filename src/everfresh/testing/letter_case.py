@@ -26,12 +26,17 @@ def recased(text: str, change: Callable[[str], str]) -> str:
     return _PARTS.sub(lambda m: change(m[0]) if m["word"] and m[0].isascii() else m[0], text)
 
 
-def at_random(text: str, rng: random.Random, kept: str = "") -> str:
-    """The text in lower case, in upper case, as it is, or each letter of a word as it comes; the word `kept`
-    stays."""
-    change = rng.choice((str.lower, str.upper, str, lambda word: _mixed(word, rng)))
-    return recased(text, lambda word: word if word == kept else change(word))
+def random_change(rng: random.Random) -> Callable[[str], str]:
+    """What makes a word lower case, upper case, leaves it as it is, or takes each letter as it comes; letters
+    beyond ASCII stay, since SQL tells their cases apart."""
 
+    def mixed(word: str) -> str:
+        return "".join(rng.choice((c.lower(), c.upper())) if c.isascii() else c for c in word)
 
-def _mixed(word: str, rng: random.Random) -> str:
-    return "".join(rng.choice((c.lower(), c.upper())) for c in word)
+    def lower(word: str) -> str:
+        return "".join(c.lower() if c.isascii() else c for c in word)
+
+    def upper(word: str) -> str:
+        return "".join(c.upper() if c.isascii() else c for c in word)
+
+    return rng.choice((lower, upper, mixed, str))
