@@ -31,10 +31,11 @@ from everfresh.calculus.nodes import (
     Sum,
     Value,
 )
+from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var
 from everfresh.expr.text import declaration, parse_expr, parse_type_at
 from everfresh.expr.text import to_text as expr_text
-from everfresh.expr.tokens import TokenStream, quote_name
+from everfresh.expr.tokens import NAMES, TokenStream, quote_name
 from everfresh.types import Column, SqlType, quoted
 
 _WORDS = frozenset({"SUM_", "EXISTS"})
@@ -74,7 +75,9 @@ def to_text(
 
 
 def _name(name: str) -> str:
-    return quoted(name) if name.startswith("Δ") else quote_name(name, _WORDS)
+    if name.startswith("Δ"):  # which without quotes says that it is a change
+        return f"#{quoted(name)}" if isinstance(name, Made) else quoted(name)
+    return quote_name(name, _WORDS)
 
 
 def _names(vars_: Sequence[Var]) -> str:
@@ -195,11 +198,11 @@ class _Parser:
         return Sum(tuple(self.known[name] for name in names), body)
 
     def atom(self) -> Query:
-        quoted = self.stream.peek().kind == "quoted"
+        token = self.stream.peek()
         name = self.stream.name()
-        delta = not quoted and name.startswith("Δ")
+        delta = self.stream.text.startswith("Δ", token.start)
         if delta:
-            name = name[1:] or self.stream.name()
+            name = type(name)(name[1:]) if len(name) > 1 else self.stream.name()
         if self.stream.accept("("):
             places: list[int] = []
             vars_ = self.bind(self.relations[name], ")", places)
@@ -243,7 +246,7 @@ class _Parser:
         stream = self.stream
         start = stream.position
         stream.expect("(")
-        if stream.peek().kind in ("name", "quoted"):
+        if stream.peek().kind in NAMES:
             name = stream.name()
             declared = self.declared() if not stream.at(":=") and stream.peek().kind == "name" else None
             if stream.accept(":="):

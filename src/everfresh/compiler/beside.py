@@ -18,7 +18,7 @@ from everfresh.algebra import Kind
 from everfresh.calculus import Cond, MapRef, Prod, Query, Rel, Sum, Value, product, rename
 from everfresh.compiler.crossing import Ordered
 from everfresh.compiler.strategy import strategy_of
-from everfresh.expr import Const, Expr, Var, build, variables
+from everfresh.expr import Const, Expr, Var, build, told, variables
 from everfresh.program import MapDef, Program, Statement, Trigger
 from everfresh.types import BIGINT
 
@@ -64,8 +64,8 @@ class _Rows:
     def choice(self, other: _Rows) -> str:
         """What the choice to keep this one beside another is known by."""
         both = [sorted(map(str, one.conditions)) for one in (self, other)]
-        told = f"{self.table} {sorted(self.places)} {both}"
-        return BESIDE + blake2b(told.encode(), digest_size=8).hexdigest()
+        known_by = f"{told(self.table)} {sorted(self.places)} {both}"
+        return BESIDE + blake2b(known_by.encode(), digest_size=8).hexdigest()
 
 
 def countable(program: Program[Query], roots: Collection[str]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from everfresh.compiler.listing import listing, shower
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.tops import top_of
 from everfresh.errors import Code, EverfreshError
+from everfresh.expr import stored, told
 from everfresh.program import Intervals, Partitions, View
 
 FORMATS = ("text", "json", "dot")
@@ -118,6 +119,7 @@ def _text(
     if view.having is not None:
         lines.append(f"  where {view.having}")
     lines.append(f"  {rows_of(view)}")
+    lines += [f"  {note}" for note in compiled.notes]
     if passing:
         lines += ["", "TABLES", *(f"  {name}: not retained" for name in passing)]
     if sharing:
@@ -144,7 +146,7 @@ def _json(
             "columns": _columns(view),
             "maps": [
                 {
-                    "name": m.name,
+                    "name": stored(m.name),
                     "keys": [v.name for v in m.keys],
                     "components": [k.name for k in m.kinds],
                     "definition": show(m.definition),
@@ -158,11 +160,11 @@ def _json(
             "relations": [_relation(r, compiled) for r in program.relations],
             "triggers": [
                 {
-                    "base": t.base,
+                    "base": told(t.base),
                     "derived": any(t.base == r.name for r in program.relations),
                     "statements": [
                         {
-                            "target": s.target,
+                            "target": stored(s.target),
                             "op": s.op,
                             "expr": show(s.expr),
                             "strategy": s.strategy,
@@ -174,6 +176,7 @@ def _json(
                 for t in program.triggers
             ],
             **_reading(view),
+            "notes": list(compiled.notes),
             "engine": engine,
         },
         indent=2,
@@ -186,8 +189,8 @@ def _columns(relation: Relation) -> list[dict[str, Any]]:
 
 def _reading(view: View) -> dict[str, Any]:
     return {
-        "map": view.map,
-        "sides": [{"map": side.map, "how": side.how} for side in view.sides],
+        "map": stored(view.map),
+        "sides": [{"map": stored(side.map), "how": side.how} for side in view.sides],
         "outputs": {c.name: str(e) for c, e in zip(view.columns, view.outputs, strict=True)},
         "having": None if view.having is None else str(view.having),
         "rows": rows_of(view),
@@ -195,7 +198,7 @@ def _reading(view: View) -> dict[str, Any]:
 
 
 def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": relation.name, "columns": _columns(relation)}
+    found: dict[str, Any] = {"name": told(relation.name), "columns": _columns(relation)}
     if isinstance(relation, View):
         looked_up = relation.always and bool(compiled.program.map(relation.map).keys)
         return {**found, "strategy": "incremental", **_reading(relation), "looked up only": looked_up}
@@ -203,8 +206,8 @@ def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
         return {
             **found,
             "strategy": "incremental",
-            "map": relation.map,
-            "sides": [{"map": side.map, "how": side.how} for side in relation.sides],
+            "map": stored(relation.map),
+            "sides": [{"map": stored(side.map), "how": side.how} for side in relation.sides],
             "running sum by": relation.op,
             "having": str(relation.having),
         }
@@ -212,7 +215,7 @@ def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
     return {
         **found,
         "strategy": _strategy(relation),
-        "map": relation.map,
+        "map": stored(relation.map),
         "partitions": [v.name for v in keys],
         "plan": str(relation.expr),
     }
@@ -231,33 +234,33 @@ def _dot(
     """Tables and relations feed maps, labelled by the strategies; maps feed relations, and the view."""
     view, program = compiled.view, compiled.program
     derived = {r.name: r for r in program.relations}
-    entries = {m.name: f"{m.name}[{', '.join(v.name for v in m.keys)}]" for m in program.maps}
+    entries = {m.name: f"{stored(m.name)}[{', '.join(v.name for v in m.keys)}]" for m in program.maps}
     shown = f"view {view.name}"
     lines = ["digraph view {", "  rankdir=LR;", f"  {_id(shown)} [shape=box, style=bold];"]
     for base in dict.fromkeys(t.base for t in program.triggers if t.base not in derived):
         note = ', xlabel="not retained"' if base in passing else ""
-        lines.append(f"  {_id(base)} [shape=ellipse{note}];")
+        lines.append(f"  {_id(told(base))} [shape=ellipse{note}];")
     for m in program.maps:
         lines.append(f"  {_id(entries[m.name])} [shape=box];")
     for m in program.shared:
         owner = f"kept by {sharing[m.name][0]}" if m.name in sharing else "shared"
-        shared = f"{m.name}[{', '.join(v.name for v in m.keys)}]"
+        shared = f"{stored(m.name)}[{', '.join(v.name for v in m.keys)}]"
         lines.append(f"  {_id(shared)} [shape=box, style=dotted, xlabel={_id(owner)}];")
-    lines += [f"  {_id(name)} [shape=ellipse, style=dotted, xlabel=static];" for name in program.static]
+    lines += [f"  {_id(told(name))} [shape=ellipse, style=dotted, xlabel=static];" for name in program.static]
     for r in program.relations:
         columns = ", ".join(c.name for c in r.columns)
         dashed = isinstance(r, Partitions) and top_of(r) is None
-        label = _id(f"{r.name}({columns}){_condition(r)}")
+        label = _id(f"{told(r.name)}({columns}){_condition(r)}")
         lines.append(
-            f"  {_id(r.name)} [label={label}, style={'dashed' if dashed else 'rounded'}, shape=box];"
+            f"  {_id(told(r.name))} [label={label}, style={'dashed' if dashed else 'rounded'}, shape=box];"
         )
     for trigger in program.triggers:
         for target in dict.fromkeys(s.target for s in trigger.statements):
             strategies = dict.fromkeys(s.strategy for s in trigger.statements if s.target == target)
-            lines.append(_edge(trigger.base, entries[target], ", ".join(strategies)))
+            lines.append(_edge(told(trigger.base), entries[target], ", ".join(strategies)))
     for r in program.relations:
         how = _strategy(r) if isinstance(r, Partitions) else ""
-        lines += [_edge(entries[name], r.name, how) for name in dict.fromkeys(r.maps)]
+        lines += [_edge(entries[name], told(r.name), how) for name in dict.fromkeys(r.maps)]
     lines += [_edge(entries[name], shown) for name in dict.fromkeys(view.maps)]
     return "\n".join([*lines, "}"])
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from everfresh.compiler import WIDE, Catalog, Effect, ViewDef
 from everfresh.delta.bags import WEIGHT, expand
 from everfresh.errors import EverfreshError
-from everfresh.expr import evaluate_vector
+from everfresh.expr import evaluate_vector, stored
 from everfresh.local import adhoc
 from everfresh.local.entries import EntryStore, merged
 from everfresh.local.latch import Latch
@@ -281,7 +281,9 @@ class LocalState:
         sections.update(
             {f"texts/{n}": pack_arrays(t.texts_to_arrays()) for n, t in self.tables.items() if t.codec.kept}
         )
-        sections.update({f"map/{n}": pack_arrays(m.pool.as_arrays()) for n, m in self.stores().items()})
+        sections.update(
+            {f"map/{stored(n)}": pack_arrays(m.pool.as_arrays()) for n, m in self.stores().items()}
+        )
         return sections
 
     @staticmethod
@@ -304,7 +306,10 @@ class LocalState:
             )
         for name, view in state.catalog.views.items():
             for m in view.compiled.program.maps:
-                pool = Pool.from_arrays(unpack_arrays(sections[f"map/{m.name}"]))
+                section = f"map/{stored(m.name)}"
+                if section not in sections:  # of a release that had no other spelling for views like `v#0`
+                    section = f"map/{m.name}"
+                pool = Pool.from_arrays(unpack_arrays(sections[section]))
                 if m.name == view.compiled.view.map:
                     state.maps[name] = MapStore(view.compiled, state.interner, pool)
                 else:

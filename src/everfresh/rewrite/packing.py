@@ -43,9 +43,11 @@ class Form:
 
 
 class Packing:
-    """What turns trees of these classes into plain data, and back."""
+    """What turns trees of these classes into plain data, and back. `made` is a class of strings that differ
+    from plain ones: they are written as a list of one."""
 
-    def __init__(self, *classes: type) -> None:
+    def __init__(self, *classes: type, made: type[str] = str) -> None:
+        self._made = made
         self._classes = {cls.__name__: cls for cls in classes}
         if len(self._classes) < len(classes):
             raise TypeError("two classes of a packing have one name")
@@ -122,7 +124,7 @@ class Packing:
         if hint is Any:
             return Form(_write_scalar, _read_scalar)
         if hint in _PLAIN:
-            return _plain((hint,))
+            return self._plain((hint,))
         if origin in (UnionType, Union):
             return self._union(args)
         if origin is tuple and args[-1] is Ellipsis:
@@ -141,7 +143,7 @@ class Packing:
         plain = tuple(arg for arg in args if arg in _PLAIN)
         others = tuple(arg for arg in args if arg not in _PLAIN)
         if not others:
-            return _plain(plain)
+            return self._plain(plain)
         of = self._form(others[0]) if get_origin(others[0]) in (tuple, frozenset) else self._nodes(others)
         if not plain:
             return of
@@ -151,6 +153,22 @@ class Packing:
             lambda value, numbers: None if value is None else of.write(value, numbers),
             lambda value, nodes: None if value is None else of.read(value, nodes),
         )
+
+    def _plain(self, types: tuple[type, ...]) -> Form:
+        made = self._made
+        if str not in types or made is str:
+            return Form(partial(_checked, types), lambda value, _: _checked(types, value))
+
+        def write(value: Any, _: Numbers) -> Any:
+            return [str(value)] if type(value) is made else _checked(types, value)
+
+        def read(value: Any, _: Sequence[Any]) -> Any:
+            if type(value) is not list:
+                return _checked(types, value)
+            (text,) = value
+            return made(_checked((str,), text))
+
+        return Form(write, read)
 
     def _nodes(self, hints: tuple[Any, ...]) -> Form:
         """Nodes of these classes, or of any if it is not said which."""
@@ -172,10 +190,6 @@ class Packing:
             return node
 
         return Form(lambda value, numbers: numbers[id(value)], read)
-
-
-def _plain(types: tuple[type, ...]) -> Form:
-    return Form(partial(_checked, types), lambda value, _: _checked(types, value))
 
 
 def _checked(types: tuple[type, ...], value: Any, _: Any = None) -> Any:

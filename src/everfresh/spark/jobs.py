@@ -20,6 +20,7 @@ import pyarrow as pa
 from everfresh.compiler import Catalog
 from everfresh.errors import EverfreshError
 from everfresh.expr import Const
+from everfresh.expr.names import Made
 from everfresh.program import OnConflict, Part
 from everfresh.rewrite.packing import Packing
 from everfresh.spark.artifacts import CATALOG, PROGRAM, digest_of, known, leave, left, missing, name_of
@@ -317,7 +318,7 @@ class _Told:
     told: str
 
 
-_PACKING = Packing(*CLASSES, World, PartSpec, _Told)
+_PACKING = Packing(*CLASSES, World, PartSpec, _Told, made=Made)
 
 
 class _Named(Mapping[str, Any]):

@@ -18,6 +18,7 @@ from everfresh.distributed import Block, Dist, Temp
 from everfresh.distributed import ir as d
 from everfresh.distributed.tags import Local, Random, Replicated
 from everfresh.expr import nodes as e
+from everfresh.expr.names import Made
 from everfresh.program import ir as program
 from everfresh.program.engine import OnConflict
 from everfresh.rewrite.packing import Packing
@@ -51,7 +52,7 @@ CLASSES = (
     SqlType, Column, TableSchema, *EXPRESSIONS, *QUERIES, *PLANS, *PROGRAMS, *STAGES, OnConflict,
 )  # fmt: skip
 """All that a task builds from what it reads."""
-PACKING = Packing(*CLASSES)
+PACKING = Packing(*CLASSES, made=Made)
 
 _KEPT = 4096
 _PACKED: dict[int, tuple[ViewDef, bytes]] = {}

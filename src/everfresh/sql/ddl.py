@@ -201,13 +201,6 @@ def _create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
     if schema is not None:
         names = _view_columns(source, schema, len(names))
         plan = Project(plan, tuple((n, v) for n, v in zip(names, plan.variables, strict=True)))
-    elif query.repeated is not None:
-        raise source.error(
-            Code.EXISTS,
-            f"the view would have two columns '{query.repeated}'",
-            tree.expression,
-            hint="name one of them with AS",
-        )
     return CreateView(
         name,
         plan,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Bind, Cond, MapRef, Rel, Sum, Value, arity
-from everfresh.expr import Expr, Var, substitute, variables
+from everfresh.expr import Expr, Made, Var, substitute, variables
 from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
 from everfresh.local.native.bounds import Bound, bind, key_words, same, stored, value_of
@@ -120,7 +120,7 @@ class Loops:
             bound = self.env.get(var.name)
             if bound is None or bound.column is None:
                 return None
-            names[var.name] = Var(f"@{bound.column}", var.type, var.nullable)
+            names[var.name] = Var(Made(f"${bound.column}"), var.type, var.nullable)
         if not names:
             return None
         return value_of(self.out, self.made.column(substitute(expr, names)))
