@@ -1,14 +1,16 @@
 # Everything a clone needs: `make demo` shows it, `make test` tests it. Both set up .venv first, which needs
 # Python 3.11+ and Java 17+ and takes a few minutes the first time; after that it does nothing.
+# Tests run in as many processes as there are cores (JOBS=N for another number), those with a JVM each in at most four.
 
 PYTHON ?=
 NAME ?= start
 ARGS ?=
+JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
 BIN := .venv/bin
-export PYTHON
+export PYTHON JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check cover soak bench wheel wheel-test clean distclean
+.PHONY: help setup demo test check cover soak bench wheel wheel-test lock test-ranges clean distclean
 
 help:
 	@echo "make demo         set up, then show views that stay fresh while data stream in (ARGS='--sf 0.1')"
@@ -20,6 +22,8 @@ help:
 	@echo "make setup        make .venv, or bring it up to date"
 	@echo "make .venvs/NAME  make an environment of its own from scripts/venvs/NAME.txt"
 	@echo "make wheel        build the wheel into dist/; make wheel-test tries it in an empty environment"
+	@echo "make lock         write scripts/locks anew: the versions that all environments are made from"
+	@echo "make test-ranges  the fast tests with the newest and with the oldest versions that pyproject.toml allows"
 	@echo "make clean        remove what the above left behind; make distclean the environments too"
 
 setup:
@@ -37,11 +41,11 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: lint .venvs/tpc
-	$(BIN)/pytest -n 2 -m "not soak and not spark" $(ARGS)
-	$(BIN)/pytest -n 2 --dist loadfile -m "spark and not soak" $(ARGS)
+	$(BIN)/pytest -n $(JOBS) -m "not soak and not spark" $(ARGS)
+	$(BIN)/pytest -n $(JOBS) --maxprocesses 4 --dist loadfile -m "spark and not soak" $(ARGS)
 
 check: lint
-	$(BIN)/pytest -n 2 -m "not spark and not server and not slow and not soak" $(ARGS)
+	$(BIN)/pytest -n $(JOBS) -m "not spark and not server and not slow and not soak" $(ARGS)
 
 cover: setup .venvs/tpc
 	$(BIN)/pytest -m "not soak" --cov --cov-report=term:skip-covered $(ARGS)
@@ -61,6 +65,13 @@ wheel-test: setup
 .PHONY: FORCE
 .venvs/%: FORCE
 	@scripts/venv.sh $*
+
+lock: .venvs/lock
+	scripts/lock.sh
+
+test-ranges: .venvs/lock
+	scripts/test_ranges.sh newest $(ARGS)
+	scripts/test_ranges.sh oldest $(ARGS)
 
 clean:
 	rm -rf dist build htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -4,29 +4,34 @@
 #   scripts/venv.sh         .venv: everfresh itself, editable, with its development tools
 #   scripts/venv.sh NAME    .venvs/NAME: what scripts/venvs/NAME.txt lists (other versions, peers), and nothing of everfresh
 #
-# PYTHON names the Python to use. The stamp in the environment is written last and says what it was made from: an
-# environment without one is half made, one of another folder or another Python is not ours, and both are made anew.
+# Versions come from scripts/locks, each with the digests of its files, so that an environment made in a year is the one
+# made today; `make lock` refreshes them. PYTHON names the Python to use. The stamp in the environment is written last and
+# says what it was made from: an environment without one is half made, one of another folder or another Python is not
+# ours, and both are made anew.
 set -eu
 cd "$(dirname "$0")/.."
 
+locks=scripts/locks
 if [ $# -eq 0 ]; then
     folder=.venv
-    source=pyproject.toml
+    source="pyproject.toml $locks/build.txt $locks/dev.txt $locks/torch.txt"
 else
     folder=.venvs/$1
-    source=scripts/venvs/$1.txt
-    if [ ! -f "$source" ]; then
-        echo "there is no environment '$1': $source is missing." >&2
+    source="scripts/venvs/$1.txt $locks/$1.txt"
+fi
+for file in $source; do
+    if [ ! -f "$file" ]; then
+        echo "there is no environment '${1:-.venv}': $file is missing." >&2
         exit 1
     fi
-fi
+done
 stamp=$folder/.stamp
 python=$folder/bin/python
 identity='import sys; assert sys.version_info >= (3, 11); print(sys.version.split()[0], sys.base_prefix)'
 
 # Who made it (folder and Python), then from what.
 maker() { echo "$PWD $("$1" -c "$identity" 2>/dev/null)"; }
-contents() { cksum <"$source"; }
+contents() { cat $source | cksum; }
 
 usable=no
 if [ -f "$stamp" ] && "$python" -c "$identity" >/dev/null 2>&1; then
@@ -43,23 +48,27 @@ quiet=--quiet
 if [ -t 1 ]; then
     quiet=
 fi
+install() { "$python" -m pip install $quiet --disable-pip-version-check "$@"; }
+
 if [ $usable = no ]; then
     base=$(scripts/preflight.sh python)
     echo "making $folder with $("$base" --version); the first time takes a few minutes"
     "$base" -m venv --clear "$folder"
 else
-    echo "$source has changed: updating $folder"
+    echo "$folder is made from other versions: updating it"
     rm -f "$stamp"
 fi
 if [ $# -eq 0 ]; then
-    "$python" -m pip install $quiet --disable-pip-version-check --upgrade 'pip>=25.1'    # the first with --group
-    "$python" -m pip install $quiet --editable . --group dev
+    # What builds packages first, so that those that are built here (PySpark has no wheel) use it and fetch nothing more.
+    install --require-hashes --requirement $locks/build.txt
+    install --require-hashes --no-build-isolation --requirement $locks/dev.txt
+    install --no-deps --no-build-isolation --editable .
     # Only the build for processors: the other one brings gigabytes of CUDA packages.
-    if ! "$python" -m pip install $quiet --disable-pip-version-check "torch==2.13.0+cpu" 2>/dev/null; then
-        echo "the package index has no CPU build of PyTorch 2.13.0: tests of it will be skipped"
+    if ! install --require-hashes --requirement $locks/torch.txt 2>/dev/null; then
+        echo "the package index has no CPU build of PyTorch for this Python: tests of it will be skipped"
     fi
 else
-    "$python" -m pip install $quiet --disable-pip-version-check --requirement "$source"
+    install --require-hashes --requirement "$locks/$1.txt"
 fi
 { maker "$python"; contents; } >"$stamp.new"
 mv "$stamp.new" "$stamp"

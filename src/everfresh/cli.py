@@ -98,12 +98,20 @@ def _database(path: str | None, engine: str, read_only: bool = False) -> Iterato
 @cli.command()
 @_engine
 @_path
+@click.option("--create", is_flag=True, help="Make the folder if it is not there.")
 @click.option("--read-only", is_flag=True, help="Open the folder for reading, beside its writer.")
 @_dialect
 @click.option("-c", "text", metavar="TEXT", help="Run this text.")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 def sql(
-    *, engine: str, path: str | None, read_only: bool, dialect: str, text: str | None, file: str | None
+    *,
+    engine: str,
+    path: str | None,
+    create: bool,
+    read_only: bool,
+    dialect: str,
+    text: str | None,
+    file: str | None,
 ) -> None:
     """Run the script FILE, standard input (-), or statements typed at a prompt.
 
@@ -111,7 +119,9 @@ def sql(
     """
     if text is not None and file is not None:
         raise click.UsageError("give either FILE or -c TEXT, not both")
-    if text is None and file is None and sys.stdin.isatty():
+    asks = text is None and file is None and sys.stdin.isatty()
+    _require_folder(path, create, read_only, asks)
+    if asks:
         _prompt(engine, path, read_only, dialect)
         return
     name = "" if text is not None else "standard input" if file in (None, "-") else str(file)
@@ -120,6 +130,19 @@ def sql(
         for result in _run(db, script, dialect, name):
             if result is not None and not isinstance(result, int):
                 click.echo(str(result))
+
+
+def _require_folder(path: str | None, create: bool, read_only: bool, asks: bool) -> None:
+    """A folder that is not there is made only if somebody wants it: a mistyped path is no new database."""
+    from everfresh.state import is_url
+
+    if path is None or path == ":memory:" or create or read_only or is_url(path) or os.path.exists(path):
+        return
+    if asks and click.confirm(f"There is no database at {path}. Make one?"):
+        return
+    raise EverfreshError(
+        Code.NOT_FOUND, f"there is no database at {path}", hint="add --create to make one, or check the path"
+    )
 
 
 def _run(db: Database, script: str, dialect: str, name: str) -> Iterator[Any]:

@@ -7,6 +7,7 @@ only one that knows all of them.
 
 from __future__ import annotations
 
+import html
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from everfresh.matrices import LinearView, Matrices, MatrixMethods
 from everfresh.options import Options
 from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
 from everfresh.program.queue import Queue, Waiting
-from everfresh.relations import Result, Table, View
+from everfresh.relations import Explanation, Names, Result, Table, View, database_html
 from everfresh.sources import Stream, StreamMethods
 from everfresh.state import is_url
 from everfresh.types import Column, TableSchema
@@ -35,6 +36,8 @@ from everfresh.types import Column, TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MEMORY = ":memory:"
+"""A path that is none, as elsewhere."""
 _log = logging.getLogger("everfresh")
 
 
@@ -47,9 +50,10 @@ def connect(
 ) -> Database:
     """Open a database, or make one.
 
-    `path` is its folder, or a place in an object store (`s3://bucket/shop`; Spark only); without one nothing
-    outlives the connection. `engine` is "spark" (on `spark`, or on a session of its own) or "local" (in this
-    process, no JVM). One process writes a folder at a time; with `read_only` any number read it.
+    `path` is its folder, or a place in an object store (`s3://bucket/shop`; Spark only); without one, or with
+    ":memory:", nothing outlives the connection. `engine` is "spark" (on `spark`, or on a session of its own)
+    or "local" (in this process, no JVM). One process writes a folder at a time; with `read_only` any number
+    read it.
 
     >>> import everfresh as ef
     >>> db = ef.connect(engine="local")
@@ -57,7 +61,15 @@ def connect(
     1
     >>> db.close()
     """
-    options = options or Options()
+    options = Options() if options is None else options
+    if not isinstance(options, Options):
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"options are an everfresh.Options, not a {type(options).__name__}",
+            hint="connect(path, options=everfresh.Options(history=5))",
+        )
+    if path == MEMORY:
+        path = None
     if read_only and path is None:
         raise EverfreshError(
             Code.ARGUMENT,
@@ -131,6 +143,11 @@ class Database(MatrixMethods, StreamMethods):
         counts = f"{len(catalog.tables)} tables, {len(catalog.views)} views"
         return f"<everfresh database on the {self._engine.name} engine: {counts}, epoch {self._engine.epoch}>"
 
+    def _repr_html_(self) -> str:
+        if self._closed:
+            return f"<p>{html.escape(repr(self)[1:-1])}</p>"
+        return database_html(repr(self)[1:-1], [*self.tables.values(), *self.views.values()])
+
     def _open(self) -> Engine:
         """The engine, at the last epoch it can see; raises if the database was closed."""
         if self._closed:
@@ -178,12 +195,12 @@ class Database(MatrixMethods, StreamMethods):
     @property
     def tables(self) -> Mapping[str, Table]:
         """All base tables by name."""
-        return {name: Table(self, name) for name in self.catalog.tables}
+        return Names({name: Table(self, name) for name in self.catalog.tables})
 
     @property
     def views(self) -> Mapping[str, View]:
         """All views by name."""
-        return {name: View(self, name) for name in self.catalog.views}
+        return Names({name: View(self, name) for name in self.catalog.views})
 
     def view(self, name: str) -> View:
         """The view called `name`."""
@@ -370,7 +387,7 @@ class Database(MatrixMethods, StreamMethods):
             return self._ask(parsed[0])
         result: Result | int | None = None
         with self._lock:
-            current = _Current(self._open())
+            current = _Current(self._open(), self._matrices)
             for statement in parsed:
                 result = self._run(s.bind(statement, current))
         return result
@@ -384,7 +401,7 @@ class Database(MatrixMethods, StreamMethods):
                 return self._describe(statement)
             if not isinstance(statement, s.Select):
                 with self._lock:  # a change behind a WITH
-                    return self._run(s.bind(parsed, _Current(self._open())))
+                    return self._run(s.bind(parsed, _Current(self._open(), self._matrices)))
             try:
                 return Result(self._open().select(statement.plan, catalog))
             except Stale:  # something was created, altered or dropped in between
@@ -410,6 +427,9 @@ class Database(MatrixMethods, StreamMethods):
 
     def _ddl(self, statement: s.Statement) -> int:
         engine = self._writable()
+        if isinstance(statement, s.Drop) and statement.kind in ("matrix", "matrix view"):
+            known = self._matrices.kind_of(statement.name) is not None
+            return self._drop_matrix(statement.name, statement.cascade) if known else engine.epoch
         self._matrices.check_statement(statement)
         epoch = engine.execute(statement, self._progress)
         for view in [name for name in self._listeners if name not in engine.catalog.views]:
@@ -473,7 +493,7 @@ class Database(MatrixMethods, StreamMethods):
                 if statement.view is not None
                 else str(getattr(statement.statement, "plan", ""))
             )
-            return Result(pa.table({"explain": text.splitlines()}))
+            return Explanation(text)
         if statement.kind == "describe":
             found = catalog.relation(statement.name or "")
             columns: tuple[Column, ...] = found[1] if found is not None else ()
@@ -497,7 +517,7 @@ class Database(MatrixMethods, StreamMethods):
             definition = catalog.expect_view(view)
             if distributed:
                 return _distributed(engine, definition.name)
-            known = getattr(engine, "explain", None)
+            known, sizes = getattr(engine, "explain", None), getattr(engine, "entries", None)
             return explain(
                 definition.compiled,
                 definition.text,
@@ -505,6 +525,7 @@ class Database(MatrixMethods, StreamMethods):
                 known(definition.name) if known is not None else None,
                 catalog.sharing(definition.name),
                 catalog.passing,
+                sizes(definition.name) if sizes is not None else None,
             )
 
 
@@ -524,8 +545,11 @@ class _Current:
     """The catalog as the binder sees it: always the engine's current one, so that a script sees its own
     DDL."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, matrices: Matrices) -> None:
+        self._engine, self._matrices = engine, matrices
+
+    def other(self, name: str) -> tuple[str, str] | None:
+        return self._matrices.kind_of(name)
 
     def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
         return self._engine.catalog.relation(name)  # type: ignore[no-any-return]

@@ -80,6 +80,14 @@ class Matrices:
     def _names(self) -> set[str]:
         return {*self._store.matrices, *self._store.views} if self._store is not None else set()
 
+    def kind_of(self, name: str) -> tuple[str, str] | None:
+        """`('matrix' | 'matrix view', name as it was created)`, whatever its case; None if there is none."""
+        for kind, names in (("matrix", self.matrices), ("matrix view", self.views)):
+            for one in sorted(names, key=lambda known: known != name):
+                if one.lower() == name.lower():
+                    return kind, one
+        return None
+
     @property
     def matrices(self) -> tuple[str, ...]:
         """The names of the matrices."""
@@ -171,7 +179,7 @@ class LinearView(View):
         """An output as a NumPy array of the caller's own."""
         return _numpy(self.read(name))
 
-    __getitem__ = to_numpy
+    __getitem__ = to_numpy  # type: ignore[assignment]
 
     @property
     def coef_(self) -> np.ndarray[Any, Any]:
@@ -339,11 +347,14 @@ class MatrixMethods:
             }
             return self._step(CreateView(name, text, bound, how))
 
-    def _drop_matrix(self, name: str) -> int:
+    def _drop_matrix(self, name: str, cascade: bool = False) -> int:
+        """Drop a matrix or a matrix view; with `cascade`, first the views that read a matrix."""
         from everfresh.linalg.steps import Drop
 
         with self._lock:
-            return self._step(Drop(name))
+            store = self._matrix_store()
+            readers = store.readers(name) if cascade and name in store.matrices else []
+            return self._step(*map(Drop, readers), Drop(name))
 
     def _with_matrices(self, batch: Batch, updates: Mapping[str, Any]) -> Batch:
         """The batch with updates of matrices in it."""

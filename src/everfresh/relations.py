@@ -1,16 +1,21 @@
-"""What a user reads: tables, views and query results, all offered as Arrow, pandas, Polars, Spark, and to
-look at."""
+"""What a user reads: tables, views and query results, all offered as Arrow, pandas, Polars, Spark, as rows of
+Python, and to look at.
+
+Python's rows have `int` where SQL has HUGEINT, which is what `SUM` of integers gives; Arrow has no such type
+and holds it as decimals.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import html
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import pyarrow as pa
 
 from everfresh.delta import render, render_html
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import Column
+from everfresh.types import HUGEINT, Column, to_arrow
 
 if TYPE_CHECKING:
     import pandas
@@ -18,6 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from everfresh.database import Database
+
+
+N = TypeVar("N", bound="Named")
+_HUGEINT = to_arrow(HUGEINT)
 
 
 class Readable:
@@ -28,8 +37,19 @@ class Readable:
         raise NotImplementedError
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The rows as a pandas DataFrame. DECIMAL stays Decimal, DATE stays date."""
-        return self.to_arrow().to_pandas()
+        """The rows as a pandas DataFrame. DECIMAL stays Decimal, DATE stays date; HUGEINT is int64 where the
+        values fit, else Python's int."""
+        table, large = self.to_arrow(), {}
+        for i, field in enumerate(table.schema):
+            if field.type == _HUGEINT:
+                try:
+                    table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))
+                except pa.ArrowInvalid:
+                    large[i] = _values(table.column(i))
+        frame = table.to_pandas()
+        for i, values in large.items():
+            frame.isetitem(i, values)
+        return frame
 
     def to_polars(self) -> polars.DataFrame:
         """The rows as a Polars DataFrame."""
@@ -41,22 +61,90 @@ class Readable:
             ) from None
         return polars.from_arrow(self.to_arrow())
 
+    df = to_pandas
+    pl = to_polars
+
     def to_pylist(self) -> list[dict[str, Any]]:
         """The rows as a list of dicts."""
-        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
-        return rows
+        table = self.to_arrow()
+        return [dict(zip(table.column_names, row, strict=True)) for row in _rows(table)]
+
+    # -- rows of Python ----------------------------------------------------------------------------
+
+    _next: Iterator[tuple[Any, ...]] | None = None
+    """The rows that `fetchone` has yet to give."""
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """The rows as a list of tuples."""
+        return list(self)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row, None after the last; then it begins anew."""
+        if self._next is None:
+            self._next = iter(self)
+        row = next(self._next, None)
+        if row is None:
+            self._next = None
+        return row
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return _rows(self.to_arrow())
+
+    @overload
+    def __getitem__(self, which: int) -> tuple[Any, ...]: ...
+    @overload
+    def __getitem__(self, which: slice | str) -> list[Any]: ...
+    def __getitem__(self, which: int | slice | str) -> Any:
+        table = self.to_arrow()
+        if isinstance(which, str):
+            if which not in table.column_names:
+                raise KeyError(which)
+            return _values(table.column(table.column_names.index(which)))
+        if isinstance(which, slice):
+            return list(_rows(table.take(list(range(table.num_rows))[which])))
+        at = which + table.num_rows if which < 0 else which
+        if not 0 <= at < table.num_rows:
+            raise IndexError(f"row {which} of {table.num_rows}")
+        return next(_rows(table.slice(at, 1)))
+
+    def __len__(self) -> int:
+        return int(self.to_arrow().num_rows)
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def __len__(self) -> int:
-        return int(self.to_arrow().num_rows)
+    # -- to look at --------------------------------------------------------------------------------
+
+    def head(self, rows: int = 5) -> Result:
+        """The first rows, as a result of its own."""
+        return Result(self.to_arrow().slice(0, max(rows, 0)))
+
+    def show(self, rows: int = 20) -> None:
+        """Print the first rows as a table."""
+        print(render(self.to_arrow(), limit=rows))
 
     def __repr__(self) -> str:
         return render(self.to_arrow())
 
     def _repr_html_(self) -> str:
         return render_html(self.to_arrow())
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as Python's, HUGEINT as int; what Python cannot hold (a year 10000) as text."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):
+        values = column.cast(pa.string()).to_pylist()
+    if column.type == _HUGEINT:
+        return [None if value is None else int(value) for value in values]
+    return values
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    if not table.num_columns:
+        return iter([()] * table.num_rows)
+    return zip(*map(_values, table.columns), strict=True)
 
 
 class Result(Readable):
@@ -83,7 +171,35 @@ class Result(Readable):
         return self._rows.frame
 
 
-class _Named(Readable):
+class Explanation(Result):
+    """How a view is maintained or a query is run: lines of text, shown as they are."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(pa.table({"explain": text.splitlines()}))
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
+
+
+class Names(dict[str, N]):
+    """Tables or views by name; it is shown by the names."""
+
+    def __repr__(self) -> str:
+        return f"[{', '.join(map(repr, self))}]"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(chr(10).join(self))}</pre>"
+
+
+class Named(Readable):
+    """A table or a view, which has its rows when they are asked for."""
+
+    kind = "relation"
+
     def __init__(self, db: Database, name: str) -> None:
         self._db = db
         self.name = name
@@ -107,9 +223,31 @@ class _Named(Readable):
     def _check(self, catalog: Any) -> None:
         raise NotImplementedError
 
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, with their types."""
+        raise NotImplementedError
 
-class Table(_Named):
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name} ({_some(self.columns)})>"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self)[1:-1])}</p>{super()._repr_html_()}"
+
+
+_SHOWN = 20
+"""Columns that a table or view is described by at most."""
+
+
+def _some(columns: Sequence[Column]) -> str:
+    text = ", ".join(map(str, columns[:_SHOWN]))
+    return text if len(columns) <= _SHOWN else f"{text}, ... {len(columns)} columns"
+
+
+class Table(Named):
     """A base table."""
+
+    kind = "table"
 
     def _check(self, catalog: Any) -> None:
         catalog.expect_table(self.name)
@@ -125,8 +263,10 @@ class Table(_Named):
         return self._db.catalog.expect_table(self.name).key
 
 
-class View(_Named):
+class View(Named):
     """A materialized view: always equal to its query over the base tables."""
+
+    kind = "materialized view"
 
     def _check(self, catalog: Any) -> None:
         catalog.expect_view(self.name)
@@ -178,3 +318,14 @@ class View(_Named):
             engine = self._db._open()
             self._check(engine.catalog)
             return engine.verify(self.name)
+
+
+def database_html(what: str, named: Sequence[Named], most: int = 100) -> str:
+    """A database as HTML: what it is, and the columns of its first tables and views."""
+    rows = "".join(
+        f"<tr><td>{html.escape(one.kind)}</td><td>{html.escape(one.name)}</td>"
+        f'<td style="text-align: left">{html.escape(_some(one.columns))}</td></tr>'
+        for one in named[:most]
+    )
+    more = f"<small>{most} of {len(named)} shown</small>" if len(named) > most else ""
+    return f"<p>{html.escape(what)}</p><table><tbody>{rows}</tbody></table>{more}"

@@ -22,6 +22,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -321,7 +322,7 @@ class Column:
         return f"{self.name} {self.type}{'' if self.nullable else ' NOT NULL'}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableSchema:
     """A base table: its columns, its primary key (column names, possibly none), whether it never changes, and
     whether its rows are kept."""
@@ -334,21 +335,33 @@ class TableSchema:
 
     def column(self, name: str) -> Column:
         """The column called `name`."""
-        for column in self.columns:
-            if column.name == name:
-                return column
+        found = self._by_name.get(name)
+        if found is not None:
+            return found
         raise EverfreshError(
             Code.NOT_FOUND,
             f"table '{self.name}' has no column '{name}'",
             hint="columns are: " + ", ".join(self.names),
         )
 
-    @property
+    def find(self, name: str) -> Column | None:
+        """The column called `name` in whatever case."""
+        return self._folded.get(name.lower())
+
+    @cached_property
+    def _folded(self) -> dict[str, Column]:
+        return {column.name.lower(): column for column in self.columns}
+
+    @cached_property
+    def _by_name(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The column names in order."""
         return tuple(column.name for column in self.columns)
 
-    @property
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of the table's rows."""
         return arrow_schema(self.columns)

@@ -34,6 +34,7 @@ from everfresh.calculus import (
 from everfresh.compiler.passes.unify import rename
 from everfresh.errors import EverfreshError
 from everfresh.expr import Const, Var, build
+from everfresh.expr.names import Made
 from everfresh.types import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Column
 
 ODD = [
@@ -56,6 +57,13 @@ ODD = [
     "not",
     "null",
     "#0",
+    "v$0",
+    Made("v$0"),
+    Made("Δv$0"),
+    Made("o id$0"),
+    Made("#1.x"),
+    Made("a~"),
+    Made(""),
     "x[1]",
     "a, b",
     "(",

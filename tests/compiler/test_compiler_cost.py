@@ -25,7 +25,7 @@ from everfresh.compiler.estimate import Statistics, TableStats, selectivity
 from everfresh.compiler.search import composites, search
 from everfresh.datasets import tpch
 from everfresh.expr import Const, Var, build
-from everfresh.program import MapDef, Program, Statement, Trigger, View
+from everfresh.program import MapDef, Program, Statement, Trigger, View, component
 from everfresh.sql import plan as p
 from everfresh.types import BIGINT, BOOLEAN, Column
 
@@ -185,7 +185,7 @@ def test_a_condition_that_a_map_holds_makes_lookups_miss() -> None:
 
 def test_a_derived_relation_changes_as_often_as_its_map_is_written() -> None:
     x, y = (Var(name, BIGINT, False) for name in "xy")
-    n = Var("#0", BIGINT, False)
+    n = Var(component(0), BIGINT, False)
     columns = (Column("x", BIGINT, False), Column("n", BIGINT, False))
     maps = (
         MapDef("Q", (y,), (), parse("Sum_[y](D(x, y))", {"D": columns})),

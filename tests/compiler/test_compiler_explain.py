@@ -44,6 +44,7 @@ def test_json_has_every_field(name: str) -> None:
         "outputs",
         "having",
         "rows",
+        "notes",
         "engine",
     }
     assert (found["view"], found["sql"], found["strategy"], found["engine"]) == (
@@ -90,7 +91,7 @@ def test_text_shows_the_program_and_how_rows_are_read() -> None:
         v.compiled.program.to_text(),
         "READ",
         "  g = g",
-        '  where "#0" > 1::BIGINT',
+        "  where #0 > 1::BIGINT",
         "one row per entry",
     ]
     for part in (*shown, "ENGINE\n  entries: 3"):
@@ -111,7 +112,6 @@ def test_an_unknown_format_is_refused() -> None:
 @pytest.mark.parametrize(
     ("view_text", "code", "message"),
     [
-        ("AS SELECT g FROM t LIMIT 3", Code.UNSUPPORTED, "LIMIT without ORDER BY is not supported"),
         ("AS SELECT 1 AS one", Code.UNSUPPORTED, "a query without FROM"),
         ("AS SELECT count(*) AS n", Code.UNSUPPORTED, "a query without FROM"),
         (
@@ -123,7 +123,7 @@ def test_an_unknown_format_is_refused() -> None:
         ("WITH (colour = 'red') AS SELECT g FROM t", Code.ARGUMENT, "no option 'colour'"),
         ("AS SELECT nope FROM t", Code.NOT_FOUND, "nope"),
         ("AS SELECT g FROM nowhere", Code.NOT_FOUND, "nowhere"),
-        ("AS SELECT g, g FROM t", Code.EXISTS, "two columns 'g'"),
+        ("AS SELECT g AS _weight FROM t", Code.EXISTS, "a column '_weight'"),
         ("AS SELECT sum(g) AS s FROM t", Code.TYPE, "sum"),
     ],
 )
@@ -214,8 +214,8 @@ def nested(name: str):  # type: ignore[no-untyped-def]
             "lift",
             [
                 "RELATION lift$0(u.g VARCHAR?)   -- incremental: at the keys that are touched",
-                '  FROM lift#0("#1" BIGINT, "#2" HUGEINT)',
-                '  WHERE 3::HUGEINT < CASE WHEN "#1" = 0::BIGINT THEN NULL::HUGEINT ELSE "#2" END',
+                "  FROM lift#0(#1 BIGINT, #2 HUGEINT)",
+                "  WHERE 3::HUGEINT < CASE WHEN #1 = 0::BIGINT THEN NULL::HUGEINT ELSE #2 END",
                 "ON CHANGE lift$0",
             ],
         ),
@@ -234,7 +234,7 @@ def nested(name: str):  # type: ignore[no-untyped-def]
             "sides",
             ["  #1.x, the minimum of sides#1 at the same keys", "  components #2.0, #2.1, ... of sides#3"],
         ),
-        ("twice", ['  TIMES "#1" - "#2"', '  WHERE "#1" > "#2"']),
+        ("twice", ["  TIMES #1 - #2", "  WHERE #1 > #2"]),
     ],
 )
 def test_text_shows_relations(name: str, lines: list[str]) -> None:
@@ -247,24 +247,24 @@ def test_text_shows_relations(name: str, lines: list[str]) -> None:
 def test_json_shows_relations(name: str) -> None:
     v = nested(name)
     program, found = v.compiled.program, json.loads(explain(v.compiled, v.text, "json"))
-    assert [r["name"] for r in found["relations"]] == [r.name for r in program.relations]
+    assert [r["name"] for r in found["relations"]] == [str(r.name) for r in program.relations]
     for shown, relation in zip(found["relations"], program.relations, strict=True):
         assert [c["name"] for c in shown["columns"]] == [c.name for c in relation.columns]
-        assert shown["map"] == relation.map
+        assert shown["map"] == str(relation.map)
         if isinstance(relation, View):
             keys = bool(program.map(relation.map).keys)
             assert (shown["strategy"], shown["looked up only"]) == ("incremental", relation.always and keys)
             assert shown["having"] == (None if relation.having is None else str(relation.having))
-            assert [s["map"] for s in shown["sides"]] == [s.map for s in relation.sides]
+            assert [s["map"] for s in shown["sides"]] == [str(s.map) for s in relation.sides]
         else:
             assert shown["strategy"] == ("incremental" if name == "top" else "partition recompute")
             assert shown["plan"] == str(relation.expr)
             assert len(shown["partitions"]) == relation.prefix
-    derived = {r.name for r in program.relations}
+    derived = {str(r.name) for r in program.relations}
     assert {t["base"]: t["derived"] for t in found["triggers"]} == {
-        t.base: t.base in derived for t in program.triggers
+        str(t.base): str(t.base) in derived for t in program.triggers
     }
-    assert [s["map"] for s in found["sides"]] == [s.map for s in v.compiled.view.sides]
+    assert [s["map"] for s in found["sides"]] == [str(s.map) for s in v.compiled.view.sides]
 
 
 @pytest.mark.parametrize("name", NESTED)
@@ -275,14 +275,14 @@ def test_dot_leads_from_the_tables_to_the_view(name: str) -> None:
     edges = set(re.findall(rf"  {quoted} -> {quoted}", text))
     entries = {m.name: f"{m.name}[{', '.join(k.name for k in m.keys)}]" for m in program.maps}
     assert edges == {
-        *((t.base, entries[s.target]) for t in program.triggers for s in t.statements),
-        *((entries[m], r.name) for r in program.relations for m in r.maps),
+        *((str(t.base), entries[s.target]) for t in program.triggers for s in t.statements),
+        *((entries[m], str(r.name)) for r in program.relations for m in r.maps),
         *((entries[m], f"view {name}") for m in v.compiled.view.maps),
     }
     reached = {"t"}
     while more := {end for start, end in edges if start in reached} - reached:
         reached |= more
-    assert reached == {"t", f"view {name}", *entries.values(), *(r.name for r in program.relations)}
+    assert reached == {"t", f"view {name}", *entries.values(), *(str(r.name) for r in program.relations)}
     assert text.count('[label="partition recompute"]') == sum(
         isinstance(r, Partitions) and name != "top" for r in program.relations
     )

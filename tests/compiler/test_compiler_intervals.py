@@ -29,10 +29,10 @@ def intervals(query: str) -> list[str]:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("SELECT x FROM t a WHERE (SELECT count(*) FROM t b WHERE b.x > a.x) < 10", ['> "#0" < 10::BIGINT']),
+        ("SELECT x FROM t a WHERE (SELECT count(*) FROM t b WHERE b.x > a.x) < 10", ["> #0 < 10::BIGINT"]),
         (
             "SELECT x FROM t a WHERE NOT EXISTS (SELECT 1 FROM t b WHERE a.p < b.p)",
-            ['> NOT "#0" > 0::BIGINT'],
+            ["> NOT #0 > 0::BIGINT"],
         ),
         (
             "SELECT sum(x) AS s FROM t a"

@@ -65,7 +65,7 @@ def defined(*texts: str, columns: Mapping[str, tuple[Column, ...]] = COLUMNS) ->
 def test_q18_simplified_has_the_five_maps_of_figure_3_3() -> None:
     q18 = compiled(WORKLOADS["condensed"].query("q18"))
     (relation,) = q18.program.relations
-    assert str(relation.having) == '100::HUGEINT < "#1"'  # (x := QO2[ok]) * (100 < x)
+    assert str(relation.having) == "100::HUGEINT < #1"  # (x := QO2[ok]) * (100 < x)
     definitions = defined(
         f"Sum_[ck](o(ck, ok) * li(ok, qty) * {relation.name}(ok) * ⟨qty⟩)",  # QC
         "Sum_[ck](c(ck))",  # QO1

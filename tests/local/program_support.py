@@ -18,7 +18,18 @@ from everfresh.expr import Expr, Var, Vector
 from everfresh.expr import parse as parse_expr
 from everfresh.expr.build import MAKERS
 from everfresh.local.state import LocalState
-from everfresh.program import MapDef, Part, Partitions, Program, Side, Statement, Trigger, View
+from everfresh.program import (
+    MapDef,
+    Part,
+    Partitions,
+    Program,
+    Side,
+    Statement,
+    Trigger,
+    View,
+    component,
+    side_component,
+)
 from everfresh.sql import parse_and_bind
 from everfresh.sql import plan as p
 from everfresh.testing.state_check import check, contents
@@ -47,9 +58,9 @@ VALUES: dict[str, dict[str, list[Any]]] = {
     "k": {"i": [1, 2, 3, 4, 5, 6], "e": [None, "x", "y"], "x": [None, 1, 2]},
 }
 COMPONENTS = {
-    **{f"#{i}": Var(f"#{i}", BIGINT if i == 0 else HUGEINT, False) for i in range(4)},
+    **{component(i): Var(component(i), BIGINT if i == 0 else HUGEINT, False) for i in range(4)},
     **{
-        f"#{j}.{i}": Var(f"#{j}.{i}", BIGINT if i == 0 else HUGEINT, False)
+        side_component(j, i): Var(side_component(j, i), BIGINT if i == 0 else HUGEINT, False)
         for j in (1, 2, 3)
         for i in range(3)
     },
@@ -130,11 +141,11 @@ class Made:
     def plain(self, map_: str, **rest: Any) -> ViewDef:
         """A view that shows the keys and components of a map as they are."""
         target = next(m for m in self.maps if m.name == f"{self.name}{map_}")
-        outputs = {v.name: f'"{v.name}"' for v in target.keys} | {"n": '"#0"'}
+        outputs = {v.name: f'"{v.name}"' for v in target.keys} | {"n": "#0"}
         extra: dict[str, Var] = {}
         for i, kind in enumerate(target.kinds, 1):
-            outputs[f"v{i}"] = f'"#{i}"'
-            extra[f"#{i}"] = Var(f"#{i}", (BIGINT, HUGEINT, DOUBLE)[kind], False)
+            outputs[f"v{i}"] = f"#{i}"
+            extra[component(i)] = Var(component(i), (BIGINT, HUGEINT, DOUBLE)[kind], False)
         return self.done(self.view(self.name, map_, outputs, extra, **rest))
 
 

@@ -37,6 +37,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Var
 from everfresh.local import loading
 from everfresh.local.state import LocalState
+from everfresh.program import component, side_component
 from everfresh.sql import parse_and_bind
 from everfresh.types import BIGINT, DOUBLE, VARCHAR
 
@@ -47,7 +48,7 @@ def threshold_per_key() -> ViewDef:
         Made("q18")
         .map("#G", (W,), "Sum_[b](s(b, c, d) * ⟨c⟩)")
         .map("#R", (), "Sum_[a, b](r(a, b))")
-        .relation("D", "#G", {"b": "b"}, having='"#1" > 3')
+        .relation("D", "#G", {"b": "b"}, having="#1 > 3")
         .map("", (W,), "Sum_[a](r(a, b) * s(b, c, d) * D(b) * ⟨c⟩)")
         .on(
             "r",
@@ -71,7 +72,7 @@ def left_join() -> ViewDef:
     return (
         Made("left")
         .map("#N", (), "Sum_[b](s(b, x, d))")
-        .relation("P", "#N", {"b": "b", "n": '"#0"'}, always=True)
+        .relation("P", "#N", {"b": "b", "n": "#0"}, always=True)
         .map("#R", (), "Sum_[a, b](r(a, b))")
         .map("#S", (), "Sum_[b, x](s(b, x, d))")
         .map(
@@ -107,9 +108,9 @@ def not_in() -> ViewDef:
     made = Made("notin")
     made.map("#K", (N,), f"Sum_[](s(b, c, d) * ⟨{nulls}⟩)")
     made.map("#E", (), "Sum_[b](s(b, c, d))").map("#R", (), "Sum_[a, b](r(a, b))")
-    extra = {"#1": Var("#1", BIGINT, False)}
-    made.relation("K", "#K", {"n": '"#0"', "m": '"#1"'}, always=True, extra=extra)
-    made.relation("E", "#E", {"b": "b", "e": '"#0"'}, always=True)
+    extra = {component(1): Var(component(1), BIGINT, False)}
+    made.relation("K", "#K", {"n": "#0", "m": "#1"}, always=True, extra=extra)
+    made.relation("E", "#E", {"b": "b", "e": "#0"}, always=True)
     made.map("", (), f"Sum_[a, b](r(a, b) * K(n, m) * E(b, e) * {condition})")
     made.on("r", **{"": f"Sum_[a, b](Δr(a, b) * K(n, m) * E(b, e) * {condition})", "#R": "Δr(a, b)"})
     made.on("s", **{"#K": f"Sum_[](Δs(b, c, d) * ⟨{nulls}⟩)", "#E": "Sum_[b](Δs(b, c, d))"})
@@ -136,9 +137,10 @@ def extremes() -> ViewDef:
     made.map("#E", (), "Sum_[c, e](t(c, e, p))")
     made.map("#P", (), "Sum_[c, p](t(c, e, p))")
     made.on("t", **{n: f"Sum_[{k}](Δt(c, e, p))" for n, k in (("", "c"), ("#E", "c, e"), ("#P", "c, p"))})
-    extra = {f"#{i}.x": Var(f"#{i}.x", VARCHAR) for i in (1, 2)}
-    extra |= {f"#{i}.x": Var(f"#{i}.x", TABLES["t"].columns[2].type) for i in (3, 4)}
-    outputs = {"c": "c", "n": '"#0"', **{f"x{i}": f'"#{i}.x"' for i in (1, 2, 3, 4)}}
+    extra = {side_component(i, "x"): Var(side_component(i, "x"), VARCHAR) for i in (1, 2)}
+    prices = TABLES["t"].columns[2].type
+    extra |= {side_component(i, "x"): Var(side_component(i, "x"), prices) for i in (3, 4)}
+    outputs = {"c": "c", "n": "#0", **{f"x{i}": f"#{i}.x" for i in (1, 2, 3, 4)}}
     sides = [("#E", "min"), ("#E", "max"), ("#P", "min"), ("#P", "max")]
     return made.done(made.view("ext", "", outputs, extra, sides=sides))
 
@@ -147,7 +149,8 @@ def extreme_of_all() -> ViewDef:
     """A side with one key: the least value of a column, and a join with it."""
     made = Made("least")
     made.map("#0", (), "Sum_[](s(b, c, d))").map("#D", (), "Sum_[d](s(b, c, d))")
-    made.relation("M", "#0", {"x": '"#1.x"'}, extra={"#1.x": Var("#1.x", DOUBLE)}, sides=[("#D", "max")])
+    least = side_component(1, "x")
+    made.relation("M", "#0", {"x": "#1.x"}, extra={least: Var(least, DOUBLE)}, sides=[("#D", "max")])
     made.map("", (), "Sum_[b, c](s(b, c, d) * M(d))")
     made.map("#S", (), "Sum_[b, c, d](s(b, c, d))")
     made.on("s", **{
@@ -181,8 +184,8 @@ def top_rows() -> ViewDef:
 def global_threshold() -> ViewDef:
     made = Made("glob")
     made.map("#T", (W,), "Sum_[](s(b, c, d) * ⟨c⟩)").map("#G", (W,), "Sum_[b](s(b, c, d) * ⟨c⟩)")
-    made.relation("T", "#T", {"x": '"#1"'}, always=True)
-    made.relation("G", "#G", {"b": "b", "v": '"#1"'})
+    made.relation("T", "#T", {"x": "#1"}, always=True)
+    made.relation("G", "#G", {"b": "b", "v": "#1"})
     above = "[v + v > x]"
     made.map("", (), f"Sum_[b, v](G(b, v) * T(x) * {above})")
     made.on("s", **{"#T": "Sum_[](Δs(b, c, d) * ⟨c⟩)", "#G": "Sum_[b](Δs(b, c, d) * ⟨c⟩)"})
@@ -203,18 +206,16 @@ def set_operation(name: str, weight: str) -> ViewDef:
 
 
 def except_all() -> ViewDef:
-    return set_operation("exceptall", 'greatest("#1.0" - "#2.0", 0::BIGINT)')
+    return set_operation("exceptall", "greatest(#1.0 - #2.0, 0::BIGINT)")
 
 
 def intersect() -> ViewDef:
-    return set_operation("intersect", 'case when "#1.0" > 0 and "#2.0" > 0 then 1 else 0 end')
+    return set_operation("intersect", "case when #1.0 > 0 and #2.0 > 0 then 1 else 0 end")
 
 
 def two_relations_over_one_map() -> ViewDef:
     made = Made("both").map("#G", (W,), "Sum_[b](s(b, c, d) * ⟨c⟩)")
-    made.relation("D1", "#G", {"b": "b"}, having='"#1" > 3').relation(
-        "D2", "#G", {"b": "b"}, having='"#0" > 1'
-    )
+    made.relation("D1", "#G", {"b": "b"}, having="#1 > 3").relation("D2", "#G", {"b": "b"}, having="#0 > 1")
     made.map("", (), "Sum_[b](D1(b) * D2(b))")
     made.on("s", **{"#G": "Sum_[b](Δs(b, c, d) * ⟨c⟩)"})
     made.on("D1", **{"": "ΔD1(b) * D2(b)"}).on("D2", **{"": "D1(b) * ΔD2(b)"})
@@ -468,7 +469,7 @@ def test_sums_that_do_not_fit_are_refused_and_nothing_changes() -> None:
         f" + Sum_[a]({change} * Δr(a, c) * [c IS NOT NULL] * ⟨c⟩)",
         "#R": f"Sum_[a]({change})",
     })  # fmt: skip
-    state = state_of(made.plain("", having='"#1" >= 0'))
+    state = state_of(made.plain("", having="#1 >= 0"))
     huge = (1 << 62) - 1
     apply(state, {"r": ([(1, huge)] * 2, [])})
     check(state)

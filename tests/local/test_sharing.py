@@ -22,6 +22,7 @@ from everfresh.calculus import MapRef
 from everfresh.compiler import Catalog
 from everfresh.compiler.sharing import offers, readers
 from everfresh.errors import Code
+from everfresh.expr import Made
 from everfresh.local import loading
 from everfresh.local.steps import Steps
 from everfresh.sql import parse_and_bind
@@ -293,7 +294,8 @@ def test_a_view_like_another_has_one_map_of_its_own() -> None:
         db.sql(f"CREATE MATERIALIZED VIEW one AS {JOIN}; CREATE MATERIALIZED VIEW two AS {JOIN}")
         one, two = (db.catalog.views[name].compiled for name in ("one", "two"))
         assert [m.name for m in two.program.maps] == ["two"]
-        assert {m.name for m in two.program.shared} == {m.name for m in offers(one)} == {"one#1", "one#2"}
+        both = {Made("one#1"), Made("one#2")}
+        assert {m.name for m in two.program.shared} == {m.name for m in offers(one)} == both
         assert "SHARED MAP one#1" in db.view("two").explain()
         assert "one#1: kept by one, read by two too" in db.view("one").explain()
         assert "one#1: kept by one, read by two too" in db.view("two").explain()
@@ -326,8 +328,10 @@ def test_a_map_without_the_component_is_not_shared_and_the_larger_one_is() -> No
         db.sql(f"CREATE MATERIALIZED VIEW two AS {JOIN.replace('AS x', 'AS x, SUM(s.c * s.c) AS y')}")
         db.sql(f"CREATE MATERIALIZED VIEW three AS {JOIN.replace('s.c)', 's.c * s.c)')}")
         programs = {name: view.compiled.program for name, view in db.catalog.views.items()}
-        assert [m.name for m in programs["two"].shared] == ["one#2"]  # r by b; s by b has one more value
-        assert {m.name for m in programs["three"].shared} == {"one#2", "two#1"}
+        assert [m.name for m in programs["two"].shared] == [
+            Made("one#2")
+        ]  # r by b; s by b has one more value
+        assert {m.name for m in programs["three"].shared} == {Made("one#2"), Made("two#1")}
         check_state(db)
 
 
@@ -337,7 +341,7 @@ def test_the_name_of_a_view_that_is_gone_is_free(tmp_path: Path) -> None:
     db.sql("DROP MATERIALIZED VIEW one")
     db.sql(f"CREATE MATERIALIZED VIEW one AS {MORE['chain']}")
     names = {m.name for v in db.catalog.views.values() for m in v.compiled.program.maps}
-    assert {"one#1", "one~2", "one~2#2"} <= names
+    assert {Made("one#1"), Made("one~2"), Made("one~2#2")} <= names
     db.sql("DROP MATERIALIZED VIEW two")
     before = {name: db.view(name).to_pylist() for name in db.views}
     db._engine.snapshot()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everfresh.algebra import Kind
-from everfresh.expr import Const, Var, build
+from everfresh.expr import Const, Made, Var, build
 from everfresh.program import (
     MapDef,
     Partitions,
@@ -24,6 +24,7 @@ from everfresh.program import (
     component,
     component_index,
     parse_program,
+    side_component,
 )
 from everfresh.types import BIGINT, DECIMAL, DOUBLE, HUGEINT, VARCHAR, Column
 
@@ -43,6 +44,12 @@ NAMES = st.sampled_from(
         " : ",
         "1st",
         "x.y",
+        "#0",
+        "#1.x",
+        "v#1",
+        Made("v#1"),
+        Made("o id#1"),
+        Made("Δ$0"),
     ]
 )
 KEYS = st.lists(
@@ -59,11 +66,11 @@ EXPRESSIONS = st.sampled_from(
 
 PLANS = st.sampled_from(["Limit 3 OFFSET 0\n  Scan m (x)", "Sort 'two\n  lines'\n  Scan m (x)\n    deep"])
 COMPONENTS = [
-    Var("#0", BIGINT, False),
-    Var("#1", DECIMAL(38, 2), False),
-    Var("#1u", HUGEINT, False),
-    Var("#1.x", VARCHAR),
-    Var("#2.0", BIGINT, False),
+    Var(component(0), BIGINT, False),
+    Var(component(1), DECIMAL(38, 2), False),
+    Var(component(1, unscaled=True), HUGEINT, False),
+    Var(side_component(1, "x"), VARCHAR),
+    Var(side_component(2, 0), BIGINT, False),
 ]
 
 
@@ -114,7 +121,7 @@ def programs(draw: Any) -> Program[str]:
     )  # fmt: skip
     trigger = st.builds(Trigger, NAMES, st.lists(statement, max_size=3).map(tuple))
     triggers = draw(st.lists(trigger, max_size=3, unique_by=lambda t: t.base))
-    derived = [draw(relations(maps, f"r${i}")) for i in range(draw(st.integers(0, 3)))]
+    derived = [draw(relations(maps, Made(f"r${i}"))) for i in range(draw(st.integers(0, 3)))]
     return Program(tuple(maps), tuple(triggers), tuple(derived))
 
 
@@ -167,7 +174,8 @@ def test_golden() -> None:
 
 def test_golden_relations() -> None:
     g, n = Var("g", VARCHAR), Var("n", BIGINT, False)
-    count, total = Var("#0", BIGINT, False), Var("#1", HUGEINT, False)
+    extreme = Var(side_component(1, "x"), BIGINT)
+    count, total = Var(component(0), BIGINT, False), Var(component(1), HUGEINT, False)
     large = build.call(">", total, Const(100, HUGEINT))
     column, value = Column("g", VARCHAR), Column("v", HUGEINT, False)
     program = Program(
@@ -178,7 +186,12 @@ def test_golden_relations() -> None:
             View("every", "m", (column, value), (g, total), always=True),
             View("times", "m", (Column("k", VARCHAR),), (g,), weight=count),
             View(
-                "sides", "m", (Column("x", BIGINT),), (Var("#1.x", BIGINT),), True, sides=(Side("s", "min"),)
+                "sides",
+                "m",
+                (Column("x", BIGINT),),
+                (extreme,),
+                True,
+                sides=(Side("s", "min"),),
             ),
             Partitions("top", "s", (column,), "Limit 1\n  Scan", 1),
         ),
@@ -189,21 +202,21 @@ def test_golden_relations() -> None:
 MAP m[g VARCHAR?] (WIDE) =
   D
 RELATION lift(g VARCHAR?)   -- incremental: at the keys that are touched
-  FROM m("#1" HUGEINT)
-  WHERE "#1" > 100::HUGEINT
+  FROM m(#1 HUGEINT)
+  WHERE #1 > 100::HUGEINT
 RELATION every(g VARCHAR?, v HUGEINT)   -- incremental: looked up only
-  FROM m("#1" HUGEINT)
-  v = "#1"
+  FROM m(#1 HUGEINT)
+  v = #1
   EVERY KEY
 RELATION times(k VARCHAR?)   -- incremental: at the keys that are touched
-  FROM m("#0" BIGINT)
+  FROM m(#0 BIGINT)
   k = g
-  TIMES "#0"
+  TIMES #0
 MAP s[g VARCHAR?, n BIGINT] () =
   E
 RELATION sides(x BIGINT?)   -- incremental: at the keys that are touched
-  FROM m(), MIN s("#1.x" BIGINT?)
-  x = "#1.x"
+  FROM m(), MIN s(#1.x BIGINT?)
+  x = #1.x
   BAG
 RELATION top(g VARCHAR?)   -- partition recompute: where g is touched
   PARTITIONS OF s BY [g]
@@ -234,6 +247,10 @@ def test_look_ups() -> None:
 
 
 def test_components_have_names() -> None:
-    assert [component(0), component(3), component(12, unscaled=True)] == ["#0", "#3", "#12u"]
+    assert [component(0), component(3), component(12, unscaled=True)] == [
+        Made("#0"),
+        Made("#3"),
+        Made("#12u"),
+    ]
     for i in (0, 7, 12):
         assert component_index(component(i)) == component_index(component(i, unscaled=True)) == i

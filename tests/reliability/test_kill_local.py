@@ -73,7 +73,7 @@ class Nursery:
     def close(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(120)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_a_reader_beside_a_writer_sees_committed_prefixes(nursery: Nursery, tmp_
             connect(tmp_path / "db")
         assert caught.value.code == ef.Code.LOCKED
         assert str(pid) in str(caught.value)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while (not seen or seen[-1] < COUNT) and time.monotonic() < until:
             acknowledged = len(read_acknowledged(tmp_path / "acks"))
             count = committed(reader)

@@ -58,7 +58,7 @@ def child(path: Path, acks: Path, **changes: Any) -> subprocess.Popen[str]:
 def wait_for_acks(acks: Path, more: int, process: subprocess.Popen[str]) -> None:
     """Until `more` further batches are acknowledged, or the child has ended."""
     target = len(read_acknowledged(acks)) + more
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while len(read_acknowledged(acks)) < target and process.poll() is None and time.monotonic() < until:
         time.sleep(0.01)
 
@@ -82,7 +82,7 @@ class Victim:
         wait_for_acks(self.acks, rng.randint(0, 2), process)
         time.sleep(rng.uniform(0, 0.4))
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(30)
+        process.wait(120)
         self.check()
 
     def check(self) -> None:

@@ -150,7 +150,10 @@ def test_a_mistake_for_real(everfresh_command):
 
 def test_a_folder_is_kept(tmp_path, capsys: pytest.CaptureFixture[str]):
     folder = ["--path", str(tmp_path / "shop.ef")]
-    assert cli.main(["sql", *folder, "-c", SCRIPT]) == 0
+    assert cli.main(["sql", *folder, "-c", SCRIPT]) == 1
+    assert "add --create" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert cli.main(["sql", *folder, "--create", "-c", SCRIPT]) == 0
     capsys.readouterr()
     assert cli.main(["sql", *folder, "--read-only", "-c", "SELECT total FROM v WHERE k = 7"]) == 0
     assert "42" in capsys.readouterr().out

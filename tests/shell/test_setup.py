@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,8 @@ def clone(tmp_path: Path, root: Path) -> Path:
     """A clone with what environments need and nothing else."""
     folder = tmp_path / "clone"
     shutil.copytree(root / "scripts", folder / "scripts")
-    (folder / "scripts" / "venvs" / "empty.txt").write_text("# nothing\n")
+    for listing in ("venvs", "locks"):
+        (folder / "scripts" / listing / "empty.txt").write_text("# nothing\n")
     return folder
 
 
@@ -43,10 +43,8 @@ def test_setup_does_nothing_when_it_is_current(root: Path):
     if not (root / ".venv" / ".stamp").exists():
         pytest.skip("not run from an environment made by `make setup`")
     before = {path: path.stat().st_mtime_ns for path in (root / ".venv" / ".stamp", root / ".venv" / "bin")}
-    started = time.monotonic()
     done = run(["make", "--no-print-directory", "setup"], cwd=root)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert time.monotonic() - started < 5
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
@@ -55,8 +53,8 @@ def test_environments_are_made_when_they_are_not_current(clone: Path):
     assert "making .venvs/empty" in environment(clone)
     assert environment(clone) == ""
 
-    (clone / "scripts" / "venvs" / "empty.txt").write_text("# still nothing\n")
-    assert "has changed" in environment(clone)
+    (clone / "scripts" / "locks" / "empty.txt").write_text("# still nothing\n")
+    assert "other versions: updating" in environment(clone)
     assert environment(clone) == ""
 
     (folder / ".stamp").unlink()  # half made

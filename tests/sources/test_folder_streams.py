@@ -159,7 +159,7 @@ def test_a_process_killed_at_random(tmp_path: Path, seed: int) -> None:
         assert child.stdout.readline() == "ready\n"
         time.sleep(rng.uniform(0, 0.3))
         child.kill()
-        child.wait(30)
+        child.wait(120)
         with connect(tmp_path / "db") as db:
             assert db.epoch == BASE + 1 + db.statistics()["streams"].get("t", -1)
             assert all(view.verify().num_rows == 0 for view in db.views.values())
@@ -278,8 +278,8 @@ def test_a_stream_is_stopped_from_wherever(inbox: Inbox) -> None:
 
         end = db.view("v").on_change(hear)
         inbox.put()
-        assert heard.wait(30)
-        assert stream.wait(30)
+        assert heard.wait(120)
+        assert stream.wait(120)
         end()
         # By a listener of another batch, while the stream waits for the database.
         stream = db.stream("t", inbox.folder, interval=0.001)

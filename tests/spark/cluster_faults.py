@@ -81,7 +81,7 @@ def apply_while_killing(spark: Any, path: Path, batch: int, batches: list[ef.Del
         send(db, batches[batch : batch + 1], batch)
         killer.join(130)
     assert killer.killed == 1, "no task came to where the executor is killed"
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while len(executors(spark)) < 2 and time.monotonic() < until:
         time.sleep(0.1)
 

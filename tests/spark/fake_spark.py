@@ -19,9 +19,11 @@ from typing import Any
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.errors import PySparkException
 
-from everfresh.spark import blocks, engine, reading, tables, tasks, units
+from everfresh.spark import artifacts, blocks, engine, reading, tables, tasks, units
 from everfresh.spark import session as sessions
+from everfresh.spark.failures import TaskError
 from everfresh.types import arrow_schema
 
 Partition = list[pa.RecordBatch]
@@ -45,10 +47,12 @@ class _Process:
         self.lock = threading.RLock()
         self.cache: OrderedDict[Any, Any] = OrderedDict()
         self.sizes: dict[Any, int] = {}
+        self.compiled: OrderedDict[Any, Any] = OrderedDict()
+        self.programs: dict[str, Any] = {}
 
     def forget(self) -> None:
-        self.cache.clear()
-        self.sizes.clear()
+        for known in (self.cache, self.sizes, self.compiled, self.programs):
+            known.clear()
 
 
 class _Here(threading.local):
@@ -89,6 +93,9 @@ class _OfProcess(MutableMapping[Any, Any]):
 
     def move_to_end(self, key: Any) -> None:
         self._own.move_to_end(key)
+
+    def popitem(self, last: bool = True) -> Any:
+        return self._own.popitem(last)
 
 
 class FakeSession:
@@ -176,7 +183,10 @@ class FakeFrame:
     def _run(self) -> Iterator[pa.RecordBatch]:
         self.sparkSession.jobs += 1
         self.sparkSession.stages += self._stages
-        return (batch for partition in self._make() for batch in partition)
+        try:
+            return iter([batch for partition in self._make() for batch in partition])
+        except TaskError as error:
+            raise PySparkException(str(error)) from error  # as what a task raises reaches the driver
 
     def collect(self) -> list[dict[str, Any]]:
         return [row for batch in self._run() for row in batch.to_pylist()]
@@ -209,6 +219,8 @@ def install(monkeypatch: pytest.MonkeyPatch, processes: int = 2) -> FakeSession:
     session.forget()
     monkeypatch.setattr(units, "_CACHE", _OfProcess("cache"))
     monkeypatch.setattr(units, "_SIZES", _OfProcess("sizes"))
+    monkeypatch.setattr(units, "_PROGRAMS", _OfProcess("programs"))
+    monkeypatch.setattr(artifacts, "_KNOWN", _OfProcess("compiled"))
     monkeypatch.setattr(pyspark, "TaskContext", _Task)
     monkeypatch.setattr(pyspark, "inheritable_thread_target", lambda given: lambda fn: fn)
     monkeypatch.setattr(tasks, "TaskContext", _Task)

@@ -348,6 +348,8 @@ def test_a_fresh_process_compiles_nothing(
         db.sql(DDL)
         db.apply(batch(0))
         world = db._engine._ledger.world(db.epoch)
+        parts = tuple(jobs.PartSpec(table, "insert", "a test", ()) for table in batch(0))
+        told = jobs.Job("1", "batch", world.left(world.catalog), {}, parts, form="whole").write()
         artifacts._KNOWN.clear()
 
         def compiles(*args: Any) -> Any:
@@ -356,8 +358,9 @@ def test_a_fresh_process_compiles_nothing(
         with monkeypatch.context() as patched:
             patched.setattr(jobs, "replayed", compiles)
             patched.setitem(jobs._FORMS, "whole", compiles)
-            assert set(world.catalog.views) == set(VIEWS)
-            assert world.program("whole", frozenset(batch(0))) is not None
+            job = jobs.Job.read(str(tmp_path), told)
+            assert set(job.world.catalog.views) == set(VIEWS)
+            assert job.program is not None
 
 
 def test_a_snapshot_is_taken_when_the_log_is_a_third_of_the_last(

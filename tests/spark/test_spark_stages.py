@@ -100,9 +100,9 @@ class Cluster:
         world = self.world
         for unit in (*(unit for units in self.units.values() for unit in units), self.driver):
             unit.reclaim(world, now=True)  # strings that nothing uses are freed before every batch
-        program = world.program(WHOLE, frozenset(nets), leaving=True) if self.whole else None
+        program = world.program(WHOLE, frozenset(nets)) if self.whole else None
         self.forms.add("staged" if program is None else "whole")
-        program = program or world.program(STAGED, frozenset(nets), leaving=True)
+        program = program or world.program(STAGED, frozenset(nets))
         assert program is not None
         self.changes = defaultdict(list)
         gathered = self._whole(program, nets) if program.whole else self._staged(program, nets)

@@ -13,8 +13,10 @@ import duckdb
 import plan_interpreter
 
 from everfresh import types as ty
+from everfresh.errors import EverfreshError
 from everfresh.sql import Statement, parse_and_bind
 from everfresh.sql import plan as p
+from everfresh.testing.letter_case import recased
 from everfresh.types import Column, TableSchema
 
 T = TableSchema(
@@ -52,6 +54,9 @@ class DictCatalog:
         self.tables = {"t": T, "k": K} if tables is None else tables
         self.views = {"v": V} if views is None else views
 
+    def other(self, name: str) -> tuple[str, str] | None:
+        return None
+
     def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
         table = self.table(name)
         if table is not None:
@@ -72,7 +77,20 @@ def bind_one(text: str, catalog: Any = None, dialect: str = "duckdb") -> Any:
 
 
 def bind_all(text: str, catalog: Any = None, dialect: str = "duckdb") -> list[Statement]:
-    return list(parse_and_bind(text, catalog or DictCatalog(), dialect))
+    """The statements of a text, after a look that it means the same in lower and in upper case."""
+    catalog = catalog or DictCatalog()
+    meant = _meaning(text, catalog, dialect)
+    for change in (str.lower, str.upper):
+        assert _meaning(recased(text, change), catalog, dialect) == meant, change
+    return list(parse_and_bind(text, catalog, dialect))
+
+
+def _meaning(text: str, catalog: Any, dialect: str) -> str:
+    """Statements or the refusal of a text, in lower case: names are spelled as in the text."""
+    try:
+        return "\n".join(repr(s) for s in parse_and_bind(text, catalog, dialect)).lower()
+    except EverfreshError as error:
+        return f"{error.code} {error.place} {error.message}".lower()
 
 
 # -- plans -----------------------------------------------------------------------------------------------------

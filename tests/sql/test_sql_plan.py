@@ -188,7 +188,7 @@ GOLDEN = [
     (
         "SELECT g, g, total AS g_1 FROM v",
         """
-        Project g, g_2 = g, g_1 = total
+        Project g, g_1 = g, g_1_1 = total
           Scan v (g, total)
         """,
     ),

@@ -40,6 +40,7 @@ from everfresh.calculus.nodes import (
     rename,
     union,
 )
+from everfresh.expr.names import Made
 from everfresh.expr.nodes import Call, Const, Expr, Var
 
 _TOTAL = frozenset(
@@ -143,9 +144,9 @@ def _apart(query: Query, names: Collection[str]) -> Query:
     by: dict[str, Var] = {}
     for var in outputs(query):
         if var.name not in names:
-            fresh = var.name + "~"
+            fresh = Made(f"{var.name}~")
             while fresh in taken:
-                fresh += "~"
+                fresh = Made(f"{fresh}~")
             taken.add(fresh)
             by[var.name] = Var(fresh, var.of, var.null)
     return rename(query, by) if by else query

@@ -93,7 +93,8 @@ def _(query: Rel, db: Database, env: Env, k: int) -> Rows:
     else:
         table = (db.deltas if query.delta else db.tables).get(query.name, Gmr())
     for key, (m, *_) in table.items():
-        row = _match(names, key, env)
+        read = key if query.columns is None else tuple(key[place] for place in query.columns)
+        row = _match(names, read, env)
         if row is not None:
             yield row, (m,) * (k + 1)
 

@@ -7,6 +7,7 @@ from left to right. Variables, tuples and groups are compared by *identity*: NUL
 | text | node | weight of a tuple |
 |---|---|---|
 | `R(x, y)`, `ΔR(x, y)` | `Rel` | m in every component, m the multiplicity in the table or in its change |
+| `R(2: x, 7: y)` | `Rel` | the same of a projection: only the columns at places 2 and 7 are read |
 | `M[x](0, 2)` | `MapRef` | the named components of the map's entry, 0 being its count, `_` zero |
 | `[x < y]` | `Cond` | 1 where the condition is TRUE, else 0 |
 | `⟨x, x * y⟩` | `Value` | count 1 and these values |
@@ -18,6 +19,8 @@ from left to right. Variables, tuples and groups are compared by *identity*: NUL
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 
 from everfresh.expr.nodes import Expr, Var, substitute
 from everfresh.rewrite import Node, node
@@ -39,6 +42,27 @@ class Rel(Query):
     name: str
     vars: tuple[Var, ...]
     delta: bool = False
+    columns: tuple[int, ...] | None = None
+    """The places, in ascending order, of the columns that the variables stand for, where not all are read;
+    rows that agree on them count together. None: all columns of the relation."""
+
+    @property
+    def places(self) -> Sequence[int]:
+        """The place in the relation of the column that each variable stands for."""
+        return range(len(self.vars)) if self.columns is None else self.columns
+
+    def within(self, places: Iterable[int]) -> tuple[int, ...] | None:
+        """Where among the variables those of the columns at `places` stand; None if not all are read."""
+        if self.columns is None:
+            return tuple(places)
+        at = {place: i for i, place in enumerate(self.columns)}
+        found = [at.get(place) for place in places]
+        return None if None in found else tuple(found)  # type: ignore[arg-type]
+
+    def names(self, places: Iterable[int]) -> frozenset[str] | None:
+        """The names of the variables of the columns at `places`; None if not all are read."""
+        found = self.within(places)
+        return None if found is None else frozenset(self.vars[i].name for i in found)
 
 
 @node

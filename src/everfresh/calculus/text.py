@@ -11,8 +11,9 @@ which simplification removes, is written with a leading `1`, and a sum of one te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from everfresh.calculus.nodes import (
     ONE,
@@ -30,17 +31,22 @@ from everfresh.calculus.nodes import (
     Sum,
     Value,
 )
+from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var
 from everfresh.expr.text import declaration, parse_expr, parse_type_at
 from everfresh.expr.text import to_text as expr_text
-from everfresh.expr.tokens import TokenStream, quote_name
+from everfresh.expr.tokens import NAMES, TokenStream, quote_name
 from everfresh.types import Column, SqlType, quoted
 
 _WORDS = frozenset({"SUM_", "EXISTS"})
 _SUM, _PRODUCT, _FACTOR = 0, 1, 2
 
 
-Marked = Callable[[str, Sequence[Var]], str]
+class Marked(Protocol):
+    """The variables of an atom as text, where only some columns are read with their places."""
+
+    def __call__(self, name: str, vars_: Sequence[Var], places: Sequence[int] | None = None, /) -> str:
+        """Of the atom of a relation or map with this name."""
 
 
 def to_text(
@@ -51,21 +57,27 @@ def to_text(
     """The query as text; over these relations and maps, where given, exactly."""
     columns: dict[str, Sequence[Column | Var]] = {**(relations or {}), **(maps or {})}
 
-    def marked(name: str, vars_: Sequence[Var]) -> str:
+    def marked(name: str, vars_: Sequence[Var], places: Sequence[int] | None = None) -> str:
+        at = [""] * len(vars_) if places is None else [f"{place}: " for place in places]
         known = columns.get(name)
         if known is None:
-            return _names(vars_)
-        marks = [
-            "" if v.nullable == c.nullable else "?" if v.nullable else "!"
-            for v, c in zip(vars_, known, strict=True)
-        ]
-        return ", ".join(quote_name(v.name) + mark for v, mark in zip(vars_, marks, strict=True))
+            marks = [""] * len(vars_)
+        else:
+            types = known if places is None else [known[place] for place in places]
+            marks = [
+                "" if v.nullable == c.nullable else "?" if v.nullable else "!"
+                for v, c in zip(vars_, types, strict=True)
+            ]
+        shown = (place + quote_name(v.name) + mark for place, v, mark in zip(at, vars_, marks, strict=True))
+        return ", ".join(shown)
 
     return _text(query, _SUM, marked)
 
 
 def _name(name: str) -> str:
-    return quoted(name) if name.startswith("Δ") else quote_name(name, _WORDS)
+    if name.startswith("Δ"):  # which without quotes says that it is a change
+        return f"#{quoted(name)}" if isinstance(name, Made) else quoted(name)
+    return quote_name(name, _WORDS)
 
 
 def _names(vars_: Sequence[Var]) -> str:
@@ -78,8 +90,8 @@ def _components(components: Sequence[int]) -> str:
 
 def _text(query: Query, place: int, marked: Marked) -> str:
     match query:
-        case Rel(name, vars_, delta):
-            return f"{'Δ' if delta else ''}{_name(name)}({marked(name, vars_)})"
+        case Rel(name, vars_, delta, columns):
+            return f"{'Δ' if delta else ''}{_name(name)}({marked(name, vars_, columns)})"
         case MapRef(name, keys, components):
             return f"{_name(name)}[{marked(name, keys)}]({_components(components)})"
         case Cond(condition):
@@ -186,13 +198,15 @@ class _Parser:
         return Sum(tuple(self.known[name] for name in names), body)
 
     def atom(self) -> Query:
-        quoted = self.stream.peek().kind == "quoted"
+        token = self.stream.peek()
         name = self.stream.name()
-        delta = not quoted and name.startswith("Δ")
+        delta = self.stream.text.startswith("Δ", token.start)
         if delta:
-            name = name[1:] or self.stream.name()
+            name = type(name)(name[1:]) if len(name) > 1 else self.stream.name()
         if self.stream.accept("("):
-            return Rel(name, self.bind(self.relations[name], ")"), delta)
+            places: list[int] = []
+            vars_ = self.bind(self.relations[name], ")", places)
+            return Rel(name, vars_, delta, tuple(places) or None)
         self.stream.expect("[")
         keys = self.bind(self.maps[name], "]")
         self.stream.expect("(")
@@ -201,8 +215,20 @@ class _Parser:
     def component(self) -> int:
         return -1 if self.stream.accept("_") else self.stream.integer()
 
-    def bind(self, types: Sequence[Column | Var], end: str) -> tuple[Var, ...]:
-        named = self.stream.listed(self.marked, end)
+    def bind(
+        self, types: Sequence[Column | Var], end: str, places: list[int] | None = None
+    ) -> tuple[Var, ...]:
+        """The variables of an atom; the places of its columns, where they are written, go to `places`."""
+
+        def one() -> tuple[str, bool | None]:
+            if places is not None and self.stream.peek().kind == "number":
+                places.append(self.stream.integer())
+                self.stream.expect(":")
+            return self.marked()
+
+        named = self.stream.listed(one, end)
+        if places:
+            types = [types[place] for place in places]
         vars_ = tuple(
             Var(n, c.type, c.nullable if mark is None else mark)
             for (n, mark), c in zip(named, types, strict=True)
@@ -220,7 +246,7 @@ class _Parser:
         stream = self.stream
         start = stream.position
         stream.expect("(")
-        if stream.peek().kind in ("name", "quoted"):
+        if stream.peek().kind in NAMES:
             name = stream.name()
             declared = self.declared() if not stream.at(":=") and stream.peek().kind == "name" else None
             if stream.accept(":="):

@@ -8,6 +8,7 @@ from everfresh.compiler.compile import CompiledView, compile_view, reevaluated
 from everfresh.compiler.crossing import Crossing, Ordered, crossing
 from everfresh.compiler.explain import explain
 from everfresh.compiler.lower import Lowered, lower
+from everfresh.compiler.narrow import WIDE
 from everfresh.compiler.passes import PASSES, simplify
 from everfresh.compiler.polynomial import Monomial, polynomial
 from everfresh.compiler.ranges import MIRRORED, VALUE, Comparison, Range, range_of
@@ -18,6 +19,7 @@ __all__ = [
     "MIRRORED",
     "PASSES",
     "VALUE",
+    "WIDE",
     "Catalog",
     "Comparison",
     "CompiledView",

@@ -24,7 +24,7 @@ from functools import partial
 
 from everfresh.algebra import Kind
 from everfresh.expr import Const, Expr, Var, build, substitute, variables
-from everfresh.program import component, side_component
+from everfresh.program import beside, component, side_component
 from everfresh.sql import plan as p
 from everfresh.types import (
     BIGINT,
@@ -126,7 +126,7 @@ def _distinct(call: p.AggregateCall, components: Components) -> Expr:
     value = aggregate(plain, inner, sure=False)
     if inner.sides:
         raise NotFlat(f"{call.fn.upper()}(DISTINCT ...)")
-    moved = {v.name: Var(f"#{index}.{v.name[1:]}", v.type, v.nullable) for v in variables(value)}
+    moved = {v.name: Var(beside(v.name, index), v.type, v.nullable) for v in variables(value)}
     return substitute(value, dict(moved))
 
 

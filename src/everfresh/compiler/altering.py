@@ -58,7 +58,8 @@ def holds(definition: Query, table: str, position: int) -> bool:
     for term in products(definition):
         atoms = [n for n in term.walk() if isinstance(n, Rel) and n.name == table]
         seen = Counter(n.name for n in term.walk() if isinstance(n, Var))
-        if any(seen[atom.vars[position].name] > 1 for atom in atoms):
+        read = (name for atom in atoms for name in atom.names((position,)) or ())
+        if any(seen[name] > 1 for name in read):
             return True
     return False
 
@@ -94,6 +95,9 @@ def _followed(root: Any, old: TableSchema, new: TableSchema) -> Any:
         match node:
             case p.Scan(table, _, vars_) if table == old.name:
                 return replace(node, vars=columns(vars_))
+            case Rel(name, _, _, places) if name == old.name and places is not None:
+                moved = tuple(new.names.index(old.names[place]) for place in places)
+                return replace(node, columns=moved)  # columns that are read stay, in their order
             case Rel(name, vars_) if name == old.name:
                 return replace(node, vars=columns(vars_))
             case p.Scan() | Rel():

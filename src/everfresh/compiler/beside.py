@@ -18,7 +18,7 @@ from everfresh.algebra import Kind
 from everfresh.calculus import Cond, MapRef, Prod, Query, Rel, Sum, Value, product, rename
 from everfresh.compiler.crossing import Ordered
 from everfresh.compiler.strategy import strategy_of
-from everfresh.expr import Const, Expr, Var, build, variables
+from everfresh.expr import Const, Expr, Var, build, told, variables
 from everfresh.program import MapDef, Program, Statement, Trigger
 from everfresh.types import BIGINT
 
@@ -46,10 +46,10 @@ class _Rows:
         values = sum(isinstance(f, Value) for f in factors)
         if len(atoms) != 1 or 1 + len(conditions) + values != len(factors):
             return None
-        at = {v.name: i for i, v in enumerate(atoms[0].vars)}
+        at = _columns(atoms[0])
         if len(at) != len(atoms[0].vars) or not all(v.name in at for v in m.keys):
             return None
-        by = {v.name: Var(f"@{i}", v.type, v.nullable) for i, v in enumerate(atoms[0].vars)}
+        by = {v.name: Var(f"@{at[v.name]}", v.type, v.nullable) for v in atoms[0].vars}
         renamed = [rename(f, by) for f in conditions]
         return _Rows(m, atoms[0].name, tuple(at[v.name] for v in m.keys), tuple(renamed))  # type: ignore[arg-type]
 
@@ -64,8 +64,8 @@ class _Rows:
     def choice(self, other: _Rows) -> str:
         """What the choice to keep this one beside another is known by."""
         both = [sorted(map(str, one.conditions)) for one in (self, other)]
-        told = f"{self.table} {sorted(self.places)} {both}"
-        return BESIDE + blake2b(told.encode(), digest_size=8).hexdigest()
+        known_by = f"{told(self.table)} {sorted(self.places)} {both}"
+        return BESIDE + blake2b(known_by.encode(), digest_size=8).hexdigest()
 
 
 def countable(program: Program[Query], roots: Collection[str]) -> Iterator[str]:
@@ -139,11 +139,16 @@ def _with_value(query: Query, value: Expr, many: int) -> Query:
     assert isinstance(query, Sum)
     factors = _factors(query)
     (atom,) = (f for f in factors if isinstance(f, Rel))
-    own = rename(Value((value,)), {f"@{i}": v for i, v in enumerate(atom.vars)})
+    own = rename(Value((value,)), {f"@{_columns(atom)[v.name]}": v for v in atom.vars})
     assert isinstance(own, Value)
     items = next((f.items for f in factors if isinstance(f, Value)), (Const(1, BIGINT),) * many)
     rest = [f for f in factors if not isinstance(f, Value)]
     return Sum(query.group, product(*rest, Value((*items, *own.items))))
+
+
+def _columns(atom: Rel) -> dict[str, int]:
+    """The place of the column that each variable of an atom stands for."""
+    return {v.name: place for place, v in zip(atom.places, atom.vars, strict=True)}
 
 
 def _factors(query: Sum) -> tuple[Query, ...]:

@@ -44,7 +44,7 @@ from everfresh.calculus import (
     outputs,
     rename,
 )
-from everfresh.expr import Call, Case, Cast, Const, Expr, Var
+from everfresh.expr import Call, Case, Cast, Const, Expr, Made, Var, stored, told
 from everfresh.sql.conditions import conjuncts
 
 CAP = 720
@@ -92,7 +92,7 @@ def _terms(query: Query, group: tuple[Var, ...]) -> list[Term]:
     apart = []
     for number, (negative, factors) in enumerate(terms):
         local = {v.name: v for f in factors for v in _variables(f) if v.name not in shared}
-        by = {name: Var(f"{name}~{number}", v.of, v.null) for name, v in local.items()}
+        by = {name: Var(Made(f"{name}~{number}"), v.of, v.null) for name, v in local.items()}
         apart.append((negative, tuple(rename(f, by) for f in factors)))
     return apart
 
@@ -151,10 +151,11 @@ def _term_text(term: Term, names: Names) -> str:
 
 def _text(factor: Query, names: Names) -> str:
     match factor:
-        case Rel(name, vars_, delta):
-            return f"{'Δ' if delta else ''}{name!r}({', '.join(names[v.name] for v in vars_)})"
+        case Rel(name, vars_, delta, columns):
+            places = "" if columns is None else columns
+            return f"{'Δ' if delta else ''}{told(name)!r}{places}({', '.join(names[v.name] for v in vars_)})"
         case MapRef(name, keys, components):
-            return f"{name!r}[{', '.join(names[v.name] for v in keys)}]{components}"
+            return f"{stored(name)!r}[{', '.join(names[v.name] for v in keys)}]{components}"
         case Cond(condition):
             return f"[{_expr(condition, names)}]"
         case Bind(var, expr):

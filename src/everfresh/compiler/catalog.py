@@ -15,12 +15,13 @@ from typing import Any
 from everfresh.calculus import Query
 from everfresh.compiler.altering import altered, holds, reads
 from everfresh.compiler.compile import CompiledView, Setting, compile_view, scans
-from everfresh.compiler.entries import Record, entry_of, record_of
+from everfresh.compiler.entries import Record, entry_of, record_of, upkeep_of
 from everfresh.compiler.estimate import Statistics, TableStats
 from everfresh.compiler.listing import parse_listing, shown_over
 from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, upkeep
+from everfresh.delta.bags import EPOCH, WEIGHT
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Const
+from everfresh.expr import Const, Made, stored
 from everfresh.program import Program
 from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, parse_and_bind
 from everfresh.types import Column, TableSchema
@@ -74,6 +75,8 @@ class Catalog:
     """Whether it keeps maps in order, and reads off them where a condition on a running sum holds."""
     rows: bool = False
     """Whether statements read the rows of a table where a map would have an entry for each of them."""
+    wide: int | None = None
+    """From how many columns on a program has only the columns of a table that it reads; None: it has all."""
 
     # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
@@ -83,6 +86,10 @@ class Catalog:
             return name
         lowered = name.lower()
         return next((n for n in (*self.tables, *self.views) if n.lower() == lowered), None)
+
+    def other(self, name: str) -> tuple[str, str] | None:
+        """Nothing: the objects of other domains are the database's to know."""
+        return None
 
     def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
         """`("table" | "view", columns)`, or None."""
@@ -246,7 +253,7 @@ class Catalog:
         if found is not None and not s.or_replace:
             return self, Effect(entry_of(s))
         options = dict(s.options)
-        strategy = str(options.pop("strategy", "auto"))
+        strategy = str(options.pop("strategy", "auto")).lower()
         if options:
             raise EverfreshError(
                 Code.UNSUPPORTED,
@@ -262,7 +269,8 @@ class Catalog:
                     hint="create it under another name, or write its query in full",
                 )
         base = self._without(found) if found is not None else self
-        if record is None:
+        if record is None:  # a view of a folder that is opened was taken when it was created
+            _refuse_reserved(s.columns)
             compiled, record = base._compiled(s, strategy, {n: rows for n, rows in sizes.items() if rows})
         else:
             compiled = base._recompiled(s, strategy, record)
@@ -280,7 +288,7 @@ class Catalog:
         prefix, number = s.name, 1
         while prefix in known or any(name.startswith(f"{prefix}#") for name in known):
             number += 1
-            prefix = f"{s.name}~{number}"
+            prefix = Made(f"{s.name}~{number}")
         offered = tuple(m for v in views.values() for m in offers(v)) if self.joins and self.share else ()
         compiled = compile_view(
             s.name,
@@ -297,12 +305,19 @@ class Catalog:
                 self._keyed(self.rows),
                 self.passing,
                 self.intervals,
+                self.wide,
             ),
         )
         shared = tuple(m.name for m in compiled.program.shared)
         kept = upkeep(shared, [v.program for v in views.values()])
-        text = kept.to_text(shown_over(kept, self.schemas))
-        return compiled, Record("" if prefix == s.name else prefix, compiled.split, shared, text, self.rows)
+        record = Record(
+            prefix if isinstance(prefix, Made) else "",
+            compiled.split,
+            tuple(map(stored, shared)),
+            kept.to_text(shown_over(kept, self.schemas)),
+            rows=self.rows,
+        )
+        return compiled, record
 
     def _keyed(self, rows: bool) -> dict[str, frozenset[int]]:
         """The tables whose rows statements read in place of maps, if they do, by their primary keys."""
@@ -316,14 +331,16 @@ class Catalog:
 
     def _recompiled(self, s: CreateView, strategy: str, record: Record) -> CompiledView:
         """A view as it was decided before. Maps that it shared with a view that is gone are its own."""
-        kept: Program[Any] = parse_listing(record.upkeep, self.schemas)
+        kept: Program[Any] = parse_listing(upkeep_of(record, self.views), self.schemas)
+        by_name = {text: m for m in kept.maps for text in (str(m.name), stored(m.name))}
         setting = Setting(
             record.prefix,
             self.static if self.joins else frozenset(),
-            tuple(kept.map(name) for name in record.shared),
+            tuple(by_name[text] for text in record.shared),
             record.split,
             self._keyed(record.rows),
             intervals=self.intervals,
+            wide=self.wide,
         )
         compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, None, setting)
         there = {m.name for v in self.compiled.values() for m in v.program.maps}
@@ -436,6 +453,17 @@ class Catalog:
         tables = {**self.tables, new.name: new}
         catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
         return catalog, Effect(text, alter_table=(old, new, default))
+
+
+def _refuse_reserved(columns: Iterable[Column]) -> None:
+    """Refuse a view with a column that its changes have besides."""
+    for column in columns:
+        if column.name.lower() in (WEIGHT, EPOCH):
+            raise EverfreshError(
+                Code.EXISTS,
+                f"a view cannot have a column '{column.name}': changes() has one of its own",
+                hint=f"rename it in the view: AS {column.name.strip('_')}",
+            )
 
 
 def _check_passing(schema: TableSchema) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from everfresh.calculus import Bind, Cond, Query, Rel, inputs
 from everfresh.compiler.rows import Term, names, not_null, settle
-from everfresh.expr import Call, Const, Expr, Var, build, variables
+from everfresh.expr import Call, Const, Expr, Made, Var, build, variables
 from everfresh.program import Side, component
 from everfresh.types import BIGINT
 
@@ -94,15 +94,20 @@ def _by_equality(rows: Rows) -> tuple[Rows, tuple[Link, ...]] | None:
         columns = dict(term.columns)
         for i, outer in enumerate(sides[0]):
             inner = [e for o, e in found if o == outer]
-            columns[f"@{i}"] = inner[0]
+            columns[_key(i)] = inner[0]
             if inner[0].nullable:
                 factors.append(Cond(not_null(inner[0])))
             factors += [Cond(build.call("=", inner[0], other)) for other in inner[1:]]
         closed.append(Term(tuple(factors), columns))
     links = []
     for i, outer in enumerate(sides[0]):
-        links.append(Link(f"@{i}", Var(f"@{i}", outer.type, True), outer))
+        links.append(Link(_key(i), Var(_key(i), outer.type, True), outer))
     return tuple(closed), tuple(links)
+
+
+def _key(i: int) -> str:
+    """The name of the column by which a query is tied to the one around it."""
+    return Made(f"${i}")
 
 
 def _ties(term: Term) -> list[Expr]:
@@ -147,11 +152,11 @@ def _by_domain(lowering: Lowering, rows: Rows, scope: Scope) -> tuple[Rows, tupl
     closed = []
     for term in rows:
         columns = dict(term.columns)
-        columns.update({f"@{i}": var for i, var in enumerate(free.values())})
+        columns.update({_key(i): var for i, var in enumerate(free.values())})
         settled = settle(Term((atom, *term.factors), columns), lowering.fresh)
         if settled is not None:
             closed.append(settled)
-    links = [Link(f"@{i}", Var(f"@{i}", v.type, v.nullable), v) for i, v in enumerate(free.values())]
+    links = [Link(_key(i), Var(_key(i), v.type, v.nullable), v) for i, v in enumerate(free.values())]
     return tuple(closed), tuple(links)
 
 

@@ -28,12 +28,14 @@ from everfresh.compiler.instead import replaceable
 from everfresh.compiler.intervals import with_intervals
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import transform
+from everfresh.compiler.narrow import narrowed
 from everfresh.compiler.placing import composites
 from everfresh.compiler.prune import pruned
 from everfresh.compiler.search import search
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
+from everfresh.sql.limits import ORDERED_BY_ALL, all_columns, ordered_by_all, takes_any_rows
 from everfresh.types import INTERVAL, NULL, Column
 
 _REFUSED = (INTERVAL, NULL)  # types of expressions that no table has
@@ -64,6 +66,8 @@ class Setting:
     """Tables whose rows are not kept: no statement may read them."""
     intervals: bool = True
     """Whether the engine reads intervals off a map in order."""
+    wide: int | None = None
+    """From how many columns on atoms of a table have only those that are read; None: they have all."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,8 @@ class CompiledView:
     strategy: str
     split: frozenset[str] = frozenset()
     """The components that were chosen not to be held."""
+    notes: tuple[str, ...] = ()
+    """How the query was read where it leaves a choice."""
 
     @cached_property
     def bases(self) -> tuple[str, ...]:
@@ -121,7 +127,20 @@ def compile_view(
             "a query without FROM is not supported in a materialized view",
             hint="a view reads at least one table",
         )
-    plan = _settled(plan)
+    notes = (ORDERED_BY_ALL,) if takes_any_rows(plan) else ()
+    return replace(_compiled(name, _settled(plan), strategy, views, joins, statistics, setting), notes=notes)
+
+
+def _compiled(
+    name: str,
+    plan: p.Plan,
+    strategy: str,
+    views: Iterable[str],
+    joins: bool,
+    statistics: Statistics | None,
+    setting: Setting,
+) -> CompiledView:
+    """The program of a plan with a fixed answer."""
     passing = next((scan.table for scan in scans(plan) if scan.table in setting.passing), None)
     if strategy == "re-evaluate" and passing is not None:
         raise _reads_rows(passing, strategy)
@@ -209,7 +228,7 @@ def _incremental(
 ) -> CompiledView:
     prefix = setting.prefix or name
     keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
-    lowered = pruned(lower(prefix, plan, keys))
+    lowered = pruned(lower(prefix, narrowed(plan, setting.wide, views), keys))
     if setting.intervals:
         lowered = pruned(with_intervals(lowered))
     choices = replace(
@@ -289,19 +308,15 @@ def _settled(plan: p.Plan) -> p.Plan:
 
     def visit(node: object, limited: bool) -> object:
         match node:
-            case p.Limit(child, count, offset):
-                if not _sorted(child):
-                    raise EverfreshError(
-                        Code.UNSUPPORTED,
-                        "LIMIT without ORDER BY is not supported in a materialized view",
-                        hint="which rows it keeps is not determined: add ORDER BY",
-                    )
-                return p.Limit(visit(child, True), count, offset)  # type: ignore[arg-type]
+            case p.Limit():
+                settled = ordered_by_all(node)
+                return p.Limit(visit(settled.input, True), node.count, node.offset)  # type: ignore[arg-type]
             case p.Sort(child, keys):
+                first = () if keys == all_columns(child) else keys
                 child = visit(child, False)  # type: ignore[assignment]
                 if not limited:  # rows of a view have no order
                     return child
-                return p.Sort(child, (*keys, *((v, True, False) for v in child.variables)))
+                return p.Sort(child, (*first, *all_columns(child)))
             case p.Project(child, items):
                 below = visit(child, limited)
                 return p.Project(below, tuple((n, visit(e, False)) for n, e in items))  # type: ignore[arg-type,misc]
@@ -309,9 +324,3 @@ def _settled(plan: p.Plan) -> p.Plan:
                 return node.map_children(lambda c: visit(c, False))  # type: ignore[attr-defined]
 
     return visit(plan, False)  # type: ignore[return-value]
-
-
-def _sorted(plan: p.Plan) -> bool:
-    while isinstance(plan, p.Project):
-        plan = plan.input
-    return isinstance(plan, p.Sort)

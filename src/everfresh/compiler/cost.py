@@ -96,9 +96,9 @@ class Model:
     def _atom(self, rel: Rel) -> Atom:
         table = self.table(rel.name)
         distinct: dict[str, float] = {}
-        for column, var in enumerate(rel.vars):
+        for column, var in zip(rel.places, rel.vars, strict=True):
             distinct[var.name] = min(table.values(column), distinct.get(var.name, table.rows))
-        keys = tuple(frozenset(rel.vars[i].name for i in key) for key in table.keys)
+        keys = tuple(names for key in table.keys if (names := rel.names(key)) is not None)
         if rel.delta:
             domain = {name: min(values, _VALUES) for name, values in distinct.items()}
             return Atom(1.0, dict.fromkeys(distinct, 1.0), keys, domain=domain)

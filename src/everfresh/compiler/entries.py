@@ -12,10 +12,12 @@ it is executed again: compiling it needs no search, and no view that is gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from everfresh.expr import Made, quote_name
 from everfresh.sql import CreateTable, Statement
 
 
@@ -28,9 +30,11 @@ class Record:
     split: frozenset[str] = frozenset()
     """The components that it does not hold."""
     shared: tuple[str, ...] = ()
-    """The maps of other views that its statements read."""
+    """The maps of other views that its statements read, as `everfresh.expr.stored` spells them."""
     upkeep: str = ""
     """The program that maintains these maps, as text: whoever owned them may be gone."""
+    names: int = 2
+    """How the text spells names: in 1, those that the compiler made are like those of users."""
     rows: bool = False
     """Whether it reads the rows of tables in place of maps that would have as many entries."""
     engine: Mapping[str, Any] = field(default_factory=dict)
@@ -50,6 +54,7 @@ def entry_of(s: Statement, record: Record | None = None) -> str:
             "split": sorted(record.split),
             "shared": record.shared,
             "upkeep": record.upkeep,
+            "names": record.names if record.upkeep else 0,
             "rows": record.rows,
             "engine": dict(record.engine),
         }
@@ -62,10 +67,11 @@ def record_of(entry: str) -> tuple[str, Record, str]:
     dialect, _, decided = head.partition(" ")
     known = json.loads(decided) if decided else {}
     record = Record(
-        known.get("prefix", ""),
+        Made(known["prefix"]) if "prefix" in known else "",
         frozenset(known.get("split", ())),
         tuple(known.get("shared", ())),
         known.get("upkeep", ""),
+        known.get("names", 1),
         bool(known.get("rows", False)),
         known.get("engine", {}),
     )
@@ -86,3 +92,35 @@ def with_engine(entry: str, decided: Mapping[str, Any]) -> str:
 def _head(decided: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in decided.items() if value}
     return " " + json.dumps(kept, separators=(",", ":")).replace("|", "\\u007c") if kept else ""
+
+
+_OLD_NAME = re.compile(
+    r"""'(?:[^']|'')*'
+      | (?:(?P<plain>[^\W\d][\w$\#@]*(?:\.[^\W\d][\w$\#@]*)*) | "(?P<quoted>(?:[^"]|"")*)")(?P<map>\[)?""",
+    re.VERBOSE,
+)
+_OLD_MAP = re.compile(r".*[#~]\d+x*", re.DOTALL)
+
+
+def upkeep_of(record: Record, views: Collection[str]) -> str:
+    """The program of `Record.upkeep` as its text is written today, if there are these `views`. Names of maps
+    have a bracket behind them.
+
+    >>> record = Record(upkeep='MAP "a b#0"[k#, x] () = Sum_[k#, x](Δt$1(k#, x))', names=1)
+    >>> upkeep_of(record, ())
+    'MAP #"a b#0"["k#", x] () = Sum_["k#", x](Δ"t$1"("k#", x))'
+    """
+
+    def anew(match: re.Match[str]) -> str:
+        plain, bracket = match["plain"], match["map"] or ""
+        if plain is None and match["quoted"] is None:
+            return match[0]
+        change = "Δ" if plain is not None and plain.startswith("Δ") else ""
+        name = plain.removeprefix(change) if plain is not None else match["quoted"].replace('""', '"')
+        if bracket and name not in views and _OLD_MAP.fullmatch(name):
+            return quote_name(Made(name)) + bracket
+        if plain is not None and not set(name) & set("$#@"):
+            return match[0]
+        return f'{change}"{name.replace(chr(34), chr(34) * 2)}"{bracket}'
+
+    return record.upkeep if record.names > 1 else _OLD_NAME.sub(anew, record.upkeep)

@@ -16,6 +16,7 @@ from everfresh.compiler.listing import listing, shower
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.tops import top_of
 from everfresh.errors import Code, EverfreshError
+from everfresh.expr import stored, told
 from everfresh.program import Intervals, Partitions, View
 
 FORMATS = ("text", "json", "dot")
@@ -32,15 +33,59 @@ def explain(
     engine: dict[str, Any] | None = None,
     sharing: Sharing | None = None,
     passing: Collection[str] = (),
+    entries: Mapping[str, int] | None = None,
 ) -> str:
     """The maintenance program of a view; `sharing` says which maps other views have too, `engine` adds what
-    the runtime knows (sizes, placement), `passing` names tables whose rows are not kept."""
+    the runtime knows (placement, what is compiled), `passing` names tables whose rows are not kept, and
+    `entries` are the sizes of maps as of now."""
     if format not in FORMATS:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
     shown = {"text": _text, "json": _json, "dot": _dot}[format]
-    return shown(compiled, text, engine or {}, sharing or {}, [b for b in compiled.bases if b in passing])
+    bare = [b for b in compiled.bases if b in passing]
+    found = shown(compiled, text, engine or {}, sharing or {}, bare)
+    return f"{summary(compiled, entries)}\n\n{found}" if format == "text" else found
+
+
+def summary(compiled: CompiledView, entries: Mapping[str, int] | None = None) -> str:
+    """What keeping a view costs, in a sentence: `entries` are the sizes of its maps, if they are known."""
+    program = compiled.program
+    if compiled.reevaluated:
+        why = program.triggers[0].statements[0].reason if program.triggers else "nothing changes"
+        changed = _listed(compiled.bases)
+        return f"Re-evaluated: a batch that changes {changed} runs the query anew, because {why}."
+    held = _counted(len(program.maps), "map", "maps")
+    if entries is not None:
+        kept = sum(entries.get(m.name, 0) for m in program.maps)
+        held = f"{_counted(kept, 'entry', 'entries')} in {held}"
+    more = f" and reads {len(program.shared)} of other views" if program.shared else ""
+    return f"Incremental: a batch costs {_cost(compiled)}; the view keeps {held}{more}."
+
+
+def _cost(compiled: CompiledView) -> str:
+    """What a batch is proportional to, in words."""
+    program = compiled.program
+    statements = [s for trigger in program.triggers for s in trigger.statements]
+    if not statements:
+        return "nothing, since what it reads never changes"
+    whole = list(dict.fromkeys(s.reason for s in statements if s.strategy == "re-evaluated"))
+    cost = "time for its rows"
+    if any(s.reason.startswith("joins") or "range" in s.reason or "between" in s.reason for s in statements):
+        cost += " and what they join with"
+    if any(isinstance(r, Partitions) for r in program.relations):
+        cost += " and for the partitions they touch"
+    if whole:
+        cost += f", and for some changes it {whole[0]}"
+    return cost
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def rows_of(relation: View) -> str:
@@ -74,6 +119,7 @@ def _text(
     if view.having is not None:
         lines.append(f"  where {view.having}")
     lines.append(f"  {rows_of(view)}")
+    lines += [f"  {note}" for note in compiled.notes]
     if passing:
         lines += ["", "TABLES", *(f"  {name}: not retained" for name in passing)]
     if sharing:
@@ -100,7 +146,7 @@ def _json(
             "columns": _columns(view),
             "maps": [
                 {
-                    "name": m.name,
+                    "name": stored(m.name),
                     "keys": [v.name for v in m.keys],
                     "components": [k.name for k in m.kinds],
                     "definition": show(m.definition),
@@ -114,11 +160,11 @@ def _json(
             "relations": [_relation(r, compiled) for r in program.relations],
             "triggers": [
                 {
-                    "base": t.base,
+                    "base": told(t.base),
                     "derived": any(t.base == r.name for r in program.relations),
                     "statements": [
                         {
-                            "target": s.target,
+                            "target": stored(s.target),
                             "op": s.op,
                             "expr": show(s.expr),
                             "strategy": s.strategy,
@@ -130,6 +176,7 @@ def _json(
                 for t in program.triggers
             ],
             **_reading(view),
+            "notes": list(compiled.notes),
             "engine": engine,
         },
         indent=2,
@@ -142,8 +189,8 @@ def _columns(relation: Relation) -> list[dict[str, Any]]:
 
 def _reading(view: View) -> dict[str, Any]:
     return {
-        "map": view.map,
-        "sides": [{"map": side.map, "how": side.how} for side in view.sides],
+        "map": stored(view.map),
+        "sides": [{"map": stored(side.map), "how": side.how} for side in view.sides],
         "outputs": {c.name: str(e) for c, e in zip(view.columns, view.outputs, strict=True)},
         "having": None if view.having is None else str(view.having),
         "rows": rows_of(view),
@@ -151,7 +198,7 @@ def _reading(view: View) -> dict[str, Any]:
 
 
 def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": relation.name, "columns": _columns(relation)}
+    found: dict[str, Any] = {"name": told(relation.name), "columns": _columns(relation)}
     if isinstance(relation, View):
         looked_up = relation.always and bool(compiled.program.map(relation.map).keys)
         return {**found, "strategy": "incremental", **_reading(relation), "looked up only": looked_up}
@@ -159,8 +206,8 @@ def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
         return {
             **found,
             "strategy": "incremental",
-            "map": relation.map,
-            "sides": [{"map": side.map, "how": side.how} for side in relation.sides],
+            "map": stored(relation.map),
+            "sides": [{"map": stored(side.map), "how": side.how} for side in relation.sides],
             "running sum by": relation.op,
             "having": str(relation.having),
         }
@@ -168,7 +215,7 @@ def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
     return {
         **found,
         "strategy": _strategy(relation),
-        "map": relation.map,
+        "map": stored(relation.map),
         "partitions": [v.name for v in keys],
         "plan": str(relation.expr),
     }
@@ -187,33 +234,33 @@ def _dot(
     """Tables and relations feed maps, labelled by the strategies; maps feed relations, and the view."""
     view, program = compiled.view, compiled.program
     derived = {r.name: r for r in program.relations}
-    entries = {m.name: f"{m.name}[{', '.join(v.name for v in m.keys)}]" for m in program.maps}
+    entries = {m.name: f"{stored(m.name)}[{', '.join(v.name for v in m.keys)}]" for m in program.maps}
     shown = f"view {view.name}"
     lines = ["digraph view {", "  rankdir=LR;", f"  {_id(shown)} [shape=box, style=bold];"]
     for base in dict.fromkeys(t.base for t in program.triggers if t.base not in derived):
         note = ', xlabel="not retained"' if base in passing else ""
-        lines.append(f"  {_id(base)} [shape=ellipse{note}];")
+        lines.append(f"  {_id(told(base))} [shape=ellipse{note}];")
     for m in program.maps:
         lines.append(f"  {_id(entries[m.name])} [shape=box];")
     for m in program.shared:
         owner = f"kept by {sharing[m.name][0]}" if m.name in sharing else "shared"
-        shared = f"{m.name}[{', '.join(v.name for v in m.keys)}]"
+        shared = f"{stored(m.name)}[{', '.join(v.name for v in m.keys)}]"
         lines.append(f"  {_id(shared)} [shape=box, style=dotted, xlabel={_id(owner)}];")
-    lines += [f"  {_id(name)} [shape=ellipse, style=dotted, xlabel=static];" for name in program.static]
+    lines += [f"  {_id(told(name))} [shape=ellipse, style=dotted, xlabel=static];" for name in program.static]
     for r in program.relations:
         columns = ", ".join(c.name for c in r.columns)
         dashed = isinstance(r, Partitions) and top_of(r) is None
-        label = _id(f"{r.name}({columns}){_condition(r)}")
+        label = _id(f"{told(r.name)}({columns}){_condition(r)}")
         lines.append(
-            f"  {_id(r.name)} [label={label}, style={'dashed' if dashed else 'rounded'}, shape=box];"
+            f"  {_id(told(r.name))} [label={label}, style={'dashed' if dashed else 'rounded'}, shape=box];"
         )
     for trigger in program.triggers:
         for target in dict.fromkeys(s.target for s in trigger.statements):
             strategies = dict.fromkeys(s.strategy for s in trigger.statements if s.target == target)
-            lines.append(_edge(trigger.base, entries[target], ", ".join(strategies)))
+            lines.append(_edge(told(trigger.base), entries[target], ", ".join(strategies)))
     for r in program.relations:
         how = _strategy(r) if isinstance(r, Partitions) else ""
-        lines += [_edge(entries[name], r.name, how) for name in dict.fromkeys(r.maps)]
+        lines += [_edge(entries[name], told(r.name), how) for name in dict.fromkeys(r.maps)]
     lines += [_edge(entries[name], shown) for name in dict.fromkeys(view.maps)]
     return "\n".join([*lines, "}"])
 

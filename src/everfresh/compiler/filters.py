@@ -52,9 +52,10 @@ def read_by_filter(choices: Choices, changes: Iterable[Rel], atom: Rel) -> bool:
 
 
 def _chosen(choices: Choices, filter_: Rel, atom: Rel) -> bool:
-    key = {filter_.vars[i].name for i in choices.keyed.get(filter_.name, ())}
+    key = filter_.names(choices.keyed.get(filter_.name, ()))
     return (
-        bool(key)
+        key is not None
+        and bool(key)
         and key <= names([atom])
         and filter_.name != atom.name
         and FILTERED + form([filter_, atom]) in choices.split
@@ -65,9 +66,10 @@ def _filters(keyed: Keyed, atom: Rel, rest: Sequence[Query], bound: set[str], re
     """Whether an atom has one row at most, of which nothing is read but by conditions of its own."""
     all_, own = names([atom]), names([atom]) - bound
     users = [f for f in rest if read_by(f) & own]
+    key = atom.names(keyed[atom.name]) if atom.name in keyed else None
     return (
-        atom.name in keyed
-        and {atom.vars[i].name for i in keyed[atom.name]} <= bound
+        key is not None
+        and key <= bound
         and not own & read
         and all(isinstance(f, Cond) and read_by(f) <= all_ for f in users)
         and not any(isinstance(f, Bind) and f.var.name in own for f in rest)
@@ -96,7 +98,9 @@ def _pairs(maps: Mapping[str, MapDef[Query]], factors: Sequence[Query], keyed: K
         held, filter_ = (_table(maps[r.name], r, keyed) for r in (ref, other))
         if held is None or filter_ is None or filter_.name == held.name:
             continue
-        key = {filter_.vars[i].name for i in keyed[filter_.name]}
+        key = filter_.names(keyed[filter_.name])
+        if key is None:
+            continue
         asked = {v.name for v in other.keys}
         counted = set(other.components) == {0} and _selects(maps[other.name])
         if counted and key <= asked <= {v.name for v in ref.keys} and _sliced(ref, factors):

@@ -41,7 +41,9 @@ def _references(statistics: Statistics, maps: Iterable[MapDef[Query]]) -> set[tu
             ]
             for to in bases:
                 for columns in statistics.table(to.name).keys:
-                    key = {to.vars[i].name for i in columns}
+                    key = to.names(columns)
+                    if key is None:
+                        continue
                     found |= {
                         (a.name, to.name)
                         for a in bases
@@ -52,10 +54,10 @@ def _references(statistics: Statistics, maps: Iterable[MapDef[Query]]) -> set[tu
     return found
 
 
-def _by_key(statistics: Statistics, atom: Rel, names: set[str]) -> bool:
+def _by_key(statistics: Statistics, atom: Rel, names: frozenset[str]) -> bool:
     """Whether these variables hold a whole key of an atom: then neither refers to the other."""
     keys = statistics.table(atom.name).keys
-    return any({atom.vars[i].name for i in columns} <= names for columns in keys)
+    return any((key := atom.names(columns)) is not None and key <= names for columns in keys)
 
 
 def _levels(references: set[tuple[str, str]]) -> dict[str, int]:

@@ -26,7 +26,7 @@ from everfresh.calculus import (
 )
 from everfresh.compiler.canonical import Canonical, canonical
 from everfresh.compiler.lower import Relation
-from everfresh.expr import Expr, Var, substitute, variables
+from everfresh.expr import Expr, Made, Var, substitute, variables
 from everfresh.program import Intervals, MapDef, View
 
 Key = tuple[str, tuple[str, ...], str]
@@ -171,9 +171,9 @@ class Transform:
         form = _formed(body)
         key = _key(form, keys, value)
         if key not in self.shared:
-            name = f"{self.view}#{len(self.maps)}"
+            name: str = Made(f"{self.view}#{len(self.maps)}")
             while name in self.maps:
-                name += "x"
+                name = Made(f"{name}x")
             self.maps[name] = Held(name, keys, (body,), [], [])
             self.shared[key] = name, _inverse(form)
         name, theirs = self.shared[key]

@@ -79,12 +79,12 @@ def _by_range(trigger: Trigger[Query], name: str) -> bool:
 
 def _anyway(trigger: Trigger[Query], held: MapDef[Query], atom: Rel) -> bool:
     keys = {v.name for v in held.keys}
-    places = [i for i, v in enumerate(atom.vars) if v.name in keys]
+    places = [place for place, v in zip(atom.places, atom.vars, strict=True) if v.name in keys]
     asked = all(
         {v.name for v in ref.keys} <= _given(factors, ref) for factors, ref in _reads(trigger, held.name)
     )
     return asked and any(
-        {f.vars[i].name for i in places} <= _given(factors, f)
+        (given := f.names(places)) is not None and given <= _given(factors, f)
         for factors in _products(trigger)
         for f in factors
         if isinstance(f, Rel) and not f.delta and f.name == atom.name

@@ -23,8 +23,8 @@ from everfresh.compiler.held import products
 from everfresh.compiler.lower import Lowered, Relation
 from everfresh.compiler.ranges import MIRRORED
 from everfresh.compiler.rows import Fresh, arrange
-from everfresh.expr import Call, Const, Expr, Var, build, substitute, variables
-from everfresh.program import Intervals, MapDef, Side, View, component
+from everfresh.expr import Call, Const, Expr, Made, Var, build, substitute, variables
+from everfresh.program import Intervals, MapDef, Side, View, beside, component
 from everfresh.types import BIGINT, Column
 
 _ORDER = frozenset({"<", "<=", ">", ">="})
@@ -188,15 +188,13 @@ def _nullable(x: Var, factors: Sequence[Query], columns: Mapping[str, tuple[Colu
 
 
 def _of_side(expr: Expr, side: int) -> Expr:
-    return substitute(
-        expr, {v.name: Var(f"#{side}.{v.name[1:]}", v.type, v.nullable) for v in variables(expr)}
-    )
+    return substitute(expr, {v.name: Var(beside(v.name, side), v.type, v.nullable) for v in variables(expr)})
 
 
 def _relation(running: _Running, having: Expr, sides: tuple[Side, ...], number: int) -> Intervals:
     type_ = running.levels.keys[0].type
     columns = Column("lo", type_, False), Column("hi", type_, False)
-    name = running.view.name + ("x" * number)
+    name = Made(running.view.name + "x" * number)
     return Intervals(name, running.levels.name, columns, running.op, having, sides)
 
 

@@ -20,8 +20,8 @@ from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check,
 from everfresh.compiler.aggregates import Components, Different, Extreme, NotFlat, aggregate
 from everfresh.compiler.closing import Link, close
 from everfresh.compiler.partitions import partitioned
-from everfresh.compiler.rows import Fresh, Term, arrange, not_null, settle
-from everfresh.expr import Const, Expr, Var, build, substitute, variables
+from everfresh.compiler.rows import MEMBER, Fresh, Term, arrange, not_null, readable, settle
+from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
 from everfresh.sql import plan as p
 from everfresh.sql.renaming import has_subquery
@@ -106,7 +106,7 @@ class Lowering:
             if var.type in (INTERVAL, NULL):
                 raise NotFlat(f"a key of type {var.type}")
         query = union(*products)
-        new = MapDef(name or f"{self.view}#{len(self.maps)}", group, kinds, check(query, QUERY))
+        new = MapDef(name or Made(f"{self.view}#{len(self.maps)}"), group, kinds, check(query, QUERY))
         self.maps.append(new)
         return new.name, by_name
 
@@ -142,7 +142,7 @@ class Lowering:
         if len(terms) == 1 and isinstance(first, Var) and held:
             return first
         inside = {v.name for v in made.values()}.union(*(t.bound() for t in terms))
-        var = Var(Fresh(inside).name(name.lstrip("@")), first.type, any(e.nullable for e in exprs))
+        var = Var(Fresh(inside).name(readable(name)), first.type, any(e.nullable for e in exprs))
         for i, expr in enumerate(exprs):
             taken = {v.name for k, _ in made if isinstance(v := k[i], Var)}
             term = terms[i]
@@ -185,7 +185,7 @@ class Lowering:
 
     def relation_name(self) -> str:
         """The name of the next relation."""
-        return f"{self.view}${len(self.relations)}"
+        return Made(f"{self.view}${len(self.relations)}")
 
     def atom(self, relation: Relation, links: Sequence[Link] = ()) -> tuple[Rel, tuple[Query, ...]]:
         """A relation as an atom with variables of its own, and how its first columns are linked to what
@@ -213,8 +213,8 @@ class Lowering:
         match plan:
             case p.Single():
                 return (Term((), {}),)
-            case p.Scan(table, _, vars_):
-                return (Term((Rel(table, vars_),), {v.name: v for v in vars_}),)
+            case p.Scan(table, _, vars_, places):
+                return (Term((Rel(table, vars_, columns=places),), {v.name: v for v in vars_}),)
             case p.Filter(child, condition):
                 return filtered(self, self.rows(child, scope), condition, scope)
             case p.Project(child, items):
@@ -294,18 +294,18 @@ class Lowering:
     ) -> Side:
         if isinstance(side, Extreme):
             there = _where(rows, not_null(side.expr))
-            name, _ = self.define(there, [*keys, ("@x", side.expr)], apart=[*apart, "@x"])
+            name, _ = self.define(there, [*keys, (MEMBER, side.expr)], apart=[*apart, MEMBER])
             return Side(name, side.how)
         values, inner = components.beside[index]
         there = rows if side.when is None else _where(rows, side.when)
         if len(side.exprs) == 1:
             there = _where(there, not_null(side.exprs[0]))
-        members = [(f"@x{i}", e) for i, e in enumerate(side.exprs)]
+        members = [(Made(f"$x{i}"), e) for i, e in enumerate(side.exprs)]
         name, by_name = self.define(there, [*keys, *members], apart=apart)
         held = self.map(name).keys
         atom, _ = self.atom(self.relate(name, [(v.name, v) for v in held]))
         own = {v.name: var for v, var in zip(held, atom.vars, strict=True)}
-        inside: dict[str, Expr] = {v.name: own[by_name[f"@x{i}"].name] for i, v in enumerate(values)}
+        inside: dict[str, Expr] = {v.name: own[by_name[members[i][0]].name] for i, v in enumerate(values)}
         items = [substitute(e, inside) for _, e in inner.items]
         group = dict.fromkeys(by_name[n].name for n, _ in keys)
         term = Term((atom,), {v.name: v for v in atom.vars})
@@ -338,8 +338,16 @@ class Lowering:
         """The rows as one relation of its own, where they would be too many products."""
         return self._distinct(rows, plan, scope, bag=True)
 
+    def _branch(self, plan: p.SetOperation, branch: p.Plan, scope: Scope) -> Rows:
+        """The rows of one side. Branches of UNION ALL are taken together, however they are nested: many of
+        them become one relation, not a tree of them."""
+        together = isinstance(branch, p.SetOperation) and all(
+            one.op == "union" and one.all for one in (plan, branch)
+        )
+        return self._rows(branch, scope) if together else self.rows(branch, scope)
+
     def _set_operation(self, plan: p.SetOperation, scope: Scope) -> Rows:
-        left, right = self.rows(plan.left, scope), self.rows(plan.right, scope)
+        left, right = self._branch(plan, plan.left, scope), self._branch(plan, plan.right, scope)
         names = [v.name for v in plan.variables]
         other = [v.name for v in plan.right.variables]
         right = tuple(
@@ -378,9 +386,9 @@ class Lowering:
 
 
 def _readable(columns: Sequence[tuple[str, Expr]]) -> list[str]:
-    """Names for columns: that of the key for one that the compiler has named itself (`@0`)."""
-    found = [e.name if n.startswith("@") and isinstance(e, Var) else n for n, e in columns]
-    return found if len(set(found)) == len(found) else [n.lstrip("@") for n, _ in columns]
+    """Names for columns: that of the key for one that the compiler has named itself (`$0`)."""
+    found = [e.name if isinstance(n, Made) and isinstance(e, Var) else n for n, e in columns]
+    return found if len(set(found)) == len(found) else [n for n, _ in columns]
 
 
 def _of_sides(components: Components) -> list[Expr]:

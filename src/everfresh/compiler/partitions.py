@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.closing import Link, close
-from everfresh.expr import Const, Expr, Var, build, substitute
+from everfresh.expr import Const, Expr, Made, Var, build, substitute
 from everfresh.program import Partitions
 from everfresh.sql import plan as p
 from everfresh.sql.renaming import has_subquery
@@ -22,7 +22,7 @@ from everfresh.types import BIGINT, Column
 if TYPE_CHECKING:
     from everfresh.compiler.lower import Lowering, Scope
 
-_NUMBER = Var("@row", BIGINT, False)
+_NUMBER = Var(Made("$row"), BIGINT, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def partitioned(lowering: Lowering, plan: p.Window | p.Limit, scope: Scope) -> P
     if isinstance(bottom, p.Window):
         shared = [set(call.partition) for _, call in bottom.items]
         by = [e for e in bottom.items[0][1].partition if all(e in s for s in shared)]
-    first = [(link.name, link.column) for link in links] + [(f"@p{i}", e) for i, e in enumerate(by)]
+    first = [(link.name, link.column) for link in links] + [(Made(f"$p{i}"), e) for i, e in enumerate(by)]
     own = [(v.name, v) for v in bottom.input.variables]
     name, by_name = lowering.define(rows, [*first, *own])
     prefix = len({by_name[n].name for n, _ in first})

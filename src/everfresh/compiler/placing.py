@@ -77,7 +77,8 @@ def row_by_row(
     key = work.choices.keyed.get(atom.name)
     if key is None or len(plan.atoms) > 1 or atom.name in changed or any(_texts(v, own) for v in values):
         return False
-    return chosen or (all(map(guard, plan.local)) and {atom.vars[i].name for i in key} <= outside)
+    keys = atom.names(key)
+    return chosen or (all(map(guard, plan.local)) and keys is not None and keys <= outside)
 
 
 def _texts(value: Expr, own: set[str]) -> bool:

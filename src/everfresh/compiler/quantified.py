@@ -16,8 +16,8 @@ from everfresh.algebra import Kind
 from everfresh.calculus import Cond
 from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.closing import SOME, Factors, Link, close, total
-from everfresh.compiler.rows import Term, not_null
-from everfresh.expr import Const, Expr, Var, build
+from everfresh.compiler.rows import MEMBER, Term, not_null
+from everfresh.expr import Const, Expr, Made, Var, build
 from everfresh.program import Side, component, side_component
 from everfresh.sql import plan as p
 from everfresh.types import BIGINT, BOOLEAN
@@ -90,7 +90,7 @@ def _counts(
     values: list[Expr] = [SOME, nulls]
     if hows:
         beside, _ = lowering.define(
-            _present(inner, [member]), [*linked, ("@x", member)], apart=[*apart, "@x"]
+            _present(inner, [member]), [*linked, (MEMBER, member)], apart=[*apart, MEMBER]
         )
     for how in hows:
         sides.append(Side(beside, how))
@@ -125,7 +125,7 @@ def _equal(
 ) -> tuple[Factors, list[Expr]]:
     """Members that are equal to outer values in some columns: `values` over their count and over the counts
     of those where one of `nulls` holds."""
-    tied = (*links, *(Link(f"@m{i}", v, a) for i, (v, a) in enumerate(pairs)))
+    tied = (*links, *(Link(Made(f"$m{i}"), v, a) for i, (v, a) in enumerate(pairs)))
     there = _present(inner, [v for v, _ in pairs])
     keys = [(link.name, link.column) for link in tied]
     kinds = (Kind.COUNT,) * len(nulls)

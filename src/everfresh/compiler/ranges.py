@@ -20,11 +20,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from everfresh.calculus import Cond
-from everfresh.expr import Call, Cast, Expr, Var, build, variables
+from everfresh.expr import Call, Cast, Expr, Made, Var, build, variables
 from everfresh.types import BIGINT, DECIMAL, HUGEINT, SqlType
 
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-VALUE = "@value"
+VALUE = Made("$value")
 """The variable that stands for the value in a guard."""
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from everfresh.calculus import ZERO, Bind, Cond, MapRef, Query, Rel, Value, inputs, outputs, rename
 from everfresh.compiler.passes.partial import PARTIAL
-from everfresh.expr import FOLD, Call, Const, Expr, Var, build, substitute, variables
+from everfresh.expr import FOLD, Call, Const, Expr, Made, Var, build, substitute, variables
 from everfresh.rewrite import rewrite
 from everfresh.sql.conditions import conjuncts
 
@@ -62,6 +62,15 @@ def not_null(expr: Expr) -> Expr:
     return build.call("not", build.call("is_null", expr))
 
 
+MEMBER = Made("$x")
+"""The key that holds the values of an extreme, or of what a query is asked for."""
+
+
+def readable(name: str) -> str:
+    """A name to show: without the mark of one that the compiler made."""
+    return name.lstrip("$") if isinstance(name, Made) else name
+
+
 @dataclass
 class Fresh:
     """Names that are not taken yet."""
@@ -72,7 +81,7 @@ class Fresh:
         """`wanted`, or it with a number behind it."""
         found, i = wanted, 1
         while found in self.taken:
-            found, i = f"{wanted}_{i}", i + 1
+            found, i = type(wanted)(f"{wanted}_{i}"), i + 1
         self.taken.add(found)
         return found
 

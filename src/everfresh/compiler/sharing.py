@@ -44,6 +44,8 @@ def offers(view: CompiledView) -> tuple[MapDef[Query], ...]:
 
 def upkeep(names: Collection[str], programs: Iterable[Program[Any]]) -> Program[Any]:
     """The maps called `names` with the statements that maintain them, and so on for the maps these read."""
+    if not names:
+        return Program((), ())
     programs = tuple(programs)
     wanted = set(names)
     grown = True

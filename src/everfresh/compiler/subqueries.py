@@ -21,9 +21,9 @@ from everfresh.compiler.aggregates import NotFlat
 from everfresh.compiler.closing import SOME, Closed, Factors, Link, close, tied, total
 from everfresh.compiler.partitions import partitioned
 from everfresh.compiler.quantified import quantified
-from everfresh.compiler.rows import Term, not_null, settle
-from everfresh.expr import FOLD, Const, Expr, Var, build, substitute, variables
-from everfresh.program import Side, View, component, side_component
+from everfresh.compiler.rows import MEMBER, Term, not_null, settle
+from everfresh.expr import FOLD, Const, Expr, Made, Var, build, substitute, variables
+from everfresh.program import Side, View, component, side_component, side_of
 from everfresh.rewrite import rewrite
 from everfresh.sql import plan as p
 from everfresh.sql.conditions import conjuncts
@@ -91,7 +91,8 @@ def _kept(lowering: Lowering, rows: Rows, part: Expr, scope: Scope) -> Rows:
             inner, links, gates = close(lowering, lowering.rows(_bare(plan), (*scope, rows)), (*scope, rows))
             if inner:
                 members = tuple(
-                    Link(f"@m{i}", v, a) for i, (a, v) in enumerate(zip(args, plan.variables, strict=True))
+                    Link(Made(f"$m{i}"), v, a)
+                    for i, (a, v) in enumerate(zip(args, plan.variables, strict=True))
                 )
                 if not any(has_subquery(a) for a in args):
                     for v in plan.variables:
@@ -156,7 +157,7 @@ def _empty(value: Expr) -> Expr:
     """What an expression over components is where there are none."""
     nothing: dict[str, Expr] = {}
     for v in variables(value):
-        if v.name.startswith("#"):
+        if side_of(v.name) is not None:
             nothing[v.name] = Const(None, v.type) if v.name.endswith("x") else Const(0, v.type)
     return rewrite(substitute(value, nothing), FOLD)
 
@@ -214,7 +215,7 @@ def _single(lowering: Lowering, plan: p.Plan, scope: Scope) -> tuple[Factors, Ex
     apart = [n for n, _ in linked]
     name, by_name = lowering.define(inner, linked, apart=apart)
     there = tuple(Term((*t.factors, Cond(not_null(t.of(variable)))), t.columns) for t in inner)
-    beside, _ = lowering.define(there, [*linked, ("@x", variable)], apart=[*apart, "@x"])
+    beside, _ = lowering.define(there, [*linked, (MEMBER, variable)], apart=[*apart, MEMBER])
     value = Var(side_component(1, "x"), variable.type, True)
     factors, (answer,) = total(lowering, name, links, by_name, [value], (Side(beside, "min"),))
     if gates:
@@ -260,16 +261,17 @@ def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
     return True
 
 
-def _keys(lowering: Lowering, atom: Rel) -> list[set[str]]:
+def _keys(lowering: Lowering, atom: Rel) -> list[frozenset[str]]:
     """The sets of variables of an atom of which no two of its rows agree."""
     relation = next((r for r in lowering.relations if r.name == atom.name), None)
     if relation is None:
-        return [{atom.vars[i].name for i in key} for key in lowering.keys.get(atom.name, ())]
+        keys = map(atom.names, lowering.keys.get(atom.name, ()))
+        return [key for key in keys if key is not None]
     if not isinstance(relation, View) or relation.bag or relation.weight is not None:
         return []
     held = {v.name for v in lowering.map(relation.map).keys}
     exposed = {e.name: v.name for e, v in zip(relation.outputs, atom.vars, strict=True) if isinstance(e, Var)}
-    return [{exposed[k] for k in held}] if held <= set(exposed) else []
+    return [frozenset(exposed[k] for k in held)] if held <= set(exposed) else []
 
 
 # -- shapes ------------------------------------------------------------------------------------------

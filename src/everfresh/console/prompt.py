@@ -1,4 +1,5 @@
-"""The SQL prompt: statements over several lines, history, and a few commands that begin with a dot.
+"""The SQL prompt: statements over several lines, history, and a few commands that begin with a dot, which
+some know from elsewhere by another name.
 
 A mistake never ends the prompt. Ctrl-C drops what was typed or stops the running statement; Ctrl-D leaves.
 """
@@ -31,7 +32,23 @@ Statements end with a semicolon and may run over several lines.
   .schema [NAME]    the columns of a table or view, or of all of them
   .explain VIEW     how a view is maintained, and why
   .help             this text
-  .quit             leave (also Ctrl-D)"""
+  .quit             leave (also Ctrl-D)
+
+help, exit, quit, \\d, \\d NAME, \\dt, \\dv and \\q do the same."""
+
+SAME = {
+    "help": ".help",
+    "?": ".help",
+    "\\?": ".help",
+    "exit": ".quit",
+    "quit": ".quit",
+    "\\q": ".quit",
+    ".exit": ".quit",
+    "\\d": ".schema",
+    "\\dt": ".tables",
+    "\\dv": ".views",
+}
+"""What is typed elsewhere, without a semicolon or with one, by the command that it means."""
 
 HISTORY_LENGTH = 10_000
 
@@ -66,10 +83,11 @@ class Prompt:
                 self._display.line()
                 pending = ""
                 continue
-            if not pending.strip() and line.strip().startswith("."):
-                if line.strip() in (".quit", ".exit"):
-                    break
-                self._guarded(self._command, line.strip())
+            command = "" if pending.strip() else _command(line)
+            if command == ".quit":
+                break
+            if command:
+                self._guarded(self._command, command)
                 continue
             pending = self._feed(f"{pending}\n{line}" if pending else line)
 
@@ -126,6 +144,15 @@ class Prompt:
             self._display.line("error: which view?\n  hint: .views lists them", style="red")
         else:
             self._display.line(str(self._db.view(name).explain()))
+
+
+def _command(line: str) -> str:
+    """The command that a line is, with its argument; empty if it is none."""
+    first, _, argument = line.strip().rstrip(";").strip().partition(" ")
+    word = SAME.get(first.lower(), first)
+    if not word.startswith(".") or (argument and not first.startswith((".", "\\"))):
+        return ""
+    return f"{word} {argument}".strip()
 
 
 def schema_text(db: Database, name: str) -> str:

@@ -1,4 +1,5 @@
-"""Multisets of Arrow rows: a column `_weight` says how often each row is there, or by how much that changes.
+"""Multisets of Arrow rows: a last column `_weight` says how often each row is there, or by how much that
+changes. It is known by its place: a table may have a column of that name, too.
 
 Rows are the same when all their values are: NULL is NULL here, NaN is NaN, and -0.0 is 0.0.
 Invariant: `net` is the one place where rows are compared; everything else is sums of weights around it.
@@ -26,21 +27,25 @@ def net(table: pa.Table) -> pa.Table:
     >>> net(pa.table({"a": [1, 2, 1, 2], "_weight": [1, 1, 2, -1]})).to_pydict()
     {'a': [1], '_weight': [3]}
     """
-    names = [name for name in table.column_names if name != WEIGHT]
-    weights = table.column(WEIGHT)
-    if not names:
+    rows, weights = split(table)
+    if not rows.num_columns:
         total = pc.sum(weights).as_py() or 0
         return pa.Table.from_arrays([pa.array([total] if total else [], pa.int64())], schema=table.schema)
-    labels = [f"{i}" for i in range(len(names))]
-    columns = [*(_canonical(table.column(name)) for name in names), weights, pa.array(np.arange(len(table)))]
+    labels = [f"{i}" for i in range(rows.num_columns)]
+    columns = [*map(_canonical, rows.columns), weights, pa.array(np.arange(len(table)))]
     groups = pa.Table.from_arrays(columns, [*labels, "w", "row"]).group_by(labels, use_threads=False)
     groups = groups.aggregate([("w", "sum"), ("row", "min")])
     groups = groups.filter(pc.not_equal(groups.column("w_sum"), 0))
     first = groups.column("row_min").to_numpy()
     if (np.diff(first) < 0).any():  # the grouper goes through blocks of rows, each in an order of its own
         groups = groups.take(np.argsort(first, kind="stable"))
-    found = {**dict(zip(names, labels, strict=True)), WEIGHT: "w_sum"}
-    return pa.Table.from_arrays([groups.column(found[n]) for n in table.column_names], schema=table.schema)
+    return pa.Table.from_arrays([groups.column(n) for n in (*labels, "w_sum")], schema=table.schema)
+
+
+def split(table: pa.Table) -> tuple[pa.Table, pa.ChunkedArray]:
+    """The rows and their weights."""
+    last = table.num_columns - 1
+    return table.remove_column(last), table.column(last)
 
 
 def weigh(rows: pa.Table, weight: int = 1) -> pa.Table:
@@ -54,8 +59,8 @@ def expand(table: pa.Table) -> pa.Table:
     >>> expand(pa.table({"a": [1, 2], "_weight": [2, 1]})).to_pydict()
     {'a': [1, 1, 2]}
     """
-    weights = _weights(table)
-    rows = table.drop_columns([WEIGHT])
+    rows, column = split(table)
+    weights = column.to_numpy()
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
         raise ValueError(f"a row cannot be there {weights[row]} times: {rows.slice(row, 1).to_pylist()}")
@@ -95,7 +100,7 @@ def difference(expected: pa.Table, actual: pa.Table, tolerance: float = 1e-9) ->
     ]
     if rest.num_rows == 0 or not floats or tolerance <= 0:
         return rest
-    weights = _weights(rest).copy()
+    weights = split(rest)[1].to_numpy().copy()
     rest = rest.combine_chunks()
     values = np.empty((len(floats), rest.num_rows))
     limits = np.empty(len(floats))
@@ -107,8 +112,7 @@ def difference(expected: pa.Table, actual: pa.Table, tolerance: float = 1e-9) ->
         keys = keys.append_column(f"kind of {name}", kind)
     _pair(*_groups(keys), values, limits, weights)
     keep = weights != 0
-    position = rest.column_names.index(WEIGHT)
-    return rest.set_column(position, WEIGHT, pa.array(weights)).filter(pa.array(keep))
+    return rest.set_column(rest.num_columns - 1, WEIGHT, pa.array(weights)).filter(pa.array(keep))
 
 
 def _canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -117,13 +121,9 @@ def _canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([canonical(chunk) for chunk in column.chunks], column.type)
 
 
-def _weights(table: pa.Table) -> Any:
-    return table.column(WEIGHT).to_numpy()
-
-
 def _negated(changes: pa.Table) -> pa.Table:
-    position = changes.column_names.index(WEIGHT)
-    return changes.set_column(position, WEIGHT, pc.negate(changes.column(WEIGHT)))
+    rows, weights = split(changes)
+    return rows.append_column(WEIGHT, pc.negate(weights))
 
 
 def _join(first: pa.Table, second: pa.Table) -> pa.Table:

@@ -14,7 +14,7 @@ from everfresh.compiler import Catalog
 from everfresh.distributed.arrival import at_arrival
 from everfresh.distributed.flat import Programs, only, tables_of
 from everfresh.distributed.fusion import connected, fused, single
-from everfresh.distributed.ir import Change, DistributedProgram, Temp
+from everfresh.distributed.ir import Change, DistributedProgram, Temp, table_of
 from everfresh.distributed.lower import Lowering, MapsApart
 from everfresh.distributed.placement import Limits, Placement, placed, with_replicated
 from everfresh.distributed.sharing import pruned, shared
@@ -129,7 +129,7 @@ def settled(catalog: Catalog, placement: Placement) -> Placement:
             names = {n for n in apart.maps if placement.maps.get(n, REPLICATED) != REPLICATED}
             together = [u.maps for u in programs.units if names & {*u.maps}]
             names |= {m for maps in together for m in maps}
-            tables = {n.removeprefix("table:") for n in apart.maps if n.startswith("table:")}
+            tables = {table for n in apart.maps if (table := table_of(n)) is not None}
             if not names and all(placement.tables[t] == REPLICATED for t in tables):
                 raise
             placement = with_replicated(placement, names)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from everfresh.calculus import MapRef, Rel
-from everfresh.distributed.ir import Eval
+from everfresh.distributed.ir import Eval, map_id
 from everfresh.distributed.placement import Placement
 from everfresh.distributed.tags import Dist
 from everfresh.local.atoms import Rows
@@ -125,7 +125,7 @@ def _as_before(form: Form, eval_: Eval, wiring: Wiring, applied: Mapping[str, To
     before the round, and code reads them as they are. Later it finds what an entry was where the mark of its
     slot points, which another change of the map since then has set anew."""
     if eval_.at < 0:
-        return not any(f"map:{name}" in eval_.read for name in applied)
+        return not any(map_id(name) in eval_.read for name in applied)
     for name in form.made.places.befores:
         change = applied.get(name)
         if change is not None:

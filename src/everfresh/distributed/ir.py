@@ -15,10 +15,26 @@ from functools import cached_property
 from everfresh.algebra import Kind
 from everfresh.calculus import Query
 from everfresh.distributed.tags import Local, Replicated, Tag
-from everfresh.expr import Var
+from everfresh.expr import Made, Var, stored
 from everfresh.types import Column
 
 WORKERS, DRIVER, EXCHANGE = "workers", "driver", "exchange"
+
+
+def map_id(name: str) -> str:
+    """What instructions depend on that read or write a map."""
+    return f"map:{stored(name)}"
+
+
+def table_id(name: str) -> str:
+    """The same for a table; among the names of maps, it is none of theirs: they end in a number."""
+    return Made(f"table:{name}:")
+
+
+def table_of(name: str) -> str | None:
+    """The table of a `table_id`, None for the name of a map."""
+    found = isinstance(name, Made) and name.startswith("table:") and name.endswith(":")
+    return str(name[6:-1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +153,7 @@ class Add:
     @property
     def writes(self) -> frozenset[str]:
         """What depends on it."""
-        return frozenset((f"map:{self.map}",))
+        return frozenset((map_id(self.map),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +173,7 @@ class Change:
     @property
     def writes(self) -> frozenset[str]:
         """What depends on it."""
-        return frozenset((f"table:{self.table}",))
+        return frozenset((table_id(self.table),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +196,12 @@ class Step:
     @property
     def reads(self) -> frozenset[str]:
         """What it depends on."""
-        return frozenset((*(t.name for _, t in self.adds), *(f"map:{m}" for m in self.maps)))
+        return frozenset((*(t.name for _, t in self.adds), *map(map_id, self.maps)))
 
     @property
     def writes(self) -> frozenset[str]:
         """What depends on it."""
-        return frozenset((self.target.name, *(f"map:{m}" for m, _ in self.adds)))
+        return frozenset((self.target.name, *(map_id(m) for m, _ in self.adds)))
 
 
 Instruction = Eval | Keep | Send | Add | Change | Step

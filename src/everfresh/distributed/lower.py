@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from everfresh.calculus import MapRef, Neg, Plus, Query, Rel, Sum, arity, outputs
 from everfresh.distributed import flat
 from everfresh.distributed.annotate import annotated
-from everfresh.distributed.ir import Add, Change, Eval, Instruction, Keep, Send, Step, Temp
+from everfresh.distributed.ir import Add, Change, Eval, Instruction, Keep, Send, Step, Temp, map_id, table_of
 from everfresh.distributed.located import Move, NotWellFormed, tag_of
 from everfresh.distributed.placement import Placement, maps_read, shown_columns
 from everfresh.distributed.rules import optimised
@@ -163,7 +163,7 @@ class Lowering:
         columns = tuple(Column(v.name, v.type, v.nullable) for v in keys)
         target = self._temp(columns, kinds, tag)
         read = frozenset(
-            m if m.startswith("table:") else f"map:{m}"
+            map_id(m) if table_of(m) is None else m
             for m in maps_read(self.programs, s.view, query)
             if m not in self.temps
         )

@@ -23,10 +23,11 @@ from everfresh.compiler.cost import Model
 from everfresh.compiler.guess import guessed
 from everfresh.compiler.static import fixed_relations
 from everfresh.distributed.flat import Programs, Relation, Unit
+from everfresh.distributed.ir import map_id, table_id
 from everfresh.distributed.tags import FIRST, LOCAL, REPLICATED, Dist, Tag, renamed
 from everfresh.expr import Var
 from everfresh.local.ordering import products
-from everfresh.program import Intervals, Partitions, View
+from everfresh.program import Intervals, Partitions, View, side_of
 
 Place = tuple[str, str]
 """A column of something stored: `("map:q#1", "o_orderkey")`, `("table:orders", ...)`."""
@@ -70,7 +71,7 @@ def shown_columns(relation: Relation) -> tuple[list[str], list[str]]:
     found = {
         e.name: c.name
         for e, c in zip(relation.outputs, relation.columns, strict=True)
-        if isinstance(e, Var) and not e.name.startswith("#")
+        if isinstance(e, Var) and side_of(e.name) is None
     }
     return list(found), list(found.values())
 
@@ -113,7 +114,7 @@ class _Chooser:
         self._estimate(sizes)
         self.classes = _classes(programs)
         self.keys = {
-            self.classes.get((f"table:{n}", c), (f"table:{n}", c))
+            self.classes.get((table_id(n), c), (table_id(n), c))
             for n, schema in programs.catalog.tables.items()
             for c in schema.key
         }
@@ -135,10 +136,10 @@ class _Chooser:
             for m in program.maps:
                 size = model.size(m.name)
                 self.entries[m.name] = size.rows
-                self.distinct.update({(f"map:{m.name}", k): d for k, d in size.distinct.items()})
+                self.distinct.update({(map_id(m.name), k): d for k, d in size.distinct.items()})
             for base in view.compiled.bases:
                 rows = known.table(base).rows
-                self.entries[f"table:{base}"] = max(rows, self.entries.get(f"table:{base}", 0.0))
+                self.entries[table_id(base)] = max(rows, self.entries.get(table_id(base), 0.0))
 
     def _cap(self) -> None:
         """What keys say of the estimates: a column has no more values than the table that it is the key of
@@ -147,10 +148,10 @@ class _Chooser:
         of them."""
         most: dict[Place, float] = {}
         for name, schema in self.programs.catalog.tables.items():
-            if len(schema.key) == 1 and f"table:{name}" in self.entries:
-                place = (f"table:{name}", schema.key[0])
+            if len(schema.key) == 1 and table_id(name) in self.entries:
+                place = (table_id(name), schema.key[0])
                 known = self.classes.get(place, place)
-                most[known] = min(self.entries[f"table:{name}"], most.get(known, float("inf")))
+                most[known] = min(self.entries[table_id(name)], most.get(known, float("inf")))
         results = {v.compiled.map.name for v in self.programs.catalog.views.values()}
         results -= self.read | {
             v.compiled.map.name for v in self.programs.catalog.views.values() if v.compiled.reevaluated
@@ -158,13 +159,13 @@ class _Chooser:
         for name in self.programs.maps:
             classes = {c: self._class(name, c) for c in self._columns(name)}
             for column, known in classes.items():
-                place = (f"map:{name}", column)
+                place = (map_id(name), column)
                 if place in self.distinct:
                     self.distinct[place] = min(self.distinct[place], most.get(known, float("inf")))
             if self.sized:
                 self.most[name] = max((most.get(known, 0.0) for known in classes.values()), default=0.0)
             if self.entries.get(name, float("inf")) < float("inf"):
-                some = prod(self.distinct.get((f"map:{name}", c), 1.0) for c in classes)
+                some = prod(self.distinct.get((map_id(name), c), 1.0) for c in classes)
                 self.entries[name] = min(self.entries[name], some)
                 if name in results and self.keys and not self.keys & set(classes.values()):
                     self.entries[name] = min(self.entries[name], _SMALL)
@@ -197,7 +198,7 @@ class _Chooser:
         return [v.name for v in self.programs.maps[name].keys]
 
     def _class(self, name: str, column: str) -> Place:
-        place = (f"map:{name}", column)
+        place = (map_id(name), column)
         return self.classes.get(place, place)
 
     def _class_of(self, view: str, mine: Sequence[str], driver: Collection[str]) -> Place | None:
@@ -210,7 +211,7 @@ class _Chooser:
             for column in self._columns(m):
                 if wanted is None or column == wanted:
                     known = self._class(m, column)
-                    values = self.distinct.get((f"map:{m}", column), 1.0)
+                    values = self.distinct.get((map_id(m), column), 1.0)
                     candidates[known] = max(values, candidates.get(known, 0.0))
 
         def cost(known: Place) -> tuple[float, bool, float, float]:
@@ -257,7 +258,7 @@ class _Chooser:
                     columns,
                     key=lambda c: (
                         self._class(name, c) in self.keys,
-                        self.distinct.get((f"map:{name}", c), 1.0),
+                        self.distinct.get((map_id(name), c), 1.0),
                     ),
                 ),
             )
@@ -292,7 +293,7 @@ class _Chooser:
         """Each statement: its target, the maps and tables that it reads, those whose change it is about."""
         for view, base, s in self.programs.every_statement():
             unit = self.programs.unit(view, base)
-            origin = {*unit.maps} if unit is not None else {f"table:{base}"}
+            origin = {*unit.maps} if unit is not None else {table_id(base)}
             yield s.target, set(maps_read(self.programs, view, s.expr)), origin
 
     # -- what lies together ------------------------------------------------------------------------
@@ -320,7 +321,7 @@ class _Chooser:
     def _partitions(self, relation: Partitions[Query]) -> None:
         tag, prefix = self.maps[relation.map], self._columns(relation.map)[: relation.prefix]
         if isinstance(tag, Dist) and not set(tag.columns) <= set(prefix):
-            best = max(prefix, key=lambda c: self.distinct.get((f"map:{relation.map}", c), 1.0), default=None)
+            best = max(prefix, key=lambda c: self.distinct.get((map_id(relation.map), c), 1.0), default=None)
             self.maps[relation.map] = Dist((best,)) if best is not None else FIRST
 
     def _whole(self, relation: Intervals) -> None:
@@ -358,17 +359,17 @@ class _Chooser:
         if name in self.kept.tables:
             return self.kept.tables[name]
         schema = self.programs.catalog.tables[name]
-        if f"table:{name}" in self.read and self.entries.get(f"table:{name}", 0.0) <= self.limits.replicated:
+        if table_id(name) in self.read and self.entries.get(table_id(name), 0.0) <= self.limits.replicated:
             return REPLICATED
         able = schema.key or schema.names
         used = [self._class(m, c) for m, t in self.maps.items() if isinstance(t, Dist) for c in t.columns]
-        counts = {c: used.count(self.classes.get((f"table:{name}", c), (f"table:{name}", c))) for c in able}
+        counts = {c: used.count(self.classes.get((table_id(name), c), (table_id(name), c))) for c in able}
         best = max(able, key=lambda c: counts[c])
         return Dist((best,)) if counts[best] else Dist(tuple(able))
 
 
 def maps_read(programs: Programs, view: str, query: Query) -> Iterable[str]:
-    """The maps and (as `table:name`) tables that a statement reads, also through relations."""
+    """The maps and (by `table_id`) tables that a statement reads, also through relations."""
     for n in query.walk():
         if isinstance(n, MapRef):
             yield n.name
@@ -377,7 +378,7 @@ def maps_read(programs: Programs, view: str, query: Query) -> Iterable[str]:
             if unit is not None:
                 yield from unit.maps
             elif n.name in programs.catalog.tables:
-                yield f"table:{n.name}"
+                yield table_id(n.name)
             else:
                 yield programs.catalog.views[n.name].compiled.map.name
 
@@ -411,7 +412,7 @@ def _classes(programs: Programs) -> dict[Place, Place]:
         parent[find(a)] = find(b)
 
     for view, _, s in programs.every_statement():
-        target = [(f"map:{s.target}", v.name) for v in programs.maps[s.target].keys]
+        target = [(map_id(s.target), v.name) for v in programs.maps[s.target].keys]
         for _, factors in products(s.expr):
             at: dict[str, Place] = {}
             found = list(zip((v.name for v in programs.maps[s.target].keys), target, strict=True))
@@ -430,17 +431,17 @@ def _named(programs: Programs, view: str, atom: Rel | MapRef) -> list[tuple[str,
     """The variables of an atom, and the stored columns that they are."""
     if isinstance(atom, MapRef):
         keys = programs.maps[atom.name].keys
-        return [(v.name, (f"map:{atom.name}", k.name)) for v, k in zip(atom.keys, keys, strict=True)]
+        return [(v.name, (map_id(atom.name), k.name)) for v, k in zip(atom.keys, keys, strict=True)]
     unit = programs.unit(view, atom.name)
     names = [c.name for c in programs.columns(view, atom.name)]
     if unit is None:
         if atom.name in programs.catalog.tables:
-            return [(v.name, (f"table:{atom.name}", c)) for v, c in zip(atom.vars, names, strict=True)]
+            return [(v.name, (table_id(atom.name), c)) for v, c in zip(atom.vars, names, strict=True)]
         held = programs.catalog.views[atom.name].compiled.map
-        return [(v.name, (f"map:{held.name}", k.name)) for v, k in zip(atom.vars, held.keys, strict=True)]
+        return [(v.name, (map_id(held.name), k.name)) for v, k in zip(atom.vars, held.keys, strict=True)]
     keys_of = dict(zip(*reversed(shown_columns(unit.relation)), strict=True))
     return [
-        (v.name, (f"map:{unit.relation.map}", keys_of[c]))
+        (v.name, (map_id(unit.relation.map), keys_of[c]))
         for v, c in zip(atom.vars, names, strict=True)
         if c in keys_of
     ]

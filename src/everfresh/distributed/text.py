@@ -33,6 +33,8 @@ from everfresh.distributed.ir import (
     Send,
     Step,
     Temp,
+    map_id,
+    table_of,
 )
 from everfresh.distributed.placement import maps_read
 from everfresh.distributed.tags import parse_tag
@@ -174,7 +176,7 @@ class _Parser:
         expr = parse("\n".join(text), *_known(self.programs, view, known))
         names = [n.name for n in expr.walk() if isinstance(n, Rel | MapRef) and n.name in self.temps]
         read = frozenset(
-            m if m.startswith("table:") else f"map:{m}"
+            map_id(m) if table_of(m) is None else m
             for m in maps_read(self.programs, view, expr)
             if m not in self.temps
         )

@@ -9,6 +9,7 @@ from everfresh.expr import build
 from everfresh.expr.column import Vector, concat
 from everfresh.expr.fold import FOLD
 from everfresh.expr.functions import FUNCTIONS, Function, Signature
+from everfresh.expr.names import Made, stored, told, unstored
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr, Var, substitute, variables
 from everfresh.expr.scalar import evaluate
 from everfresh.expr.text import parse, parse_expr, to_text
@@ -24,6 +25,7 @@ __all__ = [
     "Const",
     "Expr",
     "Function",
+    "Made",
     "Signature",
     "Token",
     "TokenStream",
@@ -37,7 +39,10 @@ __all__ = [
     "parse_expr",
     "quote_name",
     "satisfied",
+    "stored",
     "substitute",
     "to_text",
+    "told",
+    "unstored",
     "variables",
 ]

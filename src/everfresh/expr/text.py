@@ -364,7 +364,7 @@ class _Parser:
             inner = self.expression(0)
             stream.expect(")")
             return inner
-        if token.kind == "quoted":
+        if token.kind in ("quoted", "made"):
             return self.variable(stream.next().text)
         if token.kind == "name":
             return self.named()

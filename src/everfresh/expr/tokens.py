@@ -1,7 +1,9 @@
 """A tokenizer for the texts of everfresh's intermediate languages: expressions, the calculus, programs.
 
-Tokens are names, "quoted names", numbers, 'strings' and symbols; blanks separate and mean nothing. A
-`TokenStream` is what the hand-written parsers read from; its errors say line and column.
+Tokens are names, "quoted names", made#names, numbers, 'strings' and symbols; blanks separate and mean
+nothing. A name that the compiler made (`everfresh.expr.names`) has one of the marks # $ ~ in it, or stands as
+#"made name"; a user's with such a mark is quoted. A `TokenStream` is what the hand-written parsers read from;
+its errors say line and column.
 """
 
 from __future__ import annotations
@@ -12,18 +14,24 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.expr.names import Made
 
+NAMES = ("name", "quoted", "made")
+"""The kinds of tokens that are names."""
 T = TypeVar("T")
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
       | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
-      | (?P<name>[^\W\d][\w$\#@]*(?:\.[^\W\d][\w$\#@]*)*)
+      | (?P<made>(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*(?!\#")[$\#~][\w$\#~]*|[$\#~][\w$\#~]+)(?:\.\w+)*)
+      | (?P<name>[^\W\d]\w*(?:\.[^\W\d]\w*)*)
+      | \#"(?P<made_quoted>(?:[^"]|"")*)"
       | "(?P<quoted>(?:[^"]|"")*)"
       | '(?P<string>(?:[^']|'')*)'
       | (?P<symbol>\|\||<>|<=|>=|::|:=|\+=|//|->|.)""",
     re.VERBOSE | re.DOTALL,
 )
-_PLAIN = re.compile(r"[^\W\d][\w$#@]*(?:\.[^\W\d][\w$#@]*)*")
+_PLAIN = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_MADE = re.compile(r"(?:[^\W\d]\w*(?:\.[^\W\d]\w*)*[$#~][\w$#~]*|[$#~][\w$#~]+)(?:\.\w+)*")
 
 
 # A line ends at a newline that is in no string and in no quoted name.
@@ -51,7 +59,7 @@ def indented(text: str, by: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """`kind` is name, quoted, number, string, symbol or end; `text` is without quotes."""
+    """`kind` is name, quoted, made, number, string, symbol or end; `text` is without quotes."""
 
     kind: str
     text: str
@@ -67,9 +75,11 @@ class Token:
 def quote_name(name: str, keywords: frozenset[str] = frozenset()) -> str:
     """A name as it is written: quoted unless it is plain and no keyword.
 
-    >>> quote_name("o_id"), quote_name("o id"), quote_name("l.o_id")
-    ('o_id', '"o id"', 'l.o_id')
+    >>> quote_name("o_id"), quote_name("o id"), quote_name("l.o_id"), quote_name("#1"), quote_name(Made("#1"))
+    ('o_id', '"o id"', 'l.o_id', '"#1"', '#1')
     """
+    if isinstance(name, Made):
+        return str(name) if _MADE.fullmatch(name) else '#"' + name.replace('"', '""') + '"'
     if _PLAIN.fullmatch(name) and name.upper() not in keywords:
         return name
     return '"' + name.replace('"', '""') + '"'
@@ -89,7 +99,11 @@ class TokenStream:
         self.position = 0
         for match in _TOKEN.finditer(text):
             kind = match.lastgroup or ""
-            if kind in ("quoted", "string"):
+            if kind == "made":
+                self.tokens.append(Token(kind, Made(match[kind]), match.start()))
+            elif kind == "made_quoted":
+                self.tokens.append(Token("made", Made(match[kind].replace('""', '"')), match.start()))
+            elif kind in ("quoted", "string"):
                 mark = '"' if kind == "quoted" else "'"
                 self.tokens.append(Token(kind, match[kind].replace(mark * 2, mark), match.start()))
             elif kind != "space":
@@ -124,8 +138,8 @@ class TokenStream:
                 raise self.error(f"'{text}' is expected")
 
     def name(self) -> str:
-        """The name at the position, plain or quoted."""
-        if self.peek().kind not in ("name", "quoted"):
+        """The name at the position, plain, quoted or made."""
+        if self.peek().kind not in NAMES:
             raise self.error("a name is expected")
         return self.next().text
 

@@ -104,6 +104,11 @@ def parse(
             matrix = _declaration(stream)
             inputs[matrix.name] = env[matrix.name] = matrix
             fixed |= {matrix.name} if word == "static" else set()
+        elif stream.peek(1).matches("="):
+            stream.next()
+            raise stream.error(
+                "a matrix is defined with ':=', as in B := A A; '=' is no word of the language"
+            )
         else:
             stream.expect("output")
             wanted.append(stream.name())

@@ -26,7 +26,7 @@ from everfresh.linalg.updates import (
     RowUpdate,
     Update,
 )
-from everfresh.state import pack_arrays, unpack_arrays
+from everfresh.state import pack_arrays, plain, unpack_arrays
 
 STEPS, ARRAYS = "matrix/steps", "matrix/arrays"
 
@@ -129,7 +129,7 @@ def _told_update(update: Update, keep: Any) -> list[Any]:
 def decode(sections: Mapping[str, Any]) -> list[Step]:
     """The steps that `encode` kept."""
     arrays = unpack_arrays(sections[ARRAYS])
-    return [_step(told, arrays) for told in json.loads(bytes(sections[STEPS]))]
+    return [_step(told, arrays) for told in plain(sections[STEPS], "a step of matrices")]
 
 
 def _step(told: Mapping[str, Any], arrays: Mapping[str, Any]) -> Step:

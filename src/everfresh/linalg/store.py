@@ -27,7 +27,7 @@ from everfresh.linalg.source import parse
 from everfresh.linalg.steps import Change, CreateMatrix, CreateView, Drop, Step, decode, encode
 from everfresh.linalg.trees import names
 from everfresh.linalg.updates import Accumulator, AppendRows, DeleteRows, Update
-from everfresh.state import pack_arrays, unpack_arrays
+from everfresh.state import pack_arrays, plain, unpack_arrays
 
 META, FREE, VIEW = "matrix/meta", "matrix/free/", "matrix/view/"
 Undo = Callable[[], None]
@@ -285,7 +285,7 @@ class MatrixStore:
         self.matrices, self.definitions, self.views, self._free = {}, {}, {}, {}
         if META not in sections:
             return
-        meta = json.loads(bytes(sections[META]))
+        meta = plain(sections[META], "what is known of matrices")
         self.matrices = {name: MatrixInfo(**info) for name, info in meta["matrices"].items()}
         for name in self.matrices:
             if FREE + name in sections:

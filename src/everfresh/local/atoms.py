@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.algebra import Kind
+from everfresh.calculus import Rel
 from everfresh.local.cells import Cells, assemble, column_cells, same
 from everfresh.local.codec import Codec
 from everfresh.local.phases import UNTIMED, Untimed
@@ -151,14 +152,34 @@ class Stored(Indexed):
 
     def join(self, bound: Sequence[Cells | None], rows: int, want: Sequence[int]) -> Found:
         """Through an index on the bound columns."""
-        at, slots = self.match(bound, rows)
+        at, slots = self.match(self.columns, bound, rows)
         columns = {i: self.cells(self.columns[i], slots) for i in want}
         return Found(at, columns, self.weight(slots), len(slots))
 
-    def match(self, bound: Sequence[Cells | None], rows: int) -> tuple[Ints, Ints]:
-        """Pairs of row number and slot that agree on the columns that are bound."""
-        names = tuple(c.name for c, cells in zip(self.columns, bound, strict=True) if cells is not None)
+    def match(self, columns: Sequence[Column], bound: Sequence[Cells | None], rows: int) -> tuple[Ints, Ints]:
+        """Pairs of row number and slot that agree on those of some columns that are bound."""
+        names = tuple([c.name for c, cells in zip(columns, bound, strict=True) if cells is not None])
         return self.probe(names, [cells for cells in bound if cells is not None], rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Entries read by some of their columns: what an atom that does not read all of them stands for."""
+
+    store: Stored
+    places: tuple[int, ...]
+
+    def join(self, bound: Sequence[Cells | None], rows: int, want: Sequence[int]) -> Found:
+        """As stored; columns are counted among those that are read."""
+        store = self.store
+        columns = [store.columns[place] for place in self.places]
+        at, slots = store.match(columns, bound, rows)
+        return Found(at, {i: store.cells(columns[i], slots) for i in want}, store.weight(slots), len(slots))
+
+
+def part(store: Stored, factor: Rel) -> Atom:
+    """What an atom reads of the entries that its relation stands for."""
+    return store if factor.columns is None else Part(store, factor.columns)
 
 
 class Rows(Stored):
@@ -237,16 +258,16 @@ class Pooled(Stored):
         """By the pool's own index."""
         return self.pool.find(words) if names == self._key_names else None
 
-    def match(self, bound: Sequence[Cells | None], rows: int) -> tuple[Ints, Ints]:
+    def match(self, columns: Sequence[Column], bound: Sequence[Cells | None], rows: int) -> tuple[Ints, Ints]:
         """By the pool's key where it is bound, the other columns compared after."""
-        names = [c.name for c, cells in zip(self.columns, bound, strict=True) if cells is not None]
+        names = [c.name for c, cells in zip(columns, bound, strict=True) if cells is not None]
         if len(names) == len(self._key_names) or not set(self._key_names) <= set(names) or not names:
-            return super().match(bound, rows)
+            return super().match(columns, bound, rows)
         known = [
-            cells if c.name in self._key_names else None for c, cells in zip(self.columns, bound, strict=True)
+            cells if c.name in self._key_names else None for c, cells in zip(columns, bound, strict=True)
         ]
-        at, slots = super().match(known, rows)
-        for column, cells in zip(self.columns, bound, strict=True):
+        at, slots = super().match(columns, known, rows)
+        for column, cells in zip(columns, bound, strict=True):
             if cells is not None and column.name not in self._key_names:
                 keep = same(self.cells(column, slots), cells.take(at))
                 at, slots = at[keep], slots[keep]
@@ -273,7 +294,7 @@ class Picked:
 
     def join(self, bound: Sequence[Cells | None], rows: int, want: Sequence[int]) -> Found:
         """As stored, with these components for weights."""
-        return self.read(*self.store.match(bound, rows), want)
+        return self.read(*self.store.match(self.store.columns, bound, rows), want)
 
     def read(self, at: Ints, slots: Ints, want: Sequence[int]) -> Found:
         """These entries for these rows."""
@@ -428,9 +449,11 @@ __all__ = [
     "Found",
     "Indexed",
     "Only",
+    "Part",
     "Picked",
     "Pooled",
     "Rows",
     "Stored",
     "TableRows",
+    "part",
 ]

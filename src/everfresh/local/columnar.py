@@ -94,6 +94,8 @@ def _flat_term(term: Query, k: int) -> FlatTerm | None:
     if not factors or not isinstance(factors[0], Rel):
         return None
     relation, steps = factors[0], factors[1:]
+    if relation.columns is not None:
+        return None
     bound = [v.name for v in relation.vars] + [step.var.name for step in steps if isinstance(step, Bind)]
     values = [len(step.items) for step in steps if isinstance(step, Value)]
     if not all(isinstance(step, Cond | Bind | Value) for step in steps):

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 
 from everfresh.compiler import Catalog, readers
-from everfresh.delta.bags import WEIGHT, difference, expand
+from everfresh.delta.bags import WEIGHT, difference, expand, split
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
+from everfresh.expr import Expr, Vector, evaluate_vector, satisfied, stored
 from everfresh.local.arrivals import Arrivals
 from everfresh.local.atoms import Indexed
 from everfresh.local.committed import Committed
@@ -340,9 +340,9 @@ class LocalEngine:
                 rows = unpack_table(section)
                 table = self._state.tables[name.removeprefix("delta/")]
                 weights = np.ones(rows.num_rows, np.int64)
-                if WEIGHT in rows.column_names:
-                    weights = rows.column(WEIGHT).to_numpy()
-                    rows = rows.drop_columns([WEIGHT])
+                if rows.num_columns > len(table.schema.columns):
+                    rows, column = split(rows)
+                    weights = column.to_numpy()
                 nets[table.schema.name] = table.net(rows, weights)
         for domain in self._domains:
             if own := sections_of(domain, commit.sections):
@@ -469,7 +469,7 @@ class LocalEngine:
             },
             "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
             "maps beside them": {
-                n: {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
+                stored(n): {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
                 for n, m in state.beside.items()
             },
             "streams": dict(self._sources),
@@ -482,6 +482,14 @@ class LocalEngine:
         if self._options.timing:
             found["seconds"] = self._phases.seconds
         return found
+
+    def entries(self, view: str) -> dict[str, int]:
+        """How many entries the maps of a view have."""
+        state = self._state
+        own = state.maps[view]
+        program = own.compiled.program
+        beside = (m.name for m in program.maps if m.name in state.beside)
+        return {own.target.name: len(own.pool), **{name: len(state.beside[name].pool) for name in beside}}
 
     def explain(self, view: str) -> dict[str, str]:
         """Which triggers of a view are compiled; nothing before there are any."""

@@ -28,7 +28,7 @@ from everfresh.local.extremes import NOTHING
 from everfresh.local.pool import Values, wide_from_python, wide_to_python
 from everfresh.local.ranges import band_of
 from everfresh.local.reading import RowSet, component_vector
-from everfresh.program import Intervals, component_index
+from everfresh.program import Intervals, component, component_index, side_of
 from everfresh.types import SqlType
 
 Ints = NDArray[np.int64]
@@ -84,9 +84,10 @@ def _component(expr: Expr) -> tuple[int, int, bool] | None:
             case _:
                 break
     match expr:
-        case Case(((Call("=", (Var("#0"), Const(0))), Const(None)),), Var(name)) if name[0] == "#":
-            return component_index(name), factor, False
-        case Var(name) if name[0] == "#" and "." not in name:
+        case Case(((Call("=", (Var(count), Const(0))), Const(None)),), Var(name)):
+            if count == component(0) and side_of(name) == 0:
+                return component_index(name), factor, False
+        case Var(name) if side_of(name) == 0:
             return component_index(name), factor, True
     return None
 

@@ -189,11 +189,7 @@ def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) 
     """Join a frame with an atom whose columns have these names."""
     bound = [frame.columns.get(name) for name in names]
     times = Counter(names)
-    want: list[int] = []
-    for i, name in enumerate(names):
-        first = names.index(name) == i
-        if bound[i] is None and (times[name] > 1 or (first and name in step.keep)):
-            want.append(i)
+    want = [i for i, name in enumerate(names) if bound[i] is None and (times[name] > 1 or name in step.keep)]
     _take(frame, step, atom.join(bound, frame.rows, want), names, want, scope)
 
 

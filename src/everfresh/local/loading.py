@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.calculus import MapRef, Query, Rel, Sum, relations
-from everfresh.local.atoms import Atom, Only, Stored
+from everfresh.local.atoms import Atom, Only, Stored, part
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import run_terms
 from everfresh.local.ordering import Term, ordered
@@ -28,12 +28,12 @@ class Loading(Names):
     """The scope of definitions: whole tables and relations, one of them cut to a piece."""
 
     lead: Rel | None = None
-    piece: Atom | None = None
+    piece: Stored | None = None
 
     def atom(self, factor: Rel | MapRef) -> Atom:
         """The piece for the atom that leads the term, else the whole."""
         if factor is self.lead and self.piece is not None:
-            return self.piece
+            return part(self.piece, factor)
         return super().atom(factor)
 
 

@@ -20,7 +20,7 @@ from everfresh.expr import Call, Case, Cast, Const, Expr, Var
 from everfresh.local.codec import Codec
 from everfresh.local.pool import Layout, Values
 from everfresh.local.strings import Alive
-from everfresh.program import View, component, component_index
+from everfresh.program import View, component, component_index, side_of
 
 Ints = NDArray[np.int64]
 _WORD: Final = (1 << 62) - 1
@@ -81,7 +81,7 @@ class Promise:
         self._exact = [e for e in exprs if any(isinstance(n, Call) and _bounded(n) for n in e.walk())]
         self._layout = layout
         read = {n.name: n.type for e in exprs for n in e.walk() if isinstance(n, Var)}
-        sums = [(component_index(n) - 1, t) for n, t in read.items() if n.startswith("#") and "." not in n]
+        sums = [(component_index(n) - 1, t) for n, t in read.items() if side_of(n) == 0]
         self._sums = [
             (layout.offsets[i], *limits(type_))
             for i, type_ in sums

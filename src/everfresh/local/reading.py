@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Var, Vector, evaluate_vector, satisfied
+from everfresh.expr.names import view_of
 from everfresh.local.adhoc.frame import take
 from everfresh.local.atoms import Found, Rows
 from everfresh.local.cells import Cells, VectorsOf, assemble, column_cells, same
@@ -26,7 +27,7 @@ from everfresh.local.extremes import NOTHING, Ends, Extremes
 from everfresh.local.netting import netted
 from everfresh.local.pool import Values, float_total, wide_from_int64, wide_to_python
 from everfresh.local.strings import Interner
-from everfresh.program import Side, View, component_index
+from everfresh.program import Side, View, component_index, side_of
 from everfresh.types import BIGINT, DOUBLE, VARCHAR, SqlType
 
 Ints = NDArray[np.int64]
@@ -68,7 +69,7 @@ class _Aside:
         names = [c.name for c in own]
         self.at = [keys.index(n) for n in names] if set(names) <= set(keys) else list(range(len(names)))
         self.codec = Codec(own, store.codec.interner)
-        self.prefix = f"#{number}."
+        self.number = number
         self.visited = 0
         self.extremes: Extremes | None = None if side.how == "at" else Ends(store, side.how)
 
@@ -76,7 +77,7 @@ class _Aside:
         self, key: Callable[[int], Cells], rows: int, wanted: Mapping[str, SqlType], before: Before
     ) -> dict[str, Cells]:
         """The variables of the side that are wanted, for rows with these keys."""
-        mine = {name: type_ for name, type_ in wanted.items() if name.startswith(self.prefix)}
+        mine = {name: type_ for name, type_ in wanted.items() if side_of(name) == self.number}
         if not mine:
             return {}
         words, able = assemble(self.codec, [key(i) for i in self.at], rows)
@@ -87,7 +88,7 @@ class _Aside:
                 every[able] = slots
                 slots = every
             values = self.store.entries(slots, before)
-            places = {name: int(name.removeprefix(self.prefix).removesuffix("u")) for name in mine}
+            places = {name: component_index(name) for name in mine}
             return {n: component_cells(self.store, values, places[n], mine[n]) for n in mine}
         extremes = self._extremes(before)
         seen = extremes.visited
@@ -317,7 +318,7 @@ class ViewReader:
         for name, type_ in wanted.items():
             if name in names:
                 env[name] = key(names.index(name))
-            elif name.startswith("#") and "." not in name:
+            elif side_of(name) == 0:
                 env[name] = component_cells(self.store, values, component_index(name), type_)
         for aside in self.sides:
             env.update(aside.env(key, rows, wanted, before))
@@ -396,7 +397,7 @@ def component_vector(store: EntryStore, values: Values, index: int, type_: SqlTy
     if any(not low <= value <= high for value in exact):
         raise EverfreshError(
             Code.OVERFLOW,
-            f"a sum of view '{store.target.name.split('#')[0]}' is outside {type_}",
+            f"a sum of view '{view_of(store.target.name)}' is outside {type_}",
             hint="the batch would make an aggregate too large for its type",
         )
     out = np.empty(len(exact), object if type_.is_wide else np.int64)

@@ -30,7 +30,8 @@ def columns_read(program: Program[Any], table: str) -> set[int]:
             times = Counter(v.name for f in factors for v in f.walk() if isinstance(v, Var))
             times.update(key.name for key in keys)
             for atom in (a for f in factors for a in f.walk() if isinstance(a, Rel) and a.name == table):
-                found.update(i for i, v in enumerate(atom.vars) if times[v.name] > 1)
+                at = zip(atom.places, atom.vars, strict=True)
+                found.update(place for place, v in at if times[v.name] > 1)
     return found
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from everfresh.compiler import Catalog, Effect, ViewDef
+from everfresh.compiler import WIDE, Catalog, Effect, ViewDef
 from everfresh.delta.bags import WEIGHT, expand
 from everfresh.errors import EverfreshError
-from everfresh.expr import evaluate_vector
+from everfresh.expr import evaluate_vector, stored
 from everfresh.local import adhoc
 from everfresh.local.atoms import Pooled, TableRows
 from everfresh.local.entries import EntryStore, merged
@@ -48,7 +48,7 @@ class LocalState:
     """Tables, views and the maps beside them."""
 
     def __init__(self, phases: Untimed = UNTIMED, compile: str = "off") -> None:
-        self.catalog = Catalog(joins=True, rows=True)
+        self.catalog = Catalog(joins=True, rows=True, wide=WIDE)
         self._compile = compile
         self.interner = Interner()
         self.tables: dict[str, Table] = {}
@@ -172,14 +172,14 @@ class LocalState:
             self.maps[view.name] = MapStore(view.compiled, self.interner, self.maps[view.name].pool)
             self.maps[view.name].beside(self._store)
 
-    def _wired(self, catalog: Catalog, compile: str = "off") -> Wiring:
-        return Wiring(catalog, self.interner, self.tables, self.maps, self._store, compile)
+    def _wired(self, catalog: Catalog, compile: str = "off", before: Wiring | None = None) -> Wiring:
+        return Wiring(catalog, self.interner, self.tables, self.maps, self._store, compile, before)
 
     @property
     def wiring(self) -> Wiring:
         """The programs of the catalog over the tables and maps, with the indexes on tables."""
         if self._wiring is None or self._wiring.catalog is not self.catalog:
-            self._wiring = self._wired(self.catalog, self._compile)
+            self._wiring = self._wired(self.catalog, self._compile, self._wiring)
         return self._wiring
 
     # -- batches -----------------------------------------------------------------------------------
@@ -293,7 +293,9 @@ class LocalState:
         sections.update(
             {f"texts/{n}": pack_arrays(t.texts_to_arrays()) for n, t in self.tables.items() if t.codec.kept}
         )
-        sections.update({f"map/{n}": pack_arrays(m.pool.as_arrays()) for n, m in self.stores().items()})
+        sections.update(
+            {f"map/{stored(n)}": pack_arrays(m.pool.as_arrays()) for n, m in self.stores().items()}
+        )
         return sections
 
     @staticmethod
@@ -316,7 +318,10 @@ class LocalState:
             )
         for name, view in state.catalog.views.items():
             for m in view.compiled.program.maps:
-                pool = Pool.from_arrays(unpack_arrays(sections[f"map/{m.name}"]))
+                section = f"map/{stored(m.name)}"
+                if section not in sections:  # of a release that had no other spelling for views like `v#0`
+                    section = f"map/{m.name}"
+                pool = Pool.from_arrays(unpack_arrays(sections[section]))
                 if m.name == view.compiled.view.map:
                     state.maps[name] = MapStore(view.compiled, state.interner, pool)
                 else:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from everfresh.compiler import Crossing
 from everfresh.errors import EverfreshError
-from everfresh.local.atoms import Found, Rows
+from everfresh.local.atoms import Found, Rows, part
 from everfresh.local.cells import Cells, VectorsOf
 from everfresh.local.entries import EntryStore
 from everfresh.local.ordering import atom_vars
@@ -45,7 +45,7 @@ def between(crossing: Crossing, change: Rows, atom: Source) -> tuple[Ints, Betwe
     if not isinstance(store, EntryStore):
         return None
     names = [v.name for v in crossing.change.vars]
-    rows = change.join([None] * len(names), 1, range(len(names)))
+    rows = part(change, crossing.change).join([None] * len(names), 1, range(len(names)))
     env = VectorsOf({names[i]: cells for i, cells in rows.columns.items()})
     held = [v.name for v in atom_vars(crossing.atom)]
     try:

@@ -18,7 +18,7 @@ from everfresh.expr import Var, Vector
 from everfresh.expr import evaluate as scalar
 from everfresh.local import adhoc
 from everfresh.local.recompute import components
-from everfresh.program import Intervals, MapDef, Partitions, Program, Side, View
+from everfresh.program import Intervals, MapDef, Partitions, Program, Side, View, beside, side_component
 from everfresh.types import Column, canonical_float
 
 
@@ -146,10 +146,10 @@ def _side(
     if side.how == "at":
         weight: Weight = entries.get(at) or (0,) * (len(target.kinds) + 1)
         found = components(weight, target.kinds)
-        return {f"#{number}.{name[1:]}": value for name, value in found.items()}
+        return {beside(name, number): value for name, value in found.items()}
     values = [k[-1] for k, _ in entries.items() if k[:-1] == at and k[-1] is not None]
     choose = min if side.how == "min" else max
-    return {f"#{number}.x": choose(values, key=_order, default=None)}
+    return {side_component(number, "x"): choose(values, key=_order, default=None)}
 
 
 def _order(value: Any) -> Any:

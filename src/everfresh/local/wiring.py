@@ -2,7 +2,8 @@
 
 A *unit* is a relation whose change other statements read: a derived relation of a program, or a view that
 another view reads or that is read off several maps. Views come in the order of their creation, the derived
-relations of a program before its view. Everything is made once for a catalog and its stores.
+relations of a program before its view. Everything is made once for a catalog and its stores; what a statement
+like CREATE VIEW leaves as it was, a new wiring takes over from the one before (`carried`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from everfresh.algebra import Kind
 from everfresh.calculus import MapRef, Query, Rel, Sum
 from everfresh.compiler import Catalog, Crossing, Ordered, ViewDef
-from everfresh.local.atoms import Atom, Picked, Rows, TableRows
+from everfresh.local.atoms import Atom, Picked, Rows, TableRows, part
 from everfresh.local.determined import determining
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
@@ -99,9 +100,9 @@ class Names:
         if isinstance(factor, MapRef):
             return Picked(self.wiring.stores(factor.name), factor.components)
         if factor.delta:
-            return self.changes[factor.name]
+            return part(self.changes[factor.name], factor)
         if factor.name in self.wiring.tables:
-            return self.wiring.tables[factor.name]
+            return part(self.wiring.tables[factor.name], factor)
         reader, number = self.wiring.reader(self.view, factor.name)
         return Reading(reader, self.before if number >= self.at else NOTHING)
 
@@ -123,8 +124,10 @@ class Names:
         if isinstance(atom, MapRef):
             return self.wiring.determining(atom.name)
         rows = self.wiring.tables.get(atom.name)
-        schema = rows.table.schema if rows is not None else None
-        return [schema.names.index(name) for name in schema.key] if schema is not None else ()
+        if rows is None:
+            return ()
+        schema = rows.table.schema
+        return atom.within(schema.names.index(name) for name in schema.key) or ()
 
     def needs(self, atom: Rel) -> Sequence[int] | None:
         """What must be bound before a relation is read."""
@@ -144,29 +147,64 @@ class Wiring:
         maps: Mapping[str, MapStore],
         stores: Callable[[str], EntryStore],
         compile: str = "off",
+        before: Wiring | None = None,
     ) -> None:
         self.catalog, self.interner, self.maps, self.stores = catalog, interner, maps, stores
-        self.tables = {name: TableRows(table) for name, table in tables.items()}
+        known: dict[str, TableRows] = {} if before is None else before.tables
+        self.tables: dict[str, TableRows] = {
+            name: known[name] if name in known and known[name].table is table else TableRows(table)
+            for name, table in tables.items()
+        }
         self.units: list[Unit] = []
         self._by_name: dict[tuple[str, str], Unit] = {}
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
+        self._own: dict[tuple[str, str], list[Prepared]] = {}
+        """The statements of one view on a relation."""
         self._apart: dict[tuple[int, str], list[list[Prepared]]] = {}
         self._together: dict[int, list[Group]] = {}
         self._determining: dict[str, tuple[int, ...]] = {}
         self._affected: dict[tuple[str, ...], tuple[ViewDef, ...]] = {}
         self._orders: dict[str, Orders] = {}
         self._tied = _tied(catalog)
-        read = {base for view in catalog.views.values() for base in view.compiled.bases}
+        self._read = {base for view in catalog.views.values() for base in view.compiled.bases}
+        self.kept = frozenset[str]() if before is None else carried(before, self)
+        """The views that are run as they were before."""
+        there = {} if before is None else before.units_by_view()
         for view in catalog.views.values():
-            self._wire(view, read)
+            if view.name in self.kept:
+                for unit in there.get(view.name, ()):
+                    self._add(unit)
+            else:
+                self._wire(view)
+        if before is not None:
+            self._own = {key: some for key, some in before._own.items() if key[0] in self.kept}
         self.under = {name for unit in self.units for name in unit.maps}
         self.native: Native | None = None
         if compile != "off":
             from everfresh.local.native.manager import Native
 
-            self.native = Native(self, compile)
+            self.native = Native(self, compile, None if before is None else before.native)
 
-    def _wire(self, view: ViewDef, read: set[str]) -> None:
+    def units_by_view(self) -> dict[str, list[Unit]]:
+        """The relations of each view's program, and itself, as far as their changes are read."""
+        found: dict[str, list[Unit]] = {}
+        for unit in self.units:
+            found.setdefault(unit.view, []).append(unit)
+        return found
+
+    def sizes(self) -> dict[str, int]:
+        """How many units each view has."""
+        return {name: self._size(view) for name, view in self.catalog.views.items()}
+
+    def _size(self, view: ViewDef) -> int:
+        if view.compiled.reevaluated:
+            return 0
+        return len(view.compiled.program.relations) + self._is_unit(view)
+
+    def _is_unit(self, view: ViewDef) -> bool:
+        return view.name in self._read or bool(view.compiled.view.sides)
+
+    def _wire(self, view: ViewDef) -> None:
         compiled = view.compiled
         if compiled.reevaluated:
             return
@@ -180,13 +218,15 @@ class Wiring:
             else:
                 reader = ViewReader(relation, store, self.stores)
             self._unit(view.name, relation.name, reader, relation.maps, is_view=False)
-        if view.name in read or compiled.view.sides:
+        if self._is_unit(view):
             self._unit(view.name, view.name, self.maps[view.name].reader, compiled.view.maps, is_view=True)
 
     def _unit(self, view: str, name: str, reader: Reader, maps: tuple[str, ...], *, is_view: bool) -> None:
-        unit = Unit(view, name, reader, maps, len(self.units), is_view)
+        self._add(Unit(view, name, reader, maps, len(self.units), is_view))
+
+    def _add(self, unit: Unit) -> None:
         self.units.append(unit)
-        self._by_name["" if is_view else view, name] = unit
+        self._by_name["" if unit.is_view else unit.view, unit.name] = unit
 
     def reader(self, view: str, name: str) -> tuple[Reader, int]:
         """The relation that a name stands for in a view's program, and the number of its unit."""
@@ -285,6 +325,13 @@ class Wiring:
         return found
 
     def _of(self, view: ViewDef, base: str) -> list[Prepared]:
+        key = view.name, base
+        found = self._own.get(key)
+        if found is None:
+            found = self._own[key] = self._made(view, base)
+        return found
+
+    def _made(self, view: ViewDef, base: str) -> list[Prepared]:
         trigger = view.compiled.program.trigger(base)
         names, kept = Names(self, view.name, {}), Ordered.of(view.compiled.program)  # type: ignore[arg-type]
         found = []
@@ -313,11 +360,49 @@ def _tied(catalog: Catalog) -> dict[str, str]:
     keeps = {m.name: name for name, view in catalog.views.items() for m in view.compiled.program.maps}
     for name, view in catalog.views.items():
         shared = {keeps[m.name] for m in view.compiled.program.shared}
-        for other in shared.union(view.compiled.bases).intersection(tied):
-            old, new = tied[name], tied[other]
-            if old != new:
+        for other in shared.union(view.compiled.bases):
+            if other in tied and tied[name] != tied[other]:
+                old, new = tied[name], tied[other]
                 tied = {one: new if stands == old else stands for one, stands in tied.items()}
     return tied
+
+
+def carried(before: Wiring, after: Wiring) -> frozenset[str]:
+    """The views that a new wiring runs as the one before did: it and all that it is run together with are the
+    same objects over the same tables, and their relations come at the same places in the order of steps."""
+    first = _starts(before), _starts(after)
+    same = {
+        name
+        for name, view in after.catalog.views.items()
+        if name in before.catalog.views
+        and before.catalog.views[name].compiled is view.compiled
+        and before._is_unit(view) == after._is_unit(view)
+        and first[0][name] == first[1][name]
+        and all(before.tables.get(base) is after.tables.get(base) for base in view.compiled.bases)
+    }
+    old, new = (_groups(wiring._tied) for wiring in (before, after))
+    return frozenset(
+        name
+        for stands, names in new.items()
+        if names <= same and names == old.get(before._tied[next(iter(names))])
+        for name in names
+    )
+
+
+def _starts(wiring: Wiring) -> dict[str, int]:
+    """The number that the first unit of each view has, or would have."""
+    found, number = {}, 0
+    for name, size in wiring.sizes().items():
+        found[name] = number
+        number += size
+    return found
+
+
+def _groups(tied: Mapping[str, str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for name, stands in tied.items():
+        found.setdefault(stands, set()).add(name)
+    return found
 
 
 def run_prepared(statement: Prepared, names: Names) -> PoolDelta:

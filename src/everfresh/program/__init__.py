@@ -20,9 +20,11 @@ from everfresh.program.ir import (
     Statement,
     Trigger,
     View,
+    beside,
     component,
     component_index,
     side_component,
+    side_of,
 )
 from everfresh.program.text import parse_program
 
@@ -42,10 +44,12 @@ __all__ = [
     "Statement",
     "Trigger",
     "View",
+    "beside",
     "check_epoch",
     "component",
     "component_index",
     "one_by_one",
     "parse_program",
     "side_component",
+    "side_of",
 ]

@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from everfresh.algebra import Kind
+from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var
 from everfresh.types import Column
 
@@ -187,14 +188,32 @@ def component(index: int, *, unscaled: bool = False) -> str:
 
     A sum of decimals is read as a DECIMAL (`#2`), or (`unscaled`) as the integer it is held as (`#2u`).
     """
-    return f"#{index}u" if unscaled else f"#{index}"
+    return Made(f"#{index}u" if unscaled else f"#{index}")
 
 
 def component_index(name: str) -> int:
-    """The component that a variable of a view's outputs stands for."""
-    return int(name[1:].removesuffix("u"))
+    """The component that a variable of a view's outputs stands for, of its own map or of a side."""
+    return int(name[1:].rpartition(".")[2].removesuffix("u"))
 
 
 def side_component(side: int, index: int | str) -> str:
     """The name of the variable for a component of a side (its position from 1), or its extreme (`"x"`)."""
-    return f"#{side}.{index}"
+    return Made(f"#{side}.{index}")
+
+
+def side_of(name: str) -> int | None:
+    """The side that a variable of a view's outputs is a component of, 0 for the view's own map; None for a
+    key.
+
+    >>> side_of(component(1)), side_of(side_component(2, "x")), side_of("#1")
+    (0, 2, None)
+    """
+    if not isinstance(name, Made) or not name.startswith("#"):
+        return None
+    side, dot, _ = name[1:].partition(".")
+    return int(side) if dot else 0
+
+
+def beside(name: str, side: int) -> str:
+    """The variable for a component of a side that in the side's own map is called `name`."""
+    return side_component(side, name[1:])

@@ -3,8 +3,8 @@
     MAP q#1[ok BIGINT] (WIDE) =
       Sum_[ok](li(ok, qty) * ⟨qty⟩)
     RELATION q$0(ok BIGINT)   -- incremental: at the keys that are touched
-      FROM q#1("#1" HUGEINT)
-      WHERE "#1" > 100
+      FROM q#1(#1 HUGEINT)
+      WHERE #1 > 100
     ON CHANGE li
       q#1[ok] +=   -- incremental: reads only the change of li
         Sum_[ok](Δli(ok, qty) * ⟨qty⟩)
@@ -29,7 +29,17 @@ from everfresh.algebra import Kind
 from everfresh.expr.nodes import Expr, Var, variables
 from everfresh.expr.text import declaration, parse_declaration, parse_expr
 from everfresh.expr.tokens import TokenStream, indented, lines_of, quote_name
-from everfresh.program.ir import Intervals, MapDef, Partitions, Program, Side, Statement, Trigger, View
+from everfresh.program.ir import (
+    Intervals,
+    MapDef,
+    Partitions,
+    Program,
+    Side,
+    Statement,
+    Trigger,
+    View,
+    side_of,
+)
 from everfresh.types import Column
 
 E = TypeVar("E")
@@ -129,9 +139,9 @@ def _sources(relation: View | Intervals) -> Iterator[str]:
     exprs = [relation.having] if relation.having is not None else []
     if isinstance(relation, View):
         exprs = [*relation.outputs, *exprs, *([relation.weight] if relation.weight is not None else [])]
-    read = {v: None for e in exprs for v in variables(e) if v.name.startswith("#")}
+    read = {v: side_of(v.name) for e in exprs for v in variables(e)}
     for j, side in enumerate((Side(relation.map), *relation.sides)):
-        own = [v for v in read if ("." in v.name) == (j > 0) and (j == 0 or v.name.startswith(f"#{j}."))]
+        own = [v for v, of in read.items() if of == j]
         how = "" if side.how == "at" else f"{side.how.upper()} "
         yield f"{how}{quote_name(side.map, _WORDS)}({', '.join(map(declaration, own))})"
 

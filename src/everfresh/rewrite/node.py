@@ -79,9 +79,12 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        left: list[Node] = [self]
+        while left:
+            node = left.pop()
+            yield node
+            if node.children:
+                left.extend(reversed(node.children))
 
 
 def _flatten(value: tuple[Any, ...]) -> Iterator[Node]:

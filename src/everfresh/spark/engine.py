@@ -60,6 +60,7 @@ from everfresh.spark.programs import (
 from everfresh.spark.reading import given_block, read_block, rows_of
 from everfresh.spark.runner import STAGES, Again, Controls, Runner
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
+from everfresh.spark.sqltext import name as quoted
 from everfresh.spark.tables import change_block
 from everfresh.spark.units import read_segment
 from everfresh.spark.verify import differences, net_change
@@ -181,8 +182,7 @@ class SparkEngine:
     # -- epochs ------------------------------------------------------------------------------------
 
     def _job(self, kind: str, draft: Draft, world: World, **fields: Any) -> Job:
-        world.leave(world.catalog)
-        return Job(uuid.uuid4().hex, kind, world, draft.bases, **fields)
+        return Job(uuid.uuid4().hex, kind, world.left(world.catalog), draft.bases, **fields)
 
     def _commit(
         self, draft: Draft, batch: Batch | None = None, *, made: tuple[Catalog, Effect] | None = None
@@ -201,7 +201,7 @@ class SparkEngine:
         source = partial(self._temp_view, draft=draft, world=world)
         new = self._spark.sql(plan_sql(compiled.plan, source))
         change = net_change(new, self._frame(self._spark, view, None, draft, world), compiled.view.columns)
-        routed = change.mapInArrow(partial(change_block, world, view), EXCHANGE)
+        routed = change.mapInArrow(partial(change_block, world.left(world.catalog), view), EXCHANGE)
         with translated():
             done = self._runner.run(self._job(kind, draft, world, view=view), "change", change=routed)
             draft.add(done.controls)
@@ -222,7 +222,6 @@ class SparkEngine:
         if effect.create_view is not None:
             name = effect.create_view.name
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
-            world.leave(catalog)
             rows = sum(ledger.table_sizes().get(table, 0) for table in tables_of(catalog, name))
             work: Callable[[], Any] = partial(self._fill, draft, world, name, "load", rows)
             if effect.create_view.compiled.reevaluated:
@@ -242,7 +241,7 @@ class SparkEngine:
     def _fill(self, draft: Draft, world: World, view: str, kind: str, rows: int) -> Controls:
         """Fill a view that runs as a program, new or anew, from the rows of its tables."""
         started = time.perf_counter()
-        program = world.program(LOAD, frozenset((view,)), leaving=True)
+        program = world.program(LOAD, frozenset((view,)))
         assert program is not None
         job = self._job(kind, draft, world, view=view, form=LOAD)
         answers = self._runner.run(job, STAGES[program.stages - 1])
@@ -259,9 +258,9 @@ class SparkEngine:
         """Fill an altered table that has no key from the one before: its rows belong to other workers now."""
         frame = self._frame(self._spark, old.name, None)
         columns = [
-            f"`{c.name}`"
+            quoted(c.name)
             if c.name in old.names
-            else f"{expr_sql(cast(default or Const(None, c.type), c.type))} AS `{c.name}`"
+            else f"{expr_sql(cast(default or Const(None, c.type), c.type))} AS {quoted(c.name)}"
             for c in new.columns
         ]
         rows = SparkRows(frame.selectExpr(*columns), tuple((name, name) for name in new.names))
@@ -316,8 +315,7 @@ class SparkEngine:
         if not takes_one_stage(world, frozenset(tables)):
             return batch
         specs = {i: PartSpec(p.table, p.op, p.what, ()) for i, p in enumerate(batch.parts) if i in frames}
-        world.leave(catalog)
-        found = self._runner.lay(world, frames, specs, limit)
+        found = self._runner.lay(world.left(catalog), frames, specs, limit)
         for rows in found.values():
             stack.callback(removed, world, rows)
         large = {batch.parts[i].table for i, rows in found.items() if rows.size > limit}
@@ -401,8 +399,7 @@ class SparkEngine:
         if bases[0].unit == DRIVER:
             rows = pack_table(rows_of(world, bases[0], name, at))
             return session.range(0, 1, 1, 1).mapInArrow(partial(given_block, rows, _READ_CHUNK), schema)
-        world.leave(world.catalog)
-        read = partial(read_block, world, bases, name, at, _READ_CHUNK)
+        read = partial(read_block, world.left(world.catalog), bases, name, at, _READ_CHUNK)
         return session.range(0, self._workers, 1, self._workers).mapInArrow(read, schema)
 
     def to_spark(self, name: str, at: int | None = None) -> DataFrame:
@@ -575,7 +572,7 @@ class SparkEngine:
 
 def spark_schema(columns: Sequence[Column]) -> str:
     """The Spark schema of rows with these columns, as text: a client of Connect parses no types itself."""
-    return ", ".join(f"`{c.name.replace('`', '``')}` {spark_type(c.type)}" for c in columns)
+    return ", ".join(f"{quoted(c.name)} {spark_type(c.type)}" for c in columns)
 
 
 @dataclass(frozen=True, slots=True)

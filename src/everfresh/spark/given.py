@@ -93,14 +93,14 @@ def chosen_for(world: World, batch: Batch, programs: bool, most: int | None) -> 
     changed = frozenset(part.table for part in batch.parts)
     if most is not None and _readable(world, batch, most) and takes_one_stage(world, changed):
         return Chosen("whole", WHOLE, 1)
-    program = world.program(STAGED, changed, leaving=True)
+    program = world.program(STAGED, changed)
     assert program is not None
     return Chosen(STAGES[program.stages - 1], STAGED, program.stages + frames)
 
 
 def takes_one_stage(world: World, changed: frozenset[str]) -> bool:
     """Whether a batch that every task reads takes one stage."""
-    program = world.program(WHOLE, changed, leaving=True)
+    program = world.program(WHOLE, changed)
     return program is not None and bool(program.maps)
 
 

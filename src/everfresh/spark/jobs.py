@@ -1,17 +1,17 @@
 """What a Spark job is told: the descriptor that the driver leaves in the inbox, and the versions of state it
 names.
 
-A task of a reused plan learns which batch it serves from a job property (a nonce), and everything else from
-`inbox/<nonce>`. A `Base` names one version of one state unit: a snapshot and the segments since. Names of
-segments and snapshots are chosen by content, so equal attempts write equal files.
+A task of a reused plan learns which batch it serves from a job property (a nonce, and the digest of the
+descriptor), and everything else from `inbox/<nonce>`. A `Base` names one version of one state unit: a
+snapshot and the segments since. Names of segments and snapshots are chosen by content, so equal attempts
+write equal files.
 """
 
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +20,15 @@ import pyarrow as pa
 from everfresh.compiler import Catalog
 from everfresh.errors import EverfreshError
 from everfresh.expr import Const
+from everfresh.expr.names import Made
 from everfresh.program import OnConflict, Part
-from everfresh.spark.artifacts import compiled, digest_of, leave, missing, name_of
+from everfresh.rewrite.packing import Packing
+from everfresh.spark.artifacts import CATALOG, PROGRAM, digest_of, known, leave, left, missing, name_of
+from everfresh.spark.messages import taken, written
+from everfresh.spark.packed import CLASSES
 from everfresh.spark.programs import batch_program, load_program, no_catalog, replayed, whole_program
 from everfresh.spark.stages import Staged
-from everfresh.state import Store, open_sealed, scratch_of, seal, store_of, unpack_table
+from everfresh.state import Store, open_sealed, plain, scratch_of, seal, store_of, unpack_table
 from everfresh.types import TableSchema
 
 PROPERTY = "spark.everfresh.batch"
@@ -92,8 +96,22 @@ class Base:
         """The version one step later."""
         return Base(self.unit, self.snapshot, (*self.links, link))
 
+    def data(self) -> dict[str, bytes]:
+        """The segments that travel, by names for them."""
+        return {
+            f"data/{self.unit}/{at}": link.data for at, link in enumerate(self.links) if link.data is not None
+        }
+
+    def with_data(self, segments: Mapping[str, bytes]) -> Base:
+        """The same with the segments that travelled."""
+        if not segments:
+            return self
+        at = {int(name.rsplit("/", 1)[1]): data for name, data in segments.items()}
+        links = (replace(link, data=at.get(i)) for i, link in enumerate(self.links))
+        return Base(self.unit, self.snapshot, tuple(links))
+
     def to_json(self) -> list[Any]:
-        """As plain data."""
+        """As plain data, without the segments that travel."""
         snapshot = self.snapshot.to_json() if self.snapshot is not None else None
         return [self.unit, snapshot, [link.to_json() for link in self.links]]
 
@@ -126,6 +144,8 @@ class World:
     durable: bool
     fault: str | None = None
     compile: str = "off"
+    told: str = ""
+    """Of the catalog that the driver left; empty if it left none."""
 
     @property
     def digest(self) -> str:
@@ -135,7 +155,12 @@ class World:
     @property
     def catalog(self) -> Catalog:
         """The catalog, as the driver compiled it."""
-        found: Catalog = compiled(self.root, name_of("catalog", self.digest), self._replayed)
+        name = name_of("catalog", self.digest)
+        found: Catalog = (
+            left(self.root, name, self.told, CATALOG, self._replayed)
+            if self.told
+            else known(name, self._replayed)
+        )
         return found
 
     def _replayed(self) -> Catalog:
@@ -144,20 +169,20 @@ class World:
             catalog, _ = replayed(catalog, entry)
         return catalog
 
-    def program(self, form: str, changed: frozenset[str], leaving: bool = False) -> Staged | None:
-        """What a batch in this form does that changes these tables, or what fills a view; the driver leaves
-        it for its tasks."""
-        name = name_of(form, self.digest, changed)
-        found: Staged | None = (
-            leave(self.root, name, lambda: _FORMS[form](self.catalog, changed))
-            if leaving
-            else compiled(self.root, name, lambda: missing(name))
+    def know(self, catalog: Catalog) -> None:
+        """Driver: this is the catalog; it need not be compiled again."""
+        known(name_of("catalog", self.digest), lambda: catalog)
+
+    def left(self, catalog: Catalog) -> World:
+        """Driver: the same with the catalog left for tasks."""
+        return replace(self, told=leave(self.root, name_of("catalog", self.digest), catalog, CATALOG))
+
+    def program(self, form: str, changed: frozenset[str]) -> Staged | None:
+        """Driver: what a batch in this form does that changes these tables, or what fills a view."""
+        found: Staged | None = known(
+            name_of(form, self.digest, changed), lambda: _FORMS[form](self.catalog, changed)
         )
         return found
-
-    def leave(self, catalog: Catalog) -> None:
-        """Driver: leave the catalog for tasks."""
-        leave(self.root, name_of("catalog", self.digest), lambda: catalog)
 
     @property
     def store(self) -> Store:
@@ -217,6 +242,8 @@ class Job:
     pieces: Mapping[str, Any] = field(default_factory=dict)
     form: str | None = None
     """Of the program that it runs: `STAGED`, `WHOLE` or `LOAD`; None if it runs none."""
+    told: str = ""
+    """Of the program that the driver left; empty on the driver."""
 
     def piece(self, part: int, worker: int | None = None) -> pa.Table | None:
         """The rows of a part that the driver put into the inbox: for a worker, or all of them."""
@@ -233,44 +260,86 @@ class Job:
         """What the job runs, in its tasks and on the driver."""
         if self.form is None:
             return None
-        return self.world.program(self.form, frozenset((self.view,)) if self.view else self.changed)
+        changed = frozenset((self.view,)) if self.view else self.changed
+        if not self.told:
+            return self.world.program(self.form, changed)
+        name = name_of(self.form, self.world.digest, changed)
+        found: Staged = left(self.world.root, name, self.told, PROGRAM, lambda: missing(name))
+        return found
 
-    def write(self) -> None:
-        """Leave the descriptor in the inbox."""
-        world = self.world
-        header = {"nonce": self.nonce, "kind": self.kind, "view": self.view, "form": self.form}
-        # Expressions of an upsert are nodes: they travel pickled, between processes of one version.
-        sections = {
-            "world": pickle.dumps(world),
-            "bases": pickle.dumps({n: base for n, base in self.bases.items() if n != DRIVER}),
-            "parts": pickle.dumps((self.parts, self.alter)),
-        }
+    def write(self) -> str:
+        """Leave the descriptor in the inbox, and the program; what tasks are to be told."""
+        world, program, told = self.world, self.program, ""
+        if program is not None and self.form is not None:
+            changed = frozenset((self.view,)) if self.view else self.changed
+            told = leave(world.root, name_of(self.form, world.digest, changed), program, PROGRAM)
+        about = _Told(self.nonce, self.kind, world, self.parts, self.view, self.alter, self.form, told)
+        sections: dict[str, Any] = {"job": json.dumps(_PACKING.packed(about)).encode()}
+        for unit, base in self.bases.items():
+            if unit != DRIVER:
+                sections[f"base/{unit}"] = json.dumps(base.to_json()).encode()
+                sections.update(base.data())
         sections.update({f"piece/{name}": data for name, data in self.pieces.items()})
-        world.store.replace(_descriptor(self.nonce), seal("job", header, sections), durable=False)
+        chunks, digest = written("job", {}, sections)
+        world.store.replace(_descriptor(self.nonce), chunks, durable=False)
+        return f"{self.nonce}.{digest}"
 
     def remove(self) -> None:
         """Take the descriptor out of the inbox."""
         self.world.store.remove(_descriptor(self.nonce))
 
     @staticmethod
-    def read(root: str, nonce: str) -> Job:
+    def read(root: str, told: str) -> Job:
         """The descriptor that the driver left; in a folder it is memory-mapped, and a task reads only its own
         pieces."""
-        sealed = open_sealed(store_of(root).view(_descriptor(nonce)), "job", f"{root}/{_descriptor(nonce)}")
-        bases = pickle.loads(sealed.sections["bases"])
-        pieces = {n.removeprefix("piece/"): v for n, v in sealed.sections.items() if n.startswith("piece/")}
-        parts, alter = pickle.loads(sealed.sections["parts"])
+        nonce, digest = told.split(".")
+        where = _descriptor(nonce)
+        sections = taken(root, where, "job", digest).sections
+        about = _PACKING.unpacked(plain(sections["job"], where), _Told, where)
+        pieces = _Named(sections, "piece/", lambda label: sections[label])
+        bases = _Named(sections, "base/", lambda label: _base(sections, label))
         return Job(
-            sealed.header["nonce"],
-            sealed.header["kind"],
-            pickle.loads(sealed.sections["world"]),
-            bases,
-            parts,
-            sealed.header["view"],
-            alter,
-            pieces,
-            sealed.header["form"],
-        )
+            about.nonce, about.kind, about.world, bases, about.parts, about.view, about.alter, pieces,
+            about.form, about.told,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What a descriptor says beside versions and rows."""
+
+    nonce: str
+    kind: str
+    world: World
+    parts: tuple[PartSpec, ...]
+    view: str | None
+    alter: tuple[TableSchema, TableSchema, Const | None] | None
+    form: str | None
+    told: str
+
+
+_PACKING = Packing(*CLASSES, World, PartSpec, _Told, made=Made)
+
+
+class _Named(Mapping[str, Any]):
+    """Some sections of a message by the rest of their names, each read when it is asked for."""
+
+    def __init__(self, sections: Mapping[str, memoryview], prefix: str, read: Callable[[str], Any]) -> None:
+        self._sections, self._prefix, self._read = sections, prefix, read
+
+    def __getitem__(self, name: str) -> Any:
+        return self._read(f"{self._prefix}{name}")
+
+    def __iter__(self) -> Iterator[str]:
+        return (n.removeprefix(self._prefix) for n in self._sections if n.startswith(self._prefix))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _base(sections: Mapping[str, memoryview], label: str) -> Base:
+    base = Base.from_json(plain(sections[label], "a descriptor"))
+    return base.with_data({n: bytes(sections[n]) for n in sections if n.startswith(f"data/{base.unit}/")})
 
 
 def _descriptor(nonce: str) -> str:

@@ -6,7 +6,7 @@ checked against the table, to a file in the inbox, and the batch goes on as one 
 driver. What is too large for that is routed, and computed twice; which tables get such batches is remembered.
 
 A file is named by the task that says it is done: an attempt that nobody waits for leaves one that nobody
-reads.
+reads. Its name has the digest of its rows, and a file that has other rows is not read either.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import cast
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ import pyarrow as pa
 from everfresh.delta import read_rows
 from everfresh.errors import EverfreshError
 from everfresh.spark.jobs import ERROR, ROWS, Message, PartSpec, World, pack_error
+from everfresh.spark.messages import refused
 from everfresh.spark.tasks import Batches, emit, freeze
 from everfresh.state import pack_table, unpack_table
 from everfresh.types import arrow_schema
@@ -58,8 +60,9 @@ def lay_block(
         elif tables:
             given = pa.concat_tables(tables)
             rows = cast("pa.Table", read_rows(given, schema, what=spec.what, op=spec.op))  # type: ignore[arg-type]
-            name = f"inbox/{uuid.uuid4().hex}.rows"
-            world.store.replace(name, pack_table(rows), durable=False)
+            packed = pack_table(rows)
+            name = f"inbox/{uuid.uuid4().hex}.{sha256(packed).hexdigest()}.rows"
+            world.store.replace(name, packed, durable=False)
             message = 0, ROWS, _said(index, name, rows.nbytes, rows.num_rows)
     except EverfreshError as error:
         message = 0, ERROR, pack_error(error.to_dict())
@@ -83,10 +86,17 @@ def laid_rows(columns: Mapping[int, tuple[str, ...]], answers: list[bytes]) -> d
 
 def read_laid(world: World, spec: PartSpec) -> pa.Table:
     """All rows of a part that was laid down."""
-    found = [unpack_table(world.store.view(file)) for file in spec.laid or ()]
+    found = [_read(world, file) for file in spec.laid or ()]
     if not found:
         return arrow_schema(world.catalog.tables[spec.table].columns).empty_table()
     return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
+
+
+def _read(world: World, file: str) -> pa.Table:
+    data = world.store.view(file)
+    if sha256(data).hexdigest() != file.split(".")[-2]:
+        raise refused(file, "its rows are not those that a task left")
+    return unpack_table(data)
 
 
 def removed(world: World, rows: LaidRows) -> None:

@@ -179,9 +179,10 @@ class Ledger:
         self, epoch: int, catalog: Catalog | None = None, ids: Mapping[str, str] | None = None
     ) -> World:
         """What tasks are told about the database."""
-        ddl = tuple(text for _, text in (catalog or self.catalog).ddl)
+        catalog = catalog or self.catalog
+        ddl = tuple(text for _, text in catalog.ddl)
         options = self.options
-        return World(
+        world = World(
             self.folder.root,
             self.folder.id,
             self.folder.workers,
@@ -194,6 +195,8 @@ class Ledger:
             options.fault,
             options.compile,
         )
+        world.know(catalog)
+        return world
 
     def table_sizes(self) -> dict[str, int]:
         """How many different rows each table has."""

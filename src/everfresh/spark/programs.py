@@ -29,9 +29,9 @@ from everfresh.compiler.static import filled_once
 from everfresh.distributed import RANDOM, REPLICATED, Dist, Limits, Placement, best, distributed
 from everfresh.distributed.early import done_early
 from everfresh.distributed.flat import tables_of
-from everfresh.distributed.tags import LOCAL, parse_tag
+from everfresh.distributed.tags import LOCAL, Tag, parse_tag
 from everfresh.errors import EverfreshError
-from everfresh.expr.tokens import TokenStream
+from everfresh.expr import TokenStream, stored, unstored
 from everfresh.spark.stages import Staged, staged, whole
 from everfresh.sql import parse_and_bind
 from everfresh.sql import plan as p
@@ -157,7 +157,7 @@ def _decided(catalog: Catalog, view: str, sizes: Mapping[str, int]) -> dict[str,
         if found is not None and found.late <= {target}:
             local = placement.maps[target] == LOCAL
             home = DRIVER_HOME if local else RESULTS_HOME if found.late else MAPS_HOME
-            return {"home": home, "maps": {name: str(tag) for name, tag in placement.maps.items()}}
+            return {"home": home, "maps": {stored(name): str(tag) for name, tag in placement.maps.items()}}
     raise _Recomputed("its distributed program takes more than three stages")
 
 
@@ -184,8 +184,19 @@ def home_of(catalog: Catalog, view: str) -> str:
 
 @lru_cache(maxsize=64)
 def _tags(ddl: Ddl) -> Mapping[str, Any]:
-    texts = {n: t for decided in decisions(ddl).values() for n, t in decided.get("maps", {}).items()}
-    return {name: parse_tag(TokenStream(text)) for name, text in texts.items()}
+    return {
+        view if name == view else unstored(name): _tag(text)
+        for view, decided in decisions(ddl).items()
+        for name, text in decided.get("maps", {}).items()
+    }
+
+
+def _tag(text: str) -> Tag:
+    """A tag; earlier releases wrote columns like `a$b` without quotes."""
+    tag = parse_tag(TokenStream(text))
+    if not isinstance(tag, Dist):
+        return tag
+    return Dist(tuple(c if c.startswith(("$", "#", "~")) else str(c) for c in tag.columns))
 
 
 def placement_of(catalog: Catalog) -> Placement:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from everfresh.delta import SparkRows
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
+from everfresh.spark.artifacts import leave_again
 from everfresh.spark.blocks import maps_block, results_block, whole_block
 from everfresh.spark.claims import forget
 from everfresh.spark.failures import translated
@@ -102,10 +103,10 @@ class Runner:
     ) -> Answers:
         """Run a job and return what its tasks answered; an error that one reported is raised."""
 
-        def plan() -> DataFrame:
+        def plan(told: str) -> DataFrame:
             found = self._plan(job, kind, frames, change)
             # The property must be set on the session that owns the plan.
-            found.sparkSession.conf.set(PROPERTY, job.nonce)
+            found.sparkSession.conf.set(PROPERTY, told)
             return found
 
         rows = self._collected(job, kind, plan, self.observer)
@@ -145,8 +146,11 @@ class Runner:
         """Write the units of a job of some of these workers, as many as tasks, to files: the name of each.
         Whoever has a worker's units writes them. Batches may run meanwhile."""
         anchor = self._spark.range(0, tasks, 1, tasks)
-        write = partial(snapshot_block, self._root, job.nonce, tuple(workers))
-        rows = self._collected(job, "snapshot", lambda: anchor.mapInArrow(write, EXCHANGE), observer)
+
+        def plan(told: str) -> DataFrame:
+            return anchor.mapInArrow(partial(snapshot_block, self._root, told, tuple(workers)), EXCHANGE)
+
+        rows = self._collected(job, "snapshot", plan, observer)
         self._raise_errors(rows)
         controls = _controls(rows)
         written = {worker_of(header["unit"]) for header, _ in controls}
@@ -156,19 +160,19 @@ class Runner:
         return {header["unit"]: header["snapshot"] for header, _ in controls}
 
     def _collected(
-        self, job: Job, kind: str, plan: Callable[[], DataFrame], observer: Observer
+        self, job: Job, kind: str, plan: Callable[[str], DataFrame], observer: Observer
     ) -> Sequence[Any]:
         """The rows of a job, which is run again if it fails."""
-        job.write()
+        told = job.write()
         try:
             for attempt in range(1, _ATTEMPTS + 1):
-                found = plan()
+                found = plan(told)
                 try:
                     with translated(), observer.job(job.nonce, kind):
                         rows: Sequence[Any] = found.collect()
                     return rows
-                except EverfreshError:  # the batch is at fault, and would be again
-                    raise
+                except EverfreshError as error:  # the batch is at fault, and would be again
+                    raise self._explained(error) from error
                 except Exception as error:
                     if attempt == _ATTEMPTS or observer.cancelled:
                         raise
@@ -182,10 +186,14 @@ class Runner:
     def _raise_errors(self, rows: Sequence[Any]) -> None:
         errors = sorted(bytes(row["payload"]) for row in rows if row["kind"] == ERROR)
         if errors:
-            error = read_error(errors[0])
-            if error.code == Code.DAMAGED:
-                self._folder.check_writer()  # what one that was overtaken misses, the other has removed
-            raise error
+            raise self._explained(read_error(errors[0]))
+
+    def _explained(self, error: EverfreshError) -> EverfreshError:
+        """The error of a task, unless it comes of another writer."""
+        if error.code == Code.DAMAGED:
+            leave_again(self._root)
+            self._folder.check_writer()  # what one that was overtaken misses, the other has removed
+        return error
 
     def _plan(
         self, job: Job, kind: str, frames: Mapping[int, SparkRows] | None, change: DataFrame | None

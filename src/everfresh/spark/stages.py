@@ -14,7 +14,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from everfresh.distributed import Block, DistributedProgram, Temp
-from everfresh.distributed.ir import DRIVER, WORKERS, Add, Eval, Instruction, Keep, Send, Step, uses_of
+from everfresh.distributed.ir import (
+    DRIVER,
+    WORKERS,
+    Add,
+    Eval,
+    Instruction,
+    Keep,
+    Send,
+    Step,
+    map_id,
+    uses_of,
+)
 from everfresh.distributed.tags import Local
 
 ROWS, MAPS, RESULTS = range(3)
@@ -102,7 +113,7 @@ def staged(program: DistributedProgram, late: frozenset[str]) -> Staged | None:
         if isinstance(i, Eval | Keep | Step):
             level[i.target.name] = at
     results = {i.map for i in stages[RESULTS] if isinstance(i, Add)}
-    if any(f"map:{m}" in i.writes | i.reads for i in stages[MAPS] for m in late):
+    if any(map_id(m) in i.writes | i.reads for i in stages[MAPS] for m in late):
         return None
     if late and results - late:
         return None

@@ -360,11 +360,11 @@ def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]
 
 
 def snapshot_block(
-    root: str, nonce: str, workers: Sequence[int], batches: Batches
+    root: str, told: str, workers: Sequence[int], batches: Batches
 ) -> Iterator[pa.RecordBatch]:
     """Write the units of a job, each at the version it names, to files. The job is named here, not by the
     session: batches run on it meanwhile."""
-    job = Job.read(root, nonce)
+    job = job_of(root, told)
     drain(batches)
     worker = claimed_worker(job, workers)
     try:
@@ -376,11 +376,11 @@ def snapshot_block(
 
 
 def _written(job: Job, worker: int) -> Iterator[Message]:
-    for name, base in job.bases.items():
+    for name in job.bases:
         if worker_of(name) != worker:
             continue
         crash("opening-snapshot", job.world.fault, worker, job.world.inbox)
-        unit = open_for_snapshot(base, job.world)
+        unit = open_for_snapshot(job.bases[name], job.world)
         unit.reclaim(job.world, now=True)  # it stands at a version that is committed
         file = write_snapshot(unit, job.world, unit.version)
         crash("mid-snapshot", job.world.fault, worker, job.world.inbox)

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark import TaskContext
 
+from everfresh.errors import EverfreshError
 from everfresh.spark import observe
 from everfresh.spark.claims import claimed
+from everfresh.spark.failures import TaskError
 from everfresh.spark.jobs import PROPERTY, Job, Message, pack_control
 from everfresh.spark.units import Unit, cached_bytes, seal_segment, segment_file
 from everfresh.state import crash
@@ -41,10 +43,12 @@ def claimed_worker(job: Job, workers: Sequence[int] | None = None) -> int:
     return claimed(job, worker_number(), workers, lambda worker: cached_bytes(world, worker))
 
 
-def job_of(root: str) -> Job:
-    """What a task is told."""
-    nonce = TaskContext.get().getLocalProperty(PROPERTY)
-    return Job.read(root, nonce)
+def job_of(root: str, told: str | None = None) -> Job:
+    """What a task is told, by a property of the job if not otherwise."""
+    try:
+        return Job.read(root, told or TaskContext.get().getLocalProperty(PROPERTY))
+    except EverfreshError as error:  # it cannot answer for a worker
+        raise TaskError(error) from error
 
 
 def drain(batches: Batches) -> list[tuple[int, bytes]]:

@@ -10,6 +10,7 @@ for, and the driver opens none but its own.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
@@ -21,6 +22,7 @@ from everfresh.compiler import Catalog
 from everfresh.distributed.execute import Site
 from everfresh.distributed.wire import entries_table, entries_values
 from everfresh.errors import Code, EverfreshError
+from everfresh.expr import stored, unstored
 from everfresh.local.atoms import TableRows
 from everfresh.local.entries import EntryStore
 from everfresh.local.mapstore import MapStore
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _OF = "\n"  # between a view's identity and the name of one of its maps
+_IDENTITY = re.compile(rf"(.*?@\d+)(?:{_OF}(.*))?\Z", re.DOTALL)
 _CACHE: OrderedDict[tuple[str, str], Unit] = OrderedDict()
 _SIZES: dict[tuple[str, str], int] = {}
 _CACHE_BYTES = 4 << 30
@@ -100,7 +103,7 @@ class Unit:
         for identity in [i for i in (*self.tables, *self.maps) if i not in known]:
             self.tables.pop(identity, None)
             self.maps.pop(identity, None)
-        self.pools = {i: pool for i, pool in self.pools.items() if i.split(_OF)[0] in known}
+        self.pools = {i: pool for i, pool in self.pools.items() if _parts(i)[0] in known}
         for identity, store in self.maps.items():
             name = world.name_of(identity)
             compiled = world.catalog.views[name].compiled if name is not None else store.compiled
@@ -343,7 +346,7 @@ def replay(unit: Unit, world: World, link: Link) -> None:
     unit.begin()
     for section, data in sealed.sections.items():
         kind, identity = section.split("/", 1)
-        identity, _, inner = identity.partition(_OF)
+        identity, inner = _parts(identity)
         name = world.name_of(identity)
         if name is None or kind == "changes":
             continue
@@ -360,7 +363,13 @@ def replay(unit: Unit, world: World, link: Link) -> None:
 
 def store_id(world: World, view: str, name: str) -> str:
     """The identity of a map of a view that runs as a program."""
-    return f"{world.ids[view]}{_OF}{name}"
+    return f"{world.ids[view]}{_OF}{stored(name)}"
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The identity of a table or view, and the map of it that a section is about, if it is about one."""
+    found = _IDENTITY.match(text)
+    return (text, "") if found is None else (found[1], unstored(found[2]) if found[2] else "")
 
 
 def _put(store: EntryStore, image: pa.Table) -> None:
@@ -404,7 +413,7 @@ def pack_snapshot(unit: Unit, world: World, version: tuple[int, str]) -> list[Bu
                 sections[f"texts/{i}"] = array_chunks(table.texts_to_arrays())
     pools = {i: m.pool for i, m in unit.maps.items()} | unit.pools
     sections.update(
-        {f"map/{i}": array_chunks(p.as_arrays()) for i, p in pools.items() if i.split(_OF)[0] in kept}
+        {f"map/{i}": array_chunks(p.as_arrays()) for i, p in pools.items() if _parts(i)[0] in kept}
     )
     epoch, tag = version
     return seal_chunks("unit", {"unit": unit.name, "epoch": epoch, "tag": tag}, sections)
@@ -420,7 +429,7 @@ def load_snapshot(name: str, world: World, link: Link) -> Unit:
     unit.interner = Interner.from_arrays(unpack_arrays(sealed.sections["strings"]))
     for section, part in sealed.sections.items():
         kind, _, identity = section.partition("/")
-        whole, (identity, _, inner) = identity, identity.partition(_OF)
+        whole, (identity, inner) = identity, _parts(identity)
         known = world.name_of(identity)
         if known is None or kind == "texts":
             continue

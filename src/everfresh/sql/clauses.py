@@ -13,14 +13,12 @@ from sqlglot import exp
 
 from everfresh.errors import Code
 from everfresh.expr import evaluate
-from everfresh.expr.nodes import Expr, Var
+from everfresh.expr.nodes import Var
 from everfresh.sql.expressions import Binder
 from everfresh.sql.plan import Limit, Plan
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import Source
 from everfresh.types import BIGINT
-
-SortKey = tuple[Expr, bool, bool]
 
 _CLAUSES = {  # argument of the tree: what it is called, and the word it starts with
     "with_": ("WITH (a common table expression)", "WITH"),
@@ -52,30 +50,26 @@ class Query:
     names: tuple[str, ...]
 
     @property
-    def repeated(self) -> str | None:
-        """An output name that occurs twice, if there is one."""
-        lowered = [n.lower() for n in self.names]
-        return next((n for i, n in enumerate(self.names) if n.lower() in lowered[:i]), None)
-
-    @property
     def columns(self) -> tuple[tuple[str, Var], ...]:
         """The output names, made distinct, with their variables."""
         return tuple(zip(distinct_names(list(self.names)), self.plan.variables, strict=True))
 
 
 def distinct_names(names: list[str]) -> list[str]:
-    """The names, repeated ones with a number as DuckDB does it.
+    """The names, repeated ones with a number as DuckDB does it: from left to right, whatever comes later.
 
-    >>> distinct_names(["a", "b", "a", "a"])
-    ['a', 'b', 'a_1', 'a_2']
+    >>> distinct_names(["a", "b", "A", "a", "a_1"])
+    ['a', 'b', 'A_1', 'a_2', 'a_1_1']
     """
     taken: set[str] = set()
+    numbers: dict[str, int] = {}
     result = []
     for name in names:
-        candidate, k = name, 0
-        while candidate.lower() in taken or (k and candidate.lower() in {n.lower() for n in names}):
+        candidate, k = name, numbers.get(name.lower(), 0)
+        while candidate.lower() in taken:
             k += 1
             candidate = f"{name}_{k}"
+        numbers[name.lower()] = k
         taken.add(candidate.lower())
         result.append(candidate)
     return result

@@ -201,13 +201,6 @@ def _create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
     if schema is not None:
         names = _view_columns(source, schema, len(names))
         plan = Project(plan, tuple((n, v) for n, v in zip(names, plan.variables, strict=True)))
-    elif query.repeated is not None:
-        raise source.error(
-            Code.EXISTS,
-            f"the view would have two columns '{query.repeated}'",
-            tree.expression,
-            hint="name one of them with AS",
-        )
     return CreateView(
         name,
         plan,
@@ -234,36 +227,43 @@ def _view_columns(source: Source, schema: Any, count: int) -> tuple[str, ...]:
 # -- DROP and ALTER --------------------------------------------------------------------------------------
 
 
+Kind = Literal["table", "view", "matrix", "matrix view"]
+
+
 def drop(parsed: Parsed, catalog: Catalog) -> Drop:
-    """DROP TABLE or DROP [MATERIALIZED] VIEW."""
+    """DROP TABLE, DROP [MATERIALIZED] VIEW, DROP MATRIX or DROP MATRIX VIEW."""
     tree, source = parsed.tree, parsed.source
     written = str(tree.kind).upper()
-    kinds: dict[str, Literal["table", "view"]] = {"TABLE": "table", "VIEW": "view"}
+    kinds: dict[str, Kind] = {"TABLE": "table", "VIEW": "view"}
     if written not in kinds:
         raise source.unsupported(f"DROP {written}")
     refuse_clauses(source, tree, {"tables", "kind", "exists", "materialized", "cascade", "restrict"})
-    kind = kinds[written]
+    kind: Kind = kinds[written]
     tables = tree.args.get("tables") or []
     if len(tables) != 1:
         raise source.unsupported("DROP of several things at once", hint="write one DROP for each")
     name = table_name(source, tables[0])
-    found = catalog.relation(name)
-    if found is None and not tree.args.get("exists"):
+    relation, other = catalog.relation(name), catalog.other(name)
+    if parsed.options.get("matrix"):
+        kind = "matrix" if kind == "table" else "matrix view"
+    elif kind == "view" and relation is None and other is not None and other[0] == "matrix view":
+        kind = "matrix view"
+    found = relation[0] if relation is not None else other[0] if other is not None else None
+    exists, cascade = bool(tree.args.get("exists")), bool(tree.args.get("cascade"))
+    if found is None and not exists:
         raise source.error(
             Code.NOT_FOUND,
             f"there is no {kind} '{name}'",
             tables[0],
-            hint=near(name, catalog.names(), f"{kind}s"),
+            hint=near(name, catalog.names(), "tables and views"),
         )
-    if found is not None and found[0] != kind:
+    if found is not None and found != kind:
+        written = {"view": "MATERIALIZED VIEW"}.get(found, found.upper())
         raise source.error(
-            Code.NOT_FOUND,
-            f"'{name}' is a {found[0]}, not a {kind}",
-            tables[0],
-            hint=f"write DROP {'TABLE' if found[0] == 'table' else 'MATERIALIZED VIEW'}",
+            Code.NOT_FOUND, f"'{name}' is a {found}, not a {kind}", tables[0], hint=f"write DROP {written}"
         )
-    exists, cascade = bool(tree.args.get("exists")), bool(tree.args.get("cascade"))
-    return Drop(kind, spelled(catalog, name), if_exists=exists, cascade=cascade, **common(source))
+    real = other[1] if relation is None and other is not None else spelled(catalog, name)
+    return Drop(kind, real, if_exists=exists, cascade=cascade, **common(source))
 
 
 def alter(parsed: Parsed, catalog: Catalog) -> Statement:

@@ -71,7 +71,7 @@ def _alias(target: Any, schema: TableSchema) -> str:
 
 
 def _column(source: Source, schema: TableSchema, node: Any) -> Column:
-    found = next((c for c in schema.columns if c.name.lower() == node.name.lower()), None)
+    found = schema.find(node.name)
     if found is None:
         raise missing_column(source, schema, node)
     return found
@@ -80,13 +80,13 @@ def _column(source: Source, schema: TableSchema, node: Any) -> Column:
 def _insert_columns(source: Source, schema: TableSchema, node: Any) -> list[Column]:
     if not isinstance(node, exp.Schema):
         return list(schema.columns)
-    columns: list[Column] = []
+    columns: dict[str, Column] = {}
     for part in node.expressions:
         column = _column(source, schema, part)
-        if column in columns:
+        if column.name in columns:
             raise source.error(Code.EXISTS, f"column '{column.name}' is listed twice", part)
-        columns.append(column)
-    return columns
+        columns[column.name] = column
+    return list(columns.values())
 
 
 def _rows(source: Source, values: Any, schema: TableSchema, columns: list[Column]) -> list[list[Expr]]:

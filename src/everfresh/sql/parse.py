@@ -143,17 +143,30 @@ def _parse(source: Source, rules: Any) -> Parsed:
     trees = parser.parse(tokens, source.text)
     if len(trees) != 1 or trees[0] is None:
         raise source.error(Code.SYNTAX, "this is not a statement")
-    return Parsed(source, _all_of_queries(trees[0]), static=static, options=options)
+    return Parsed(source, _tidied(trees[0]), static=static, options=options)
 
 
-def _all_of_queries(tree: Any) -> Any:
-    """sqlglot reads `x > ALL ((query) UNION (query))` as a call of a function ALL, while it knows ANY."""
-    for node in list(tree.find_all(exp.Anonymous)):
-        of = node.expressions
-        if node.name.upper() == "ALL" and len(of) == 1 and isinstance(of[0], exp.Query):
-            query = of[0] if isinstance(of[0], exp.Subquery) else exp.Subquery(this=of[0])
-            node.replace(exp.All(this=query))
+def _tidied(tree: Any) -> Any:
+    """The tree with keywords in upper case, and the queries of ALL where those of ANY are.
+
+    sqlglot keeps some words as they were written (`rows`, `preceding`, `ignore`): every plain text in a tree
+    is one, but for what nodes are called by (`this`) and the names of types.
+    """
+    for node in list(tree.walk()):
+        for key, value in node.args.items():
+            if type(value) is str and key != "this" and not isinstance(node, exp.DataType):
+                node.args[key] = value.upper()
+        if isinstance(node, exp.Anonymous):
+            _all_of_query(node)
     return tree
+
+
+def _all_of_query(node: Any) -> None:
+    """sqlglot reads `x > ALL ((query) UNION (query))` as a call of a function ALL, while it knows ANY."""
+    of = node.expressions
+    if node.name.upper() == "ALL" and len(of) == 1 and isinstance(of[0], exp.Query):
+        query = of[0] if isinstance(of[0], exp.Subquery) else exp.Subquery(this=of[0])
+        node.replace(exp.All(this=query))
 
 
 def _check_commas(source: Source) -> None:
@@ -178,6 +191,8 @@ def _extract(source: Source) -> tuple[list[Token], bool, dict[str, Any]]:
     tokens = list(source.tokens)
     if _is(tokens[0], "ALTER"):
         return _full_drop_column(tokens), False, {}
+    if _is(tokens[0], "DROP") and len(tokens) > 1 and _is(tokens[1], "MATRIX"):
+        return _drop_matrix(tokens), False, {"matrix": True}
     if not _is(tokens[0], "CREATE"):
         return tokens, False, {}
     kind = next((i for i, t in enumerate(tokens) if _is(t, "TABLE", "VIEW")), 0)
@@ -203,6 +218,15 @@ def _full_drop_column(tokens: list[Token]) -> list[Token]:
     drop = tokens[at]
     column = Token(TokenType.COLUMN, "COLUMN", drop.line, drop.col, drop.start, drop.end)
     return [*tokens[: at + 1], column, *tokens[at + 1 :]]
+
+
+def _drop_matrix(tokens: list[Token]) -> list[Token]:
+    """DROP MATRIX and DROP MATRIX VIEW, which sqlglot does not know, as DROP TABLE and DROP VIEW."""
+    word = tokens[1]
+    if len(tokens) > 2 and _is(tokens[2], "VIEW"):
+        return [tokens[0], *tokens[2:]]
+    table = Token(TokenType.TABLE, "TABLE", word.line, word.col, word.start, word.end)
+    return [tokens[0], table, *tokens[2:]]
 
 
 def _options_at(tokens: Sequence[Token]) -> int | None:
@@ -267,12 +291,12 @@ def _ends(token: Token | None) -> bool:
 
 
 def option_value(token: Token) -> Any:
-    """The value of an option: a number, a boolean, or text (quoted or not)."""
+    """The value of an option: a number, a boolean, text in quotes, or a word, whose case is nothing."""
     if token.token_type == TokenType.NUMBER:
         return float(token.text) if not token.text.isdigit() else int(token.text)
-    if token.token_type != TokenType.STRING and token.text.upper() in ("TRUE", "FALSE"):
-        return token.text.upper() == "TRUE"
-    return token.text
+    if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER):
+        return token.text
+    return {"true": True, "false": False}.get(token.text.lower(), token.text.lower())
 
 
 # -- errors ----------------------------------------------------------------------------------------------

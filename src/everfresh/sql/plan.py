@@ -105,11 +105,13 @@ class Single(Plan):
 
 @node
 class Scan(Plan):
-    """All columns of a table or view, in its order; `vars` are the variables that stand for them."""
+    """All columns of a table or view, in its order; `vars` are the variables that stand for them. A compiler
+    may leave it with those that are read, at these `places`."""
 
     table: str
     alias: str
     vars: tuple[Var, ...]
+    places: tuple[int, ...] | None = None
 
     @property
     def variables(self) -> tuple[Var, ...]:

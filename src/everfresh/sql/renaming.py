@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var
 from everfresh.rewrite import Node
 from everfresh.sql.plan import Aggregate, Project, Scan, Subquery, Window
@@ -46,7 +47,7 @@ def canonical(expr: E) -> E:
     """The expression with its inner variables numbered: equal for equal meanings."""
     if not has_subquery(expr):
         return expr
-    names = {name: f"${k}" for k, name in enumerate(dict.fromkeys(defined(expr)))}
+    names = {name: Made(f"${k}") for k, name in enumerate(dict.fromkeys(defined(expr)))}
     numbered: E = renamed(expr, names)
     return numbered
 

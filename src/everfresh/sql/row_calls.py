@@ -11,6 +11,9 @@ from everfresh.expr.nodes import Expr
 from everfresh.rewrite import node
 from everfresh.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, MAX_DIGITS, NULL, SqlType
 
+SortKey = tuple[Expr, bool, bool]
+"""An expression, whether it ascends, and whether NULLs come first."""
+
 
 @node
 class AggregateCall(Expr):

@@ -8,6 +8,7 @@ one FROM have it, it must be qualified, unless USING or NATURAL has merged them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from everfresh.errors import Code, EverfreshError
@@ -33,6 +34,9 @@ class Catalog(Protocol):
     def names(self) -> list[str]:
         """All relations, spelled as they were created."""
 
+    def other(self, name: str) -> tuple[str, str] | None:
+        """The kind ('matrix' or 'matrix view') and the name of what is no relation, or None."""
+
 
 @dataclass(frozen=True)
 class Relation:
@@ -42,9 +46,12 @@ class Relation:
     columns: tuple[tuple[str, Var], ...]
 
     def find(self, name: str) -> tuple[str, Var] | None:
-        """The column called `name`, spelled as declared."""
-        lowered = name.lower()
-        return next(((n, v) for n, v in self.columns if n.lower() == lowered), None)
+        """The column called `name`, spelled as declared; the first, if there are several."""
+        return self._by_name.get(name.lower())
+
+    @cached_property
+    def _by_name(self) -> dict[str, tuple[str, Var]]:
+        return {n.lower(): (n, v) for n, v in reversed(self.columns)}
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,14 @@ class Scope:
 
     def unqualified(self, name: str) -> list[tuple[str, str, Var]]:
         """What a bare name may mean, as in `columns`."""
-        return [c for c in self.columns() if c[1].lower() == name.lower()]
+        return self._by_name.get(name.lower(), [])
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[tuple[str, str, Var]]]:
+        found: dict[str, list[tuple[str, str, Var]]] = {}
+        for column in self.columns():
+            found.setdefault(column[1].lower(), []).append(column)
+        return found
 
     def columns(self) -> list[tuple[str, str, Var]]:
         """All columns in the order of `*`, as `(alias, name, variable)`; a merged one once, without alias."""

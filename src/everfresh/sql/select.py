@@ -18,7 +18,6 @@ from everfresh.sql import refusals
 from everfresh.sql.aggregates import calls_aggregate
 from everfresh.sql.clauses import (
     Query,
-    SortKey,
     distinct_names,
     limited,
     position,
@@ -32,6 +31,7 @@ from everfresh.sql.grouping import Groups
 from everfresh.sql.names import output_name
 from everfresh.sql.plan import Aggregate, Distinct, Filter, Limit, Named, Plan, Project, Sort, Window
 from everfresh.sql.renaming import canonical, free_variables
+from everfresh.sql.row_calls import SortKey
 from everfresh.sql.source import near
 from everfresh.sql.windows import Windows
 

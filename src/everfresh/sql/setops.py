@@ -13,11 +13,12 @@ from sqlglot import exp
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build, coerce
 from everfresh.expr.nodes import Expr, Var
-from everfresh.sql.clauses import Query, SortKey, distinct_names, limited, refuse_clauses, sort_items
+from everfresh.sql.clauses import Query, distinct_names, limited, refuse_clauses, sort_items
 from everfresh.sql.context import Context
 from everfresh.sql.expressions import Binder
 from everfresh.sql.names import output_name
 from everfresh.sql.plan import Limit, Plan, Project, SetOperation, Single, Sort, projected
+from everfresh.sql.row_calls import SortKey
 from everfresh.sql.scope import Relation, Scope
 from everfresh.types import NULL, VARCHAR, SqlType
 

@@ -53,9 +53,9 @@ class CreateView(Statement):
 
 @dataclass(frozen=True)
 class Drop(Statement):
-    """DROP TABLE | [MATERIALIZED] VIEW [IF EXISTS] name [CASCADE]."""
+    """DROP TABLE | [MATERIALIZED] VIEW | MATRIX [VIEW] [IF EXISTS] name [CASCADE]."""
 
-    kind: Literal["table", "view"]
+    kind: Literal["table", "view", "matrix", "matrix view"]
     name: str
     if_exists: bool = False
     cascade: bool = False

@@ -14,20 +14,13 @@ from sqlglot import exp
 from everfresh.errors import Code
 from everfresh.expr import build, coerce
 from everfresh.expr.nodes import Expr
+from everfresh.sql.limits import fixed
 from everfresh.sql.plan import (
-    Aggregate,
     AggregateCall,
-    Distinct,
     ExistsSubquery,
-    Filter,
-    Limit,
     Plan,
-    Project,
     QuantifiedSubquery,
     ScalarSubquery,
-    Single,
-    Sort,
-    Window,
     WindowCall,
     projected,
 )
@@ -53,32 +46,7 @@ def scalar(binder: Binder, tree: Any) -> Expr:
         raise binder.source.error(
             Code.TYPE, f"a subquery as a value has one column, not {len(query.names)}", tree
         )
-    _fixed(binder, query.plan, tree)
-    return ScalarSubquery(query.plan)
-
-
-def _fixed(binder: Binder, plan: Plan, tree: Any) -> None:
-    """Refuse LIMIT without ORDER BY, whose rows are any rows."""
-    while isinstance(plan, Project):
-        plan = plan.input
-    if isinstance(plan, Limit) and not isinstance(plan.input, Sort) and not _is_single(plan.input):
-        raise binder.source.unsupported(
-            "LIMIT without ORDER BY in a subquery", tree, hint="add ORDER BY, or take MIN or MAX"
-        )
-
-
-def _is_single(plan: Plan) -> bool:
-    """Whether a plan is known to have at most one row, whatever the tables hold."""
-    match plan:
-        case Single():
-            return True
-        case Aggregate():
-            return not plan.grouped
-        case Limit():
-            return (plan.count is not None and plan.count <= 1) or _is_single(plan.input)
-        case Filter() | Project() | Window() | Distinct() | Sort():
-            return _is_single(plan.input)
-    return False
+    return ScalarSubquery(fixed(query.plan))
 
 
 def exists(binder: Binder, node: Any) -> Expr:
@@ -126,11 +94,11 @@ def quantified(binder: Binder, left: Any, op: str, every: bool, tree: Any) -> Ex
         )
     if len(args) > 1 and op not in ("=", "<>"):
         raise source.unsupported(f"a row value under {op} ANY or ALL", left)
-    _fixed(binder, query.plan, tree)
+    plan = fixed(query.plan)
     context = binder.scope.context
     assert context is not None
     made, items = [], []
-    for arg, var in zip(args, query.plan.variables, strict=True):
+    for arg, var in zip(args, plan.variables, strict=True):
         to = coerce.comparable([arg, var], False)
         if to is None:
             raise source.error(
@@ -142,7 +110,7 @@ def quantified(binder: Binder, left: Any, op: str, every: bool, tree: Any) -> Ex
         made.append(build.implicit(arg, to))
         name = var.name if var.type == to else context.names.fresh(var.name)
         items.append((name, build.cast(var, to)))
-    return QuantifiedSubquery(tuple(made), op, every, projected(query.plan, items))
+    return QuantifiedSubquery(tuple(made), op, every, projected(plan, items))
 
 
 # -- row values ------------------------------------------------------------------------------------------

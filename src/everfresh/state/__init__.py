@@ -29,7 +29,7 @@ from everfresh.state.arrays import (
 )
 from everfresh.state.commits import CommitStore, FileCommits, LogCommits, read_commit
 from everfresh.state.faults import InjectedFault, crash
-from everfresh.state.files import Sealed, create_file, open_sealed, replace_file, seal, seal_chunks
+from everfresh.state.files import Sealed, create_file, open_sealed, plain, replace_file, seal, seal_chunks
 from everfresh.state.folder import StateFolder
 from everfresh.state.record import Commit
 from everfresh.state.snapshots import Snapshot, SnapshotStore
@@ -53,6 +53,7 @@ __all__ = [
     "open_sealed",
     "pack_arrays",
     "pack_table",
+    "plain",
     "read_commit",
     "replace_file",
     "scratch_of",

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.state.files import aligned, byte_view
+from everfresh.errors import Code, EverfreshError
+from everfresh.state.files import RESTORE, aligned, byte_view
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -73,13 +74,21 @@ def _views(array: np.ndarray[Any, Any]) -> list[Buffer]:
 
 
 def unpack_arrays(buffer: Buffer) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of `pack_arrays`, as views of the buffer."""
-    view = byte_view(buffer)
+    """The arrays of `pack_arrays`, as views of the buffer; what is none of it is refused as damaged."""
+    try:
+        return _arrays(byte_view(buffer))
+    except (ValueError, TypeError, LookupError, struct.error) as error:
+        raise EverfreshError(Code.DAMAGED, f"arrays are damaged: {error}", hint=RESTORE) from error
+
+
+def _arrays(view: memoryview) -> dict[str, np.ndarray[Any, Any]]:
     (length,) = _LENGTH.unpack_from(view)
     start = aligned(_LENGTH.size + length)
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, description, shape, offset in json.loads(bytes(view[_LENGTH.size : _LENGTH.size + length])):
         dtype = np.lib.format.descr_to_dtype(_description(description))
+        if dtype.hasobject:  # its bytes would be taken for addresses
+            raise ValueError(f"'{name}' says that it holds objects")
         empty = dtype.itemsize == 0 or 0 in shape  # has no bytes, and perhaps no place in the buffer
         arrays[name] = np.empty(shape, dtype) if empty else np.ndarray(shape, dtype, view, start + offset)
     return arrays
@@ -133,6 +142,9 @@ def _schema(schema: pa.Schema) -> bytes:
 
 
 def unpack_table(buffer: Buffer) -> pa.Table:
-    """The table of `pack_table`; its columns are views of the buffer."""
-    with pa.ipc.open_stream(pa.py_buffer(buffer)) as reader:
-        return reader.read_all()
+    """The table of `pack_table`; its columns are views of the buffer. What is none is refused as damaged."""
+    try:
+        with pa.ipc.open_stream(pa.py_buffer(buffer)) as reader:
+            return reader.read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise EverfreshError(Code.DAMAGED, f"rows are damaged: {error}", hint=RESTORE) from error

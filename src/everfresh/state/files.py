@@ -56,6 +56,17 @@ class Sealed:
     digest: str
 
 
+class _Header(dict[str, Any]):
+    """A header; what it lacks is damage."""
+
+    def __init__(self, fields: dict[str, Any], damaged: Callable[[str], EverfreshError]) -> None:
+        super().__init__(fields)
+        self._damaged = damaged
+
+    def __missing__(self, field: str) -> Any:
+        raise self._damaged(f"its header has no {field}")
+
+
 def byte_view(data: Buffer) -> memoryview:
     """A flat view of the bytes of any contiguous buffer."""
     view = memoryview(data)
@@ -153,13 +164,25 @@ def open_sealed(data: Buffer, kind: str, name: str = "", hint: str = RESTORE) ->
         digest = _digest(view[:start], [view[start:-DIGEST_BYTES]])
     if digest != view[-DIGEST_BYTES:]:
         raise damaged("its digest does not fit its contents")
-    found = bytes(view[_PREFIX.size : label_end]).decode()
+    found = bytes(view[_PREFIX.size : label_end]).decode(errors="replace")
     if found != kind:
         raise damaged(f"it is a {found}, where a {kind} belongs")
-    content = json.loads(bytes(view[label_end : label_end + text_length]))
     payload = view[start:-DIGEST_BYTES]
-    sections = {key: payload[offset : offset + size] for key, (offset, size) in content["sections"].items()}
-    return Sealed(content["header"], sections, digest.hex())
+    try:  # a digest can be made by anybody
+        content = json.loads(bytes(view[label_end : label_end + text_length]))
+        places = content["sections"].items()
+        sections = {key: payload[offset : offset + size] for key, (offset, size) in places}
+        return Sealed(_Header(content["header"], damaged), sections, digest.hex())
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise damaged(f"its directory cannot be read: {error}") from error
+
+
+def plain(data: Buffer, what: str) -> Any:
+    """What JSON says; bytes that are none are refused as damaged."""
+    try:
+        return json.loads(bytes(data))
+    except (ValueError, RecursionError) as error:
+        raise EverfreshError(Code.DAMAGED, f"{what} is damaged: {error}", hint=RESTORE) from error
 
 
 def write_all(fd: int, chunks: Sequence[Buffer]) -> None:

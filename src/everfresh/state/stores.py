@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
-from everfresh.state.files import create_file, replace_file, sync_file, sync_folder
+from everfresh.errors import Code, EverfreshError
+from everfresh.state.files import RESTORE, create_file, replace_file, sync_file, sync_folder
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -119,11 +120,11 @@ class LocalFiles:
 
     def read(self, name: str) -> bytes:
         """Read the file."""
-        return (self._folder / name).read_bytes()
+        return self._at(name).read_bytes()
 
     def view(self, name: str) -> memoryview:
         """Map the file into memory."""
-        with (self._folder / name).open("rb") as file:
+        with self._at(name).open("rb") as file:
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def create(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> bool:
@@ -136,17 +137,18 @@ class LocalFiles:
 
     def settle(self, name: str) -> None:
         """The contents, then the name."""
-        sync_file(self._folder / name)
-        sync_folder((self._folder / name).parent)
+        path = self._at(name)
+        sync_file(path)
+        sync_folder(path.parent)
 
     def remove(self, name: str) -> None:
         """Unlink the file."""
-        (self._folder / name).unlink(missing_ok=True)
+        self._at(name).unlink(missing_ok=True)
 
     def size(self, name: str) -> int | None:
         """Ask the file system."""
         try:
-            return (self._folder / name).stat().st_size
+            return self._at(name).stat().st_size
         except FileNotFoundError:
             return None
 
@@ -159,6 +161,15 @@ class LocalFiles:
         return sorted(found)
 
     def _made(self, name: str) -> Path:
-        path = self._folder / name
+        path = self._at(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
+
+    def _at(self, name: str) -> Path:
+        """The path of a file. Records and manifests, which anybody may have written, name files: none leads
+        out of the folder."""
+        if (".." in name and ".." in name.split("/")) or name.startswith("/"):
+            raise EverfreshError(
+                Code.DAMAGED, f"'{name}' is no file of the database in {self.root}", hint=RESTORE
+            )
+        return self._folder / name

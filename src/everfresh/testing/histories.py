@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from everfresh.testing.oracle import Row, canonical
 from everfresh.testing.queries import random_view
-from everfresh.types import Column, SqlType, TableSchema, parse_type
+from everfresh.types import Column, SqlType, TableSchema, parse_type, quoted
 
 _T = TypeVar("_T")
 
@@ -99,7 +99,7 @@ class History:
     def text(self) -> str:
         """The history as SQL and changes, for people."""
         lines = [f"-- seed {self.seed}", *(schema.ddl + ";" for schema in self.schemas)]
-        lines += [f"CREATE MATERIALIZED VIEW {name} AS {query};" for name, query in self.views]
+        lines += [f"CREATE MATERIALIZED VIEW {quoted(name)} AS {query};" for name, query in self.views]
         for number, batch in enumerate(self.batches):
             lines.append(f"-- batch {number}")
             lines += [f"{'insert' if c.weight > 0 else 'delete'} {c.table} {c.row}" for c in batch]

@@ -101,7 +101,7 @@ class MatrixSuite:
                         a[i, j] = value
             assert close(db.matrix("A").to_numpy(), a)
             assert close(db.view("square").to_numpy(), a @ a)  # type: ignore[attr-defined]
-            assert close(db.view("cube")["C"], a @ a @ a)  # type: ignore[index]
+            assert close(db.view("cube")["C"], a @ a @ a)
         assert db.view("square").verify().num_rows == 0
 
     def test_rows_come_and_go(self, db: Database) -> None:

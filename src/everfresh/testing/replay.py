@@ -26,7 +26,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.local.recompute import recompute, relation
 from everfresh.testing.histories import Change, History, net_of
 from everfresh.testing.oracle import DuckOracle, assert_same
-from everfresh.types import TableSchema, to_arrow
+from everfresh.types import TableSchema, quoted, to_arrow
 
 DEVIATION = "dev"
 """The column whose values are deviations or variances: near zero they are compared absolutely."""
@@ -171,11 +171,11 @@ class _Runner:
     def create_view(self, name: str, query: str) -> None:
         strategy = "auto" if self.strategy is None else self.strategy(name)
         try:
-            self.db.sql(f"CREATE MATERIALIZED VIEW {name} WITH (strategy = '{strategy}') AS {query}")
+            self.db.sql(f"CREATE MATERIALIZED VIEW {quoted(name)} WITH (strategy = '{strategy}') AS {query}")
         except EverfreshError as error:
             if strategy == "auto" or error.code != Code.UNSUPPORTED:
                 raise
-            self.db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+            self.db.sql(f"CREATE MATERIALIZED VIEW {quoted(name)} AS {query}")
 
     def both_refuse(self, error: EverfreshError, what: str) -> None:
         """Raise `_Agreed` if DuckDB refuses a view for the same reason, else `Difference`."""
@@ -269,7 +269,7 @@ class _Runner:
     def clean(self) -> None:
         self.oracle.drop_views()
         for name in self.schemas:
-            self.db.sql(f"DROP TABLE IF EXISTS {name} CASCADE")
+            self.db.sql(f"DROP TABLE IF EXISTS {quoted(name)} CASCADE")
             if name in self.oracle.tables:
                 self.oracle.drop(name)
 

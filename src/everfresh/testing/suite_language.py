@@ -147,10 +147,43 @@ class LanguageSuite(SuiteBase):
         ]
         assert '"r" -> ' in db.view("j").explain("dot")
 
+    def test_limit_without_order_takes_the_first_rows_by_all_columns(self, db: Database) -> None:
+        db.sql(TABLES)
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT a, b FROM r LIMIT 2")
+        db.sql("CREATE MATERIALIZED VIEW w AS SELECT a FROM r WHERE b = (SELECT b FROM r LIMIT 1 OFFSET 1)")
+        for batch in ([(3, 1), (2, 9), (None, 0)], [(1, 5), (2, 4)]):
+            db.apply(r=batch)
+            for view, query in (
+                ("v", "SELECT a, b FROM r ORDER BY ALL LIMIT 2"),
+                ("w", "SELECT a FROM r WHERE b = (SELECT b FROM r ORDER BY ALL LIMIT 1 OFFSET 1)"),
+            ):
+                assert db.view(view).to_arrow().sort_by("a") == db.sql(query).to_arrow().sort_by("a")  # type: ignore[union-attr]
+                assert not db.view(view).verify().num_rows
+                assert "ORDER BY ALL" in db.view(view).explain()
+
+    def test_columns_of_one_name_get_numbers(self, db: Database) -> None:
+        db.sql(TABLES)
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT b, a AS B, b AS b_1, * FROM r")
+        db.apply(r=[(1, 2)])
+        assert db.view("v").to_pylist() == [{"b": 2, "B_1": 1, "b_1_1": 2, "a": 1, "b_2": 2}]
+        assert not db.view("v").verify().num_rows
+        found = db.sql("SELECT b_2 + 1 AS c FROM (SELECT b, b, b FROM r) AS q")
+        assert found.to_pylist() == [{"c": 3}]  # type: ignore[union-attr]
+
+    def test_columns_that_changes_have_are_refused_in_a_view(self, db: Database) -> None:
+        db.sql("CREATE TABLE w (a INTEGER, _weight INTEGER, _epoch INTEGER)")
+        with refused("exists", "'_Weight'", "AS Weight"):
+            db.sql("CREATE MATERIALIZED VIEW v AS SELECT a, _weight AS _Weight FROM w")
+        with refused("exists", "'_epoch'"):
+            db.sql("CREATE MATERIALIZED VIEW v AS SELECT * EXCLUDE (_weight) FROM w")
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT a, RANK() OVER (ORDER BY _weight) AS n FROM w")
+        db.apply(w=[(1, 2, 3), (2, 1, 3)])
+        db.sql("DELETE FROM w WHERE _weight = 2")
+        assert db.table("w").to_pylist() == [{"a": 2, "_weight": 1, "_epoch": 3}]
+        assert db.view("v").to_pylist() == [{"a": 2, "n": 1}]
+
     def test_what_has_no_fixed_answer_is_refused(self, db: Database) -> None:
         db.sql(TABLES)
-        with refused("unsupported", "LIMIT without ORDER BY"):
-            db.sql("CREATE MATERIALIZED VIEW v AS SELECT a FROM r LIMIT 1")
         with refused("unsupported", "higher-order", "several rows"):
             db.sql(f"CREATE MATERIALIZED VIEW v WITH (strategy = 'higher-order') AS {_SEVERAL}")
         assert not db.views

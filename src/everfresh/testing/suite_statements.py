@@ -230,7 +230,6 @@ class StatementSuite(SuiteBase):
             ("SELEC 1", Code.SYNTAX),
             ("SELECT * FROM", Code.SYNTAX),
             ("CREATE MATERIALIZED VIEW v AS SELECT random() AS r FROM stock", Code.UNSUPPORTED),
-            ("CREATE MATERIALIZED VIEW v AS SELECT n FROM stock LIMIT 3", Code.UNSUPPORTED),
             ("CREATE MATERIALIZED VIEW v AS SELECT place + n AS x FROM stock", Code.TYPE),
             ("CREATE MATERIALIZED VIEW v AS SELECT nope FROM stock", Code.NOT_FOUND),
             ("CREATE MATERIALIZED VIEW v AS SELECT place, SUM(n) AS s FROM stock GROUP BY sku", None),

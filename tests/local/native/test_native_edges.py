@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from native_support import entries, forms, opened, run_plain, slices_hold
+from native_support import entries, forms, opened, plain, run_plain, slices_hold
 
 import everfresh as ef
 from everfresh.local.native import build as building
@@ -281,3 +281,31 @@ def test_the_interpreter_serves_until_it_is_ready(monkeypatch: pytest.MonkeyPatc
                 manager._behind().join()
         assert forms(db)
         assert "r" in db.statistics()["compiled"]
+
+
+def test_generated_code_has_no_text_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names and strings stand in the SQL of a folder that somebody else may have made: never in code."""
+    evil = "evil'); \n\nraise SystemExit\n#"
+    name, string = '"' + evil + '{}"', "'" + evil.replace("'", "''") + "'"
+    r, t, v, a, b, s = (name.format(n) for n in "rtvabs")
+    texts: list[str] = []
+
+    def built(text: str) -> Any:
+        texts.append(text)
+        return plain(text)
+
+    with run_plain(), opened("now", WHOLE) as db:
+        monkeypatch.setattr("everfresh.local.native.build.build", built)
+        db.sql(f"CREATE TABLE {r} ({a} BIGINT, {b} BIGINT, {s} VARCHAR)")
+        db.sql(f"CREATE TABLE {t} ({b} BIGINT, {s} VARCHAR)")
+        db.sql(
+            f"CREATE MATERIALIZED VIEW {v} AS SELECT x.{s}, SUM(x.{a}) AS {a} "
+            f"FROM {r} x JOIN {t} y ON x.{b} = y.{b} "
+            f"WHERE x.{s} = {string} OR y.{s} LIKE {string} OR y.{s} = 'b' GROUP BY x.{s}"
+        )
+        tables = {f"{evil}r": [(1, 2, evil), (3, 2, "b")], f"{evil}t": [(2, "b"), (2, evil)]}
+        db.apply(tables)
+        db.apply(tables)
+        assert db.view(f"{evil}v").verify().num_rows == 0
+    assert texts
+    assert not [text for text in texts if "evil" in text or "SystemExit" in text]

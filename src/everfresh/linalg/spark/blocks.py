@@ -7,6 +7,7 @@ file in the chain.
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from everfresh.errors import Code, EverfreshError
 from everfresh.state import open_sealed, pack_arrays, seal, unpack_arrays
 
 Array = np.ndarray[Any, Any]
+_FILE = re.compile(r"[0-9a-f]+/(?:[0-9]+-[0-9a-f]+\.add)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,11 @@ class Blocks:
     chain: tuple[str, ...] = ()
     total: float = 0.0
     """The sum of all entries when the files of rows were written: infinite or NaN if one of them is."""
+
+    def __post_init__(self) -> None:
+        for name in (f"{self.id}/", *self.chain):  # a manifest says them: none leads out of the folder
+            if not _FILE.fullmatch(name):
+                raise EverfreshError(Code.DAMAGED, f"the files of a matrix cannot be called {name!r}")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,8 +97,18 @@ def read_rows(root: Path, blocks: Blocks, worker: int) -> Array:
     part = blocks.rows_of(worker)
     if part.start == part.stop or blocks.columns == 0:  # nothing that could be mapped
         return np.zeros((part.stop - part.start, blocks.columns), blocks.dtype)
-    found: Array = np.load(path, mmap_mode="r")
+    try:
+        found: Array = np.lib.format.open_memmap(path, mode="r")
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    shape = (part.stop - part.start, blocks.columns)
+    if found.shape != shape or str(found.dtype) != blocks.dtype:
+        raise _damaged(path, f"it holds {found.dtype}{found.shape}, where {blocks.dtype}{shape} belongs")
     return found
+
+
+def _damaged(path: Path, what: str) -> EverfreshError:
+    return EverfreshError(Code.DAMAGED, f"{path} is damaged: {what}", hint="restore the folder from a backup")
 
 
 def write_factors(root: Path, blocks: Blocks, left: Array, right: Array) -> Blocks:

@@ -7,7 +7,6 @@ nobody names.
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -18,19 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg.nodes import Add, Expr, Eye, MatMul, Matrix, Scale, Transpose, Zeros
+from everfresh.linalg.nodes import Expr, Matrix
 from everfresh.linalg.spark.blocks import Array, Blocks, assemble, cut, fresh_id, write_factors, write_rows
+from everfresh.linalg.spark.ops import EVALUATED, Evaluate, Op, packed_ops
 from everfresh.linalg.spark.tasks import matrix_block
 from everfresh.linalg.trees import distinct, names
 from everfresh.spark.failures import translated
 from everfresh.spark.jobs import ERROR, EXCHANGE, PROPERTY, read_error
-from everfresh.state import pack_arrays, seal, unpack_arrays
+from everfresh.state import store_of, unpack_arrays
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_EVALUATED = (Matrix, Transpose, MatMul, Scale, Add, Eye, Zeros)
-Op = tuple[Any, ...]
 
 
 class Cluster:
@@ -50,17 +47,16 @@ class Cluster:
             anchor = self.session.range(0, self.workers, 1, self.workers)
             self._plan = anchor.mapInArrow(partial(matrix_block, self._root), EXCHANGE)
         nonce = uuid.uuid4().hex
-        path = Path(self._root) / "inbox" / nonce
-        path.parent.mkdir(parents=True, exist_ok=True)
-        sections = {"ops": pickle.dumps(list(ops)), "arrays": pack_arrays(arrays)}
-        path.write_bytes(seal("matrix-job", {}, sections))
-        self.session.conf.set(PROPERTY, nonce)
+        store, name = store_of(self._root), f"inbox/{nonce}"
+        message, told = packed_ops(ops, arrays)
+        store.replace(name, message, durable=False)
+        self.session.conf.set(PROPERTY, f"{nonce}.{told}")
         self.jobs += 1
         try:
             with translated():
                 rows = self._plan.collect()
         finally:
-            path.unlink(missing_ok=True)
+            store.remove(name)
         for row in rows:
             if row["kind"] == ERROR:
                 raise read_error(bytes(row["payload"]))
@@ -108,18 +104,14 @@ class Cluster:
 
     def can_evaluate(self, expr: Expr) -> bool:
         """Whether the workers can evaluate a flat expression row by row."""
-        return all(isinstance(node, _EVALUATED) for node in distinct(expr))
+        return all(isinstance(node, EVALUATED) for node in distinct(expr))
 
     def evaluate(self, expr: Expr, env: Mapping[str, Any], dtype: str) -> Blocks:
         """A flat statement, each worker its rows; `env` has blocks, and arrays of the driver."""
-        name, given = fresh_id(), {}
-        known: dict[str, Any] = {"": self.workers}
-        for read in sorted(names(expr)):
-            if isinstance(env[read], Blocks):
-                known[read] = env[read]
-            else:
-                known[read], given[read] = read, np.asarray(env[read])
-        (totals,) = self.run([("evaluate", name, expr, known)], given)
+        name, read = fresh_id(), {n: env[n] for n in sorted(names(expr))}
+        held = {n: value for n, value in read.items() if isinstance(value, Blocks)}
+        given = {n: np.asarray(value) for n, value in read.items() if n not in held}
+        (totals,) = self.run([Evaluate(name, self.workers, expr, held)], given)
         total = float(sum(part[0, 0] for part in totals))
         return Blocks(name, expr.rows, expr.columns, self.workers, dtype, (), total)
 

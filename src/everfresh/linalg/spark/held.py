@@ -13,7 +13,8 @@ import numpy as np
 from everfresh.linalg.backend import Array, NumpyBackend
 from everfresh.linalg.pending import Held
 from everfresh.linalg.spark.blocks import Blocks
-from everfresh.linalg.spark.cluster import Cluster, Op
+from everfresh.linalg.spark.cluster import Cluster
+from everfresh.linalg.spark.ops import Op, Peek, Take, Times, TimesSome
 
 _KEPT_PARTS = 64
 _LONG_CHAIN = 2.0  # how large a chain grows, relative to the matrix, before rows are written anew
@@ -72,12 +73,12 @@ class SparkHeld(Held):
 
     def times(self, x: Array, turned: bool = False) -> Array:
         """The matrix (or its transpose) times thin columns."""
-        (result,) = self.cluster.asked([("times", self.blocks, "x", turned)], {"x": _rows_first(x)})
+        (result,) = self.cluster.asked([Times(self.blocks, "x", turned)], {"x": _rows_first(x)})
         return self._plus_pending(np.asfortranarray(result), x, turned)
 
     def both(self, x: Array, y: Array) -> tuple[Array, Array]:
         """The matrix times thin columns, and its transpose times others: one job."""
-        ops: list[Op] = [("times", self.blocks, "x", False), ("times", self.blocks, "y", True)]
+        ops: list[Op] = [Times(self.blocks, "x", False), Times(self.blocks, "y", True)]
         forth, back = self.cluster.asked(ops, {"x": _rows_first(x), "y": _rows_first(y)})
         return (
             self._plus_pending(np.asfortranarray(forth), x, False),
@@ -87,7 +88,7 @@ class SparkHeld(Held):
     def times_some(self, x: Array, rows: Any, turned: bool) -> Array:
         """The matrix (or its transpose) times columns of which only `rows` are not zero."""
         some = x[rows]
-        op = ("times_some", self.blocks, "x", "rows", turned)
+        op = TimesSome(self.blocks, "x", "rows", turned)
         (result,) = self.cluster.asked([op], {"x": _rows_first(some), "rows": np.asarray(rows)})
         if self.width:
             first, last = (self.left, self.right) if turned else (self.right, self.left)
@@ -153,7 +154,7 @@ class SparkHeld(Held):
         """Some rows by their numbers."""
         index = np.asarray(rows)
         order = np.argsort(index, kind="stable")
-        (found,) = self.cluster.asked([("take", self.blocks, "rows")], {"rows": index[order]})
+        (found,) = self.cluster.asked([Take(self.blocks, "rows")], {"rows": index[order]})
         part = np.empty_like(found)
         part[order] = found
         return part + self.left[rows] @ self.right.T if self.width else part
@@ -168,7 +169,11 @@ class SparkHeld(Held):
 def fetch(wanted: Wanted, cluster: Cluster) -> None:
     """Read small parts of several matrices in one job, and keep them."""
     listed = list(wanted.items())
-    found = cluster.asked([("peek", held.blocks, rows, columns) for _, (held, rows, columns) in listed], {})
+    parts = [
+        Peek(held.blocks, (rows.start, rows.stop), (columns.start, columns.stop))
+        for _, (held, rows, columns) in listed
+    ]
+    found = cluster.asked(parts, {})
     for ((_, *spans), (held, _, _)), part in zip(listed, found, strict=True):
         if len(held._parts) >= _KEPT_PARTS:
             held._parts.clear()

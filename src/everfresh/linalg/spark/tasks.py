@@ -6,9 +6,8 @@ that was asked for. Invariant: what a task returns depends on the files and on w
 
 from __future__ import annotations
 
-import pickle
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,9 @@ from everfresh.linalg.spark.blocks import (
     read_rows,
     write_rows,
 )
+from everfresh.linalg.spark.ops import Evaluate, Op, Peek, Take, Times, TimesSome, asked_ops
 from everfresh.spark.jobs import CONTROL, ERROR, PROPERTY, pack_error
-from everfresh.state import open_sealed, pack_arrays, unpack_arrays
+from everfresh.state import pack_arrays
 
 _CACHE_BYTES = 4 << 30
 _BACKEND = NumpyBackend(threads=1)  # a task has one processor
@@ -100,48 +100,47 @@ class Worker:
 
     # -- what can be asked -------------------------------------------------------------------------
 
-    def do(self, op: tuple[Any, ...], given: dict[str, Array]) -> Any:
+    def do(self, op: Op, given: dict[str, Array]) -> Any:
         """One operation: an array."""
         match op:
-            case ("times", blocks, x, turned):
+            case Times(blocks, x, turned):
                 return _BACKEND.thin(
                     self.columns(blocks) if turned else self.part(blocks).rows, given[x], turned
                 )
-            case ("times_some", blocks, x, index, False):
+            case TimesSome(blocks, x, index, False):
                 return self.part(blocks).rows[:, given[index]] @ given[x]
-            case ("times_some", blocks, x, index, True):
+            case TimesSome(blocks, x, index):
                 return self.columns(blocks)[given[index]].T @ given[x]
-            case ("take", blocks, index):
+            case Take(blocks, index):
                 at, own = given[index], blocks.rows_of(self.number)
                 mine = at[(at >= own.start) & (at < own.stop)] - own.start
                 return self.part(blocks).rows[mine]
-            case ("peek", blocks, rows, columns):
+            case Peek(blocks, (first, last), columns):
                 own = blocks.rows_of(self.number)
-                some = slice(max(rows.start, own.start), min(rows.stop, own.stop))
+                some = slice(max(first, own.start), min(last, own.stop))
                 low = max(0, some.start - own.start)
-                return self.part(blocks).rows[low : max(low, some.stop - own.start), columns]
-            case ("evaluate", blocks_id, expr, env):
-                rows = cut(expr.rows, self.number, env[""])
-                value = np.asarray(self.value(expr, rows, env, given))
+                return self.part(blocks).rows[low : max(low, some.stop - own.start), slice(*columns)]
+            case Evaluate(blocks_id, workers, expr, held):
+                rows = cut(expr.rows, self.number, workers)
+                value = np.asarray(self.value(expr, rows, {**given, **held}))
                 write_rows(self.root, blocks_id, self.number, value)
                 return np.array([[value.sum()]])
-        raise TypeError(f"workers do not do {op[0]}")
 
-    def value(self, expr: Expr, rows: slice, env: dict[str, Any], given: dict[str, Array]) -> Array:
+    def value(self, expr: Expr, rows: slice, env: Mapping[str, Blocks | Array]) -> Array:
         """Some rows of a flat expression."""
         match expr:
             case Matrix(name):
                 held = env[name]
-                return self.part(held).rows if isinstance(held, Blocks) else given[held][rows]
+                return self.part(held).rows if isinstance(held, Blocks) else held[rows]
             case Transpose(Matrix(name)):
                 held = env[name]
-                return self.columns(held).T if isinstance(held, Blocks) else given[held].T[rows]
+                return self.columns(held).T if isinstance(held, Blocks) else held.T[rows]
             case MatMul(left, right):
-                return self.value(left, rows, env, given) @ self.operand(right, env, given)
+                return self.value(left, rows, env) @ self.operand(right, env)
             case Scale(factor, body):
-                return factor * self.value(body, rows, env, given)
+                return factor * self.value(body, rows, env)
             case Add(terms):
-                values = [self.value(term, rows, env, given) for term in terms]
+                values = [self.value(term, rows, env) for term in terms]
                 return sum(values[1:], start=values[0])
             case Eye(size):
                 return np.eye(size)[rows]
@@ -149,13 +148,13 @@ class Worker:
                 return np.zeros((rows.stop - rows.start, width))
         raise TypeError(f"workers do not evaluate {type(expr).__name__}")
 
-    def operand(self, expr: Expr, env: dict[str, Any], given: dict[str, Array]) -> Array:
+    def operand(self, expr: Expr, env: Mapping[str, Blocks | Array]) -> Array:
         """All of an atom."""
         if isinstance(expr, Transpose):
-            return self.operand(expr.body, env, given).T
+            return self.operand(expr.body, env).T
         assert isinstance(expr, Matrix)
         held = env[expr.name]
-        return self.all_of(held) if isinstance(held, Blocks) else given[held]
+        return self.all_of(held) if isinstance(held, Blocks) else held
 
 
 def _evict(keep: tuple[str, str, int]) -> None:
@@ -172,14 +171,12 @@ def matrix_block(root: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
     for _ in batches:  # a task that leaves input behind is not used again
         pass
     context = TaskContext.get()
-    path = Path(root) / "inbox" / context.getLocalProperty(PROPERTY)
+    nonce, told = context.getLocalProperty(PROPERTY).split(".")
     number = int(context.partitionId())
     kind = CONTROL
     try:
-        sealed = open_sealed(path.read_bytes(), "matrix-job", str(path))
-        given = unpack_arrays(sealed.sections["arrays"])
+        ops, given = asked_ops(root, f"inbox/{nonce}", told)
         worker = Worker(Path(root) / "matrices", number)
-        ops = pickle.loads(sealed.sections["ops"])
         payload = pack_arrays({str(i): worker.do(op, given) for i, op in enumerate(ops)})
     except EverfreshError as error:
         kind, payload = ERROR, pack_error(error.to_dict())

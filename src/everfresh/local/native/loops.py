@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Bind, Cond, MapRef, Rel, Sum, Value, arity
-from everfresh.expr import Expr, Var, substitute, variables
+from everfresh.expr import Expr, Made, Var, substitute, variables
 from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
 from everfresh.local.native.bounds import Bound, bind, key_words, same, stored, value_of
@@ -120,7 +120,7 @@ class Loops:
             bound = self.env.get(var.name)
             if bound is None or bound.column is None:
                 return None
-            names[var.name] = Var(f"@{bound.column}", var.type, var.nullable)
+            names[var.name] = Var(Made(f"${bound.column}"), var.type, var.nullable)
         if not names:
             return None
         return value_of(self.out, self.made.column(substitute(expr, names)))
@@ -153,7 +153,7 @@ class Loops:
 
             weight, columns = change_rows(self, self.stage, self.made.chain[self.stage - 1].reader.codec)
         else:
-            weight, columns = "w", [self.made.change_column(i) for i in range(len(factor.vars))]
+            weight, columns = "w", [self.made.change_column(place) for place in factor.places]
         self._visit("1")
         times = Counter(v.name for v in factor.vars)
         for i, var in enumerate(factor.vars):
@@ -178,7 +178,7 @@ class Loops:
     def _map(self, factor: MapRef, keep: frozenset[str]) -> None:
         store = self.made.wiring.stores(factor.name)
         self.made.reads.add(factor.name)
-        slot = self._entry(store, [v.name for v in factor.keys], keep)
+        slot = self._entry(store, store.columns, [v.name for v in factor.keys], keep)
         self.weigh([self._component(store, c, slot) for c in factor.components])
 
     def weigh(self, numbers: list[Number]) -> None:
@@ -199,7 +199,8 @@ class Loops:
             read_relation(self, self._view, factor, keep)
             return
         self.made.tables.add(factor.name)
-        slot = self._entry(table, [v.name for v in factor.vars], keep)
+        columns = [table.columns[place] for place in factor.places]
+        slot = self._entry(table, columns, [v.name for v in factor.vars], keep)
         count = self._component(table, 0, slot)
         self.out.open(f"if {count.nonzero}:")
         self.product.times_all(count)
@@ -216,12 +217,14 @@ class Loops:
             self.out, kind, [f"{pool}_{'floats' if kind == Kind.FLOAT else 'ints'}", f"{pool}_cap"], at, slot
         )
 
-    def _entry(self, store: Pooled, names: Sequence[str], keep: frozenset[str]) -> str:
-        """Find the entries that agree with what is bound; the variables that are not are bound to them."""
+    def _entry(
+        self, store: Pooled, columns: Sequence[Column], names: Sequence[str], keep: frozenset[str]
+    ) -> str:
+        """Find the entries that agree with what is bound; the variables, of some columns, that are not are
+        bound to them."""
         bound = [self.env.get(name) for name in names]
         known = [i for i, one in enumerate(bound) if one is not None]
         key = store._key_names
-        columns = store.columns
         extra: list[int] = []
         if len(known) > len(key) and key and set(key) <= {columns[i].name for i in known}:
             extra = [i for i in known if columns[i].name not in key]

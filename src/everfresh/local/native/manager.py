@@ -106,12 +106,24 @@ are planned together."""
 class Native:
     """The compiled statements of a wiring. `how` is `now` or `background`."""
 
-    def __init__(self, wiring: Wiring, how: str) -> None:
+    def __init__(self, wiring: Wiring, how: str, before: Native | None = None) -> None:
         self._wiring, self._how = wiring, how
         self.planned: dict[Key, Planned] = {}
-        self.small = SMALL
-        self._work: dict[object, int] = {}
+        self.small: int = SMALL if before is None else before.small
+        self._work: dict[Key, int] = {}
         """Rows that came so far for a relation without a plan, and what batches cost beside them."""
+        if before is not None:
+            self._take_over(before)
+
+    def _take_over(self, before: Native) -> None:
+        """What was planned for views that are run as before."""
+        self._work = {key: work for key, work in before._work.items() if self._wiring.kept.issuperset(key[2])}
+        for key, planned in before.planned.items():
+            if self._wiring.kept.issuperset(key[2]):
+                self.planned[key] = planned
+                for form in planned.forms:
+                    if form.function is None and not form.failed:
+                        form.asked = False  # who asked is gone, and what it asked for may be too
 
     def of(self, group: Group, codec: Codec, unit: int, rows: int, alone: bool = True) -> tuple[Form, ...]:
         """The forms that are ready in which a group of statements runs for a change of some rows. Unless it

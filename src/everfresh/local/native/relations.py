@@ -19,7 +19,7 @@ from everfresh.local.native.bounds import Bound, bind, same, value_of
 from everfresh.local.native.numbers import Number
 from everfresh.local.native.scalars import Scalars, Unsupported, Val, bounds_of, form
 from everfresh.local.reading import ViewReader
-from everfresh.program import component_index
+from everfresh.program import component_index, side_of
 from everfresh.types import BIGINT, DOUBLE, SqlType
 
 if TYPE_CHECKING:
@@ -203,11 +203,10 @@ class Reading:
         keys = [c.name for c in self._reader.store.columns]
         if var.name in keys:
             return value_of(self._loops.out, self.key(keys.index(var.name)))
-        if "." not in var.name:
-            assert self._entry is not None
-            return self._entry.component(component_index(var.name), var.type)
-        number, index = var.name[1:].split(".")
-        return self._side(int(number)).component(int(index.removesuffix("u")), var.type)
+        side = side_of(var.name)
+        entry = self._side(side) if side else self._entry
+        assert entry is not None
+        return entry.component(component_index(var.name), var.type)
 
     def _side(self, number: int) -> Entry:
         """The entry of a side at the same keys."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from everfresh.expr import Made, stored, told
 from everfresh.local.native.manager import Form, Native, Planned
 
 
@@ -13,11 +14,14 @@ def statistics(native: Native) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for (_, base, _), planned in native.planned.items():
         ready = _ready(planned)
-        told = found.setdefault(base, {"compiled": [], "interpreted": {}, "stepped": [], "not stepped": {}})
-        told["compiled"] = sorted({*told["compiled"], *(name for form in ready for name in _targets(form))})
-        told["interpreted"].update(planned.reasons)
-        told["stepped"] += [unit.name for form in ready for unit in form.chain]
-        told["not stepped"].update(planned.unstepped)
+        said = found.setdefault(
+            told(base), {"compiled": [], "interpreted": {}, "stepped": [], "not stepped": {}}
+        )
+        changed = (stored(name) for form in ready for name in _targets(form))
+        said["compiled"] = sorted({*said["compiled"], *changed})
+        said["interpreted"].update({stored(name): why for name, why in planned.reasons.items()})
+        said["stepped"] += [told(unit.name) for form in ready for unit in form.chain]
+        said["not stepped"].update({told(name): why for name, why in planned.unstepped.items()})
     return found
 
 
@@ -49,7 +53,7 @@ def of_view(native: Native, view: str) -> dict[str, str]:
 
 
 def _is_of(relation: str, view: str) -> bool:
-    return relation == view or relation.startswith((f"{view}$", f"{view}#"))
+    return relation == view or (isinstance(relation, Made) and relation.startswith((f"{view}$", f"{view}#")))
 
 
 def _ready(planned: Planned) -> list[Form]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.errors import EverfreshError
-from everfresh.expr import evaluate_vector, variables
+from everfresh.expr import Made, evaluate_vector, variables
 from everfresh.local.atoms import Rows
 from everfresh.local.cells import Cells, VectorsOf
 from everfresh.local.entries import EntryStore
@@ -194,7 +194,9 @@ class Runner:
     def _bind_columns(self, change: Rows, rows: int, held: list[object]) -> bool:
         every = np.arange(rows)
         read = {int(v.name[1:]) for expr in self.made.places.columns for v in variables(expr)}
-        columns = {f"@{i}": change.cells(change.columns[i], every) for i in sorted(read)}
+        columns: dict[str, Cells] = {
+            Made(f"${i}"): change.cells(change.columns[i], every) for i in sorted(read)
+        }
         env = VectorsOf(columns)
         for expr, use in self.made.places.columns.items():
             try:

@@ -2,6 +2,7 @@
 
 - `tree`, `weights`, `scalars`, `aggregates`, `grammar`   the generator: typed, bound trees that print as SQL
 - `data`      schemas, rows and histories, each a pure function of its seed
+- `spelling`  letter case, a function of the seed too
 - `drive`     runs cases by seed for a time, and says what differs
 - `shrinking` a smaller case that still differs, and the file that keeps it
 

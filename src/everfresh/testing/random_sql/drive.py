@@ -15,6 +15,7 @@ from everfresh.testing.histories import History
 from everfresh.testing.oracle import DuckOracle
 from everfresh.testing.random_sql.data import Case, random_case
 from everfresh.testing.random_sql.shrinking import shrunk, written
+from everfresh.testing.random_sql.spelling import plain, spelled
 from everfresh.testing.replay import Difference, Report, run_history
 
 Problem = Difference | EverfreshError
@@ -117,7 +118,7 @@ def drive(
         for seed in seeds:
             case = random_case(seed, views, result.used)
             try:
-                report = judge.run(case.history)
+                report = judge.run(spelled(case.history))
                 result.report.add(report)
                 result.agreed.update([report.agreed] if report.agreed else [])
             except AssertionError:
@@ -143,13 +144,16 @@ def category(problem: str | None) -> str | None:
 
 
 def explained(case: Case, judge: Judge, keep: Path | None = None) -> str:
-    """A failing case made small, with what is wrong in it; written to the folder `keep`."""
-    what = category(judge.problem(case.history))
-    small = shrunk(case, lambda c: category(judge.problem(c.history)) == what)
-    message = judge.problem(small.history) or "it does not fail twice"
-    text = f"seed {case.history.seed}\n{message}\n\n{written(small.history)}"
+    """A failing case made small, with what is wrong in it; written to the folder `keep`. Its names are plain
+    if it fails with them, too."""
+    what = category(judge.problem(spelled(case.history)))
+    spell = plain if category(judge.problem(case.history)) == what else spelled
+    found = shrunk(case, lambda c: category(judge.problem(spell(c.history))) == what)
+    small = spell(found.history)
+    message = judge.problem(small) or "it does not fail twice"
+    text = f"seed {case.history.seed}\n{message}\n\n{written(small)}"
     if keep is not None:
         keep.mkdir(parents=True, exist_ok=True)
-        (keep / f"seed_{case.history.seed}.json").write_text(small.history.to_json())
-        (keep / f"seed_{case.history.seed}.sql").write_text(written(small.history))
+        (keep / f"seed_{case.history.seed}.json").write_text(small.to_json())
+        (keep / f"seed_{case.history.seed}.sql").write_text(written(small))
     return text

@@ -27,7 +27,7 @@ from everfresh.testing.random_sql.tree import (
     rebuilt,
     variants,
 )
-from everfresh.types import TableSchema
+from everfresh.types import TableSchema, quoted
 
 TRIES = 3000
 
@@ -174,7 +174,7 @@ def _smaller_select(node: Select) -> Iterator[Select]:
 def written(history: History) -> str:
     """A history as a script: statements, with a comment before each batch."""
     lines = [f"-- seed {history.seed}", *(f"{schema.ddl};" for schema in history.schemas)]
-    lines += [f"CREATE MATERIALIZED VIEW {name} AS {query};" for name, query in history.views]
+    lines += [f"CREATE MATERIALIZED VIEW {quoted(name)} AS {query};" for name, query in history.views]
     by_name = {schema.name: schema for schema in history.schemas}
     for number, batch in enumerate(history.batches):
         lines.append(f"-- batch {number}")
@@ -182,12 +182,12 @@ def written(history: History) -> str:
             columns = by_name[change.table].columns
             values = [_literal(value) for value in change.row]
             if change.weight > 0:
-                lines.append(f"INSERT INTO {change.table} VALUES ({', '.join(values)});")
+                lines.append(f"INSERT INTO {quoted(change.table)} VALUES ({', '.join(values)});")
             else:
                 same = " AND ".join(
-                    f"{c.name} IS NOT DISTINCT FROM {v}" for c, v in zip(columns, values, strict=True)
+                    f"{quoted(c.name)} IS NOT DISTINCT FROM {v}" for c, v in zip(columns, values, strict=True)
                 )
-                lines.append(f"DELETE FROM {change.table} WHERE {same}; -- one row")
+                lines.append(f"DELETE FROM {quoted(change.table)} WHERE {same}; -- one row")
     return "\n".join(lines) + "\n"
 
 
