@@ -28,6 +28,14 @@ def strategy(seed: int, view: str) -> str:
     return Random(f"{seed} {view}").choice(_STRATEGIES)
 
 
+def _local() -> Database:
+    """A database that frees what nothing uses after every batch: a place that holds the code of a string, and
+    does not say so, is found."""
+    db = connect(engine="local")
+    db._engine._state.upkeep.always = True  # type: ignore[attr-defined]
+    return db
+
+
 class Judge:
     """One DuckDB connection, and a fresh database for each history; views are maintained as `strategy` says,
     or each in a way of its own."""
@@ -39,7 +47,7 @@ class Judge:
         strategy: str | None = None,
     ) -> None:
         self.oracle = DuckOracle()
-        self.open = open_database or (lambda: connect(engine="local"))
+        self.open = open_database or _local
         self.check_state = check_state
         self.strategy = strategy
 
