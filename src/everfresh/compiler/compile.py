@@ -178,8 +178,9 @@ def _chosen(
 
     roots = {m.name for m in lowered.maps}
 
-    def build(split: frozenset[str]) -> Program[Query]:
-        made = transform(prefix, lowered.maps, lowered.relations, replace(choices, split=split))
+    def build(split: frozenset[str], effort: int | None = None) -> Program[Query]:
+        asked = replace(choices, split=split, effort=effort)
+        made = transform(prefix, lowered.maps, lowered.relations, asked)
         return counted_beside(made, split, roots)
 
     if statistics is None:

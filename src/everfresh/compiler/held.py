@@ -104,8 +104,8 @@ class Choices:
     """Tables whose rows may be read in place of a map that has as many entries, with the places of their
     primary keys."""
     split: frozenset[str] = frozenset()
-    """Components, by what `composites` knows them by, that are kept as single atoms; and pairs of a table
-    and its filter, as `filterable` knows them, that are kept joined; and maps, as `replaceable` knows
+    """Components, by what `composites` knows them by, that are kept as single atoms, or all of more than so
+    many atoms, as `larger_than` says; and pairs of a table and its filter, as `filterable` knows them, that are kept joined; and maps, as `replaceable` knows
     them, that are not kept at all, or, as `countable` does, as a component of another."""
     static: frozenset[str] = frozenset()
     """Relations that never change."""
@@ -113,6 +113,12 @@ class Choices:
     """Relations that are views themselves: they change after the tables that they read."""
     offered: tuple[MapDef[Query], ...] = ()
     """Maps over bases alone that other views keep, the first of equals preferred."""
+    effort: int | None = None
+    """The most factors that the products of a program may have together, if there is a limit."""
+
+
+class Outgrown(Exception):
+    """A program that takes more work than it may."""
 
 
 HIGHER_ORDER = Choices()
@@ -133,6 +139,14 @@ class Transform:
     offered: dict[str, MapDef[Query]] = field(default_factory=dict)
     taken: dict[str, Held] = field(default_factory=dict)
     """The offered maps that are read."""
+    spent: int = 0
+    """The factors of the products that were looked at."""
+
+    def spend(self, factors: int) -> None:
+        """Count the factors of a product; raises `Outgrown` if there are more than may be."""
+        self.spent += factors
+        if self.choices.effort is not None and self.spent > self.choices.effort:
+            raise Outgrown(f"more than {self.choices.effort} factors")
 
     @property
     def always(self) -> dict[str, int]:

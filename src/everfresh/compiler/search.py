@@ -6,11 +6,14 @@ materialized, or with nothing if that is clearly cheaper. Maps whose maintenance
 their readers are dropped, the worst first, if the program that is derived anew is cheaper: all of them at
 once, then half of them, down to one at a time. A program with too many maps is thinned out whatever that
 costs. Other decisions (`more`) are tried last, one at a time.
+
+A program may have exponentially many maps (a star of n dimensions has 2^n). Deriving one ends where it takes
+too much work; then only components of few relations are held. All limits count work, never time, so the
+same program is found on any machine.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -19,18 +22,26 @@ from everfresh.calculus import Bind, Cond, Prod, Query, Rel, Sum, Value
 from everfresh.compiler.canonical import canonical
 from everfresh.compiler.cost import Model
 from everfresh.compiler.estimate import Statistics
+from everfresh.compiler.held import Outgrown, terms
+from everfresh.compiler.placing import larger_than
 from everfresh.program import Program
 
 Decisions = frozenset[str]
+Composites = Callable[[Program[Query]], dict[str, str]]
+Build = Callable[[Decisions, int | None], Program[Query]]
+"""The program of some decisions; raises `Outgrown` if it takes more work than a number."""
 MAPS = 64
 """The most maps that a view may have."""
 BUILDS, WORK = 12, 160
-"""The most programs that a search derives, and the most maps in them: its result does not depend on how fast
-the machine is."""
+"""The most programs that a search derives, and the most maps in them."""
+EFFORT = 4_000
+"""The most factors in the products of one program that is derived to be compared."""
+ALL = 10_000
+"""The factors of all programs that are derived from which on the best so far is taken."""
+SIZES = (4,)
+"""The relations in the largest components that are held where all would be too many."""
 MORE = 6
 """The most choices that are tried beside splitting."""
-SECONDS = 10.0
-"""How long a search may take, in time of the processor: a busy machine finds the same."""
 _CLEARLY = 0.9  # estimates that are closer than this do not speak against holding joins
 
 
@@ -43,42 +54,84 @@ class Found:
     cost: float
 
 
+@dataclass
+class _Search:
+    """Programs derived and priced, and the work that they took."""
+
+    build: Build
+    statistics: Statistics
+    left: int
+
+    def priced(self, decisions: Decisions) -> Found | None:
+        """The program of some decisions; None if it takes too much work."""
+        try:
+            program = self.build(decisions, EFFORT)
+        except Outgrown:
+            self.left -= EFFORT
+            return None
+        return self._found(program, decisions)
+
+    def forced(self, decisions: Decisions) -> Found:
+        """The program of some decisions, however much work it takes."""
+        return self._found(self.build(decisions, None), decisions)
+
+    def _found(self, program: Program[Query], decisions: Decisions) -> Found:
+        self.left -= size(program)
+        return Found(program, decisions, Model(program, self.statistics).total)
+
+    def full(self) -> Found:
+        """The program that holds all joins; those of few relations, if all would be too many."""
+        everything: list[Decisions] = [frozenset(), *(frozenset({larger_than(n)}) for n in SIZES)]
+        for decisions in everything:
+            found = self.priced(decisions)
+            if found is not None:
+                return found
+        return self.forced(frozenset({larger_than(1)}))
+
+    def apart(self, full: Found, composites: Composites) -> Found:
+        """The program that holds no join but those it must: the other end of the search."""
+        found, decisions = full, full.decisions
+        while not decisions >= (keys := frozenset(composites(found.program))):
+            decisions |= keys
+            found = self.priced(decisions) or self.forced(decisions | {larger_than(1)})
+        return found
+
+
 def search(
-    build: Callable[[Decisions], Program[Query]],
+    build: Build,
     statistics: Statistics,
     *,
-    keys: Callable[[Program[Query]], dict[str, str]] | None = None,
+    keys: Composites | None = None,
     more: Callable[[Program[Query]], Iterable[str]] = lambda program: (),
     maps: int = MAPS,
     builds: int = BUILDS,
-    seconds: float = SECONDS,
-    clock: Callable[[], float] = time.thread_time,
+    effort: int = ALL,
 ) -> Found:
     """The cheapest program on the way down from the full one.
 
     `keys` finds the maps that could be split, `more` what else could be decided about a program. With all
-    builds or the time used up the best so far is taken; if that has more than `maps` maps, everything is
+    builds or the effort used up the best so far is taken; if that has more than `maps` maps, everything is
     split.
     """
-    end = clock() + seconds
+    work = _Search(build, statistics, effort)
     found = keys or composites
-    best = _priced(build, frozenset(), statistics)
-    apart = _apart(build, best, found, statistics)
+    best = work.full()
+    apart = work.apart(best, found)
     if apart.cost < _CLEARLY * best.cost:
         best = apart
     tried: set[str] = set()
     many = len(best.program.maps)
     builds = min(builds, max(3, WORK // many))
-    while clock() < end and builds > 1:
+    while work.left > 0 and builds > 1:
         builds -= 1
         crowded = len(best.program.maps) > maps
         ranked = _ranked(best.program, statistics, found(best.program), tried, crowded)
         if not ranked:
             break
         many = min(many, len(ranked))
-        other = _priced(build, best.decisions.union(ranked[:many]), statistics)
-        fewer = len(other.program.maps) < len(best.program.maps)
-        if other.cost < best.cost or (crowded and fewer):
+        other = work.priced(best.decisions.union(ranked[:many]))
+        fewer = other is not None and len(other.program.maps) < len(best.program.maps)
+        if other is not None and (other.cost < best.cost or (crowded and fewer)):
             best = other
         elif many == 1:
             tried.add(ranked[0])
@@ -88,26 +141,21 @@ def search(
         everything = best.decisions.union(found(best.program))
         if everything == best.decisions:
             break
-        best = _priced(build, everything, statistics)
+        best = work.forced(everything)
     for choice in islice(more(best.program), MORE):
-        other = _priced(build, best.decisions | {choice}, statistics)
-        if other.cost < best.cost and len(other.program.maps) <= maps:
+        if work.left <= 0:
+            break
+        other = work.priced(best.decisions | {choice})
+        if other is not None and other.cost < best.cost and len(other.program.maps) <= maps:
             best = other
     return best
 
 
-def _apart(
-    build: Callable[[Decisions], Program[Query]],
-    full: Found,
-    found: Callable[[Program[Query]], dict[str, str]],
-    statistics: Statistics,
-) -> Found:
-    """The program that holds no join but those it must: the other end of the search."""
-    program, decisions = full.program, full.decisions
-    while not decisions >= (keys := frozenset(found(program))):
-        decisions |= keys
-        program = build(decisions)
-    return Found(program, decisions, Model(program, statistics).total)
+def size(program: Program[Query]) -> int:
+    """The factors in the products of a program: what it takes to derive it."""
+    statements = (s for trigger in program.triggers for s in trigger.statements)
+    products_ = (term for s in statements for term in terms(s.expr))
+    return sum(len(term.factors) if isinstance(term, Prod) else 1 for term in products_)
 
 
 def composites(program: Program[Query]) -> dict[str, str]:
@@ -120,13 +168,6 @@ def composites(program: Program[Query]) -> dict[str, str]:
         if flat and sum(isinstance(f, Rel) for f in factors) > 1:
             found[canonical(target.definition).key] = target.name
     return found
-
-
-def _priced(
-    build: Callable[[Decisions], Program[Query]], decisions: Decisions, statistics: Statistics
-) -> Found:
-    program = build(decisions)
-    return Found(program, decisions, Model(program, statistics).total)
 
 
 def _ranked(
