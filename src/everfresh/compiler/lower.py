@@ -200,12 +200,16 @@ class Lowering:
     # -- plans -------------------------------------------------------------------------------------
 
     def rows(self, plan: p.Plan, scope: Scope) -> Rows:
-        """The rows of a plan; variables of the plans around it, whose rows are `scope`, stand free."""
+        """The rows of a plan in a few products; variables of the plans around it, whose rows are `scope`,
+        stand free. Where they would be many, as those of outer joins are, which multiply, the query is cut:
+        they are a relation of its own, which what is above reads by its change."""
+        terms = self.terms(plan, scope)
+        return terms if len(terms) <= _MOST_TERMS else self._bag(terms, plan, scope)
+
+    def terms(self, plan: p.Plan, scope: Scope) -> Rows:
+        """The rows of a plan in as many products as there are."""
         rows = self._rows(plan, scope)
-        settled = tuple(t for t in (settle(term, self.fresh) for term in rows) if t is not None)
-        if len(settled) > _MOST_TERMS:
-            settled = self._bag(settled, plan, scope)
-        return settled
+        return tuple(t for t in (settle(term, self.fresh) for term in rows) if t is not None)
 
     def _rows(self, plan: p.Plan, scope: Scope) -> Rows:
         from everfresh.compiler.subqueries import filtered, resolved
@@ -216,9 +220,10 @@ class Lowering:
             case p.Scan(table, _, vars_):
                 return (Term((Rel(table, vars_),), {v.name: v for v in vars_}),)
             case p.Filter(child, condition):
-                return filtered(self, self.rows(child, scope), condition, scope)
+                return filtered(self, self._below(child, [condition], scope), condition, scope)
             case p.Project(child, items):
-                rows, exprs = resolved(self, self.rows(child, scope), [e for _, e in items], scope)
+                below = self._below(child, [e for _, e in items], scope)
+                rows, exprs = resolved(self, below, [e for _, e in items], scope)
                 return tuple(
                     Term(t.factors, {n: t.of(e) for (n, _), e in zip(items, exprs, strict=True)})
                     for t in rows
@@ -228,14 +233,19 @@ class Lowering:
             case p.Aggregate():
                 return self._aggregated(plan, scope)
             case p.Distinct(child):
-                return self._distinct(self.rows(child, scope), plan, scope)
+                return self._distinct(self.terms(child, scope), plan, scope)
             case p.SetOperation():
                 return self._set_operation(plan, scope)
             case p.Sort(child, _):
-                return self.rows(child, scope)
+                return self.terms(child, scope)
             case p.Window() | p.Limit():
                 return self._partitions(plan, scope)
         raise NotFlat(type(plan).__name__)
+
+    def _below(self, plan: p.Plan, exprs: Sequence[Expr], scope: Scope) -> Rows:
+        """The rows that expressions are over. They are cut above these, which can then be keys, or rule
+        products out; but not above subqueries, which would be asked for each product."""
+        return self.rows(plan, scope) if any(map(has_subquery, exprs)) else self.terms(plan, scope)
 
     def _join(self, plan: p.Join, scope: Scope) -> Rows:
         from everfresh.compiler.subqueries import filtered, unmatched
@@ -339,7 +349,7 @@ class Lowering:
         return self._distinct(rows, plan, scope, bag=True)
 
     def _set_operation(self, plan: p.SetOperation, scope: Scope) -> Rows:
-        left, right = self.rows(plan.left, scope), self.rows(plan.right, scope)
+        left, right = self.terms(plan.left, scope), self.terms(plan.right, scope)
         names = [v.name for v in plan.variables]
         other = [v.name for v in plan.right.variables]
         right = tuple(
@@ -452,7 +462,7 @@ def _aggregate_view(lowering: Lowering, name: str, plan: p.Plan) -> View | None:
 
 def _rows_view(lowering: Lowering, name: str, plan: p.Plan) -> View:
     distinct = isinstance(plan, p.Distinct)
-    rows = lowering.rows(plan.input if isinstance(plan, p.Distinct) else plan, ())
+    rows = lowering.terms(plan.input if isinstance(plan, p.Distinct) else plan, ())
     if any(t.free() for t in rows):
         raise AssertionError(f"free variables in a view: {rows}")
     keys = [(v.name, v) for v in plan.variables]

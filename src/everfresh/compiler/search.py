@@ -76,7 +76,7 @@ class _Search:
         return self._found(self.build(decisions, None), decisions)
 
     def _found(self, program: Program[Query], decisions: Decisions) -> Found:
-        self.left -= size(program)
+        self.left -= effort_of(program)
         return Found(program, decisions, Model(program, self.statistics).total)
 
     def full(self) -> Found:
@@ -151,7 +151,7 @@ def search(
     return best
 
 
-def size(program: Program[Query]) -> int:
+def effort_of(program: Program[Query]) -> int:
     """The factors in the products of a program: what it takes to derive it."""
     statements = (s for trigger in program.triggers for s in trigger.statements)
     products_ = (term for s in statements for term in terms(s.expr))
