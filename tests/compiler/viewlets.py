@@ -32,9 +32,7 @@ class Viewlets:
         self.definition = definition
         self.built = 0
 
-    def __call__(
-        self, decisions: frozenset[str] = frozenset(), effort: int | None = None
-    ) -> Program[Query]:
+    def __call__(self, decisions: frozenset[str] = frozenset(), effort: int | None = None) -> Program[Query]:
         self.built += 1
         self.decisions = decisions
         view = MapDef("Q", self.definition.group, (), self.definition)

@@ -105,8 +105,9 @@ class Choices:
     primary keys."""
     split: frozenset[str] = frozenset()
     """Components, by what `composites` knows them by, that are kept as single atoms, or all of more than so
-    many atoms, as `larger_than` says; and pairs of a table and its filter, as `filterable` knows them, that are kept joined; and maps, as `replaceable` knows
-    them, that are not kept at all, or, as `countable` does, as a component of another."""
+    many atoms, as `larger_than` says; and pairs of a table and its filter, as `filterable` knows them, that
+    are kept joined; and maps, as `replaceable` knows them, that are not kept at all, or, as `countable` does,
+    as a component of another."""
     static: frozenset[str] = frozenset()
     """Relations that never change."""
     views: frozenset[str] = frozenset()

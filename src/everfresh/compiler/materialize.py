@@ -15,18 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from everfresh.calculus import (
     DELTA,
     QUERY,
     STATEMENT,
-    MapRef,
     Neg,
     Plus,
     Query,
     Sum,
     check,
     delta,
+    maps_read,
     relations,
     union,
 )
@@ -104,8 +105,7 @@ def _read_too_early(
     earlier = [*((-1, name) for name in views), *((i, r.name) for i, r in enumerate(derived))]
     for i, relation in earlier:
         for statement in statements.get(relation, ()):
-            reads = (n.name for n in statement.expr.walk() if isinstance(n, MapRef))
-            found |= {name for name in reads if last.get(name, -1) > i}
+            found |= {name for name in maps_read(statement.expr) if last.get(name, -1) > i}
     return frozenset(found)
 
 
@@ -130,13 +130,19 @@ def _statements(work: Transform) -> dict[str, list[Statement[Query]]]:
 def _statement(work: Transform, target: Held, base: str) -> Statement[Query]:
     terms = []
     for i, body in enumerate(target.products):
-        change = expand(simplify(check(delta(body, {base}), DELTA)))
-        for term in change.terms if isinstance(change, Plus) else (change,):
+        for term in _changes(body, base):
             terms += term_over_maps(work, term, target, i)
     expr = check(union(*(_grouped(target.keys, t) for t in terms)), STATEMENT)
     keyless = {name for name, keys in work.keys.items() if not keys}
     ordered = Ordered.among([r for r in work.derived.values() if isinstance(r, View)], keyless)
     return Statement(target.name, "+=", expr, *strategy_of(expr, base, ordered))
+
+
+@lru_cache(maxsize=4096)  # the programs of a search have most maps in common
+def _changes(body: Query, base: str) -> tuple[Query, ...]:
+    """The products that the change of a product by a relation is the sum of."""
+    change = expand(simplify(check(delta(body, {base}), DELTA)))
+    return change.terms if isinstance(change, Plus) else (change,)
 
 
 def _grouped(keys: tuple[Var, ...], term: Query) -> Query:

@@ -88,9 +88,11 @@ class Node:
 
     def walk(self) -> Iterator[Node]:
         """This node and all below it, parents first."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+        left: list[Node] = [self]
+        while left:
+            found = left.pop()
+            yield found
+            left.extend(found.children[::-1])
 
 
 @remembered
