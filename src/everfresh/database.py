@@ -27,6 +27,7 @@ from everfresh.matrices import LinearView, Matrices, MatrixMethods
 from everfresh.options import Options
 from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
 from everfresh.program.queue import Queue, Waiting
+from everfresh.program.waiting import shown
 from everfresh.relations import Result, Table, View
 from everfresh.sources import Stream, StreamMethods
 from everfresh.state import is_url
@@ -202,7 +203,8 @@ class Database(MatrixMethods, StreamMethods):
             return self._open().statistics()
 
     def on_progress(self, fn: Progress | None) -> None:
-        """Call `fn(what, done, total)` while something long runs, such as the first load of a view."""
+        """Call `fn(what, done, total)` while something long runs, such as compiling a view or its first load.
+        Without one a terminal shows a line for what takes longer than two seconds."""
         self._progress = fn
 
     # -- change ------------------------------------------------------------------------------------
@@ -411,7 +413,8 @@ class Database(MatrixMethods, StreamMethods):
     def _ddl(self, statement: s.Statement) -> int:
         engine = self._writable()
         self._matrices.check_statement(statement)
-        epoch = engine.execute(statement, self._progress)
+        with shown(self._progress) as told:
+            epoch = engine.execute(statement, told)
         for view in [name for name in self._listeners if name not in engine.catalog.views]:
             del self._listeners[view]
         return epoch

@@ -7,7 +7,7 @@ all components that are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -114,12 +114,14 @@ class Choices:
     """Relations that are views themselves: they change after the tables that they read."""
     offered: tuple[MapDef[Query], ...] = ()
     """Maps over bases alone that other views keep, the first of equals preferred."""
-    effort: int | None = None
-    """The most factors that the products of a program may have together, if there is a limit."""
 
 
 class Outgrown(Exception):
     """A program that takes more work than it may."""
+
+
+Spend = Callable[[int], None]
+"""Told the factors of each product that is derived; raises `Outgrown` if they are too many."""
 
 
 HIGHER_ORDER = Choices()
@@ -134,20 +136,13 @@ class Transform:
     keys: dict[str, int]
     """Of each relation that is read off a map: how many keys it has, if they are its first columns."""
     choices: Choices = HIGHER_ORDER
+    spend: Spend = lambda factors: None
     unshared: frozenset[str] = frozenset()
     maps: dict[str, Held] = field(default_factory=dict)
     shared: dict[Key, tuple[str, dict[str, str]]] = field(default_factory=dict)
     offered: dict[str, MapDef[Query]] = field(default_factory=dict)
     taken: dict[str, Held] = field(default_factory=dict)
     """The offered maps that are read."""
-    spent: int = 0
-    """The factors of the products that were looked at."""
-
-    def spend(self, factors: int) -> None:
-        """Count the factors of a product; raises `Outgrown` if there are more than may be."""
-        self.spent += factors
-        if self.choices.effort is not None and self.spent > self.choices.effort:
-            raise Outgrown(f"more than {self.choices.effort} factors")
 
     @property
     def always(self) -> dict[str, int]:

@@ -32,7 +32,7 @@ from everfresh.calculus import (
     union,
 )
 from everfresh.compiler.crossing import Ordered
-from everfresh.compiler.held import HIGHER_ORDER, Choices, Held, Transform
+from everfresh.compiler.held import HIGHER_ORDER, Choices, Held, Spend, Transform
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.passes import simplify
 from everfresh.compiler.passes.expand import expand
@@ -47,9 +47,10 @@ def transform(
     roots: Sequence[MapDef[Query]],
     derived: Sequence[Relation] = (),
     choices: Choices = HIGHER_ORDER,
+    spend: Spend = lambda factors: None,
 ) -> Program[Query]:
     """The program that maintains `roots` and all maps they need, with a trigger per relation; names of
-    maps begin with `view`."""
+    maps begin with `view`. `spend` is told how much work it takes."""
     by_name = {r.name: r for r in derived}
     by_map = {m.name: m for m in roots}
     keys = {}
@@ -63,7 +64,7 @@ def transform(
     choices = replace(choices, static=_static(choices.static, by_map, derived))
     unshared: frozenset[str] = frozenset()
     while True:
-        work = Transform(view, by_name, keys, choices, unshared)
+        work = Transform(view, by_name, keys, choices, spend, unshared)
         for m in roots:
             work.add(m)
         for m in choices.offered:

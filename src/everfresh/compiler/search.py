@@ -22,14 +22,16 @@ from everfresh.calculus import Bind, Cond, Prod, Query, Rel, Sum, Value
 from everfresh.compiler.canonical import canonical
 from everfresh.compiler.cost import Model
 from everfresh.compiler.estimate import Statistics
-from everfresh.compiler.held import Outgrown, terms
+from everfresh.compiler.held import Outgrown, Spend
 from everfresh.compiler.placing import larger_than
 from everfresh.program import Program
 
 Decisions = frozenset[str]
 Composites = Callable[[Program[Query]], dict[str, str]]
-Build = Callable[[Decisions, int | None], Program[Query]]
-"""The program of some decisions; raises `Outgrown` if it takes more work than a number."""
+Told = Callable[[int, int], None]
+"""Called with the work that is done, and all that may be."""
+Build = Callable[[Decisions, Spend], Program[Query]]
+"""The program of some decisions, which says what it spends."""
 MAPS = 64
 """The most maps that a view may have."""
 BUILDS, WORK = 12, 160
@@ -60,23 +62,40 @@ class _Search:
 
     build: Build
     statistics: Statistics
-    left: int
+    effort: int
+    told: Told | None
+    spent: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether all work that may be spent is."""
+        return self.spent >= self.effort
 
     def priced(self, decisions: Decisions) -> Found | None:
         """The program of some decisions; None if it takes too much work."""
+        end = self.spent + EFFORT
+
+        def spend(factors: int) -> None:
+            self._spend(factors)
+            if self.spent > end:
+                raise Outgrown(f"more than {EFFORT} factors")
+
         try:
-            program = self.build(decisions, EFFORT)
+            return self._found(decisions, spend)
         except Outgrown:
-            self.left -= EFFORT
             return None
-        return self._found(program, decisions)
 
     def forced(self, decisions: Decisions) -> Found:
         """The program of some decisions, however much work it takes."""
-        return self._found(self.build(decisions, None), decisions)
+        return self._found(decisions, self._spend)
 
-    def _found(self, program: Program[Query], decisions: Decisions) -> Found:
-        self.left -= effort_of(program)
+    def _spend(self, factors: int) -> None:
+        self.spent += factors
+        if self.told is not None:
+            self.told(min(self.spent, self.effort), self.effort)
+
+    def _found(self, decisions: Decisions, spend: Spend) -> Found:
+        program = self.build(decisions, spend)
         return Found(program, decisions, Model(program, self.statistics).total)
 
     def full(self) -> Found:
@@ -106,14 +125,15 @@ def search(
     maps: int = MAPS,
     builds: int = BUILDS,
     effort: int = ALL,
+    told: Told | None = None,
 ) -> Found:
     """The cheapest program on the way down from the full one.
 
     `keys` finds the maps that could be split, `more` what else could be decided about a program. With all
     builds or the effort used up the best so far is taken; if that has more than `maps` maps, everything is
-    split.
+    split. `told` hears how much of the effort is.
     """
-    work = _Search(build, statistics, effort)
+    work = _Search(build, statistics, effort, told)
     found = keys or composites
     best = work.full()
     apart = work.apart(best, found)
@@ -122,7 +142,7 @@ def search(
     tried: set[str] = set()
     many = len(best.program.maps)
     builds = min(builds, max(3, WORK // many))
-    while work.left > 0 and builds > 1:
+    while not work.over and builds > 1:
         builds -= 1
         crowded = len(best.program.maps) > maps
         ranked = _ranked(best.program, statistics, found(best.program), tried, crowded)
@@ -143,19 +163,12 @@ def search(
             break
         best = work.forced(everything)
     for choice in islice(more(best.program), MORE):
-        if work.left <= 0:
+        if work.over:
             break
         other = work.priced(best.decisions | {choice})
         if other is not None and other.cost < best.cost and len(other.program.maps) <= maps:
             best = other
     return best
-
-
-def effort_of(program: Program[Query]) -> int:
-    """The factors in the products of a program: what it takes to derive it."""
-    statements = (s for trigger in program.triggers for s in trigger.statements)
-    products_ = (term for s in statements for term in terms(s.expr))
-    return sum(len(term.factors) if isinstance(term, Prod) else 1 for term in products_)
 
 
 def composites(program: Program[Query]) -> dict[str, str]:
