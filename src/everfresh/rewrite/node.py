@@ -12,17 +12,18 @@ from functools import wraps
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 N = TypeVar("N", bound="Node")
+A = TypeVar("A")
 R = TypeVar("R")
 NOTE = "~"
 """What the names begin with under which something is kept with a node; it is not pickled."""
 
 
-def remembered(fn: Callable[[Any], R]) -> Callable[[Any], R]:
+def remembered(fn: Callable[[A], R]) -> Callable[[A], R]:
     """A function of a node alone that keeps its result with the node."""
     name = f"{NOTE}{fn.__module__}.{fn.__qualname__}"
 
     @wraps(fn)
-    def known(node: Any) -> R:
+    def known(node: A) -> R:
         notes: dict[str, Any] = node.__dict__
         if name in notes:
             return notes[name]  # type: ignore[no-any-return]
