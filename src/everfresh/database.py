@@ -28,6 +28,7 @@ from everfresh.matrices import LinearView, Matrices, MatrixMethods
 from everfresh.options import Options
 from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
 from everfresh.program.queue import Queue, Waiting
+from everfresh.program.waiting import shown
 from everfresh.relations import Explanation, Names, Result, Table, View, database_html
 from everfresh.sources import Stream, StreamMethods
 from everfresh.state import is_url
@@ -219,7 +220,8 @@ class Database(MatrixMethods, StreamMethods):
             return self._open().statistics()
 
     def on_progress(self, fn: Progress | None) -> None:
-        """Call `fn(what, done, total)` while something long runs, such as the first load of a view."""
+        """Call `fn(what, done, total)` while something long runs, such as compiling a view or its first load.
+        Without one a terminal shows a line for what takes longer than two seconds."""
         self._progress = fn
 
     # -- change ------------------------------------------------------------------------------------
@@ -431,7 +433,8 @@ class Database(MatrixMethods, StreamMethods):
             known = self._matrices.kind_of(statement.name) is not None
             return self._drop_matrix(statement.name, statement.cascade) if known else engine.epoch
         self._matrices.check_statement(statement)
-        epoch = engine.execute(statement, self._progress)
+        with shown(self._progress) as told:
+            epoch = engine.execute(statement, told)
         for view in [name for name in self._listeners if name not in engine.catalog.views]:
             del self._listeners[view]
         return epoch

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from everfresh.calculus import Query
@@ -22,7 +23,7 @@ from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, 
 from everfresh.delta.bags import EPOCH, WEIGHT
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Made, stored
-from everfresh.program import Program
+from everfresh.program import Program, Progress
 from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, parse_and_bind
 from everfresh.types import Column, TableSchema
 
@@ -186,7 +187,11 @@ class Catalog:
     # -- statements --------------------------------------------------------------------------------
 
     def execute(
-        self, statement: Any, sizes: Mapping[str, int] | None = None, record: Record | None = None
+        self,
+        statement: Any,
+        sizes: Mapping[str, int] | None = None,
+        record: Record | None = None,
+        progress: Progress | None = None,
     ) -> tuple[Catalog, Effect]:
         """The catalog after a DDL statement, and what an engine has to do for it.
 
@@ -197,7 +202,7 @@ class Catalog:
             case CreateTable():
                 return self._create_table(statement)
             case CreateView():
-                return self._create_view(statement, sizes or {}, record)
+                return self._create_view(statement, sizes or {}, record, progress)
             case Drop():
                 return self._drop(statement)
             case AddColumn():
@@ -247,7 +252,7 @@ class Catalog:
         return new, Effect(entry_of(s), drop_tables=drop, create_table=s.schema)
 
     def _create_view(
-        self, s: CreateView, sizes: Mapping[str, int], record: Record | None
+        self, s: CreateView, sizes: Mapping[str, int], record: Record | None, progress: Progress | None
     ) -> tuple[Catalog, Effect]:
         found = self._taken(s.name, "view", replace=s.or_replace, skip=s.if_not_exists)
         if found is not None and not s.or_replace:
@@ -271,7 +276,8 @@ class Catalog:
         base = self._without(found) if found is not None else self
         if record is None:  # a view of a folder that is opened was taken when it was created
             _refuse_reserved(s.columns)
-            compiled, record = base._compiled(s, strategy, {n: rows for n, rows in sizes.items() if rows})
+            known = {n: rows for n, rows in sizes.items() if rows}
+            compiled, record = base._compiled(s, strategy, known, progress)
         else:
             compiled = base._recompiled(s, strategy, record)
         view = ViewDef(s.name, s.text, compiled)
@@ -280,7 +286,7 @@ class Catalog:
         return new, Effect(entry, drop_views=(found,) if found is not None else (), create_view=view)
 
     def _compiled(
-        self, s: CreateView, strategy: str, sizes: Mapping[str, int]
+        self, s: CreateView, strategy: str, sizes: Mapping[str, int], progress: Progress | None
     ) -> tuple[CompiledView, Record]:
         """A new view, and what was decided for it."""
         views = self.compiled
@@ -306,6 +312,7 @@ class Catalog:
                 self.passing,
                 self.intervals,
                 self.wide,
+                partial(progress, f"compiling {s.name}") if progress is not None else None,
             ),
         )
         shared = tuple(m.name for m in compiled.program.shared)

@@ -23,7 +23,7 @@ from everfresh.compiler.beside import countable, counted_beside
 from everfresh.compiler.estimate import Statistics
 from everfresh.compiler.filters import filterable
 from everfresh.compiler.guess import guessed
-from everfresh.compiler.held import HIGHER_ORDER, Choices
+from everfresh.compiler.held import HIGHER_ORDER, Choices, Spend
 from everfresh.compiler.instead import replaceable
 from everfresh.compiler.intervals import with_intervals
 from everfresh.compiler.lower import Lowered, lower
@@ -31,7 +31,7 @@ from everfresh.compiler.materialize import transform
 from everfresh.compiler.narrow import narrowed
 from everfresh.compiler.placing import composites
 from everfresh.compiler.prune import pruned
-from everfresh.compiler.search import search
+from everfresh.compiler.search import Told, search
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
@@ -68,6 +68,8 @@ class Setting:
     """Whether the engine reads intervals off a map in order."""
     wide: int | None = None
     """From how many columns on atoms of a table have only those that are read; None: they have all."""
+    told: Told | None = None
+    """Told while a program is searched for, how much of the work that may be spent on it is."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,12 @@ def _compiled(
         if over and not joins:
             raise NotFlat(f"a view over the view {over[0]}")
         return _incremental(name, plan, strategy, joins, frozenset(views), statistics, setting)
+    except RecursionError:
+        raise EverfreshError(
+            Code.UNSUPPORTED,
+            "the query is nested too deeply to be maintained",
+            hint="take it apart: make a view of a part of it, and read that",
+        ) from None
     except NotFlat as why:
         if passing is not None:
             raise _needs_rows(passing, f"{why} is not maintained incrementally", _KEEP) from None
@@ -191,18 +199,23 @@ def _check_types(columns: Iterable[Column]) -> None:
 
 
 def _chosen(
-    prefix: str, lowered: Lowered, choices: Choices, statistics: Statistics | None
+    prefix: str,
+    lowered: Lowered,
+    choices: Choices,
+    statistics: Statistics | None,
+    told: Told | None,
 ) -> tuple[Program[Query], frozenset[str]]:
     """The program of the choices; with statistics, of the cheapest decisions about its components."""
 
     roots = {m.name for m in lowered.maps}
 
-    def build(split: frozenset[str]) -> Program[Query]:
-        made = transform(prefix, lowered.maps, lowered.relations, replace(choices, split=split))
+    def build(split: frozenset[str], spend: Spend) -> Program[Query]:
+        asked = replace(choices, split=split)
+        made = transform(prefix, lowered.maps, lowered.relations, asked, spend)
         return counted_beside(made, split, roots)
 
     if statistics is None:
-        return build(choices.split), choices.split
+        return build(choices.split, lambda factors: None), choices.split
     known = guessed(statistics, lowered.maps)
     found = search(
         build,
@@ -213,6 +226,7 @@ def _chosen(
             *replaceable(program, choices.keyed, known),
             *countable(program, roots),
         ],
+        told=told,
     )
     return found.program, found.decisions
 
@@ -240,7 +254,7 @@ def _incremental(
         keyed=setting.keyed if strategy == "auto" else {},
     )
     free = strategy == "auto" and setting.split is None
-    chosen, split = _chosen(prefix, lowered, choices, statistics if free else None)
+    chosen, split = _chosen(prefix, lowered, choices, statistics if free else None, setting.told)
     program: Program[Any] = chosen
     read = {n.name for s in _statements(program) for n in s.expr.walk() if isinstance(n, Rel) and not n.delta}
     for table in sorted(read & setting.passing):

@@ -54,6 +54,7 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
     while isinstance(term, Neg):
         sign, term = -sign, term.body
     factors = list(term.factors if isinstance(term, Prod) else (term,))
+    work.spend(len(factors))
     changes = [f for f in factors if isinstance(f, Rel) and f.delta]
     still = [f for f in factors if isinstance(f, Rel) and not f.delta]
     rest = [f for f in factors if not isinstance(f, Rel)]

@@ -151,7 +151,7 @@ class LocalEngine:
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
-        catalog, effect = self._state.catalog.execute(statement, self._state.sizes())
+        catalog, effect = self._state.catalog.execute(statement, self._state.sizes(), progress=progress)
         if effect.nothing:
             return self.epoch
         with self._state.altering():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Op = Literal["insert", "delete", "delete_key", "update", "upsert", "change"]
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many rows are done, and how many there are."""
+"""Called with what is being done, how many rows (or how much work) are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)

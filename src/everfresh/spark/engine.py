@@ -209,7 +209,7 @@ class SparkEngine:
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
         ledger = self._ledger
-        made = catalog, effect = executed(ledger.catalog, statement, ledger.table_sizes())
+        made = catalog, effect = executed(ledger.catalog, statement, ledger.table_sizes(), progress)
         if effect.create_table is not None and not effect.create_table.retained:
             raise EverfreshError(
                 Code.UNSUPPORTED,
