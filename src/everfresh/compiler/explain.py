@@ -16,7 +16,7 @@ from everfresh.compiler.listing import listing, shower
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.tops import top_of
 from everfresh.errors import Code, EverfreshError
-from everfresh.program import Intervals, Partitions, View
+from everfresh.program import Intervals, Partitions, Side, View
 
 FORMATS = ("text", "json", "dot")
 
@@ -143,11 +143,16 @@ def _columns(relation: Relation) -> list[dict[str, Any]]:
 def _reading(view: View) -> dict[str, Any]:
     return {
         "map": view.map,
-        "sides": [{"map": side.map, "how": side.how} for side in view.sides],
+        "sides": [_side(side) for side in view.sides],
         "outputs": {c.name: str(e) for c, e in zip(view.columns, view.outputs, strict=True)},
         "having": None if view.having is None else str(view.having),
         "rows": rows_of(view),
     }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    compared = {"than": f"{side.than} {side.key}"} if side.than else {}
+    return {"map": side.map, "how": side.how, **compared}
 
 
 def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
@@ -160,7 +165,7 @@ def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
             **found,
             "strategy": "incremental",
             "map": relation.map,
-            "sides": [{"map": side.map, "how": side.how} for side in relation.sides],
+            "sides": [_side(side) for side in relation.sides],
             "running sum by": relation.op,
             "having": str(relation.having),
         }

@@ -49,7 +49,7 @@ def ranged(
     if held is None or (keys := _keys(atom, held, prefix)) is None:
         return None
     columns_ = tuple(column for column, _ in keys)
-    if not _long(range_.value, atom, held, names, columns_):
+    if not _long(range_.value, atom, held, names, columns_, [columns[names[i]] for _, i in keys], rows):
         return None
     try:
         band = band_of(range_.value, atom, held, names, columns_)
@@ -91,8 +91,16 @@ def _keys(atom: Source, store: Pooled, bound: Sequence[int]) -> list[tuple[Colum
     return [(store.columns[place], i) for place, i in found]  # type: ignore[index]
 
 
-def _long(value: Expr, atom: Source, store: Pooled, names: Sequence[str], groups: Sequence[Column]) -> bool:
-    """Whether it is better to keep the entries in order than to look at those that agree with a row."""
+def _long(
+    value: Expr,
+    atom: Source,
+    store: Pooled,
+    names: Sequence[str],
+    groups: Sequence[Column],
+    asked: Sequence[Cells],
+    rows: int,
+) -> bool:
+    """Whether it is better to keep the entries in order than to look at those that agree with the rows."""
     if not isinstance(store, EntryStore):
         return len(store.pool) > LONG
     name = _name(value, atom, names, groups)[0]
@@ -100,7 +108,11 @@ def _long(value: Expr, atom: Source, store: Pooled, names: Sequence[str], groups
         return True
     if len(store.pool) > LONG:
         columns = tuple(c.name for c in groups)
-        if len(store.pool) > LONG * (len(store.slice(columns)) if columns else 1):
+        long = len(store.pool) > LONG * (len(store.slice(columns)) if columns else 1)
+        if not long and rows > LONG and columns:  # most are short, but the rows may ask for a long one
+            slice_ = store.slice(columns)
+            long = slice_.met(assemble(slice_.codec, asked, rows)[0]) > LONG * rows
+        if long:
             store.want(name)
             return True
     return False
