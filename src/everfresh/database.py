@@ -505,6 +505,11 @@ class Database(MatrixMethods, StreamMethods):
                 known(definition.name) if known is not None else None,
                 catalog.sharing(definition.name),
                 catalog.passing,
+                {
+                    name: [schema.names.index(c) for c in schema.key]
+                    for name, schema in catalog.tables.items()
+                    if schema.key
+                },
             )
 
 

@@ -211,3 +211,21 @@ def test_one_row_costs_what_changes(name: str) -> None:
         db.apply(t=[(5, 1, 10 * (ROWS // 2) + 5)], u=[(5, 1, 10 * (ROWS // 2) + 5)])
         engine: Any = db._engine
         assert 0 < sum(engine._state.visited.values()) < 60
+
+
+def test_a_map_of_pairs_is_announced_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    pairs = "SELECT a.k, (SELECT MIN(b.k) FROM t b WHERE b.g = a.g AND b.x > a.x) AS n FROM t a"
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, x BIGINT)")
+        db.sql(f"CREATE MATERIALIZED VIEW v AS {pairs}")
+        db.sql(f"CREATE MATERIALIZED VIEW w AS {NEXT['next']}")
+        assert (
+            "LARGE MAPS\n  v#2: up to an entry for each pair of rows of v$0 and t" in db.views["v"].explain()
+        )
+        assert '"pairs of": [\n        "v$0",' in db.views["v"].explain("json")
+        assert "LARGE MAPS" not in db.views["w"].explain()
+        for start in range(0, 600, 200):
+            db.apply(t=[(k, 1, k) for k in range(start, start + 200)])
+        assert [r.args[0] for r in caplog.records if r.name == "everfresh"] == ["v#2"]  # type: ignore[index]
+        maps = db.statistics()["maps beside them"]
+        assert [name for name, found in maps.items() if found.get("outgrown")] == ["v#2"]

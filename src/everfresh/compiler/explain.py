@@ -14,6 +14,7 @@ from typing import Any
 from everfresh.compiler.compile import CompiledView
 from everfresh.compiler.listing import listing, shower
 from everfresh.compiler.lower import Relation
+from everfresh.compiler.pairs import Keys, paired
 from everfresh.compiler.tops import top_of
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import Intervals, Partitions, Side, View
@@ -23,6 +24,8 @@ FORMATS = ("text", "json", "dot")
 
 Sharing = Mapping[str, Sequence[str]]
 """Maps that several views have, each with these views, its owner first."""
+Large = Mapping[str, Sequence[str]]
+"""Maps that may have an entry for each combination of rows of some relations."""
 
 
 def explain(
@@ -32,15 +35,19 @@ def explain(
     engine: dict[str, Any] | None = None,
     sharing: Sharing | None = None,
     passing: Collection[str] = (),
+    keys: Keys | None = None,
 ) -> str:
     """The maintenance program of a view; `sharing` says which maps other views have too, `engine` adds what
-    the runtime knows (sizes, placement), `passing` names tables whose rows are not kept."""
+    the runtime knows (sizes, placement), `passing` names tables whose rows are not kept, `keys` has the
+    places of the primary keys of tables, by which maps are bounded."""
     if format not in FORMATS:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
     shown = {"text": _text, "json": _json, "dot": _dot}[format]
-    return shown(compiled, text, engine or {}, sharing or {}, [b for b in compiled.bases if b in passing])
+    large = {} if compiled.reevaluated else paired(compiled.program, keys or {}, compiled.view.map)  # type: ignore[arg-type]
+    known = [b for b in compiled.bases if b in passing]
+    return shown(compiled, text, engine or {}, sharing or {}, known, large)
 
 
 def rows_of(relation: View) -> str:
@@ -56,7 +63,12 @@ def rows_of(relation: View) -> str:
 
 
 def _text(
-    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+    compiled: CompiledView,
+    text: str,
+    engine: dict[str, Any],
+    sharing: Sharing,
+    passing: Sequence[str],
+    large: Large,
 ) -> str:
     view = compiled.view
     lines = [
@@ -76,6 +88,13 @@ def _text(
     lines.append(f"  {rows_of(view)}")
     if passing:
         lines += ["", "TABLES", *(f"  {name}: not retained" for name in passing)]
+    if large:
+        pairs = ((name, " and ".join(of)) for name, of in large.items())
+        lines += [
+            "",
+            "LARGE MAPS",
+            *(f"  {n}: up to an entry for each pair of rows of {of}" for n, of in pairs),
+        ]
     if sharing:
         kept = ((name, views[0], ", ".join(views[1:])) for name, views in sharing.items())
         lines += ["", "SHARED", *(f"  {name}: kept by {one}, read by {more} too" for name, one, more in kept)]
@@ -88,7 +107,12 @@ def _text(
 
 
 def _json(
-    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+    compiled: CompiledView,
+    text: str,
+    engine: dict[str, Any],
+    sharing: Sharing,
+    passing: Sequence[str],
+    large: Large,
 ) -> str:
     view, program, show = compiled.view, compiled.program, shower(compiled)
     own = {m.name for m in program.maps}
@@ -105,6 +129,7 @@ def _json(
                     "components": [k.name for k in m.kinds],
                     "definition": show(m.definition),
                     "own": m.name in own,
+                    "pairs of": list(large.get(m.name, ())),
                     "views": list(sharing.get(m.name, (view.name,))),
                 }
                 for m in (*program.maps, *program.shared)
@@ -187,7 +212,12 @@ def _strategy(relation: Partitions[Any]) -> str:
 
 
 def _dot(
-    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+    compiled: CompiledView,
+    text: str,
+    engine: dict[str, Any],
+    sharing: Sharing,
+    passing: Sequence[str],
+    large: Large,
 ) -> str:
     """Tables and relations feed maps, labelled by the strategies; maps feed relations, and the view."""
     view, program = compiled.view, compiled.program

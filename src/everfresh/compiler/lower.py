@@ -24,6 +24,7 @@ from everfresh.compiler.rows import Fresh, Term, arrange, not_null, settle
 from everfresh.expr import Const, Expr, Var, build, substitute, variables
 from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
 from everfresh.sql import plan as p
+from everfresh.sql.conditions import conjuncts
 from everfresh.sql.renaming import has_subquery
 from everfresh.types import BIGINT, BOOLEAN, INTERVAL, NULL, Column
 
@@ -199,15 +200,21 @@ class Lowering:
 
     # -- plans -------------------------------------------------------------------------------------
 
-    def rows(self, plan: p.Plan, scope: Scope) -> Rows:
-        """The rows of a plan; variables of the plans around it, whose rows are `scope`, stand free."""
-        rows = self._rows(plan, scope)
+    def rows(self, plan: p.Plan, scope: Scope, asked: Sequence[Expr] = ()) -> Rows:
+        """The rows of a plan; variables of the plans around it, whose rows are `scope`, stand free. `asked`
+        are conditions that the rows must fulfil later on: products for which one is false are left out, so
+        that joins of unions do not multiply what is not wanted."""
+        rows = self._rows(plan, scope, asked)
         settled = tuple(t for t in (settle(term, self.fresh) for term in rows) if t is not None)
+        if asked and len(settled) > 1:
+            own = {v.name for v in plan.variables}
+            mine = [c for c in asked if {v.name for v in variables(c)} <= own]
+            settled = tuple(t for t in settled if not any(_false(t.of(c)) for c in mine))
         if len(settled) > _MOST_TERMS:
             settled = self._bag(settled, plan, scope)
         return settled
 
-    def _rows(self, plan: p.Plan, scope: Scope) -> Rows:
+    def _rows(self, plan: p.Plan, scope: Scope, asked: Sequence[Expr] = ()) -> Rows:
         from everfresh.compiler.subqueries import filtered, resolved
 
         match plan:
@@ -216,7 +223,7 @@ class Lowering:
             case p.Scan(table, _, vars_, places):
                 return (Term((Rel(table, vars_, columns=places),), {v.name: v for v in vars_}),)
             case p.Filter(child, condition):
-                return filtered(self, self.rows(child, scope), condition, scope)
+                return filtered(self, self.rows(child, scope, _and(asked, condition)), condition, scope)
             case p.Project(child, items):
                 rows, exprs = resolved(self, self.rows(child, scope), [e for _, e in items], scope)
                 return tuple(
@@ -224,7 +231,7 @@ class Lowering:
                     for t in rows
                 )
             case p.Join():
-                return self._join(plan, scope)
+                return self._join(plan, scope, asked)
             case p.Aggregate():
                 return self._aggregated(plan, scope)
             case p.Distinct(child):
@@ -237,10 +244,11 @@ class Lowering:
                 return self._partitions(plan, scope)
         raise NotFlat(type(plan).__name__)
 
-    def _join(self, plan: p.Join, scope: Scope) -> Rows:
+    def _join(self, plan: p.Join, scope: Scope, asked: Sequence[Expr]) -> Rows:
         from everfresh.compiler.subqueries import filtered, unmatched
 
-        left, right = self.rows(plan.left, scope), self.rows(plan.right, scope)
+        asked = _and(asked, plan.condition) if plan.kind == "inner" else ()
+        left, right = self.rows(plan.left, scope, asked), self.rows(plan.right, scope, asked)
         pairs = tuple(Term((*a.factors, *b.factors), {**a.columns, **b.columns}) for a in left for b in right)
         condition = plan.condition
         if plan.kind == "inner":
@@ -389,6 +397,15 @@ def _readable(columns: Sequence[tuple[str, Expr]]) -> list[str]:
     """Names for columns: that of the key for one that the compiler has named itself (`@0`)."""
     found = [e.name if n.startswith("@") and isinstance(e, Var) else n for n, e in columns]
     return found if len(set(found)) == len(found) else [n.lstrip("@") for n, _ in columns]
+
+
+def _and(asked: Sequence[Expr], condition: Expr | None) -> tuple[Expr, ...]:
+    return (*asked, *(c for c in conjuncts(condition) if not has_subquery(c)))
+
+
+def _false(condition: Expr) -> bool:
+    """Whether a condition holds for no row."""
+    return isinstance(condition, Const) and condition.value is not True
 
 
 def _of_sides(components: Components) -> list[Expr]:

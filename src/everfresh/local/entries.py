@@ -62,6 +62,8 @@ class EntryStore(Pooled):
         self._followers: dict[Hashable, Follower] = {}
         self.cleared = 0
         """How many times all followers have gone."""
+        self.outgrown = False
+        """Whether it was found to be much larger than the tables it is made of."""
         self._wanted: set[Hashable] = set()
         self._ranks: Ranks | None = None
 

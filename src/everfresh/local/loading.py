@@ -202,16 +202,16 @@ class _Filling:
     def _term(self, term: Term, progress: Progress | None) -> None:
         """Add what a term makes, from one piece after the other of what it starts from."""
         names = self._names
-        for part in term.many or (term,):
-            lead = _lead(part)
-            if lead is None or names.needs(lead) is not None or any(step.inner for step in part.steps):
-                self._add(part)
+        for one in term.many or (term,):
+            lead = _lead(one)
+            if lead is None or names.needs(lead) is not None or any(step.inner for step in one.steps):
+                self._add(one)
                 continue
             first = names.whole(lead.name)
             names.lead = lead
             for slots, shown in _pieces(first.slots(), self._view, progress):
                 names.piece = Only(first, slots)
-                self._add(part)
+                self._add(one)
                 shown()
             names.lead = names.piece = None
 
