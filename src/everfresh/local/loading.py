@@ -151,6 +151,9 @@ class _Filling:
 
     def run(self, progress: Progress | None) -> None:
         """Fill the map."""
+        growth = self._store.growth
+        if growth is not None:
+            growth.at_once = True
         left, gone = self._target.definition, set[str]()
         while left != ZERO:
             terms, choice = self._cheapest(left, gone)
@@ -158,6 +161,8 @@ class _Filling:
                 self._term(term, progress)
             left = choice.left
             gone.add(choice.way.last or "")
+        if growth is not None:
+            growth.at_once = False
         self._store.settle()  # only now: terms and pieces may cancel each other in the count alone
 
     def _cheapest(self, left: Query, gone: set[str]) -> tuple[tuple[Term, ...], Choice]:

@@ -31,6 +31,10 @@ LONG: Final = 64
 Source = Picked | Reading
 
 
+class TooMany(Exception):
+    """The other way round there is less to do."""
+
+
 def ranged(
     range_: Range,
     atom: Atom,
@@ -39,9 +43,11 @@ def ranged(
     rows: int,
     want: Sequence[int],
     summed: bool,
+    turns: bool = False,
 ) -> Found | None:
     """The entries of an atom with these variables in the range that each row of a frame sets; one entry that
-    stands for all of them, with their sums, if `summed` and all components have some."""
+    stands for all of them, with their sums, if `summed` and all components have some. If it `turns`, and the
+    entries are many more than rows and entries together, it raises `TooMany`."""
     if not isinstance(atom, Source):
         return None
     held = held_in_order(atom)
@@ -64,6 +70,8 @@ def ranged(
         some = np.flatnonzero(np.logical_or.reduce([start < stop for start, stop in spans]))
         numbers = band.numbers([(start[some], stop[some]) for start, stop in spans], atom.components)
         return Found(some if able is None else able[some], {}, numbers, len(some))
+    if turns and sum(int((stop - start).sum()) for start, stop in spans) > LONG * (rows + len(held.pool)):
+        raise TooMany
     at, slots = band.entries(spans)
     return atom.read(at if able is None else able[at], slots, want)
 
