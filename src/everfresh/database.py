@@ -529,6 +529,11 @@ class Database(MatrixMethods, StreamMethods):
                 catalog.sharing(definition.name),
                 catalog.passing,
                 sizes(definition.name) if sizes is not None else None,
+                {
+                    name: [schema.names.index(c) for c in schema.key]
+                    for name, schema in catalog.tables.items()
+                    if schema.key
+                },
             )
 
 

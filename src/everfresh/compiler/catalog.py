@@ -73,7 +73,8 @@ class Catalog:
     share: bool = True
     """Whether views may share maps, if the engine does that at all."""
     intervals: bool = True
-    """Whether it keeps maps in order, and reads off them where a condition on a running sum holds."""
+    """Whether it keeps maps in order, and reads off them where a condition on a running sum holds, and which
+    value is the next."""
     rows: bool = False
     """Whether statements read the rows of a table where a map would have an entry for each of them."""
     wide: int | None = None

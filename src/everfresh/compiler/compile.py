@@ -29,6 +29,7 @@ from everfresh.compiler.intervals import with_intervals
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import transform
 from everfresh.compiler.narrow import narrowed
+from everfresh.compiler.nearest import with_nearest
 from everfresh.compiler.placing import composites
 from everfresh.compiler.prune import pruned
 from everfresh.compiler.search import Told, search
@@ -65,7 +66,7 @@ class Setting:
     passing: frozenset[str] = frozenset()
     """Tables whose rows are not kept: no statement may read them."""
     intervals: bool = True
-    """Whether the engine reads intervals off a map in order."""
+    """Whether the engine reads intervals and next values off a map in order."""
     wide: int | None = None
     """From how many columns on atoms of a table have only those that are read; None: they have all."""
     told: Told | None = None
@@ -244,7 +245,7 @@ def _incremental(
     keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
     lowered = pruned(lower(prefix, narrowed(plan, setting.wide, views), keys))
     if setting.intervals:
-        lowered = pruned(with_intervals(lowered))
+        lowered = pruned(with_nearest(pruned(with_intervals(lowered))))
     choices = replace(
         _CHOICES.get(strategy, HIGHER_ORDER),
         views=views,

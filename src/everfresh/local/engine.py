@@ -466,7 +466,12 @@ class LocalEngine:
             },
             "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
             "maps beside them": {
-                stored(n): {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
+                stored(n): {
+                    "entries": len(m.pool),
+                    **_bytes(m.pool, m),
+                    "views": readers(views, n),
+                    **({"outgrown": True} if m.outgrown else {}),
+                }
                 for n, m in state.beside.items()
             },
             "streams": dict(self._sources),

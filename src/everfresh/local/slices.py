@@ -91,6 +91,10 @@ class Slice:
         if gone:
             self._keys.sweep(left[:gone])
 
+    def met(self, words: Ints) -> int:
+        """How many pairs `probe` would find."""
+        return int(chains.count(self._keys.counts, self._keys.find(words)))
+
     def probe(self, words: Ints) -> tuple[Ints, Ints]:
         """For each column of `words`, in the layout of `codec`, the slots that agree with it: pairs of its
         number and a slot, in a fixed order."""
