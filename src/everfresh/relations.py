@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from everfresh.delta import render, render_html
+from everfresh.delta.sound import unreadable
 from everfresh.errors import Code, EverfreshError
 from everfresh.types import Column
 
@@ -29,7 +30,7 @@ class Readable:
 
     def to_pandas(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame. DECIMAL stays Decimal, DATE stays date."""
-        return self.to_arrow().to_pandas()
+        return _as_python(self.to_arrow(), pa.Table.to_pandas)
 
     def to_polars(self) -> polars.DataFrame:
         """The rows as a Polars DataFrame."""
@@ -43,7 +44,7 @@ class Readable:
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """The rows as a list of dicts."""
-        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        rows: list[dict[str, Any]] = _as_python(self.to_arrow(), pa.Table.to_pylist)
         return rows
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -57,6 +58,14 @@ class Readable:
 
     def _repr_html_(self) -> str:
         return render_html(self.to_arrow())
+
+
+def _as_python(table: pa.Table, convert: Callable[[pa.Table], Any]) -> Any:
+    """The rows as Python has them; an error if it has them not."""
+    try:
+        return convert(table)
+    except (ValueError, OverflowError) as problem:
+        raise unreadable(table) or problem from problem
 
 
 class Result(Readable):

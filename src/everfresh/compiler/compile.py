@@ -100,7 +100,7 @@ def compile_view(
     views: Iterable[str] = (),
     joins: bool = False,
     statistics: Statistics | None = None,
-    setting: Setting = Setting(),  # noqa: B008
+    setting: Setting = Setting(),
 ) -> CompiledView:
     """The maintenance program of the view `name` defined by `plan`.
 

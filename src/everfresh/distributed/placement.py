@@ -81,7 +81,7 @@ def placed(
     *,
     by: Mapping[str, str] | None = None,
     kept: Placement | None = None,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: Limits = Limits(),
 ) -> Placement:
     """A placement of a catalog's tables and maps.
 
