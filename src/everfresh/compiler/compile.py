@@ -28,6 +28,7 @@ from everfresh.compiler.instead import replaceable
 from everfresh.compiler.intervals import with_intervals
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import transform
+from everfresh.compiler.overflow import Watched, watched
 from everfresh.compiler.placing import composites
 from everfresh.compiler.prune import pruned
 from everfresh.compiler.search import search
@@ -86,6 +87,11 @@ class CompiledView:
     def reevaluated(self) -> bool:
         """Whether the view is computed anew after each batch that touches it."""
         return isinstance(self.map.definition, p.Plan)
+
+    @cached_property
+    def watched(self) -> tuple[Watched, ...]:
+        """The values over several relations that may leave their types, and that maps do not see."""
+        return watched(self.program)
 
     @cached_property
     def map(self) -> MapDef[Definition]:
@@ -219,6 +225,7 @@ def _incremental(
         offered=setting.offered,
         split=setting.split or frozenset(),
         keyed=setting.keyed if strategy == "auto" else {},
+        exact=any(scan.table in setting.passing for scan in scans(plan)),
     )
     free = strategy == "auto" and setting.split is None
     chosen, split = _chosen(prefix, lowered, choices, statistics if free else None)
