@@ -77,6 +77,8 @@ class CompiledView:
     strategy: str
     split: frozenset[str] = frozenset()
     """The components that were chosen not to be held."""
+    exact: bool = False
+    """Whether values stay whole that may leave their types."""
 
     @cached_property
     def bases(self) -> tuple[str, ...]:
@@ -91,7 +93,7 @@ class CompiledView:
     @cached_property
     def watched(self) -> tuple[Watched, ...]:
         """The values over several relations that may leave their types, and that maps do not see."""
-        return watched(self.program)
+        return () if self.exact else watched(self.program)
 
     @cached_property
     def map(self) -> MapDef[Definition]:
@@ -237,7 +239,7 @@ def _incremental(
         _check_types(Column(v.name, v.type) for v in m.keys)
     if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):
         raise NotFlat(_beyond_one_map(plan))
-    return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split)
+    return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split, choices.exact)
 
 
 def _statements(program: Program[Any]) -> Iterator[Statement[Any]]:

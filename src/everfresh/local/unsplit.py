@@ -37,7 +37,8 @@ class Unsplit:
     def __init__(self, catalog: Catalog, before: Unsplit | None = None) -> None:
         self.catalog = catalog
         self._guards = Guards({name: view.compiled for name, view in catalog.views.items()})
-        self._reach, self._counts = Reach(), dict[str, int]()
+        self._reach = Reach()
+        self._counts: dict[str, int] = {}
         self._known: dict[str, tuple[Table, tuple[int, ...]]] = {}
         self._hiding: frozenset[str] = frozenset()
         if before is not None:
@@ -50,21 +51,14 @@ class Unsplit:
         is outside its type."""
         if not self._guards.watched:
             return
-        before = self._reach.copy(), dict(self._counts)
         if self._seen(nets, tables):
             self._judge()
         if not self._hiding:
             return
-        asked = [v for v in self.catalog.affected_by(nets) if v.name in self._hiding]
-        try:
-            for view in asked:
+        for view in self.catalog.affected_by(nets):
+            if view.name in self._hiding:
+                self.forget()  # the rows that reached so far may be refused, or have gone
                 self._compute(view, nets, tables, rows)
-        except BaseException:
-            self._reach, self._counts = before
-            self._judge()
-            raise
-        if asked:
-            self.forget()
 
     def check_view(self, name: str, tables: Mapping[str, Table], rows: Rows) -> None:
         """The same for a new view, over all rows."""
