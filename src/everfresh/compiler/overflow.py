@@ -6,8 +6,8 @@ engine that takes values apart has to know that none of them leaves its type. It
 column the least and the greatest value that was ever seen (`Reach`), and of each operation over them what
 these come to. Most views need not even that: their types are wide enough for anything.
 
-`Guards.hides` names a value that may leave its type, as far as the columns seen so far tell. A batch that changes
-such a view is checked against the query itself, which is dear, and exact.
+`Guards.hides` names a value that may leave its type, as far as the columns seen so far tell. A batch that
+changes such a view is checked against the query itself, which is dear, and exact.
 
 Invariant: if there is none, no operation over several relations overflows on any row that was seen.
 """

@@ -214,7 +214,11 @@ def _own(factors: tuple[Expr, ...], coefficient: int) -> Expr:
     if coefficient == 1:
         return factors[0]
     factor = build.cast(factors[0], BIGINT) if factors[0].type.name in NARROW else factors[0]
-    return build.call("neg", factor) if coefficient == -1 else build.call("*", Const(coefficient, BIGINT), factor)
+    return (
+        build.call("neg", factor)
+        if coefficient == -1
+        else build.call("*", Const(coefficient, BIGINT), factor)
+    )
 
 
 def _read(plan: Part, held: Held, by: dict[str, Var], components: list[int]) -> MapRef:

@@ -11,6 +11,7 @@ Invariant: a batch is committed only if every value that SELECT would compute fo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -122,9 +123,14 @@ class Unsplit:
                 return
             for name in (n for n in nets if n in read):
                 come = tables[name].codec.decode(nets[name].words[:, nets[name].weights > 0])
-                adhoc.execute(joined, lambda n, name=name, come=come: come if n == name else rows(n))
+                adhoc.execute(joined, partial(_instead, rows, name, come))
         except EverfreshError as error:
             raise error.at(f"view '{view.name}'") from error
+
+
+def _instead(rows: Rows, table: str, come: pa.Table, name: str) -> pa.Table:
+    """The rows of relations, of one table only those that come."""
+    return come if name == table else rows(name)
 
 
 def extremes(codec: Codec, column: Column, words: Ints) -> Interval:

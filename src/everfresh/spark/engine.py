@@ -62,7 +62,7 @@ from everfresh.spark.runner import STAGES, Again, Controls, Runner
 from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
 from everfresh.spark.tables import change_block
 from everfresh.spark.units import read_segment
-from everfresh.spark.unsplit import Unsplit, look_sql, looked, told
+from everfresh.spark.unsplit import Unsplit, look_sql, looked, reach_of
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
 from everfresh.state import StateFolder, pack_table, unpack_table
@@ -232,7 +232,7 @@ class SparkEngine:
             clean = partial(ledger.clean, draft.epoch)
             filled(self._runner.observer, f"loading {name}", work, progress, clean)
             self._unsplit.ready(catalog, world.ids, (name,), self._look)
-            self._check_values(draft, world, (name,), ())
+            self._check_values(draft, world, (name,), [])
         elif effect.alter_table is not None:
             self._runner.observer.batch()
             if effect.alter_table[1].key:
@@ -374,7 +374,7 @@ class SparkEngine:
 
     def _check_values(self, draft: Draft, world: World, views: Sequence[str], controls: Controls) -> None:
         """Refuse a batch, or a new view, with values outside their types that maps do not see."""
-        came = [told(header) for header, _ in controls]
+        came = [reach_of(header) for header, _ in controls]
         for name in self._unsplit.asked(views, came):
             source = partial(self._temp_view, draft=draft, world=world)
             try:

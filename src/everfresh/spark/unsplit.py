@@ -92,7 +92,7 @@ def reached(tables: Mapping[str, Table], nets: Mapping[str, Net]) -> dict[str, A
     }
 
 
-def told(header: Mapping[str, Any]) -> Reached:
+def reach_of(header: Mapping[str, Any]) -> Reached:
     """What `reached` has put into a header."""
     return {
         name: (rows, {i: (least, most) for i, least, most in columns})
