@@ -32,7 +32,7 @@ from everfresh.program.waiting import shown
 from everfresh.relations import Explanation, Names, Result, Table, View, database_html
 from everfresh.sources import Stream, StreamMethods
 from everfresh.state import is_url
-from everfresh.types import Column, TableSchema
+from everfresh.types import Column, TableSchema, is_unicode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -242,9 +242,9 @@ class Database(MatrixMethods, StreamMethods):
                 "a batch is a mapping of table names to rows",
                 hint='db.apply({"orders": rows}), or db.apply(orders=rows)',
             )
-        if key is not None and not isinstance(key, str):
+        if key is not None and not (isinstance(key, str) and is_unicode(key)):
             raise EverfreshError(
-                Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")'
+                Code.ARGUMENT, "a batch key is a string of Unicode", hint='db.apply(batch, key="load-17")'
             )
         given = {**batch, **tables} if batch else tables
         engine = self._engine

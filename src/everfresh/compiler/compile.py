@@ -30,6 +30,7 @@ from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import transform
 from everfresh.compiler.narrow import narrowed
 from everfresh.compiler.nearest import with_nearest
+from everfresh.compiler.overflow import Watched, watched
 from everfresh.compiler.placing import composites
 from everfresh.compiler.prune import pruned
 from everfresh.compiler.search import Told, search
@@ -85,6 +86,8 @@ class CompiledView:
     """The components that were chosen not to be held."""
     notes: tuple[str, ...] = ()
     """How the query was read where it leaves a choice."""
+    exact: bool = False
+    """Whether values stay whole that may leave their types."""
 
     @cached_property
     def bases(self) -> tuple[str, ...]:
@@ -95,6 +98,11 @@ class CompiledView:
     def reevaluated(self) -> bool:
         """Whether the view is computed anew after each batch that touches it."""
         return isinstance(self.map.definition, p.Plan)
+
+    @cached_property
+    def watched(self) -> tuple[Watched, ...]:
+        """The values over several relations that may leave their types, and that maps do not see."""
+        return () if self.exact else watched(self.program)
 
     @cached_property
     def map(self) -> MapDef[Definition]:
@@ -253,6 +261,7 @@ def _incremental(
         offered=setting.offered,
         split=setting.split or frozenset(),
         keyed=setting.keyed if strategy == "auto" else {},
+        exact=any(scan.table in setting.passing for scan in scans(plan)),
     )
     free = strategy == "auto" and setting.split is None
     chosen, split = _chosen(prefix, lowered, choices, statistics if free else None, setting.told)
@@ -264,7 +273,7 @@ def _incremental(
         _check_types(Column(v.name, v.type) for v in m.keys)
     if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):
         raise NotFlat(_beyond_one_map(plan))
-    return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split)
+    return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split, exact=choices.exact)
 
 
 def _statements(program: Program[Any]) -> Iterator[Statement[Any]]:

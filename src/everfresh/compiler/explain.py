@@ -131,6 +131,12 @@ def _text(
         lines.append(f"  where {view.having}")
     lines.append(f"  {rows_of(view)}")
     lines += [f"  {note}" for note in compiled.notes]
+    if values := _checked(compiled):
+        lines += [
+            "",
+            "CHECKED (a batch after which one may overflow, as far as its columns reach, by the query)",
+        ]
+        lines += [f"  {value}" for value in values]
     if passing:
         lines += ["", "TABLES", *(f"  {name}: not retained" for name in passing)]
     if large:
@@ -146,6 +152,11 @@ def _text(
     if engine:
         lines += ["", "ENGINE", *(f"  {name}: {value}" for name, value in engine.items())]
     return "\n".join(lines)
+
+
+def _checked(compiled: CompiledView) -> list[str]:
+    """Values that maps take apart although their types may be too narrow for them."""
+    return list(dict.fromkeys(f"{w.expr}: {w.expr.type}" for w in compiled.watched))
 
 
 # -- JSON --------------------------------------------------------------------------------------------
@@ -167,6 +178,7 @@ def _json(
             "sql": text,
             "strategy": compiled.strategy,
             "columns": _columns(view),
+            "checked": _checked(compiled),
             "maps": [
                 {
                     "name": stored(m.name),

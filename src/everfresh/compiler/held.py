@@ -114,6 +114,8 @@ class Choices:
     """Relations that are views themselves: they change after the tables that they read."""
     offered: tuple[MapDef[Query], ...] = ()
     """Maps over bases alone that other views keep, the first of equals preferred."""
+    exact: bool = False
+    """Whether values stay whole that may leave their types: nobody will check them."""
 
 
 class Outgrown(Exception):

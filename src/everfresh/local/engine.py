@@ -156,6 +156,8 @@ class LocalEngine:
             return self.epoch
         with self._state.altering():
             self._state.execute(catalog, effect, self.epoch + 1, progress)
+            if effect.create_view is not None:
+                self._state.check_values({}, effect.create_view.name)
             self._commit([_Draft(self.epoch + 1, ddl=(effect.text,))])
         self._maybe_snapshot()
         return self.epoch
@@ -347,7 +349,7 @@ class LocalEngine:
         for domain in self._domains:
             if own := sections_of(domain, commit.sections):
                 domain.replay(own)
-        with self._state.changing(nets) as changes:
+        with self._state.changing(nets, again=True) as changes:
             pass
         self._digest = commit.digest
         self._log_bytes += sum(memoryview(section).nbytes for section in commit.sections.values())

@@ -34,6 +34,7 @@ from everfresh.local.steps import Steps, Visited
 from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
+from everfresh.local.unsplit import Unsplit
 from everfresh.local.wiring import Wiring
 from everfresh.local.workers import Workers
 from everfresh.program import Part, Progress
@@ -66,6 +67,7 @@ class LocalState:
         self.renumbering: Callable[[], None] = lambda: None
         """Called before strings get other codes."""
         self._wiring: Wiring | None = None
+        self.unsplit = Unsplit(self.catalog)
         self._strings = _STRINGS
         """How many strings there may be before those of rows that have passed are looked for."""
 
@@ -200,9 +202,19 @@ class LocalState:
         for name, net in nets.items():
             self.tables[name].discard(net)
 
-    def changing(self, nets: Mapping[str, Net]) -> Changing:
-        """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
-        return Changing(self, nets)
+    def changing(self, nets: Mapping[str, Net], again: bool = False) -> Changing:
+        """Add net changes to tables and maps; final if the block succeeds, undone if anything raises. Changes
+        that were made before and come `again` are not judged."""
+        return Changing(self, nets, again)
+
+    def check_values(self, nets: Mapping[str, Net], view: str | None = None) -> None:
+        """Refuse changes, or a new view, with values outside their types that maps do not see."""
+        if self.unsplit.catalog is not self.catalog:
+            self.unsplit = Unsplit(self.catalog, self.unsplit)
+        if view is not None:
+            self.unsplit.check_view(view, self.tables, self.rows)
+        else:
+            self.unsplit.check(nets, self.tables, self.rows)
 
     def published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, Change]:
         """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
@@ -344,10 +356,11 @@ class Changing:
     """A block in which net changes are added to tables and maps: see `LocalState.changing`. From its
     beginning to its end there is no Ctrl-C."""
 
-    __slots__ = ("_alone", "_nets", "_state", "_steps")
+    __slots__ = ("_again", "_alone", "_nets", "_state", "_steps")
 
-    def __init__(self, state: LocalState, nets: Mapping[str, Net]) -> None:
+    def __init__(self, state: LocalState, nets: Mapping[str, Net], again: bool) -> None:
         state.visited.clear()
+        self._again = again
         self._state, self._nets, self._alone = state, nets, uninterrupted()
         self._steps = Steps(state.wiring, state.visited, state.phases, state.latch.breathe, state.workers)
 
@@ -362,6 +375,10 @@ class Changing:
                     steps.table(name, change)
                 state.phases.to("publish")
                 changes = state.published(self._nets, steps)
+                if not self._again:
+                    state.check_values(self._nets)
+                else:
+                    state.unsplit.forget()
             state.phases.to("commit")
             self._alone.__enter__()
         except BaseException:

@@ -63,6 +63,7 @@ from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
 from everfresh.spark.sqltext import name as quoted
 from everfresh.spark.tables import change_block
 from everfresh.spark.units import read_segment
+from everfresh.spark.unsplit import Unsplit, look_sql, looked, reach_of
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
 from everfresh.state import StateFolder, pack_table, unpack_table
@@ -136,6 +137,7 @@ class SparkEngine:
         self.compaction = Compaction(self._spark, self._ledger, self._runner, options)
         self._costs = Costs()
         self._large: set[str] = set()
+        self._unsplit = Unsplit()
         """Tables that got a DataFrame too large for every task to read."""
 
     @property
@@ -228,6 +230,8 @@ class SparkEngine:
                 work = partial(self._reevaluate, draft, world, name, "fill")
             clean = partial(ledger.clean, draft.epoch)
             filled(self._runner.observer, f"loading {name}", work, progress, clean)
+            self._unsplit.ready(catalog, world.ids, (name,), self._look)
+            self._check_values(draft, world, (name,), [])
         elif effect.alter_table is not None:
             self._runner.observer.batch()
             if effect.alter_table[1].key:
@@ -337,6 +341,7 @@ class SparkEngine:
         programs = [view.name for view in affected if not view.compiled.reevaluated]
         left = rows_left(batch, programs, ledger.catalog, ledger.table_sizes())
         way = choose(self._options.refresh, self._costs, counted(batch), left)
+        self._unsplit.ready(world.catalog, world.ids, programs, self._look)
         most = self._options.whole_bytes
         chosen = chosen_for(world, batch, bool(programs) and way == INCREMENTAL, most)
         started = time.perf_counter()
@@ -357,12 +362,30 @@ class SparkEngine:
         for view in affected:
             if view.compiled.reevaluated:
                 self._reevaluate(draft, world, view.name, "replace")
+        self._check_values(draft, world, programs, controls)
         epoch = self._commit(draft, batch)
         said = ("rows", "ms", "how", "arrived", "statements")
         notes: dict[str, Any] = {h["unit"]: {k: h[k] for k in said if k in h} for h, _ in controls}
         notes.update({"form": chosen.form or "rows", "stages": chosen.stages, "refresh": way})
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
         return Applied(epoch, rows=rows, notes=notes)
+
+    def _check_values(self, draft: Draft, world: World, views: Sequence[str], controls: Controls) -> None:
+        """Refuse a batch, or a new view, with values outside their types that maps do not see."""
+        came = [reach_of(header) for header, _ in controls]
+        for name in self._unsplit.asked(views, came):
+            source = partial(self._temp_view, draft=draft, world=world)
+            try:
+                with translated():
+                    rows = self._spark.sql(plan_sql(world.catalog.views[name].compiled.plan, source))
+                    rows.write.format("noop").mode("overwrite").save()
+            except EverfreshError as error:
+                raise error.at(f"view '{name}'") from error
+
+    def _look(self, schema: TableSchema, places: Sequence[int]) -> tuple[int, list[tuple[int, int]]]:
+        """How far the columns of a table reach, by its rows of the last epoch."""
+        found = self._frame(self._spark, schema.name, None).selectExpr(*look_sql(schema, places))
+        return looked(found.collect()[0], schema, places)
 
     def _run(self, draft: Draft, world: World, batch: Batch, chosen: Chosen) -> Controls:
         """Run the job of a batch, and the driver's part of it; what was done goes into the draft."""
