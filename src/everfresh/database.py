@@ -120,9 +120,8 @@ class Database(MatrixMethods, StreamMethods):
         """Stop the streams, and release the folder and everything held for it. Closing twice is harmless."""
         self._stop_streams()
         with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._engine.close()
+            self._closed = True
+            self._engine.close()  # again, if the first time was interrupted
 
     def __repr__(self) -> str:
         if self._closed:
@@ -137,8 +136,7 @@ class Database(MatrixMethods, StreamMethods):
             raise EverfreshError(
                 Code.CLOSED, "the database is closed", hint="open it again with everfresh.connect(path)"
             )
-        if self._read_only:
-            self._engine.refresh()
+        self._engine.refresh()
         return self._engine
 
     def _writable(self) -> Engine:

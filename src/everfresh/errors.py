@@ -28,6 +28,7 @@ class Code:
     LOCKED: Final = "locked"  # another process writes the folder
     READ_ONLY: Final = "read-only"  # the database was opened for reading
     CLOSED: Final = "closed"  # the database was closed
+    INTERRUPTED: Final = "interrupted"  # an exception struck in the middle of a change
     HISTORY: Final = "history"  # an epoch outside what is kept
     FORMAT: Final = "format"  # the folder is of another version, engine or kind
     DAMAGED: Final = "damaged"  # a state file fails its checks

@@ -5,24 +5,30 @@ A batch is resolved, every statement is evaluated against the state before it, t
 changed, the views' own changes are published, the commit record is written, and only then is the epoch
 visible. A failure at any of these points undoes the pools. Recovery loads the newest snapshot and runs the
 net changes of later commit records through the same code.
+
+Whatever touches the state runs in a section (`_change`, `_look`): it is marked before, and unmarked when it has
+come to its end or has refused. A mark that nobody works under any more is left by an exception that nobody
+foresaw, raised between any two instructions. Then nothing is read, changed or written before the state has
+been made anew: from the folder, or without one from the tables and maps, if none of them was being changed.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from everfresh.compiler import Catalog, readers
-from everfresh.delta.bags import WEIGHT, difference, expand
+from everfresh.compiler import Catalog, Effect, readers
+from everfresh.delta.bags import WEIGHT
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
 from everfresh.local.arrivals import Arrivals
@@ -31,7 +37,7 @@ from everfresh.local.committed import Committed
 from everfresh.local.phases import Untimed, phases_of
 from everfresh.local.pool import Pool
 from everfresh.local.publishing import Change
-from everfresh.local.state import LocalState
+from everfresh.local.state import LocalState, Shaken
 from everfresh.local.table import Net
 from everfresh.local.workers import Workers, cores
 from everfresh.options import Options
@@ -45,8 +51,10 @@ from everfresh.state import (
     read_commit,
     unpack_table,
 )
+from everfresh.state.interrupts import NOT_HELD, HeldBack
 from everfresh.types import TableSchema
 
+T = TypeVar("T")
 _KEYS_KEPT = 10_000
 _log = logging.getLogger("everfresh")
 
@@ -96,6 +104,15 @@ class LocalEngine:
         )
         self._workers = Workers(options.threads or cores())
         self._arrivals = Arrivals()
+        self._inside = threading.Lock()
+        """Held by whoever changes the state."""
+        self._marked = False
+        """A change has begun, and has neither come to its end nor been undone."""
+        self._mending = False
+        self._with_domains = False
+        """Whether the change does something to what domains keep."""
+        self._altered: dict[int, tuple[Catalog, Effect]] = {}
+        """What DDL since the last snapshot has made, by its epoch: compiled views are not compiled again."""
         self._reset()
         if self._folder is not None:
             try:
@@ -117,24 +134,91 @@ class LocalEngine:
         self._snapshot_epoch = 0
         self._snapshot_bytes = 0
 
+    # -- sections ----------------------------------------------------------------------------------
+
+    def _change(self, work: Callable[..., T], *args: Any) -> T:
+        """Run what changes the state; signals wait until it can be undone, or is over."""
+        with self._inside:
+            while True:
+                if self._marked or self._state.shaken:
+                    self._mend()
+                try:
+                    with HeldBack() as held:
+                        self._state.held = held
+                        self._marked, self._with_domains = True, False
+                        try:
+                            result = work(*args)
+                        except BaseException as error:
+                            if isinstance(error, EverfreshError | Shaken) or error is held.raised:
+                                self._unmark()
+                            raise
+                        self._unmark()
+                    return result
+                except Shaken:  # a reader was interrupted meanwhile, and the change was undone
+                    continue
+
+    def _unmark(self) -> None:
+        self._state.held = NOT_HELD
+        self._marked = bool(self._state.at_work)
+
+    def _look(self, name: str, *args: Any) -> Any:
+        """What a method of `Committed` finds."""
+        while True:
+            try:
+                return getattr(self._whole(), name)(*args)
+            except Shaken:
+                with self._inside:
+                    self._mend()
+
+    def _whole(self) -> Committed:
+        """What readers see, made anew if something was abandoned in the middle."""
+        if self._marked and (self._mending or not self._inside.locked()):
+            with self._inside:
+                self._mend()
+        return self._shown
+
+    def _mend(self) -> None:
+        """Make the state anew after an exception that nobody foresaw; the caller is inside."""
+        if not self._marked and not self._state.shaken:
+            return
+        self._mending = self._marked = True
+        if self._folder is not None:
+            before = self._shown.catalog
+            self._folder.commits.reopen()
+            self._reset()
+            self._load_snapshot(before)
+            self._replay_to(self._folder.commits.last())
+        elif self._state.lost or self._with_domains:
+            raise EverfreshError(
+                Code.INTERRUPTED,
+                "an exception struck in the middle of a change, and there is no folder to read it again from",
+                hint="make the database again; one with a path is read again by itself",
+            )
+        else:
+            self._shown.restore(self._state)
+            self._state.mend()
+        self._mending = self._marked = False
+
     @property
     def epoch(self) -> int:
         """The last epoch this handle has seen."""
-        return self._shown.epoch
+        return self._whole().epoch
 
     @property
     def oldest(self) -> int:
         """The earliest epoch that reads reach."""
-        return self._shown.oldest
+        found: int = self._look("reaches")
+        return found
 
     @property
     def catalog(self) -> Catalog:
         """Tables and views as of `epoch`."""
-        return self._shown.catalog
+        return self._whole().catalog
 
     @property
     def sources(self) -> Mapping[str, int]:
         """The last batch of each stream."""
+        self._whole()
         return self._sources
 
     @property
@@ -151,14 +235,17 @@ class LocalEngine:
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
-        catalog, effect = self._state.catalog.execute(statement, self._state.sizes())
-        if effect.nothing:
-            return self.epoch
+        catalog, effect = self.catalog.execute(statement, self._state.sizes())
+        return self.epoch if effect.nothing else self._change(self._alter, catalog, effect, progress)
+
+    def _alter(self, catalog: Catalog, effect: Effect, progress: Progress | None) -> int:
         with self._state.altering():
-            self._state.execute(catalog, effect, self.epoch + 1, progress)
-            self._commit([_Draft(self.epoch + 1, ddl=(effect.text,))])
+            self._state.execute(catalog, effect, self._shown.epoch + 1, progress)
+            self._commit([_Draft(self._shown.epoch + 1, ddl=(effect.text,))])
+        self._state.at_work.clear()
+        self._altered[self._shown.epoch] = catalog, effect
         self._maybe_snapshot()
-        return self.epoch
+        return self._shown.epoch
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -168,6 +255,7 @@ class LocalEngine:
 
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""
+        self._whole()
         return self._keys.get(key)
 
     def apply(self, batch: Batch) -> Applied:
@@ -181,23 +269,24 @@ class LocalEngine:
         """Apply batches in order, each atomically; their records are written and synced together."""
         try:
             if len(batches) == 1 and not batches[0].steps:
-                return [self._alone(batches[0])]
-            return self._together(batches)
+                return [self._change(self._alone, batches[0])]
+            return self._change(self._together, batches)
         finally:
             self._phases.stop()
 
     def _alone(self, batch: Batch) -> Applied | Exception:
         """One batch that changes tables only, as `_together` applies it."""
-        begun, epoch = False, self.epoch + 1
+        begun, epoch = False, self._shown.epoch + 1
         try:
             nets, deltas = self._resolved(batch)
             with self._state.changing(nets) as changes:
                 begun = True
                 self._commit([_Draft(epoch, batch.keys, (), batch.sources, deltas, changes)])
-        except Exception as error:
+        except EverfreshError as error:
             if begun:
                 raise
             return error
+        self._state.at_work.clear()
         self._state.forget_passed([part.table for part in batch.parts])
         self._maybe_snapshot()
         return Applied(epoch, sum([change.rows for change in nets.values()]))
@@ -209,8 +298,8 @@ class LocalEngine:
         with ExitStack() as stack:
             for batch in batches:
                 try:
-                    draft, rows = self._begun(batch, self.epoch + 1 + len(drafts), stack)
-                except Exception as error:
+                    draft, rows = self._begun(batch, self._shown.epoch + 1 + len(drafts), stack)
+                except EverfreshError as error:
                     results.append(error)
                     continue
                 drafts.append(draft)
@@ -219,6 +308,7 @@ class LocalEngine:
             if drafts:
                 self._commit(drafts)
         if drafts:
+            self._state.at_work.clear()
             self._state.forget_passed(changed)
             self._maybe_snapshot()
         return results
@@ -243,6 +333,7 @@ class LocalEngine:
         if not batch.steps:
             changes = stack.enter_context(self._state.changing(nets))
         else:
+            self._with_domains = True
             with ExitStack() as own:
                 for domain in self._domains:
                     if domain.name in batch.steps:
@@ -284,7 +375,10 @@ class LocalEngine:
                 )
             self._digest = digest
             self._log_bytes += sum(map(len, records))
-        with self._state.latch:
+        turn = self._state.latch.turn()
+        with turn.lock:
+            turn.come()
+            self._state.at_work.append(drafts)  # until what they did is final
             for draft in drafts:
                 self._advance(draft.epoch, draft.keys, draft.sources, draft.changes)
 
@@ -299,9 +393,12 @@ class LocalEngine:
                 self._keys.popitem(last=False)
 
     def refresh(self) -> None:
-        """Readers: replay what was committed since."""
+        """Be whole; readers: replay what was committed since."""
+        self._whole()
         if self._folder is not None and self._read_only:
-            self._replay_to(self._folder.commits.last())
+            last = self._folder.commits.last()
+            if self.epoch < last:
+                self._change(self._replay_to, last)
 
     def _recover(self) -> None:
         assert self._folder is not None
@@ -315,15 +412,15 @@ class LocalEngine:
         newest snapshot."""
         assert self._folder is not None
         restarted = not self._read_only
-        while self.epoch < last:
-            commit = read_commit(self._folder.commits, self.epoch + 1)
+        while self._shown.epoch < last:
+            commit = read_commit(self._folder.commits, self._shown.epoch + 1)
             if commit is not None and commit.parent == self._digest:
                 self._replay(commit)
                 continue
             if restarted:
                 raise EverfreshError(
                     Code.DAMAGED,
-                    f"the log has no record that takes epoch {self.epoch} to the next",
+                    f"the log has no record that takes epoch {self._shown.epoch} to the next",
                     hint="restore the folder from a backup",
                 )
             restarted = True
@@ -332,7 +429,7 @@ class LocalEngine:
 
     def _replay(self, commit: Commit) -> None:
         for text in commit.ddl:
-            catalog, effect = self._state.catalog.replay(text)
+            catalog, effect = self._altered.get(commit.epoch) or self._state.catalog.replay(text)
             self._state.execute(catalog, effect, commit.epoch)
         nets = {}
         for name, section in commit.sections.items():
@@ -359,14 +456,17 @@ class LocalEngine:
         if self._folder is None:
             return
         enough = self._log_bytes > max(options.snapshot_bytes, self._snapshot_bytes // 3)
-        if enough or self.epoch - self._snapshot_epoch >= options.snapshot_epochs:
+        if enough or self._shown.epoch - self._snapshot_epoch >= options.snapshot_epochs:
             try:
-                self.snapshot()
+                self._snapshot()
             except Exception:  # the epoch is committed, and the log still serves: the next one tries again
-                _log.exception("no snapshot could be taken of epoch %d", self.epoch)
+                _log.exception("no snapshot could be taken of epoch %d", self._shown.epoch)
 
     def snapshot(self) -> None:
         """Write everything up to the current epoch to one file, and forget the log before it."""
+        self._change(self._snapshot)
+
+    def _snapshot(self) -> None:
         assert self._folder is not None
         sections: dict[str, Any] = self._state.to_sections()
         sections.update(self._shown.to_sections())
@@ -379,21 +479,23 @@ class LocalEngine:
             "created": self._state.created,
             "digest": self._digest,
         }
-        self._folder.snapshots.write(self.epoch, sections, meta)
-        self._snapshot_epoch, self._log_bytes = self.epoch, 0
+        self._folder.snapshots.write(self._shown.epoch, sections, meta)
+        self._snapshot_epoch, self._log_bytes, self._altered = self._shown.epoch, 0, {}
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in sections.values())
         self._folder.commits.rotate()
-        self._folder.commits.trim(min(self.epoch + 1, self.epoch - self._options.history + 1))
-        self._folder.snapshots.drop(self.epoch)
+        self._folder.commits.trim(min(self._shown.epoch + 1, self._shown.epoch - self._options.history + 1))
+        self._folder.snapshots.drop(self._shown.epoch)
 
-    def _load_snapshot(self) -> None:
+    def _load_snapshot(self, before: Catalog | None = None) -> None:
+        """Take the newest snapshot; `before` may be its catalog, with views that are compiled."""
         assert self._folder is not None
         snapshot = self._folder.snapshots.latest()
         if snapshot is None:
             return
         ddl = [text for _, text in snapshot.meta["ddl"]]
+        known = before if before is not None and [text for _, text in before.ddl] == ddl else None
         self._state = LocalState.from_sections(
-            ddl, snapshot.meta["created"], snapshot.sections, self._phases, self._options.compile
+            ddl, snapshot.meta["created"], snapshot.sections, self._phases, self._options.compile, known
         )
         for domain in self._domains:
             domain.load(sections_of(domain, snapshot.sections))
@@ -411,15 +513,18 @@ class LocalEngine:
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
-        return self._shown.read(name, at)
+        found: pa.Table = self._look("read", name, at)
+        return found
 
     def changes(self, view: str, since: int | None) -> pa.Table:
         """The view's change of each epoch after `since`; of all that are kept if that is None."""
-        return self._shown.changes(view, since)
+        found: pa.Table = self._look("changes", view, since)
+        return found
 
     def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:
         """The result of an ad hoc query."""
-        return self._shown.select(plan, bound)
+        found: pa.Table = self._look("select", plan, bound)
+        return found
 
     def matching(
         self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()
@@ -441,7 +546,8 @@ class LocalEngine:
     def verify(self, view: str) -> pa.Table:
         """The differences of a view from its recomputation: by the reference evaluator, or its plan run
         again."""
-        return difference(self._state.recomputed(view), expand(self._state.maps[view].rows()))
+        found: pa.Table = self._look("verify", view)
+        return found
 
     def to_spark(self, name: str, at: int | None = None) -> Any:
         """Not here: this engine has no Spark session of its own."""
@@ -456,7 +562,7 @@ class LocalEngine:
         state = self._state
         views, sliced = self.catalog.compiled, state.wiring.tables
         found = {
-            "epoch": self.epoch,
+            "epoch": self._shown.epoch,
             "tables": {
                 n: {
                     "rows": len(t) if t.schema.retained else "not retained",

@@ -37,8 +37,14 @@ class Loading(Names):
         return super().atom(factor)
 
 
-def load(wiring: Wiring, view: str, program: Program[Query], progress: Progress | None) -> None:
-    """Fill the empty maps of a view's program."""
+def load(
+    wiring: Wiring,
+    view: str,
+    program: Program[Query],
+    progress: Progress | None,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Fill the empty maps of a view's program; `check` is called between pieces, and may raise."""
     done: set[str] = set()
     relations_of = {r.name: r for r in program.relations}
 
@@ -51,7 +57,7 @@ def load(wiring: Wiring, view: str, program: Program[Query], progress: Progress 
         chosen = next((m for m in left if ready(m.definition)), None)
         if chosen is None:
             raise TypeError(f"the maps {[m.name for m in left]} depend on each other")
-        _fill(wiring, view, wiring.stores(chosen.name), progress)
+        _fill(wiring, view, wiring.stores(chosen.name), progress, check)
         done.add(chosen.name)
         left.remove(chosen)
 
@@ -61,7 +67,9 @@ def _maps(relation: object) -> tuple[str, ...]:
     return maps if maps is not None else (relation.map,)  # type: ignore[attr-defined]
 
 
-def _fill(wiring: Wiring, view: str, store: EntryStore, progress: Progress | None) -> None:
+def _fill(
+    wiring: Wiring, view: str, store: EntryStore, progress: Progress | None, check: Callable[[], None]
+) -> None:
     definition = store.target.definition
     names = Loading(wiring, view, {})
 
@@ -72,6 +80,7 @@ def _fill(wiring: Wiring, view: str, store: EntryStore, progress: Progress | Non
 
     lead = lambda atoms: max(range(len(atoms)), key=lambda i: size(atoms[i]))  # noqa: E731
     for term in ordered(definition, store.target.keys, names.needs, lead, keyed=names.keyed):
+        check()
         names.lead, first = _lead(term), _first(term, names)
         if first is None:
             _run(term, store, names)
@@ -80,6 +89,7 @@ def _fill(wiring: Wiring, view: str, store: EntryStore, progress: Progress | Non
             names.piece = Only(first, slots)
             _run(term, store, names)
             shown()
+            check()
         names.lead = names.piece = None
     store.settle()  # only now: terms and pieces may cancel each other in the count alone
 

@@ -65,6 +65,10 @@ class CommitStore(Protocol):
         """Forget records of epochs below that one, as far as the store can; `last()` stays known."""
         ...
 
+    def reopen(self) -> None:
+        """Forget what is known of the records, and look again."""
+        ...
+
     def close(self) -> None:
         """Let go of open files."""
         ...
@@ -155,6 +159,13 @@ class FileCommits:
             self._path(epoch).unlink(missing_ok=True)
         if self._durable:
             sync_folder(self._folder)
+
+    def reopen(self) -> None:
+        """List the folder again."""
+        with self._lock:
+            self._last = None
+        if self._writer:
+            self.recover()
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -162,6 +162,14 @@ class LogCommits:
             if self._durable:
                 sync_folder(self._folder)
 
+    def reopen(self) -> None:
+        """Read the files again: somebody was interrupted in here, and what is known of them may be wrong."""
+        with self._writing, self._lock:
+            self._index, self._broken = {}, False
+            self._load()
+            if self._writer:
+                self._recover()
+
     def close(self) -> None:
         """Close the files; a closed store refuses everything but another `close`."""
         with self._lock:
@@ -269,7 +277,7 @@ class LogCommits:
         for segment in segments:
             self._segments.remove(segment)
             for epoch in range(segment.first, segment.following):
-                del self._index[epoch]
+                self._index.pop(epoch, None)
             os.close(segment.fd)
 
     def _add(self, segment: _Segment, length: int) -> None:

@@ -104,6 +104,11 @@ class StoreCommits:
         for epoch in range(first, min(below, last)):
             self._store.remove(self._name(epoch))
 
+    def reopen(self) -> None:
+        """List the records again."""
+        with self._lock:
+            self._last = None
+
     def close(self) -> None:
         """Nothing is held open."""
 
