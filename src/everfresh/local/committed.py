@@ -5,8 +5,8 @@ A running batch changes tables and maps in place and keeps their old values, to 
 tables and maps and never changes one, so those of the last epoch are simply still there.
 
 Invariant: everything that one call returns is of one epoch, the last one that was committed when it had its
-turn. What a call makes on its way (indexes, the order of strings) is trusted only if the call came to its end,
-or refused.
+turn. What a call makes on its way (indexes, the order of strings) is trusted only if the call came to its
+end, or refused.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ changed, the views' own changes are published, the commit record is written, and
 visible. A failure at any of these points undoes the pools. Recovery loads the newest snapshot and runs the
 net changes of later commit records through the same code.
 
-Whatever touches the state runs in a section (`_change`, `_look`): it is marked before, and unmarked when it has
-come to its end or has refused. A mark that nobody works under any more is left by an exception that nobody
-foresaw, raised between any two instructions. Then nothing is read, changed or written before the state has
-been made anew: from the folder, or without one from the tables and maps, if none of them was being changed.
+Whatever touches the state runs in a section (`_change`, `_look`): it is marked before, and unmarked when it
+has come to its end or has refused. A mark that nobody works under any more is left by an exception that
+nobody foresaw, raised between any two instructions. Then nothing is read, changed or written before the state
+has been made anew: from the folder, or without one from the tables and maps, if none was being changed.
 """
 
 from __future__ import annotations

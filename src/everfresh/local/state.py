@@ -413,9 +413,7 @@ class Changing:
             raise
         return changes
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, *where: object
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *where: object) -> None:
         state, steps = self._state, self._steps
         if error is not None:
             self._take_back(error)

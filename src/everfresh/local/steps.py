@@ -62,7 +62,7 @@ class Steps:
         self.nets: dict[str, list[Net]] = {}
         """The changes of tables that were done."""
         self._at_work: list[Any] = [] if at_work is None else at_work
-        """Tables and maps that are being changed: what is here when an exception strikes is on no list yet."""
+        """Tables and maps that are being changed: what an exception finds here is on no list yet."""
 
     def rollback(self) -> None:
         """Take everything back."""

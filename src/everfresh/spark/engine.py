@@ -65,7 +65,7 @@ from everfresh.spark.units import read_segment
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
 from everfresh.state import StateFolder, pack_table, unpack_table
-from everfresh.state.interrupts import uninterrupted
+from everfresh.state.interrupts import HeldBack
 from everfresh.types import INTERVAL, Column, TableSchema, arrow_schema
 
 if TYPE_CHECKING:
@@ -133,6 +133,7 @@ class SparkEngine:
         self._workers = self._folder.workers
         self._runner = Runner(self._spark, self._folder, options)
         self.compaction = Compaction(self._spark, self._ledger, self._runner, options)
+        self._released = False
         self._costs = Costs()
         self._large: set[str] = set()
         """Tables that got a DataFrame too large for every task to read."""
@@ -174,9 +175,8 @@ class SparkEngine:
         return self._user
 
     def refresh(self) -> None:
-        """Readers: follow the commit records."""
-        if self._read_only:
-            self._ledger.refresh()
+        """Be whole; readers: follow the commit records."""
+        self._ledger.refresh()
 
     # -- epochs ------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class SparkEngine:
     ) -> int:
         keys, sources = (batch.keys, batch.sources) if batch is not None else ((), {})
         ddl = (made[1].text,) if made is not None else ()
-        with uninterrupted():
+        with HeldBack():
             epoch = self._ledger.commit(draft, keys=keys, ddl=ddl, sources=sources, made=made)
         self.compaction.committed()
         return epoch
@@ -287,6 +287,17 @@ class SparkEngine:
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
+        if not batch.steps:
+            return self._apply_laid(batch)
+        self._ledger.whole = False  # until the domains' steps are made, or taken back
+        try:
+            applied = self._apply_laid(batch)
+        except EverfreshError:
+            self._ledger.whole = True
+            raise
+        return applied
+
+    def _apply_laid(self, batch: Batch) -> Applied:
         with ExitStack() as stack:
             others = [
                 stack.enter_context(domain.changing(batch.steps[domain.name]))
@@ -563,9 +574,11 @@ class SparkEngine:
             self.compaction.wait()
         finally:
             self._folder.close()
-            sessions.disown(self._spark)
-            if not self._given:
-                sessions.release()
+            if not self._released:
+                self._released = True
+                sessions.disown(self._spark)
+                if not self._given:
+                    sessions.release()
             self._remove_temporary()
 
     def _remove_temporary(self) -> None:

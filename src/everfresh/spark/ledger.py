@@ -56,7 +56,9 @@ class Ledger:
         self._sweeping = threading.Lock()
         self._taking: set[str] = set()
         """Files of a snapshot in the making: nobody names them yet."""
-        self._reset()
+        self.whole = False
+        """Whether what is known is that of one epoch: not while it moves to the next, or if that was
+        interrupted."""
         self.refresh()
 
     def _reset(self) -> None:
@@ -115,6 +117,19 @@ class Ledger:
     def refresh(self) -> None:
         """Follow the commit records. A handle whose next record was trimmed starts again from the newest
         manifest; so does one that sees a new manifest, since what that replaced is about to go."""
+        if not self.whole:  # somebody was interrupted in here, or in a change of what domains keep
+            with self.lock:
+                self.folder.check_writer()
+                self.folder.commits.reopen()
+                self._reset()
+                self._follow()
+                self.whole = True
+        elif self.folder.read_only:
+            self.whole = False
+            self._follow()
+            self.whole = True
+
+    def _follow(self) -> None:
         restarted = False
         last = self.folder.commits.last()
         if self.epoch < last and self._manifest_epoch < max(self.folder.snapshots.list(), default=0):
@@ -223,16 +238,23 @@ class Ledger:
         )
         fault, scratch = self.options.fault, self.folder.scratch
         crash("before-commit", fault, scratch=scratch)
-        if not self.folder.commits.create(record.epoch, record.encode()):
-            raise EverfreshError(
-                Code.FENCED,
-                f"epoch {record.epoch} was committed by another writer",
-                hint="this handle is out of date: close it and open the database again",
-            )
-        self.folder.check_writer()  # a record that was trimmed while this process slept could be made again
+        self.whole = False
+        try:
+            if not self.folder.commits.create(record.epoch, record.encode()):
+                raise EverfreshError(
+                    Code.FENCED,
+                    f"epoch {record.epoch} was committed by another writer",
+                    hint="this handle is out of date: close it and open the database again",
+                )
+            # A record that was trimmed while this process slept could be made again.
+            self.folder.check_writer()
+        except EverfreshError:
+            self.whole = True  # it stays where it is
+            raise
         crash("after-commit", fault, scratch=scratch)
         with self.lock:
             self._advance(record, made)
+        self.whole = True
         return self.epoch
 
     # -- snapshots ---------------------------------------------------------------------------------

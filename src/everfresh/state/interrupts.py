@@ -22,7 +22,7 @@ from typing import Any, Final
 _NAMES: Final = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT")
 _SIGNALS: Final = tuple(int(getattr(_signal, name)) for name in _NAMES if hasattr(_signal, name))
 _handler_of, _handle, _this_thread = _signal.getsignal, _signal.signal, threading.get_ident
-_main = threading.main_thread().ident
+_main = [threading.main_thread().ident]
 Handler = Callable[[int, FrameType | None], Any]
 
 
@@ -39,7 +39,7 @@ class HeldBack:
         """What a handler raised where `check` called it."""
 
     def __enter__(self) -> HeldBack:
-        if _this_thread() == _main:
+        if _this_thread() == _main[0]:
             self._before = [(n, found) for n in _SIGNALS if callable(found := _handler_of(n))]
             for number, _ in self._before:
                 _handle(number, self._note)
@@ -75,8 +75,7 @@ NOT_HELD: Final = HeldBack()
 
 
 def _in_child() -> None:
-    global _main
-    _main = threading.main_thread().ident
+    _main[0] = threading.main_thread().ident
 
 
 os.register_at_fork(after_in_child=_in_child)

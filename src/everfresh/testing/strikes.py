@@ -9,15 +9,14 @@ n strikes at the same place, as far as the function does the same.
 from __future__ import annotations
 
 import dis
+import signal
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
 _FOLLOWED = ("everfresh", "contextlib", "concurrent")
-_BEGINS = frozenset(
-    code for name, code in dis.opmap.items() if name == "RESUME" or "JUMP_BACKWARD" in name
-)
+_BEGINS = frozenset(code for name, code in dis.opmap.items() if name == "RESUME" or "JUMP_BACKWARD" in name)
 _CALLS = frozenset(code for name, code in dis.opmap.items() if name.startswith("CALL"))
 
 
@@ -28,12 +27,13 @@ class Struck(BaseException):
 class Strike:
     """A tracer that raises at the n-th place; 0 only counts them, in `places`."""
 
-    def __init__(self, at: int = 0, error: type[BaseException] = Struck) -> None:
-        self._at, self._error = at, error
+    def __init__(self, at: int, strike: Callable[[], None]) -> None:
+        self._at, self._strike = at, strike
         self.places = 0
         self._known: dict[CodeType, bool] = {}
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        """A function is called."""
         code = frame.f_code
         followed = self._known.get(code)
         if followed is None:
@@ -48,7 +48,7 @@ class Strike:
         """Another place."""
         self.places += 1
         if self.places == self._at:
-            raise self._error
+            self._strike()
 
 
 class _Frame:
@@ -70,18 +70,30 @@ class _Frame:
         return self.at
 
 
-def struck(work: Callable[[], Any], at: int = 0, error: type[BaseException] = Struck) -> tuple[bool, int]:
+def struck(work: Callable[[], Any], at: int = 0) -> tuple[bool, int]:
     """Run `work` and raise at its n-th place; whether it was struck, and how many places there were."""
-    strike = Strike(at, error)
+
+    def strike() -> None:
+        raise Struck
+
+    return _traced(work, Strike(at, strike))
+
+
+def signalled(work: Callable[[], Any], at: int) -> bool:
+    """Run `work` and send this process SIGINT at its n-th place; whether its handler interrupted it."""
+    return _traced(work, Strike(at, lambda: signal.raise_signal(signal.SIGINT)))[0]
+
+
+def _traced(work: Callable[[], Any], strike: Strike) -> tuple[bool, int]:
     try:
         sys.settrace(strike)
         try:
             work()
         finally:
             sys.settrace(None)
-    except error:
+    except (Struck, KeyboardInterrupt):
         return True, strike.places
     return False, strike.places
 
 
-_STOP = struck.__code__
+_STOP = _traced.__code__
