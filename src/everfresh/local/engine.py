@@ -405,7 +405,15 @@ class LocalEngine:
         if not self._read_only:
             self._folder.remove_garbage(new_term=True)
         self._load_snapshot()
-        self._replay_to(self._folder.commits.last())
+        last = self._folder.commits.last()
+        if last < self._shown.epoch:
+            raise EverfreshError(
+                Code.DAMAGED,
+                f"the log of {self._folder.root} ends with epoch {last}, before the snapshot of epoch "
+                f"{self._shown.epoch}",
+                hint="restore the folder from a backup",
+            )
+        self._replay_to(last)
 
     def _replay_to(self, last: int) -> None:
         """Follow the log. A reader whose next record was trimmed, or withdrawn, starts again from the

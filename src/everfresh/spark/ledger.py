@@ -134,6 +134,12 @@ class Ledger:
         last = self.folder.commits.last()
         if self.epoch < last and self._manifest_epoch < max(self.folder.snapshots.list(), default=0):
             self._reset()
+        if self.folder.commits.last() < self.epoch:
+            raise EverfreshError(
+                Code.DAMAGED,
+                f"the commit records of {self.folder.root} end before the manifest of epoch {self.epoch}",
+                hint="restore the folder from a backup",
+            )
         while self.epoch < last:
             commit = read_commit(self.folder.commits, self.epoch + 1)
             if commit is not None and commit.parent == self.digest:

@@ -9,6 +9,7 @@ order, and knows nothing of what they mean: engines choose the sections of recor
 - `record`     the commit record, chained to the one before by its digest
 - `commits`    where records are kept: a file per epoch (Spark)
 - `log`        the same as an append-only log (local engine)
+- `reached`    an epoch that was acknowledged, to tell what is lost
 - `snapshots`  everything up to one epoch, memory-mapped
 - `stores`     where files lie: a folder, an object store (`objects`)
 - `remote`     commit records, manifests and writers in a store that is no folder

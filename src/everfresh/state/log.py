@@ -11,7 +11,8 @@ Invariants:
   when it opens the log. If all its bytes are there, and wrong, they are kept in a file `.torn` for whoever
   wants to look.
 - Anything wrong before the last record is damage and is refused. To tell the two apart a frame has a
-  checksum of its own, and the rest of the file is searched for frames of later epochs.
+  checksum of its own, and the rest of the file is searched for frames of later epochs. So is a log that ends
+  before an epoch that is known to have been acknowledged (`reached`).
 - A write that fails leaves the log as it was.
 
 There is one writer, which holds the lock of the folder. Readers in other processes follow the file and never
@@ -32,6 +33,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.state.faults import crash
 from everfresh.state.files import sealed_length, sync_folder, write_all
 from everfresh.state.frames import FRAME_BYTES, frames_in, is_interrupted, make_frame, problem_of, read_frame
+from everfresh.state.reached import Reached
 
 _NAME = re.compile(r"(\d{10})\.log")
 _sync_data = getattr(os, "fdatasync", os.fsync)  # not every system has the first
@@ -58,12 +60,20 @@ class _Segment:
 class LogCommits:
     """A `CommitStore` in append-only files, for one writer and any number of readers."""
 
-    def __init__(self, folder: Path, durable: bool, writer: bool, fault: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        durable: bool,
+        writer: bool,
+        fault: str | None = None,
+        reached: Reached | None = None,
+    ) -> None:
         self._root = folder
         self._folder = folder / "log"
         self._durable = durable
         self._writer = writer
         self._fault = fault
+        self._reached = reached
         self._lock = threading.Lock()
         self._writing = threading.Lock()  # beside the other, so that readers need not wait for the disk
         self._segments: list[_Segment] = []
@@ -74,9 +84,12 @@ class LogCommits:
             if writer:
                 self._folder.mkdir(parents=True, exist_ok=True)
             self._load()
+            if reached is not None:
+                reached.check(self._following() - 1)
             if writer:
                 self._recover()
         except BaseException:
+            self._writer = False  # there is nothing to leave
             self.close()
             raise
 
@@ -113,6 +126,8 @@ class LogCommits:
                     segment.following, segment.end = first, start
                     self._cut(segment)
                 raise
+            if self._reached is not None:
+                self._reached.passed(first + len(records) - 1)
             return True
 
     def read(self, epoch: int) -> bytes | None:
@@ -173,6 +188,8 @@ class LogCommits:
     def close(self) -> None:
         """Close the files; a closed store refuses everything but another `close`."""
         with self._lock:
+            if self._writer and not self._closed and self._reached is not None:
+                self._reached.write(self._following() - 1)
             self._closed = True
             self._forget(list(self._segments))
 
