@@ -8,7 +8,9 @@ only one that knows all of them.
 from __future__ import annotations
 
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,9 +104,12 @@ class Database(MatrixMethods, StreamMethods):
         self._read: Callable[..., Any] = getattr(engine, "read_input", read_local)
         """Rows of any kind as the engine takes them."""
         self._closed = False
+        self._forked_from: int | None = None
+        """The process that opened the database, in a child that was forked from it."""
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
         self._streams: dict[str, Stream] = {}
+        _opened.add(self)
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -118,6 +123,8 @@ class Database(MatrixMethods, StreamMethods):
 
     def close(self) -> None:
         """Stop the streams, and release the folder and everything held for it. Closing twice is harmless."""
+        if self._forked_from is not None:
+            return  # nothing of it is this process's
         self._stop_streams()
         with self._lock:
             self._closed = True
@@ -132,6 +139,13 @@ class Database(MatrixMethods, StreamMethods):
 
     def _open(self) -> Engine:
         """The engine, at the last epoch it can see; raises if the database was closed."""
+        if self._forked_from is not None:
+            raise EverfreshError(
+                Code.CLOSED,
+                f"the database was opened by process {self._forked_from}, and this is a fork of it",
+                hint="connect in each process: read_only=True while another writes; or start processes with "
+                "multiprocessing's 'spawn'",
+            )
         if self._closed:
             raise EverfreshError(
                 Code.CLOSED, "the database is closed", hint="open it again with everfresh.connect(path)"
@@ -504,6 +518,20 @@ class Database(MatrixMethods, StreamMethods):
                 catalog.sharing(definition.name),
                 catalog.passing,
             )
+
+
+_opened: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    """A forked child has the handles of its parent, and none of the threads that hold their locks."""
+    for db in list(_opened):
+        db._forked_from, db._closed = db._forked_from or os.getppid(), True
+        db._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def _distributed(engine: Engine, view: str) -> str:
