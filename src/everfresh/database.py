@@ -31,7 +31,7 @@ from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
 from everfresh.program.queue import Queue, Waiting
 from everfresh.relations import Result, Table, View
 from everfresh.sources import Stream, StreamMethods
-from everfresh.state import is_url
+from everfresh.state import is_url, told
 from everfresh.types import Column, TableSchema
 
 if TYPE_CHECKING:
@@ -72,6 +72,13 @@ def connect(
             f"'{path}' is not a local path",
             hint="give a folder of a local file system, or connect with engine='spark'",
         )
+    with told(f"{path if path is not None else 'the database'} cannot be opened"):
+        return _connected(path, engine, spark, read_only, options)
+
+
+def _connected(
+    path: str | Path | None, engine: str, spark: SparkSession | None, read_only: bool, options: Options
+) -> Database:
     if engine == "local":
         if spark is not None:
             raise EverfreshError(

@@ -33,7 +33,7 @@ class Code:
     FORMAT: Final = "format"  # the folder is of another version, engine or kind
     DAMAGED: Final = "damaged"  # a state file fails its checks
     FENCED: Final = "fenced"  # another writer has taken over
-    ENVIRONMENT: Final = "environment"  # Java, Python or a package is missing or too old
+    ENVIRONMENT: Final = "environment"  # something is missing, too old, full, or refused by the system
     STREAM: Final = "stream"  # the source of a stream failed
     ARGUMENT: Final = "argument"  # a call's arguments do not fit
 

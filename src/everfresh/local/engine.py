@@ -49,6 +49,7 @@ from everfresh.state import (
     StateFolder,
     pack_table,
     read_commit,
+    told,
     unpack_table,
 )
 from everfresh.state.interrupts import NOT_HELD, HeldBack
@@ -56,6 +57,8 @@ from everfresh.types import TableSchema
 
 T = TypeVar("T")
 _KEYS_KEPT = 10_000
+_WAIT = 1 << 10
+"""Epochs after which a snapshot that has failed is tried again, at most."""
 _log = logging.getLogger("everfresh")
 
 
@@ -74,8 +77,8 @@ class _Draft:
     def sections(self) -> dict[str, Any]:
         """The sections of its record."""
         sections: dict[str, Any] = {f"delta/{name}": pack_table(t) for name, t in self.deltas.items()}
-        for told in self.others:
-            sections.update(told())
+        for tell in self.others:
+            sections.update(tell())
         return sections
 
 
@@ -111,6 +114,8 @@ class LocalEngine:
         self._mending = False
         self._with_domains = False
         """Whether the change does something to what domains keep."""
+        self._failures = self._not_before = 0
+        """How often snapshots have failed, and the epoch before which none is tried."""
         self._altered: dict[int, tuple[Catalog, Effect]] = {}
         """What DDL since the last snapshot has made, by its epoch: compiled views are not compiled again."""
         self._reset()
@@ -396,9 +401,10 @@ class LocalEngine:
         """Be whole; readers: replay what was committed since."""
         self._whole()
         if self._folder is not None and self._read_only:
-            last = self._folder.commits.last()
-            if self.epoch < last:
-                self._change(self._replay_to, last)
+            with told(f"{self._folder.root} cannot be read"):
+                last = self._folder.commits.last()
+                if self.epoch < last:
+                    self._change(self._replay_to, last)
 
     def _recover(self) -> None:
         assert self._folder is not None
@@ -464,15 +470,32 @@ class LocalEngine:
         if self._folder is None:
             return
         enough = self._log_bytes > max(options.snapshot_bytes, self._snapshot_bytes // 3)
-        if enough or self._shown.epoch - self._snapshot_epoch >= options.snapshot_epochs:
-            try:
-                self._snapshot()
-            except Exception:  # the epoch is committed, and the log still serves: the next one tries again
-                _log.exception("no snapshot could be taken of epoch %d", self._shown.epoch)
+        due = enough or self._shown.epoch - self._snapshot_epoch >= options.snapshot_epochs
+        if due and self._shown.epoch >= self._not_before:
+            self._try_snapshot()
+
+    def _try_snapshot(self) -> None:
+        """Take a snapshot; if that fails, one is tried later: the epoch is committed, and the log serves."""
+        epoch = self._shown.epoch
+        try:
+            self._snapshot()
+            self._failures = 0
+        except Exception as error:
+            later = min(1 << self._failures, _WAIT)
+            self._not_before, self._failures = epoch + later, self._failures + 1
+            known = isinstance(error, OSError | EverfreshError | Shaken)
+            _log.warning(
+                "no snapshot could be taken of epoch %d: %s; it is tried again at epoch %d",
+                epoch,
+                str(error).splitlines()[0] if str(error) else type(error).__name__,
+                epoch + later,
+                exc_info=None if known else error,
+            )
 
     def snapshot(self) -> None:
         """Write everything up to the current epoch to one file, and forget the log before it."""
-        self._change(self._snapshot)
+        with told(f"no snapshot could be taken of epoch {self.epoch}"):
+            self._change(self._snapshot)
 
     def _snapshot(self) -> None:
         assert self._folder is not None

@@ -64,7 +64,7 @@ from everfresh.spark.tables import change_block
 from everfresh.spark.units import read_segment
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
-from everfresh.state import StateFolder, pack_table, unpack_table
+from everfresh.state import StateFolder, pack_table, told, unpack_table
 from everfresh.state.interrupts import HeldBack
 from everfresh.types import INTERVAL, Column, TableSchema, arrow_schema
 
@@ -208,6 +208,10 @@ class SparkEngine:
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
+        with told("the statement was not run"):
+            return self._execute(statement, progress)
+
+    def _execute(self, statement: Any, progress: Progress | None) -> int:
         ledger = self._ledger
         made = catalog, effect = executed(ledger.catalog, statement, ledger.table_sizes())
         if effect.create_table is not None and not effect.create_table.retained:
@@ -287,6 +291,10 @@ class SparkEngine:
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
+        with told("the batch was not applied"):
+            return self._apply_steps(batch)
+
+    def _apply_steps(self, batch: Batch) -> Applied:
         if not batch.steps:
             return self._apply_laid(batch)
         self._ledger.whole = False  # until the domains' steps are made, or taken back
@@ -341,8 +349,8 @@ class SparkEngine:
     def _apply(self, batch: Batch, others: Sequence[Callable[[], Sections]]) -> Applied:
         ledger = self._ledger
         draft = Draft(ledger)
-        for told in others:
-            draft.sections.update(told())
+        for tell in others:
+            draft.sections.update(tell())
         if others and not batch.parts:
             return Applied(self._commit(draft, batch))
         world = ledger.world(ledger.epoch + 1)

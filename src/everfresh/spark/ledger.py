@@ -25,7 +25,7 @@ from everfresh.program.domain import Domain, sections_of
 from everfresh.spark.jobs import DRIVER, Base, Link, World
 from everfresh.spark.programs import no_catalog, replayed
 from everfresh.spark.units import snapshot_file, worker_of
-from everfresh.state import Commit, Snapshot, StateFolder, crash, read_commit
+from everfresh.state import Commit, Snapshot, StateFolder, crash, environment, read_commit
 
 ROLES = ("base", "maps", "results")
 _KEYS_KEPT = 10_000
@@ -257,6 +257,8 @@ class Ledger:
         except EverfreshError:
             self.whole = True  # it stays where it is
             raise
+        except OSError as error:  # whether the record is there is looked up before anything else is done
+            raise environment(error, f"epoch {record.epoch} was not written") from error
         crash("after-commit", fault, scratch=scratch)
         with self.lock:
             self._advance(record, made)

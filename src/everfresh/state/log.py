@@ -30,6 +30,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.state.environment import environment
 from everfresh.state.faults import crash
 from everfresh.state.files import sealed_length, sync_folder, write_all
 from everfresh.state.frames import FRAME_BYTES, frames_in, is_interrupted, make_frame, problem_of, read_frame
@@ -119,12 +120,14 @@ class LogCommits:
                 with self._lock:
                     for data in records:
                         self._add(segment, len(data))
-            except BaseException:  # also an interrupt: what is not acknowledged must not stay
+            except BaseException as error:  # also an interrupt: what is not acknowledged must not stay
                 with self._lock:
                     for epoch in range(first, first + len(records)):
                         self._index.pop(epoch, None)
                     segment.following, segment.end = first, start
-                    self._cut(segment)
+                    self._broken = not self._cut(segment)
+                if isinstance(error, OSError):
+                    raise environment(error, f"{segment.path}: epoch {first} was not written") from error
                 raise
             if self._reached is not None:
                 self._reached.passed(first + len(records) - 1)
@@ -199,12 +202,13 @@ class LogCommits:
         if not self._writer:
             raise EverfreshError(Code.READ_ONLY, "the database is open for reading only")
         self._refresh()
-        if self._broken:
+        if self._broken and not self._cut(self._segments[-1]):
             raise EverfreshError(
-                Code.CLOSED,
-                f"an earlier write to {self._folder} failed and could not be taken back",
-                hint="close the database, see to the disk, and connect again",
+                Code.ENVIRONMENT,
+                f"an earlier write to {self._folder} failed, and cannot be taken back yet",
+                hint="see to the disk, and try again",
             )
+        self._broken = False
 
     def _begin(self, epoch: int) -> None:
         path = self._folder / f"{epoch:010d}.log"
@@ -227,14 +231,15 @@ class LogCommits:
         if self._durable:
             os.fsync(segment.fd)
 
-    def _cut(self, segment: _Segment) -> None:
+    def _cut(self, segment: _Segment) -> bool:
         """Take back what was written beyond the end; if even that fails, nothing more may be written."""
         try:
             os.ftruncate(segment.fd, segment.end)
             if self._durable:
                 _sync_data(segment.fd)
         except OSError:
-            self._broken = True
+            return False
+        return True
 
     # -- reading ---------------------------------------------------------------------------------------------
 
