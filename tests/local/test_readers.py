@@ -327,13 +327,13 @@ def test_all_that_wait_are_served_when_the_writer_breathes() -> None:
     latch, served = Latch(), []
 
     def reader(number: int) -> None:
-        turn = latch.turn()
+        turn = Turn(latch)
         with turn.lock:
             turn.come()
             served.append(number)
 
     threads = [threading.Thread(target=reader, args=(i,)) for i in range(5)]
-    turn = latch.turn()
+    turn = Turn(latch)
     with turn.lock:
         turn.come()
         for thread in threads:
@@ -354,7 +354,7 @@ def test_a_writer_is_not_kept_out_by_readers() -> None:
 
     def reader() -> None:
         while not stop.is_set():
-            turn = latch.turn()
+            turn = Turn(latch)
             with turn.lock:
                 turn.come()
                 at_work.append(1)
@@ -365,7 +365,7 @@ def test_a_writer_is_not_kept_out_by_readers() -> None:
     for thread in threads:
         thread.start()
     for _ in range(200):
-        turn = latch.turn()
+        turn = Turn(latch)
         with turn.lock:
             turn.come()
             assert not at_work
@@ -378,7 +378,7 @@ def test_a_writer_is_not_kept_out_by_readers() -> None:
 
 def test_whoever_gives_up_lets_nobody_in_before_their_turn() -> None:
     latch, order = Latch(), []
-    first, second, third = latch.turn(), latch.turn(), latch.turn()
+    first, second, third = Turn(latch), Turn(latch), Turn(latch)
 
     def late() -> None:
         with third.lock:

@@ -26,6 +26,7 @@ from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtrac
 from everfresh.errors import Code, EverfreshError
 from everfresh.local import adhoc
 from everfresh.local.entries import Before, merged
+from everfresh.local.latch import Turn
 from everfresh.local.mapstore import MapStore, weighted_schema
 from everfresh.local.netting import netted_rows
 from everfresh.local.pool import Touched
@@ -71,7 +72,7 @@ class Committed:
     def _in_turn(self, look: Callable[..., T], *args: Any) -> T:
         """What `look` finds, with nobody else at work and signals held back."""
         state = self._state
-        turn = state.latch.turn()
+        turn = Turn(state.latch)
         with HeldBack(), turn.lock:
             turn.come()
             if state.shaken or state.at_work:

@@ -21,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,7 +53,7 @@ from everfresh.state import (
     told,
     unpack_table,
 )
-from everfresh.state.interrupts import NOT_HELD, HeldBack
+from everfresh.state.interrupts import HeldBack
 from everfresh.types import TableSchema
 
 T = TypeVar("T")
@@ -143,28 +144,23 @@ class LocalEngine:
 
     def _change(self, work: Callable[..., T], *args: Any) -> T:
         """Run what changes the state; signals wait until it can be undone, or is over."""
-        with self._inside:
-            while True:
+        try:
+            with self._inside:
                 if self._marked or self._state.shaken:
                     self._mend()
-                try:
-                    with HeldBack() as held:
-                        self._state.held = held
-                        self._marked, self._with_domains = True, False
-                        try:
-                            result = work(*args)
-                        except BaseException as error:
-                            if isinstance(error, EverfreshError | Shaken) or error is held.raised:
-                                self._unmark()
-                            raise
-                        self._unmark()
-                    return result
-                except Shaken:  # a reader was interrupted meanwhile, and the change was undone
-                    continue
-
-    def _unmark(self) -> None:
-        self._state.held = NOT_HELD
-        self._marked = bool(self._state.at_work)
+                with HeldBack() as held:
+                    self._state.held = held
+                    self._marked = True
+                    try:
+                        result = work(*args)
+                    except BaseException as error:
+                        if isinstance(error, EverfreshError | Shaken) or error is held.raised:
+                            self._marked = bool(self._state.at_work)
+                        raise
+                    self._marked = bool(self._state.at_work)
+            return result
+        except Shaken:  # a reader was interrupted meanwhile, and the change was undone
+            return self._change(work, *args)
 
     def _look(self, name: str, *args: Any) -> Any:
         """What a method of `Committed` finds."""
@@ -207,7 +203,7 @@ class LocalEngine:
     @property
     def epoch(self) -> int:
         """The last epoch this handle has seen."""
-        return self._whole().epoch
+        return (self._whole() if self._marked else self._shown).epoch
 
     @property
     def oldest(self) -> int:
@@ -218,7 +214,7 @@ class LocalEngine:
     @property
     def catalog(self) -> Catalog:
         """Tables and views as of `epoch`."""
-        return self._whole().catalog
+        return (self._whole() if self._marked else self._shown).catalog
 
     @property
     def sources(self) -> Mapping[str, int]:
@@ -247,7 +243,7 @@ class LocalEngine:
         with self._state.altering():
             self._state.execute(catalog, effect, self._shown.epoch + 1, progress)
             self._commit([_Draft(self._shown.epoch + 1, ddl=(effect.text,))])
-        self._state.at_work.clear()
+            self._state.finish()
         self._altered[self._shown.epoch] = catalog, effect
         self._maybe_snapshot()
         return self._shown.epoch
@@ -260,7 +256,8 @@ class LocalEngine:
 
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""
-        self._whole()
+        if self._marked:
+            self._whole()
         return self._keys.get(key)
 
     def apply(self, batch: Batch) -> Applied:
@@ -291,7 +288,6 @@ class LocalEngine:
             if begun:
                 raise
             return error
-        self._state.at_work.clear()
         self._state.forget_passed([part.table for part in batch.parts])
         self._maybe_snapshot()
         return Applied(epoch, sum([change.rows for change in nets.values()]))
@@ -312,8 +308,10 @@ class LocalEngine:
                 changed.update(part.table for part in batch.parts)
             if drafts:
                 self._commit(drafts)
+                self._state.at_work.append(drafts)  # until all of them are final
         if drafts:
             self._state.at_work.clear()
+            self._with_domains = False
             self._state.forget_passed(changed)
             self._maybe_snapshot()
         return results
@@ -358,7 +356,8 @@ class LocalEngine:
     # -- commit and recovery -----------------------------------------------------------------------
 
     def _commit(self, drafts: Sequence[_Draft]) -> None:
-        """Commit epochs that are done in memory: all of them, or none."""
+        """Commit epochs that are done in memory: all of them, or none. They are shown when they are made
+        final."""
         if self._folder is not None:
             digest, records = self._digest, []
             for draft in drafts:
@@ -380,12 +379,11 @@ class LocalEngine:
                 )
             self._digest = digest
             self._log_bytes += sum(map(len, records))
-        turn = self._state.latch.turn()
-        with turn.lock:
-            turn.come()
-            self._state.at_work.append(drafts)  # until what they did is final
-            for draft in drafts:
-                self._advance(draft.epoch, draft.keys, draft.sources, draft.changes)
+        self._state.final = partial(self._advance_all, drafts)
+
+    def _advance_all(self, drafts: Sequence[_Draft]) -> None:
+        for draft in drafts:
+            self._advance(draft.epoch, draft.keys, draft.sources, draft.changes)
 
     def _advance(
         self, epoch: int, keys: Sequence[str], sources: Mapping[str, int], changes: dict[str, Change]
@@ -399,7 +397,8 @@ class LocalEngine:
 
     def refresh(self) -> None:
         """Be whole; readers: replay what was committed since."""
-        self._whole()
+        if self._marked:
+            self._whole()
         if self._folder is not None and self._read_only:
             with told(f"{self._folder.root} cannot be read"):
                 last = self._folder.commits.last()

@@ -62,7 +62,7 @@ class Latch:
     """A queue of turns.
 
     >>> latch = Latch()
-    >>> turn = latch.turn()
+    >>> turn = Turn(latch)
     >>> with turn.lock:
     ...     turn.come()
     ...     turn.breathe()
@@ -74,7 +74,3 @@ class Latch:
         self.mutex = threading.Lock()
         self.tail: Turn | None = None
         """Who asked last."""
-
-    def turn(self) -> Turn:
-        """A turn to ask for."""
-        return Turn(self)

@@ -24,7 +24,7 @@ from everfresh.errors import EverfreshError
 from everfresh.expr import evaluate_vector
 from everfresh.local import adhoc
 from everfresh.local.entries import EntryStore, merged
-from everfresh.local.latch import Latch
+from everfresh.local.latch import Latch, Turn
 from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
 from everfresh.local.netting import netted
@@ -75,6 +75,8 @@ class LocalState:
         """What is between two states: if anything is here when nothing runs, the state cannot be trusted."""
         self.shaken = False
         """Whether somebody reads, or did not come to the end of it: indexes may be half made."""
+        self.final: Callable[[], None] | None = None
+        """What shows a change that is committed to readers."""
         self.held = NOT_HELD
         """Signals that wait for a moment in which the running change can be undone."""
         self.renumbering: Callable[[], None] = lambda: None
@@ -116,7 +118,7 @@ class LocalState:
             yield
         except BaseException:
             self.tables, self.maps, self.beside, self.created, self.catalog = before
-            self._wiring = None
+            self._wiring = self.final = None
             raise
 
     def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
@@ -152,7 +154,7 @@ class LocalState:
             if base in self.tables:
                 table = self.tables[base]
                 table.check_loadable(view.name)
-                turn = self.latch.turn()
+                turn = Turn(self.latch)
                 with turn.lock:  # readers may be decoding the strings
                     turn.come()
                     self.at_work.append(table)
@@ -222,6 +224,21 @@ class LocalState:
         """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
         return Changing(self, nets)
 
+    def finish(self, steps: Steps | None = None) -> None:
+        """Show what is committed, and make final what was done for it. From here on nothing can be undone."""
+        turn = Turn(self.latch)
+        with turn.lock:
+            turn.come()
+            self.at_work.append(steps)
+            if self.final is not None:
+                show, self.final = self.final, None
+                show()
+            if steps is not None:
+                steps.commit()
+                if steps in self.running:
+                    self.running.remove(steps)
+            self.at_work.pop()
+
     @property
     def lost(self) -> bool:
         """Whether an exception has left something that `mend` cannot make whole."""
@@ -238,7 +255,7 @@ class LocalState:
             store.clear()
         for shown in self.maps.values():
             shown.beside(self._store)
-        self._wiring, self.held, self.shaken = None, NOT_HELD, False
+        self._wiring, self.final, self.held, self.shaken = None, None, NOT_HELD, False
         self.at_work.clear()
 
     def published(
@@ -368,7 +385,7 @@ class LocalState:
         live = np.unique(np.concatenate(columns)) if columns else np.zeros(0, np.int64)
         if len(live) * 2 > len(self.interner):
             return
-        turn = self.latch.turn()
+        turn = Turn(self.latch)
         with turn.lock:
             turn.come()
             self.renumbering()
@@ -388,7 +405,7 @@ class Changing:
     def __init__(self, state: LocalState, nets: Mapping[str, Net]) -> None:
         state.visited.clear()
         self._state, self._nets = state, nets
-        self._turn = state.latch.turn()
+        self._turn = Turn(state.latch)
         self._steps = Steps(
             state.wiring, state.visited, state.phases, self._breathe, state.workers, state.at_work
         )
@@ -414,17 +431,10 @@ class Changing:
         return changes
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *where: object) -> None:
-        state, steps = self._state, self._steps
         if error is not None:
             self._take_back(error)
-            return
-        turn = state.latch.turn()
-        with turn.lock:
-            turn.come()
-            state.at_work.append(steps)
-            steps.commit()
-            self._forget()
-            state.at_work.pop()
+        else:
+            self._state.finish(self._steps)
 
     def _breathe(self) -> None:
         """What is done and the list of it agree: others may read, and the change can be undone."""
@@ -439,15 +449,13 @@ class Changing:
             state.at_work.clear()  # it refused its change, whole
         if state.at_work:
             return
-        turn = state.latch.turn()
+        turn = Turn(state.latch)
         with turn.lock:
             turn.come()
             state.at_work.append(steps)
+            state.final = None
             steps.rollback()
-            self._forget()
+            if steps in state.running:
+                state.running.remove(steps)
             state.discard(self._nets)
             state.at_work.pop()
-
-    def _forget(self) -> None:
-        if self._steps in self._state.running:
-            self._state.running.remove(self._steps)

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, Final
 
 # The module itself: `signal` looks names up around each of its calls.
-_NAMES: Final = ("SIGINT", "SIGTERM", "SIGALRM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGQUIT")
+_NAMES: Final = ("SIGINT", "SIGTERM", "SIGALRM", "SIGUSR1")  # what people let raise: more would cost more
 _SIGNALS: Final = tuple(int(getattr(_signal, name)) for name in _NAMES if hasattr(_signal, name))
 _handler_of, _handle, _this_thread = _signal.getsignal, _signal.signal, threading.get_ident
 _main = [threading.main_thread().ident]
@@ -33,16 +33,19 @@ class HeldBack:
     __slots__ = ("_before", "caught", "raised")
 
     def __init__(self) -> None:
-        self._before: list[tuple[int, Handler]] = []
         self.caught: list[tuple[int, FrameType | None]] = []
         self.raised: BaseException | None = None
         """What a handler raised where `check` called it."""
+        self._before: list[tuple[int, Handler]] = []
 
     def __enter__(self) -> HeldBack:
         if _this_thread() == _main[0]:
-            self._before = [(n, found) for n in _SIGNALS if callable(found := _handler_of(n))]
-            for number, _ in self._before:
-                _handle(number, self._note)
+            before, note = self._before, self._note
+            for number in _SIGNALS:
+                handler = _handler_of(number)
+                if callable(handler):
+                    before.append((number, handler))
+                    _handle(number, note)
         return self
 
     def __exit__(self, *error: object) -> None:
