@@ -39,7 +39,7 @@ def test_a_batch_that_finds_the_disk_full_is_undone(
             else:
                 patch.setattr(os, "writev", full if failing == "write" else after_a_part)
             for change in (lambda: db.apply(t=[(2,)]), lambda: db.sql("CREATE TABLE u (k BIGINT)")):
-                with pytest.raises(ef.EverfreshError, match="No space left|cannot be taken back") as error:
+                with pytest.raises(ef.EverfreshError, match=r"No space left|cannot be taken back") as error:
                     change()
                 assert error.value.code == ef.Code.ENVIRONMENT
                 assert error.value.hint

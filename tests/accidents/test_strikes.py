@@ -4,10 +4,12 @@ and every view equals its recomputation."""
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 
 import everfresh as ef
-from everfresh.testing.strikes import Struck, signalled, struck
+from everfresh.testing.strikes import Strike, Struck, signalled, struck
 
 VIEWS = {
     "z": "SELECT g, COUNT(DISTINCT x) AS d, MAX(k) AS m FROM t GROUP BY g",
@@ -273,3 +275,89 @@ def test_threads_that_are_struck(tmp_path: Path, where: str) -> None:
     check(db)
     assert len(db.table("b")) % 3 == 0
     db.close()
+
+
+def test_a_stream_whose_thread_is_struck_goes_on_after_its_last_batch(tmp_path: Path) -> None:
+    rng, inbox = Random(8), tmp_path / "inbox"
+    inbox.mkdir()
+    with create(tmp_path / "db") as db:
+        for number in range(5):
+            for part in range(3):
+                (inbox / f"{number}-{part}.csv").write_text(f"s,x\na{number},{part}\n")
+            started = struck_thread(lambda: db.stream("b", inbox, available_now=True).wait(), rng)
+            assert started
+            while True:
+                try:
+                    db.stream("b", inbox, available_now=True).wait()
+                    break
+                except ef.EverfreshError as error:
+                    assert error.code == ef.Code.STREAM  # noqa: PT017 - the strike of the round, told late
+            assert len(db.table("b")) == 3 * (number + 1)
+            check(db)
+
+
+def struck_thread(work: Callable[[], Any], rng: Random) -> bool:
+    """Run `work`, and strike a thread that it starts at some place."""
+    strike = Strike(rng.randrange(1, 4000), raise_struck)
+    threading.settrace(strike)
+    try:
+        work()
+    except ef.EverfreshError as error:
+        return error.code == ef.Code.STREAM
+    finally:
+        threading.settrace(None)  # type: ignore[arg-type]
+    return True
+
+
+def raise_struck() -> None:
+    raise Struck
+
+
+@pytest.mark.spark
+def test_on_spark_the_ledger_is_read_again(tmp_path: Path, spark: Any) -> None:
+    """What strikes between the record of an epoch and what the driver knows of it."""
+    rng = Random(9)
+    with ef.connect(tmp_path / "db", spark=spark) as db:
+        db.sql(
+            "CREATE TABLE t (k BIGINT PRIMARY KEY); CREATE MATERIALIZED VIEW v AS SELECT SUM(k) AS s FROM t"
+        )
+        ledger = db._engine._ledger  # type: ignore[attr-defined]
+        commit = ledger.commit
+        counts = [0, 0]
+        for number in range(6):
+            epoch, rows = db.epoch, len(db.table("t"))
+
+            def struck_commit(*args: Any, **named: Any) -> int:
+                if struck(lambda: commit(*args, **named), rng.randrange(1, 160))[0]:
+                    raise Struck
+                return ledger.epoch  # type: ignore[no-any-return]
+
+            ledger.commit = struck_commit
+            with suppress(Struck):
+                db.apply(t=[(number,)])
+            ledger.commit = commit
+            done = db.epoch - epoch
+            assert done in (0, 1)
+            counts[done] += 1
+            assert len(db.table("t")) == rows + done
+            assert db.view("v").verify().num_rows == 0
+        assert db.apply(t=[(100,)]) == db.epoch
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_on_spark_a_forked_child_is_refused(tmp_path: Path, spark: Any) -> None:
+    with ef.connect(tmp_path / "db", spark=spark) as db:
+        db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY)")
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            with suppress(BaseException):
+                try:
+                    db.apply(t=[(1,)])
+                except ef.EverfreshError as error:
+                    code = 0 if error.code == ef.Code.CLOSED else 2
+                db.close()
+            os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert db.apply(t=[(2,)]) == 2
