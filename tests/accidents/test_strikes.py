@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 import everfresh as ef
+from everfresh.local.engine import LocalEngine
+from everfresh.local.state import LocalState
 from everfresh.testing.strikes import Strike, Struck, signalled, struck
 
 VIEWS = {
@@ -222,6 +224,30 @@ def test_a_snapshot_or_a_close_that_is_struck(tmp_path: Path, kind: str) -> None
         assert (contents(db), db.epoch) == (before, epoch)
         check(db)
     db.close()
+
+
+def test_readers_beside_batches_are_no_accident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader at work, and one that was interrupted, are told apart: nothing is made anew for the first."""
+    mended: list[object] = []
+    monkeypatch.setattr(LocalEngine, "_mend", mended.append)
+    monkeypatch.setattr(LocalState, "mend", mended.append)
+    stop = threading.Event()
+    with create(tmp_path / "db") as db:
+
+        def read() -> None:
+            while not stop.is_set():
+                db.view("names").to_arrow()
+
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for number in range(60):
+            db.apply({"b": [(f"b{number % 7}", 1)]})
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert not mended
+        check(db)
 
 
 @pytest.mark.parametrize("where", ["memory", "folder"])

@@ -146,7 +146,7 @@ class LocalEngine:
         """Run what changes the state; signals wait until it can be undone, or is over."""
         try:
             with self._inside:
-                if self._marked or self._state.shaken:
+                if self._marked:
                     self._mend()
                 with HeldBack() as held:
                     self._state.held = held
@@ -159,7 +159,9 @@ class LocalEngine:
                         raise
                     self._marked = bool(self._state.at_work)
             return result
-        except Shaken:  # a reader was interrupted meanwhile, and the change was undone
+        except Shaken:  # a reader was interrupted, and what the change had done was undone
+            with self._inside:
+                self._mend_indexes()
             return self._change(work, *args)
 
     def _look(self, name: str, *args: Any) -> Any:
@@ -169,20 +171,30 @@ class LocalEngine:
                 return getattr(self._whole(), name)(*args)
             except Shaken:
                 with self._inside:
-                    self._mend()
+                    self._mend_indexes()
+
+    def _mend_indexes(self) -> None:
+        """Make anew what a reader that was interrupted may have left half made; the caller is inside."""
+        if self._marked:
+            self._mend()
+        try:
+            self._state.check()
+        except Shaken:
+            self._marked = True  # until it is done
+            self._state.mend()
+            self._marked = False
 
     def _whole(self) -> Committed:
         """What readers see, made anew if something was abandoned in the middle."""
         if self._marked and (self._mending or not self._inside.locked()):
             with self._inside:
-                self._mend()
+                if self._marked:  # nobody has done it meanwhile
+                    self._mend()
         return self._shown
 
     def _mend(self) -> None:
         """Make the state anew after an exception that nobody foresaw; the caller is inside."""
-        if not self._marked and not self._state.shaken:
-            return
-        self._mending = self._marked = True
+        self._mending = True
         if self._folder is not None:
             before = self._shown.catalog
             self._folder.commits.reopen()
@@ -198,7 +210,7 @@ class LocalEngine:
         else:
             self._shown.restore(self._state)
             self._state.mend()
-        self._mending = self._marked = False
+        self._marked = self._mending = False
 
     @property
     def epoch(self) -> int:
@@ -240,6 +252,7 @@ class LocalEngine:
         return self.epoch if effect.nothing else self._change(self._alter, catalog, effect, progress)
 
     def _alter(self, catalog: Catalog, effect: Effect, progress: Progress | None) -> int:
+        self._state.check()
         with self._state.altering():
             self._state.execute(catalog, effect, self._shown.epoch + 1, progress)
             self._commit([_Draft(self._shown.epoch + 1, ddl=(effect.text,))])

@@ -74,7 +74,8 @@ class LocalState:
         self.at_work: list[Any] = []
         """What is between two states: if anything is here when nothing runs, the state cannot be trusted."""
         self.shaken = False
-        """Whether somebody reads, or did not come to the end of it: indexes may be half made."""
+        """Whether somebody reads; whoever has the turn and finds it so knows of a reader that did not come to
+        its end, and may have left indexes half made."""
         self.final: Callable[[], None] | None = None
         """What shows a change that is committed to readers."""
         self.held = NOT_HELD
@@ -244,19 +245,30 @@ class LocalState:
         """Whether an exception has left something that `mend` cannot make whole."""
         return bool(self.at_work) or not self.interner.whole
 
+    def check(self) -> None:
+        """Raise `Shaken` if somebody was interrupted who read: whoever reads now has the turn."""
+        turn = Turn(self.latch)
+        with turn.lock:
+            turn.come()
+            if self.shaken:
+                raise Shaken
+
     def mend(self) -> None:
         """After an exception that nobody foresaw: take back what was done, and make anew what is kept beside
         tables and maps."""
-        self.at_work.append(self)
-        while self.running:
-            self.running[-1].rollback()
-            self.running.pop()
-        for store in self.stores().values():
-            store.clear()
-        for shown in self.maps.values():
-            shown.beside(self._store)
-        self._wiring, self.final, self.held, self.shaken = None, None, NOT_HELD, False
-        self.at_work.clear()
+        turn = Turn(self.latch)
+        with turn.lock:
+            turn.come()
+            self.at_work.append(self)
+            while self.running:
+                self.running[-1].rollback()
+                self.running.pop()
+            for store in self.stores().values():
+                store.clear()
+            for shown in self.maps.values():
+                shown.beside(self._store)
+            self._wiring, self.final, self.held, self.shaken = None, None, NOT_HELD, False
+            self.at_work.clear()
 
     def published(
         self, nets: Mapping[str, Net], steps: Steps, breathe: Callable[[], None]
@@ -415,6 +427,8 @@ class Changing:
         try:
             with turn.lock:
                 turn.come()
+                if state.shaken:
+                    raise Shaken
                 state.running.append(steps)
                 # One relation after the other: a trigger reads what those before it have left, so that
                 # cross terms between relations are not needed.
@@ -422,9 +436,9 @@ class Changing:
                     steps.table(name, change)
                 state.phases.to("publish")
                 changes = state.published(self._nets, steps, self._breathe)
+                if state.shaken:
+                    raise Shaken
             state.phases.to("commit")
-            if state.shaken:
-                raise Shaken
         except BaseException as error:
             self._take_back(error)
             raise
