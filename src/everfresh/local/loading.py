@@ -99,8 +99,14 @@ def _guess(stored: Pooled, places: Sequence[int]) -> float:
     return math.sqrt(size) if places else size
 
 
-def load(wiring: Wiring, view: str, program: Program[Query], progress: Progress | None) -> None:
-    """Fill the empty maps of a view's program."""
+def load(
+    wiring: Wiring,
+    view: str,
+    program: Program[Query],
+    progress: Progress | None,
+    check: Callable[[], None] = lambda: None,
+) -> None:
+    """Fill the empty maps of a view's program; `check` is called between pieces, and may raise."""
     done = {m.name for m in program.shared}
     relations_of = {r.name: r for r in program.relations}
     read = _read(program)
@@ -115,7 +121,7 @@ def load(wiring: Wiring, view: str, program: Program[Query], progress: Progress 
         if not able:
             raise TypeError(f"the maps {[m.name for m in left]} depend on each other")
         chosen = next((m for m in able if read[m.name] <= done), able[0])
-        _Filling(wiring, view, program, chosen, done).run(progress)
+        _Filling(wiring, view, program, chosen, done, check).run(progress)
         done.add(chosen.name)
         left.remove(chosen)
 
@@ -134,15 +140,16 @@ class _Filling:
     """One map: how it is filled, and that it is."""
 
     def __init__(
-        self, wiring: Wiring, view: str, program: Program[Query], target: MapDef[Query], done: set[str]
+        self,
+        wiring: Wiring,
+        view: str,
+        program: Program[Query],
+        target: MapDef[Query],
+        done: set[str],
+        check: Callable[[], None],
     ) -> None:
-        self._wiring, self._view, self._program, self._target, self._done = (
-            wiring,
-            view,
-            program,
-            target,
-            done,
-        )
+        self._wiring, self._view, self._program = wiring, view, program
+        self._target, self._done, self._check = target, done, check
         self._store: EntryStore = wiring.stores(target.name)
         self._names = Loading(wiring, view, {})
         self._kept = Ordered.of(program)
@@ -208,6 +215,7 @@ class _Filling:
         """Add what a term makes, from one piece after the other of what it starts from."""
         names = self._names
         for one in term.many or (term,):
+            self._check()
             lead = _lead(one)
             if lead is None or names.needs(lead) is not None or any(step.inner for step in one.steps):
                 self._add(one)
@@ -218,6 +226,7 @@ class _Filling:
                 names.piece = Only(first, slots)
                 self._add(one)
                 shown()
+                self._check()
             names.lead = names.piece = None
 
     def _add(self, term: Term) -> None:

@@ -55,6 +55,8 @@ class Interner:
         self._recent = np.zeros((2, _RECENT), np.int64)  # short strings and their codes
         self._tag_mask = _tag_mask
         self._lock = threading.Lock()  # strings may come from several threads
+        self.whole = True
+        """False while it grows: if that did not come to its end, codes cannot be trusted."""
 
     def __len__(self) -> int:
         return int(self._state[0])
@@ -147,6 +149,7 @@ class Interner:
 
     def _grow(self, size: int) -> None:
         """Room for at least one more string, of `size` bytes: doubles what is full."""
+        self.whole = False
         count, used = self._state.tolist()
         heap, starts, table = self._grown
         if used + size > len(self._heap):
@@ -158,6 +161,7 @@ class Interner:
             self._starts = starts.grow(2 * capacity + 1)
             self._table = table.grow(4 * capacity)
             kernels.spread(self._table, 2 * capacity)
+        self.whole = True
 
     def _checked(self, codes: Ints) -> Ints:
         codes = np.array(codes, dtype=np.int64)

@@ -66,8 +66,8 @@ from everfresh.spark.units import read_segment
 from everfresh.spark.unsplit import Unsplit, look_sql, looked, reach_of
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
-from everfresh.state import StateFolder, pack_table, unpack_table
-from everfresh.state.interrupts import uninterrupted
+from everfresh.state import StateFolder, pack_table, told, unpack_table
+from everfresh.state.interrupts import HeldBack
 from everfresh.types import INTERVAL, Column, TableSchema, arrow_schema
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class SparkEngine:
         self._workers = self._folder.workers
         self._runner = Runner(self._spark, self._folder, options)
         self.compaction = Compaction(self._spark, self._ledger, self._runner, options)
+        self._released = False
         self._costs = Costs()
         self._large: set[str] = set()
         self._unsplit = Unsplit()
@@ -177,9 +178,8 @@ class SparkEngine:
         return self._user
 
     def refresh(self) -> None:
-        """Readers: follow the commit records."""
-        if self._read_only:
-            self._ledger.refresh()
+        """Be whole; readers: follow the commit records."""
+        self._ledger.refresh()
 
     # -- epochs ------------------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class SparkEngine:
     ) -> int:
         keys, sources = (batch.keys, batch.sources) if batch is not None else ((), {})
         ddl = (made[1].text,) if made is not None else ()
-        with uninterrupted():
+        with HeldBack():
             epoch = self._ledger.commit(draft, keys=keys, ddl=ddl, sources=sources, made=made)
         self.compaction.committed()
         return epoch
@@ -210,6 +210,10 @@ class SparkEngine:
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
+        with told("the statement was not run"):
+            return self._execute(statement, progress)
+
+    def _execute(self, statement: Any, progress: Progress | None) -> int:
         ledger = self._ledger
         made = catalog, effect = executed(ledger.catalog, statement, ledger.table_sizes(), progress)
         if effect.create_table is not None and not effect.create_table.retained:
@@ -290,6 +294,21 @@ class SparkEngine:
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
+        with told("the batch was not applied"):
+            return self._apply_steps(batch)
+
+    def _apply_steps(self, batch: Batch) -> Applied:
+        if not batch.steps:
+            return self._apply_laid(batch)
+        self._ledger.whole = False  # until the domains' steps are made, or taken back
+        try:
+            applied = self._apply_laid(batch)
+        except EverfreshError:
+            self._ledger.whole = True
+            raise
+        return applied
+
+    def _apply_laid(self, batch: Batch) -> Applied:
         with ExitStack() as stack:
             others = [
                 stack.enter_context(domain.changing(batch.steps[domain.name]))
@@ -332,8 +351,8 @@ class SparkEngine:
     def _apply(self, batch: Batch, others: Sequence[Callable[[], Sections]]) -> Applied:
         ledger = self._ledger
         draft = Draft(ledger)
-        for told in others:
-            draft.sections.update(told())
+        for tell in others:
+            draft.sections.update(tell())
         if others and not batch.parts:
             return Applied(self._commit(draft, batch))
         world = ledger.world(ledger.epoch + 1)
@@ -583,9 +602,11 @@ class SparkEngine:
             self.compaction.wait()
         finally:
             self._folder.close()
-            sessions.disown(self._spark)
-            if not self._given:
-                sessions.release()
+            if not self._released:
+                self._released = True
+                sessions.disown(self._spark)
+                if not self._given:
+                    sessions.release()
             self._remove_temporary()
 
     def _remove_temporary(self) -> None:
