@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import html
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,10 +30,11 @@ from everfresh.matrices import LinearView, Matrices, MatrixMethods
 from everfresh.options import Options
 from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
 from everfresh.program.queue import Queue, Waiting
+from everfresh.program.waiting import shown
 from everfresh.relations import Explanation, Names, Result, Table, View, database_html
 from everfresh.sources import Stream, StreamMethods
-from everfresh.state import is_url
-from everfresh.types import Column, TableSchema
+from everfresh.state import is_url, told
+from everfresh.types import Column, TableSchema, is_unicode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +85,13 @@ def connect(
             f"'{path}' is not a local path",
             hint="give a folder of a local file system, or connect with engine='spark'",
         )
+    with told(f"{path if path is not None else 'the database'} cannot be opened"):
+        return _connected(path, engine, spark, read_only, options)
+
+
+def _connected(
+    path: str | Path | None, engine: str, spark: SparkSession | None, read_only: bool, options: Options
+) -> Database:
     if engine == "local":
         if spark is not None:
             raise EverfreshError(
@@ -114,9 +124,12 @@ class Database(MatrixMethods, StreamMethods):
         self._read: Callable[..., Any] = getattr(engine, "read_input", read_local)
         """Rows of any kind as the engine takes them."""
         self._closed = False
+        self._forked_from: int | None = None
+        """The process that opened the database, in a child that was forked from it."""
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
         self._streams: dict[str, Stream] = {}
+        _opened.add(self)
 
     # -- life --------------------------------------------------------------------------------------
 
@@ -130,11 +143,12 @@ class Database(MatrixMethods, StreamMethods):
 
     def close(self) -> None:
         """Stop the streams, and release the folder and everything held for it. Closing twice is harmless."""
+        if self._forked_from is not None:
+            return  # nothing of it is this process's
         self._stop_streams()
         with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._engine.close()
+            self._closed = True
+            self._engine.close()  # again, if the first time was interrupted
 
     def __repr__(self) -> str:
         if self._closed:
@@ -150,12 +164,18 @@ class Database(MatrixMethods, StreamMethods):
 
     def _open(self) -> Engine:
         """The engine, at the last epoch it can see; raises if the database was closed."""
+        if self._forked_from is not None:
+            raise EverfreshError(
+                Code.CLOSED,
+                f"the database was opened by process {self._forked_from}, and this is a fork of it",
+                hint="connect in each process: read_only=True while another writes; or start processes with "
+                "multiprocessing's 'spawn'",
+            )
         if self._closed:
             raise EverfreshError(
                 Code.CLOSED, "the database is closed", hint="open it again with everfresh.connect(path)"
             )
-        if self._read_only:
-            self._engine.refresh()
+        self._engine.refresh()
         return self._engine
 
     def _writable(self) -> Engine:
@@ -219,7 +239,8 @@ class Database(MatrixMethods, StreamMethods):
             return self._open().statistics()
 
     def on_progress(self, fn: Progress | None) -> None:
-        """Call `fn(what, done, total)` while something long runs, such as the first load of a view."""
+        """Call `fn(what, done, total)` while something long runs, such as compiling a view or its first load.
+        Without one a terminal shows a line for what takes longer than two seconds."""
         self._progress = fn
 
     # -- change ------------------------------------------------------------------------------------
@@ -240,9 +261,9 @@ class Database(MatrixMethods, StreamMethods):
                 "a batch is a mapping of table names to rows",
                 hint='db.apply({"orders": rows}), or db.apply(orders=rows)',
             )
-        if key is not None and not isinstance(key, str):
+        if key is not None and not (isinstance(key, str) and is_unicode(key)):
             raise EverfreshError(
-                Code.ARGUMENT, "a batch key is a string", hint='db.apply(batch, key="load-17")'
+                Code.ARGUMENT, "a batch key is a string of Unicode", hint='db.apply(batch, key="load-17")'
             )
         given = {**batch, **tables} if batch else tables
         engine = self._engine
@@ -431,7 +452,8 @@ class Database(MatrixMethods, StreamMethods):
             known = self._matrices.kind_of(statement.name) is not None
             return self._drop_matrix(statement.name, statement.cascade) if known else engine.epoch
         self._matrices.check_statement(statement)
-        epoch = engine.execute(statement, self._progress)
+        with shown(self._progress) as told:
+            epoch = engine.execute(statement, told)
         for view in [name for name in self._listeners if name not in engine.catalog.views]:
             del self._listeners[view]
         return epoch
@@ -526,7 +548,26 @@ class Database(MatrixMethods, StreamMethods):
                 catalog.sharing(definition.name),
                 catalog.passing,
                 sizes(definition.name) if sizes is not None else None,
+                {
+                    name: [schema.names.index(c) for c in schema.key]
+                    for name, schema in catalog.tables.items()
+                    if schema.key
+                },
             )
+
+
+_opened: weakref.WeakSet[Database] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    """A forked child has the handles of its parent, and none of the threads that hold their locks."""
+    for db in list(_opened):
+        db._forked_from, db._closed = db._forked_from or os.getppid(), True
+        db._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def _distributed(engine: Engine, view: str) -> str:

@@ -28,11 +28,12 @@ class Code:
     LOCKED: Final = "locked"  # another process writes the folder
     READ_ONLY: Final = "read-only"  # the database was opened for reading
     CLOSED: Final = "closed"  # the database was closed
+    INTERRUPTED: Final = "interrupted"  # an exception struck in the middle of a change
     HISTORY: Final = "history"  # an epoch outside what is kept
     FORMAT: Final = "format"  # the folder is of another version, engine or kind
     DAMAGED: Final = "damaged"  # a state file fails its checks
     FENCED: Final = "fenced"  # another writer has taken over
-    ENVIRONMENT: Final = "environment"  # Java, Python or a package is missing or too old
+    ENVIRONMENT: Final = "environment"  # something is missing, too old, full, or refused by the system
     STREAM: Final = "stream"  # the source of a stream failed
     ARGUMENT: Final = "argument"  # a call's arguments do not fit
 

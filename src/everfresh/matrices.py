@@ -379,6 +379,8 @@ class MatrixMethods:
 
 
 def _free_name(engine: Engine, name: str) -> None:
+    if not isinstance(name, str):
+        raise EverfreshError(Code.ARGUMENT, f"{name!r} cannot be a name", hint="use letters, digits and _")
     found = engine.catalog.relation(name)
     if found is not None:
         raise EverfreshError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import pyarrow as pa
 
 from everfresh.delta import render, render_html
+from everfresh.delta.sound import unreadable
 from everfresh.errors import Code, EverfreshError
 from everfresh.types import HUGEINT, Column, to_arrow
 
@@ -46,7 +47,7 @@ class Readable:
                     table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))
                 except pa.ArrowInvalid:
                     large[i] = _values(table.column(i))
-        frame = table.to_pandas()
+        frame = _as_python(table, pa.Table.to_pandas)
         for i, values in large.items():
             frame.isetitem(i, values)
         return frame
@@ -99,7 +100,7 @@ class Readable:
         if isinstance(which, str):
             if which not in table.column_names:
                 raise KeyError(which)
-            return _values(table.column(table.column_names.index(which)))
+            return [value for (value,) in _rows(table.select([table.column_names.index(which)]))]
         if isinstance(which, slice):
             return list(_rows(table.take(list(range(table.num_rows))[which])))
         at = which + table.num_rows if which < 0 else which
@@ -130,12 +131,17 @@ class Readable:
         return render_html(self.to_arrow())
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as Python's, HUGEINT as int; what Python cannot hold (a year 10000) as text."""
+def _as_python(table: pa.Table, convert: Callable[[pa.Table], Any]) -> Any:
+    """The rows as Python has them; an error if it has them not."""
     try:
-        values: list[Any] = column.to_pylist()
-    except (ValueError, OverflowError):
-        values = column.cast(pa.string()).to_pylist()
+        return convert(table)
+    except (ValueError, OverflowError) as problem:
+        raise unreadable(table) or problem from problem
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as Python's, HUGEINT as int."""
+    values: list[Any] = column.to_pylist()
     if column.type == _HUGEINT:
         return [None if value is None else int(value) for value in values]
     return values
@@ -144,7 +150,8 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     if not table.num_columns:
         return iter([()] * table.num_rows)
-    return zip(*map(_values, table.columns), strict=True)
+    columns: list[list[Any]] = _as_python(table, lambda rows: [_values(column) for column in rows.columns])
+    return zip(*columns, strict=True)
 
 
 class Result(Readable):

@@ -264,6 +264,19 @@ def canonical_float(x: float) -> float:
     return NAN if x != x else x + 0.0
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a Python string is one of SQL: Python's may have halves of characters in them (surrogates).
+
+    >>> is_unicode("caf\\u00e9"), is_unicode("\\ud83d")
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def to_physical(value: Any, type_: SqlType) -> Any:
     """The physical form of a logical Python value of `type_`.
 

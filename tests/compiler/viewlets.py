@@ -19,6 +19,7 @@ from everfresh.calculus import (
 )
 from everfresh.compiler.canonical import canonical
 from everfresh.compiler.graph import components
+from everfresh.compiler.held import Spend
 from everfresh.compiler.passes import simplify
 from everfresh.compiler.passes.expand import expand
 from everfresh.expr import Var
@@ -32,7 +33,9 @@ class Viewlets:
         self.definition = definition
         self.built = 0
 
-    def __call__(self, decisions: frozenset[str] = frozenset()) -> Program[Query]:
+    def __call__(
+        self, decisions: frozenset[str] = frozenset(), spend: Spend = lambda factors: None
+    ) -> Program[Query]:
         self.built += 1
         self.decisions = decisions
         view = MapDef("Q", self.definition.group, (), self.definition)
@@ -43,6 +46,7 @@ class Viewlets:
         while self.pending:
             current = self.pending.pop(0)
             for base in relations(current.definition):
+                spend(1)
                 change = expand(simplify(delta(current.definition, {base})))
                 body = change.body if isinstance(change, Sum) else change
                 terms = body.terms if isinstance(body, Plus) else (body,)

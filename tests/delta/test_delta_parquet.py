@@ -9,12 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from everfresh.delta.parquet import read_exact
 from everfresh.delta.rows import read_rows
+from everfresh.errors import EverfreshError
 from everfresh.types import BIGINT, DECIMAL, DOUBLE, VARCHAR, Column, TableSchema
 
 COLUMNS = (
@@ -112,3 +114,15 @@ def test_no_files(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     pq.write_table(rows(), folder / "a.parquet")
     assert read_exact([str(tmp_path / "by")], KEYED, "t", "insert") is None
+
+
+@pytest.mark.parametrize("dictionary", [False, True])
+def test_text_that_is_not_utf8_is_left_to_the_way_that_says_so(tmp_path: Path, dictionary: bool) -> None:
+    count = 1000
+    offsets, data = np.arange(count + 1, dtype=np.int32), b"\xe9" * count
+    note = pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(rows(count).set_column(3, "note", note), path, use_dictionary=dictionary)
+    assert read_exact([path], KEYED, "table 't'", "insert") is None
+    with pytest.raises(EverfreshError, match="row 0 is not UTF-8"):
+        read_rows(path, KEYED, what="table 't'")

@@ -2,15 +2,18 @@
 
 import datetime as dt
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import everfresh as ef
 from everfresh.delta import Delta
 from everfresh.delta.coerce import coerce
 from everfresh.delta.rows import read_rows
@@ -279,3 +282,42 @@ def test_coerce_names_a_column_that_is_not_there():
     with pytest.raises(EverfreshError) as error:
         coerce(pa.table({"x": [1]}), [Column("y", BIGINT)], what="w")
     assert error.value.code == Code.NOT_FOUND
+
+
+def test_what_cannot_be_read_when_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing more")
+    lazy = [
+        pl.scan_parquet(tmp_path / "nowhere.parquet"),
+        ds.dataset(tmp_path / "broken.parquet", schema=pa.schema({"x": pa.int64()})),
+    ]
+    for data in [*lazy, "a\0.csv", "\ud800.csv"]:
+        with pytest.raises(EverfreshError) as caught:
+            read_rows(data, TableSchema("t", (Column("x", BIGINT),)), what="table 't'")
+        assert caught.value.code == Code.ARGUMENT
+
+
+def test_days_that_python_has_not() -> None:
+    with ef.connect(engine="local") as db:
+        found = db.sql("SELECT DATE '9999-12-31' + 1 AS d")
+        assert "10000-01-01" in str(found)
+        assert found.to_polars().height == 1
+        for read in (found.to_pylist, found.to_pandas):
+            with pytest.raises(EverfreshError, match="10000-01-01 in column 'd'") as caught:
+                read()
+            assert caught.value.code == Code.OVERFLOW
+
+
+def test_text_that_is_not_unicode() -> None:
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE TABLE t (s VARCHAR)")
+        for text in (
+            "INSERT INTO t VALUES ('\ud800')",
+            'SELECT 1 AS "\ud800"',
+            'CREATE TABLE u ("\ud800" INT)',
+        ):
+            with pytest.raises(EverfreshError, match="surrogate") as caught:
+                db.sql(text)
+            assert caught.value.code == Code.SYNTAX
+        with pytest.raises(EverfreshError):
+            db.apply({"t": [("a",)]}, key="\ud800")
+        assert db.apply(t=[("a",)]) == 2

@@ -249,6 +249,36 @@ def test_a_view_over_a_view_that_is_computed_anew() -> None:
     assert len(state.stores()["b"].pool)
 
 
+NEXT = (
+    "SELECT a.k, (SELECT MIN(b.x) FROM u b WHERE b.g = a.g AND b.x > a.x) AS n FROM t a",
+    "SELECT a.k, (SELECT MAX(b.x) FROM u b WHERE b.x <= a.x) AS n FROM t a",
+    "SELECT a.k, (SELECT MAX(b.x) FROM t b WHERE b.g = a.g AND b.x > a.x) AS n FROM t a",
+    "SELECT a.k FROM t a WHERE NOT EXISTS (SELECT 1 FROM u b WHERE b.g = a.g AND b.x >= a.x)",
+    "SELECT a.k FROM t a WHERE EXISTS (SELECT 1 FROM t b WHERE b.g = a.g AND b.x < a.x)",
+)
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(0, 0), Limits(0, 10**12)], ids=str)
+def test_next_values_equal_the_local_engine(limits: Limits) -> None:
+    """Keys that ask lie with the values that they may be given, wherever both are placed."""
+    columns = "(k BIGINT PRIMARY KEY, g BIGINT, x BIGINT)"
+    views = [f"CREATE MATERIALIZED VIEW v{i} AS {query}" for i, query in enumerate(NEXT)]
+    sizes = {"t": 10**6, "u": 10**6}
+    state = started([f"CREATE TABLE t {columns}", f"CREATE TABLE u {columns}", *views], sizes)
+    twins = Twins(state, (1, 3), given=(REPLICATED, RANDOM), sizes=sizes, limits=limits)
+    schema = arrow_schema(state.catalog.tables["t"].columns)
+    chance = np.random.default_rng(5)
+    for start in range(0, 48, 12):
+        for table in "tu":
+            rows = [
+                {"k": k, "g": [0, 0, 1, None][chance.integers(4)], "x": [None, *range(6)][chance.integers(7)]}
+                for k in range(start, start + 12)
+            ]
+            twins.apply([(table, "insert", pa.Table.from_pylist(rows, schema=schema))])
+            twins.apply([(table, "delete", pa.Table.from_pylist(rows[3:7], schema=schema))])
+    assert all(len(state.stores()[f"v{i}"].pool) for i in range(len(NEXT)))
+
+
 def test_a_batch_that_fails_leaves_nothing() -> None:
     state = started(
         [

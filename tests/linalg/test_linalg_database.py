@@ -177,3 +177,33 @@ def test_types_of_numbers(dtype: str) -> None:
         found = db.view("square").to_numpy()  # type: ignore[attr-defined]
         assert found.dtype == ("float32" if dtype == "float32" else "float64")
         assert found[0, 1] == 1.0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1.0], [1.0, 2.0]],
+        [["a", "b"]],
+        [[1j, 0.0]],
+        [[None, 1.0]],
+        [[10**400, 1.0]],
+        np.ma.masked_array([[1.0, 2.0]], [[True, False]]),
+    ],
+    ids=["ragged", "text", "complex", "none", "large", "masked"],
+)
+def test_values_that_are_no_matrix(values: Any) -> None:
+    with ef.connect(engine="local") as db:
+        db.create_matrix("A", np.eye(2))
+        epoch = db.epoch
+        for given in (
+            lambda: db.create_matrix("B", values),
+            lambda: db.apply(A=ef.linalg.RowUpdate(0, values)),
+            lambda: db.apply(A=ef.linalg.LowRank(values, [[1.0], [1.0]])),
+            lambda: db.apply(A=ef.linalg.AppendRows(values)),
+            lambda: db.apply(A=ef.linalg.EntryUpdate(0, 0, values)),
+            lambda: db.apply(A=ef.linalg.DeleteRows(["a"])),
+            lambda: db.create_matrix(5, np.eye(2)),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(ef.EverfreshError):
+                given()
+        assert db.epoch == epoch

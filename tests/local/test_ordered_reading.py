@@ -136,7 +136,7 @@ def test_fast_equals_slow(seed: int, long: int, monkeypatch: pytest.MonkeyPatch)
             assert maps(fast) == maps(twin)
         fast.reclaim(now=True)
         if number % 5 == 4:
-            renumber(fast.interner, fast.held())
+            renumber(fast.interner, fast.holders())
         if number == 8:
             fast = LocalState.from_sections(DDL, fast.created, fast.to_sections())
     check(fast)
@@ -183,7 +183,7 @@ def test_followers_stay_with_strings_and_go_with_their_numbers() -> None:
     assert any(store._followers for store in state.stores().values())
     apply(state, {"t": ([("p", "b", 3, 0.5)], [])})
     check(state)
-    renumber(state.interner, state.held())
+    renumber(state.interner, state.holders())
     assert not any(store._followers for store in state.stores().values())
     apply(state, {"t": ([("p", "a", 3, 0.5)], [])})
     assert any(store._followers for store in state.stores().values())

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import everfresh as ef
-from everfresh.local.latch import Latch
+from everfresh.local.latch import Latch, Turn
 from everfresh.testing.oracle import assert_rows, assert_same
 
 TABLES = (
@@ -83,17 +83,17 @@ def is_state(found: pa.Table, expected: pa.Table) -> bool:
 def at_every_breath(db: ef.Database, busy: threading.Event) -> Iterator[list[int]]:
     """While `busy`, the writer waits wherever it could give way until a reader has come."""
     latch: Latch = db._engine._state.latch  # type: ignore[attr-defined]
-    breathe, breaths = latch.breathe, [0]
+    breathe, breaths = Turn.breathe, [0]
 
-    def wait_and_breathe() -> None:
-        while busy.is_set() and not latch._waiting:
+    def wait_and_breathe(turn: Turn) -> None:
+        while busy.is_set() and latch.tail is turn:
             time.sleep(0.0002)
         breaths[0] += 1
-        breathe()
+        breathe(turn)
 
-    latch.breathe = wait_and_breathe  # type: ignore[method-assign]
-    yield breaths
-    latch.breathe = breathe  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Turn, "breathe", wait_and_breathe)
+        yield breaths
 
 
 @pytest.mark.parametrize(
@@ -315,40 +315,84 @@ def test_ddl_beside_queries() -> None:
 # -- the latch -----------------------------------------------------------------------------------------------
 
 
+def queued(latch: Latch) -> int:
+    """How many have asked for a turn and wait."""
+    found, turn = 0, latch.tail
+    while turn is not None and turn._before is not None:
+        found, turn = found + 1, turn._before
+    return found
+
+
 def test_all_that_wait_are_served_when_the_writer_breathes() -> None:
     latch, served = Latch(), []
 
     def reader(number: int) -> None:
-        with latch.reading():
+        turn = Turn(latch)
+        with turn.lock:
+            turn.come()
             served.append(number)
 
     threads = [threading.Thread(target=reader, args=(i,)) for i in range(5)]
-    with latch:
+    turn = Turn(latch)
+    with turn.lock:
+        turn.come()
         for thread in threads:
             thread.start()
-        while latch._waiting < 5:
+        while queued(latch) < 5:
             time.sleep(0.001)
         assert served == []
-        latch.breathe()
+        turn.breathe()
         assert sorted(served) == [0, 1, 2, 3, 4]
+        assert latch.tail is turn
     for thread in threads:
         thread.join()
 
 
 def test_a_writer_is_not_kept_out_by_readers() -> None:
     latch, stop = Latch(), threading.Event()
+    at_work: list[int] = []
 
     def reader() -> None:
         while not stop.is_set():
-            with latch.reading():
-                pass
+            turn = Turn(latch)
+            with turn.lock:
+                turn.come()
+                at_work.append(1)
+                assert len(at_work) == 1
+                at_work.pop()
 
     threads = [threading.Thread(target=reader) for _ in range(3)]
     for thread in threads:
         thread.start()
     for _ in range(200):
-        with latch:
-            latch.breathe()
+        turn = Turn(latch)
+        with turn.lock:
+            turn.come()
+            assert not at_work
+            turn.breathe()
+            assert not at_work
     stop.set()
     for thread in threads:
         thread.join()
+
+
+def test_whoever_gives_up_lets_nobody_in_before_their_turn() -> None:
+    latch, order = Latch(), []
+    first, second, third = Turn(latch), Turn(latch), Turn(latch)
+
+    def late() -> None:
+        with third.lock:
+            third.come()
+            order.append("third")
+
+    with first.lock:
+        first.come()
+        with second.lock:  # asks, and is struck while it waits
+            second._before, latch.tail = latch.tail, second
+        thread = threading.Thread(target=late)
+        thread.start()
+        while third._before is None:
+            time.sleep(0.001)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "third"]

@@ -304,7 +304,7 @@ def test_pools_and_slices_shrink_with_their_entries(compile: str, tmp_path: Path
         db.apply(t=rows(range(50, 60)), u=[("some text number 52", 1)])
         assert db.view("joined").verify().num_rows == db.view("ends").verify().num_rows == 0
         assert len(db.view("joined").to_arrow()) == 41
-        renumber(state.interner, state.held())
+        renumber(state.interner, state.holders())
         db.apply(t=ef.Delta(deletes=rows(range(30, 40)).select(["k"])), u=[("some text number 53", 1)])
         assert db.view("joined").verify().num_rows == db.view("ends").verify().num_rows == 0
     with closing(ef.connect(path, engine="local")) as db:
@@ -379,7 +379,7 @@ def test_an_interrupt_while_strings_are_freed_leaves_everything_right() -> None:
             try:
                 state.reclaim(now=True)
                 if line % 2:
-                    renumber(state.interner, state.held())
+                    renumber(state.interner, state.holders())
             except KeyboardInterrupt:
                 interrupted += 1
             finally:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from everfresh.calculus import Bind, Plus, Prod, Rel, Sum, Value
 from everfresh.expr import Case, Const, Var, build
-from everfresh.rewrite import Node, node
+from everfresh.rewrite import Node, node, remembered
 from everfresh.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR
 
 
@@ -201,3 +201,19 @@ def test_pickle_into_another_process() -> None:
         back = pickle.loads(done.stdout)
         assert back == nodes
         assert set(back) == set(nodes)
+
+
+def test_what_is_remembered_of_a_node_is_asked_once_and_not_pickled() -> None:
+    asked: list[Node] = []
+
+    @remembered
+    def many(node: Node) -> int:
+        asked.append(node)
+        return len(list(node.walk()))
+
+    before = len(pickle.dumps(QUERY))
+    assert many(QUERY) == many(QUERY) == len(list(QUERY.walk()))
+    assert asked == [QUERY]
+    assert len(pickle.dumps(QUERY)) == before
+    assert many(pickle.loads(pickle.dumps(QUERY))) == many(QUERY)
+    assert len(asked) == 2

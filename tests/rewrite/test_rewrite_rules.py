@@ -177,3 +177,19 @@ def test_a_cycle_raises_and_names_the_rules(rules: list[Rule], start: Term, name
 
 def test_a_long_chain_is_no_cycle() -> None:
     assert rewrite(Num(900), RuleSet((DOWN,))) == Num(0)
+
+
+def test_a_tree_in_simplest_form_is_not_looked_at_again() -> None:
+    asked: list[Num] = []
+
+    def less(n: Num) -> Num | None:
+        asked.append(n)
+        return Num(n.value - 1) if n.value else None
+
+    rules = RuleSet((Rule("less", (Num,), less),))
+    done = rewrite(Add(Num(1), Wrap(Num(2))), rules)
+    asked.clear()
+    assert rewrite(done, rules) is done
+    assert rewrite(Wrap(done), rules) == Wrap(done)  # new above, known below
+    assert asked == []
+    assert rewrite(done, RuleSet((Rule("more", (Num,), lambda n: Num(1)),))) == Add(Num(1), Wrap(Num(1)))

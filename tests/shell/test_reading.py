@@ -51,8 +51,12 @@ def test_sums_of_integers_are_integers(db: ef.Database):
     assert db.view("v").pl().height == 2
 
 
-def test_dates_that_python_does_not_know_are_text(db: ef.Database):
-    assert db.sql("SELECT DATE '9999-12-31' + 1 AS d").to_pylist() == [{"d": "10000-01-01"}]
+def test_dates_that_python_does_not_know_are_refused(db: ef.Database):
+    far = db.sql("SELECT DATE '9999-12-31' + 1 AS d")
+    assert far.to_arrow().num_rows == 1
+    for read in (far.to_pylist, far.fetchall, far.df, lambda: far["d"], lambda: far[0]):
+        with pytest.raises(ef.EverfreshError, match="10000"):
+            read()
 
 
 def test_what_is_shown_says_what_it_is(db: ef.Database, capsys: pytest.CaptureFixture[str]):

@@ -113,3 +113,20 @@ def test_views_over_views_and_static_tables(spark: Any, tmp_path: Path) -> None:
     with opened(spark, tmp_path) as db:
         db.sql("UPDATE orders SET price = price + 1 WHERE id < 120")
         check(db, *VIEWS, *everything)
+
+
+def test_values_that_maps_take_apart_stay_in_their_types(spark: Any, tmp_path: Path) -> None:
+    options = ef.Options(workers=2, durable=False)
+    with ef.connect(tmp_path / "db", engine="spark", spark=spark, options=options) as db:
+        db.sql("CREATE TABLE a (g INTEGER, x INTEGER); CREATE TABLE b (g INTEGER, y INTEGER)")
+        db.apply(a=[(1, 100_000)])
+        db.sql("CREATE MATERIALIZED VIEW v AS SELECT SUM(a.x * b.y) AS p FROM a JOIN b ON a.g = b.g")
+        db.apply(b=[(1, 10)])
+        with pytest.raises(ef.EverfreshError, match="view 'v'") as refused:
+            db.apply(b=[(1, 100_000)])
+        assert refused.value.code == ef.Code.OVERFLOW
+        db.apply(b=[(2, 100_000)])
+        assert db.view("v").to_pylist() == [{"p": 1_000_000}]
+        assert db.view("v").verify().num_rows == 0
+        with pytest.raises(ef.EverfreshError, match="view 'w'"):
+            db.sql("CREATE MATERIALIZED VIEW w AS SELECT SUM(a.x * b.y) AS p FROM a, b")

@@ -167,3 +167,18 @@ def test_a_bad_row_of_a_scan_is_refused_whole(spark: Any, db: Any, tmp_path: Pat
     with pytest.raises(Exception, match=r"part 0\.parquet|UNABLE_TO_INFER_SCHEMA"):
         db.apply(t=gone)
     check(db, rows(range(0)))
+
+
+@pytest.mark.parametrize("most", [0, 1 << 20], ids=["routed", "read by every task"])
+def test_values_that_spark_has_and_no_table_holds(spark: Any, tmp_path: Path, most: int) -> None:
+    options = ef.Options(workers=2, durable=False, whole_bytes=most)
+    with ef.connect(tmp_path / "db", engine="spark", spark=spark, options=options) as db:
+        db.sql(DDL)
+        for values in (
+            "CAST(X'636166E9' AS STRING) AS k, NULL AS d",
+            "'a' AS k, date_add(DATE'9999-12-31', 1) AS d",
+        ):
+            frame = spark.sql(f"SELECT 1L AS id, {values}")
+            with pytest.raises(ef.EverfreshError, match=r"not UTF-8|outside DATE"):
+                db.apply(t=frame)
+        check(db, rows(range(0)))

@@ -157,11 +157,13 @@ def test_disk_limit_leaves_the_log_as_before(tmp_path: Path, tools: Any) -> None
     try:
         # the system writes up to the limit, and refuses the rest: a real short write
         resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 100, limits[1]))
-        with pytest.raises(OSError) as caught:
+        with pytest.raises(EverfreshError) as caught:
             store.create(3, tools.encoded(3, size=4000))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert caught.value.errno == errno.EFBIG
+    assert caught.value.code == Code.ENVIRONMENT
+    assert isinstance(caught.value.__cause__, OSError)
+    assert caught.value.__cause__.errno == errno.EFBIG
     assert path.read_bytes() == before
     assert (store.last(), store.read(3)) == (2, None)
     assert store.create(3, tools.encoded(3))
@@ -184,7 +186,7 @@ def test_failed_sync_withdraws_the_record(
             raise OSError(errno.EIO, "disk")
 
     monkeypatch.setattr("everfresh.state.log._sync_data", fail_once)
-    with pytest.raises(OSError, match="disk"):
+    with pytest.raises(EverfreshError, match="disk"):
         store.create(3, tools.encoded(3))
     assert path.read_bytes() == before
     assert (store.last(), reader.last(), reader.read(3)) == (2, 2, None)
@@ -193,7 +195,7 @@ def test_failed_sync_withdraws_the_record(
     assert (reader.last(), reader.read(3)) == (3, other)
 
 
-def test_a_write_that_cannot_be_taken_back_ends_writing(
+def test_nothing_is_written_after_a_write_that_cannot_be_taken_back(
     tmp_path: Path, tools: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path, tools, 2)
@@ -204,11 +206,13 @@ def test_a_write_that_cannot_be_taken_back_ends_writing(
 
     with monkeypatch.context() as patch:
         patch.setattr("everfresh.state.log._sync_data", fail)
-        with pytest.raises(OSError, match="disk"):
+        with pytest.raises(EverfreshError, match="disk"):
             store.create(3, tools.encoded(3))
-    with pytest.raises(EverfreshError, match="could not be taken back") as caught:
-        store.create(3, tools.encoded(3))
-    assert caught.value.code == Code.CLOSED
+        with pytest.raises(EverfreshError, match="cannot be taken back yet") as caught:
+            store.create(3, tools.encoded(3))
+        assert caught.value.code == Code.ENVIRONMENT
+    assert store.create(3, tools.encoded(3))
+    assert (store.last(), store.read(3)) == (3, tools.encoded(3))
 
 
 def test_interrupt_at_the_last_moment_withdraws_the_record(

@@ -12,13 +12,20 @@ from functools import singledispatch
 
 from everfresh.calculus.nodes import Bind, Cond, Exists, Lift, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
 from everfresh.expr.nodes import Expr, Var, variables
+from everfresh.rewrite import remembered
 
 Pattern = tuple[tuple[Var, ...], tuple[Var, ...]]
 
 
-@singledispatch
+@remembered
 def pattern(query: Query) -> Pattern:
     """`(inputs, outputs)` of a query, each in order of first appearance."""
+    return binding(query)
+
+
+@singledispatch
+def binding(query: Query) -> Pattern:
+    """`pattern` of one class of nodes: a rule for each is registered here."""
     raise TypeError(f"no binding pattern for {type(query).__name__}")
 
 
@@ -32,6 +39,7 @@ def outputs(query: Query) -> tuple[Var, ...]:
     return pattern(query)[1]
 
 
+@remembered
 def hidden(query: Query) -> frozenset[str]:
     """The names that some aggregate inside of `query` sums over."""
     sums = (n for n in query.walk() if isinstance(n, Sum))
@@ -50,22 +58,22 @@ def _minus(items: Iterable[Var], names: Iterable[Var]) -> tuple[Var, ...]:
     return tuple(var for var in items if var.name not in taken)
 
 
-@pattern.register
+@binding.register
 def _(query: Rel) -> Pattern:
     return (), _unique(query.vars)
 
 
-@pattern.register
+@binding.register
 def _(query: MapRef) -> Pattern:
     return (), _unique(query.keys)
 
 
-@pattern.register
+@binding.register
 def _(query: Cond) -> Pattern:
     return variables(query.condition), ()
 
 
-@pattern.register
+@binding.register
 def _(query: Value) -> Pattern:
     return _unique(v for item in query.items for v in _vars(item)), ()
 
@@ -74,12 +82,12 @@ def _vars(expr: Expr) -> tuple[Var, ...]:
     return variables(expr)
 
 
-@pattern.register
+@binding.register
 def _(query: Bind) -> Pattern:
     return variables(query.expr), (query.var,)
 
 
-@pattern.register
+@binding.register
 def _(query: Prod) -> Pattern:
     ins: list[Var] = []
     outs: list[Var] = []
@@ -90,7 +98,7 @@ def _(query: Prod) -> Pattern:
     return _unique(ins), _unique(outs)
 
 
-@pattern.register
+@binding.register
 def _(query: Plus) -> Pattern:
     patterns = [pattern(term) for term in query.terms]
     ins = _unique(v for term_in, _ in patterns for v in term_in)
@@ -98,12 +106,12 @@ def _(query: Plus) -> Pattern:
     return ins, outs
 
 
-@pattern.register
+@binding.register
 def _(query: Neg) -> Pattern:
     return pattern(query.body)
 
 
-@pattern.register
+@binding.register
 def _(query: Sum) -> Pattern:
     ins, outs = pattern(query.body)
     bound = {var.name for var in outs}
@@ -111,13 +119,13 @@ def _(query: Sum) -> Pattern:
     return _unique([*ins, *(v for v in query.group if v.name not in bound)]), query.group
 
 
-@pattern.register
+@binding.register
 def _(query: Lift) -> Pattern:
     ins, outs = pattern(query.body)
     # A closed lift has a row whatever its body holds, so the body's columns must come from outside.
     return _unique([*ins, *outs]) if query.closed else ins, _unique([*outs, query.var])
 
 
-@pattern.register
+@binding.register
 def _(query: Exists) -> Pattern:
     return pattern(query.body)

@@ -29,7 +29,9 @@ from everfresh.calculus.nodes import (
     Rel,
     Sum,
     Value,
+    maps_read,
     product,
+    relations,
     union,
 )
 
@@ -58,8 +60,11 @@ def _rel(q: Rel, names: Names) -> Query:
 
 
 def _prod(q: Prod, names: Names) -> Query:
-    if not q.factors:
+    first = next((i for i, f in enumerate(q.factors) if not _still(f, names)), None)
+    if first is None:
         return ZERO
+    if first > 0:
+        return product(*q.factors[:first], delta(product(*q.factors[first:]), names))
     head, tail = q.factors[0], product(*q.factors[1:]) if len(q.factors) > 1 else ONE
     d_head, d_tail = delta(head, names), delta(tail, names)
     terms = []
@@ -70,6 +75,11 @@ def _prod(q: Prod, names: Names) -> Query:
     if d_head != ZERO and d_tail != ZERO:
         terms.append(product(d_head, d_tail))
     return union(*terms) if terms else ZERO
+
+
+def _still(q: Query, names: Names) -> bool:
+    """Whether a query reads relations alone, and none of `names`."""
+    return set(names).isdisjoint(relations(q)) and not relations(q, delta=True) and not maps_read(q)
 
 
 def _plus(q: Plus, names: Names) -> Query:

@@ -137,14 +137,19 @@ def _(query: Bind, db: Database, env: Env, k: int) -> Rows:
 
 @_rows.register
 def _(query: Prod, db: Database, env: Env, k: int) -> Rows:
-    def extend(row: Env, weight: Weight, rest: tuple[Query, ...]) -> Rows:
-        if not rest:
-            yield row, weight
-            return
-        for next_row, factor in _rows(rest[0], db, row, k):
-            yield from extend(next_row, multiply(weight, factor), rest[1:])
+    def times(weight: Weight, rows: Rows) -> Rows:
+        return ((row, multiply(weight, factor)) for row, factor in rows)
 
-    yield from extend(env, one(k), query.factors)
+    open_: list[Rows] = [iter([(env, one(k))])]  # the rows of each factor so far that are still to come
+    while open_:
+        found = next(open_[-1], None)
+        if found is None:
+            open_.pop()
+        elif len(open_) > len(query.factors):
+            yield found
+        else:
+            row, weight = found
+            open_.append(times(weight, _rows(query.factors[len(open_) - 1], db, row, k)))
 
 
 @_rows.register

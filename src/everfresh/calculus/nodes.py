@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from everfresh.expr.nodes import Expr, Var, substitute
-from everfresh.rewrite import Node, node
+from everfresh.rewrite import Node, node, remembered
 
 
 class Query(Node):
@@ -168,9 +168,23 @@ def union(*terms: Query) -> Query:
 
 def relations(query: Query, *, delta: bool = False) -> tuple[str, ...]:
     """The names of the base relations (or of the changes) in a query, each once, in order."""
-    return tuple(dict.fromkeys(n.name for n in query.walk() if isinstance(n, Rel) and n.delta == delta))
+    return _relations(query)[delta]
 
 
+@remembered
+def _relations(query: Query) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found = [n for n in query.walk() if isinstance(n, Rel)]
+    bases, changes = (dict.fromkeys(n.name for n in found if n.delta == delta) for delta in (False, True))
+    return tuple(bases), tuple(changes)
+
+
+@remembered
+def maps_read(query: Query) -> frozenset[str]:
+    """The names of the maps that a query reads."""
+    return frozenset(n.name for n in query.walk() if isinstance(n, MapRef))
+
+
+@remembered
 def arity(query: Query) -> int:
     """k: how many values a weight of this query carries beside its count."""
     match query:
@@ -184,6 +198,7 @@ def arity(query: Query) -> int:
             return max((arity(child) for child in query.children if isinstance(child, Query)), default=0)
 
 
+@remembered
 def degree(query: Query) -> float:
     """The degree of a flat query as a polynomial over the base relations (section 2.3): the most relations
     in one product after products are multiplied out; minus infinity for the polynomial 0."""

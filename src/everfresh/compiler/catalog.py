@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from everfresh.calculus import Query
@@ -22,7 +23,7 @@ from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, 
 from everfresh.delta.bags import EPOCH, WEIGHT
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Made, stored
-from everfresh.program import Program
+from everfresh.program import Program, Progress
 from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, parse_and_bind
 from everfresh.types import Column, TableSchema
 
@@ -72,7 +73,8 @@ class Catalog:
     share: bool = True
     """Whether views may share maps, if the engine does that at all."""
     intervals: bool = True
-    """Whether it keeps maps in order, and reads off them where a condition on a running sum holds."""
+    """Whether it keeps maps in order, and reads off them where a condition on a running sum holds, and which
+    value is the next."""
     rows: bool = False
     """Whether statements read the rows of a table where a map would have an entry for each of them."""
     wide: int | None = None
@@ -186,7 +188,11 @@ class Catalog:
     # -- statements --------------------------------------------------------------------------------
 
     def execute(
-        self, statement: Any, sizes: Mapping[str, int] | None = None, record: Record | None = None
+        self,
+        statement: Any,
+        sizes: Mapping[str, int] | None = None,
+        record: Record | None = None,
+        progress: Progress | None = None,
     ) -> tuple[Catalog, Effect]:
         """The catalog after a DDL statement, and what an engine has to do for it.
 
@@ -197,7 +203,7 @@ class Catalog:
             case CreateTable():
                 return self._create_table(statement)
             case CreateView():
-                return self._create_view(statement, sizes or {}, record)
+                return self._create_view(statement, sizes or {}, record, progress)
             case Drop():
                 return self._drop(statement)
             case AddColumn():
@@ -247,7 +253,7 @@ class Catalog:
         return new, Effect(entry_of(s), drop_tables=drop, create_table=s.schema)
 
     def _create_view(
-        self, s: CreateView, sizes: Mapping[str, int], record: Record | None
+        self, s: CreateView, sizes: Mapping[str, int], record: Record | None, progress: Progress | None
     ) -> tuple[Catalog, Effect]:
         found = self._taken(s.name, "view", replace=s.or_replace, skip=s.if_not_exists)
         if found is not None and not s.or_replace:
@@ -271,7 +277,8 @@ class Catalog:
         base = self._without(found) if found is not None else self
         if record is None:  # a view of a folder that is opened was taken when it was created
             _refuse_reserved(s.columns)
-            compiled, record = base._compiled(s, strategy, {n: rows for n, rows in sizes.items() if rows})
+            known = {n: rows for n, rows in sizes.items() if rows}
+            compiled, record = base._compiled(s, strategy, known, progress)
         else:
             compiled = base._recompiled(s, strategy, record)
         view = ViewDef(s.name, s.text, compiled)
@@ -280,7 +287,7 @@ class Catalog:
         return new, Effect(entry, drop_views=(found,) if found is not None else (), create_view=view)
 
     def _compiled(
-        self, s: CreateView, strategy: str, sizes: Mapping[str, int]
+        self, s: CreateView, strategy: str, sizes: Mapping[str, int], progress: Progress | None
     ) -> tuple[CompiledView, Record]:
         """A new view, and what was decided for it."""
         views = self.compiled
@@ -306,6 +313,7 @@ class Catalog:
                 self.passing,
                 self.intervals,
                 self.wide,
+                partial(progress, f"compiling {s.name}") if progress is not None else None,
             ),
         )
         shared = tuple(m.name for m in compiled.program.shared)

@@ -29,6 +29,12 @@ class Link:
     name: str
     column: Expr
     outer: Expr
+    strict: bool = False
+    """Whether no key is NULL, since `=` ties it to the outer query."""
+
+    def misses(self, term: Term) -> bool:
+        """Whether a term of the outer query finds nothing by this key, since it has NULL there."""
+        return self.strict and term.of(self.outer) == Const(None, self.outer.type)
 
     def factor(self, var: Var, term: Term | None = None) -> Query:
         """Tie a variable of a relation to the outer query; the keys hold no NULL that `=` would match."""
@@ -101,7 +107,7 @@ def _by_equality(rows: Rows) -> tuple[Rows, tuple[Link, ...]] | None:
         closed.append(Term(tuple(factors), columns))
     links = []
     for i, outer in enumerate(sides[0]):
-        links.append(Link(_key(i), Var(_key(i), outer.type, True), outer))
+        links.append(Link(_key(i), Var(_key(i), outer.type, True), outer, strict=True))
     return tuple(closed), tuple(links)
 
 

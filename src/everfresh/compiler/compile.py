@@ -23,15 +23,17 @@ from everfresh.compiler.beside import countable, counted_beside
 from everfresh.compiler.estimate import Statistics
 from everfresh.compiler.filters import filterable
 from everfresh.compiler.guess import guessed
-from everfresh.compiler.held import HIGHER_ORDER, Choices
+from everfresh.compiler.held import HIGHER_ORDER, Choices, Spend
 from everfresh.compiler.instead import replaceable
 from everfresh.compiler.intervals import with_intervals
 from everfresh.compiler.lower import Lowered, lower
 from everfresh.compiler.materialize import transform
 from everfresh.compiler.narrow import narrowed
+from everfresh.compiler.nearest import with_nearest
+from everfresh.compiler.overflow import Watched, watched
 from everfresh.compiler.placing import composites
 from everfresh.compiler.prune import pruned
-from everfresh.compiler.search import search
+from everfresh.compiler.search import Told, search
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import MapDef, Program, Statement, Trigger, View
 from everfresh.sql import plan as p
@@ -65,9 +67,11 @@ class Setting:
     passing: frozenset[str] = frozenset()
     """Tables whose rows are not kept: no statement may read them."""
     intervals: bool = True
-    """Whether the engine reads intervals off a map in order."""
+    """Whether the engine reads intervals and next values off a map in order."""
     wide: int | None = None
     """From how many columns on atoms of a table have only those that are read; None: they have all."""
+    told: Told | None = None
+    """Told while a program is searched for, how much of the work that may be spent on it is."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class CompiledView:
     """The components that were chosen not to be held."""
     notes: tuple[str, ...] = ()
     """How the query was read where it leaves a choice."""
+    exact: bool = False
+    """Whether values stay whole that may leave their types."""
 
     @cached_property
     def bases(self) -> tuple[str, ...]:
@@ -92,6 +98,11 @@ class CompiledView:
     def reevaluated(self) -> bool:
         """Whether the view is computed anew after each batch that touches it."""
         return isinstance(self.map.definition, p.Plan)
+
+    @cached_property
+    def watched(self) -> tuple[Watched, ...]:
+        """The values over several relations that may leave their types, and that maps do not see."""
+        return () if self.exact else watched(self.program)
 
     @cached_property
     def map(self) -> MapDef[Definition]:
@@ -151,6 +162,12 @@ def _compiled(
         if over and not joins:
             raise NotFlat(f"a view over the view {over[0]}")
         return _incremental(name, plan, strategy, joins, frozenset(views), statistics, setting)
+    except RecursionError:
+        raise EverfreshError(
+            Code.UNSUPPORTED,
+            "the query is nested too deeply to be maintained",
+            hint="take it apart: make a view of a part of it, and read that",
+        ) from None
     except NotFlat as why:
         if passing is not None:
             raise _needs_rows(passing, f"{why} is not maintained incrementally", _KEEP) from None
@@ -191,18 +208,23 @@ def _check_types(columns: Iterable[Column]) -> None:
 
 
 def _chosen(
-    prefix: str, lowered: Lowered, choices: Choices, statistics: Statistics | None
+    prefix: str,
+    lowered: Lowered,
+    choices: Choices,
+    statistics: Statistics | None,
+    told: Told | None,
 ) -> tuple[Program[Query], frozenset[str]]:
     """The program of the choices; with statistics, of the cheapest decisions about its components."""
 
     roots = {m.name for m in lowered.maps}
 
-    def build(split: frozenset[str]) -> Program[Query]:
-        made = transform(prefix, lowered.maps, lowered.relations, replace(choices, split=split))
+    def build(split: frozenset[str], spend: Spend) -> Program[Query]:
+        asked = replace(choices, split=split)
+        made = transform(prefix, lowered.maps, lowered.relations, asked, spend)
         return counted_beside(made, split, roots)
 
     if statistics is None:
-        return build(choices.split), choices.split
+        return build(choices.split, lambda factors: None), choices.split
     known = guessed(statistics, lowered.maps)
     found = search(
         build,
@@ -213,6 +235,7 @@ def _chosen(
             *replaceable(program, choices.keyed, known),
             *countable(program, roots),
         ],
+        told=told,
     )
     return found.program, found.decisions
 
@@ -230,7 +253,7 @@ def _incremental(
     keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
     lowered = pruned(lower(prefix, narrowed(plan, setting.wide, views), keys))
     if setting.intervals:
-        lowered = pruned(with_intervals(lowered))
+        lowered = pruned(with_nearest(pruned(with_intervals(lowered))))
     choices = replace(
         _CHOICES.get(strategy, HIGHER_ORDER),
         views=views,
@@ -238,9 +261,10 @@ def _incremental(
         offered=setting.offered,
         split=setting.split or frozenset(),
         keyed=setting.keyed if strategy == "auto" else {},
+        exact=any(scan.table in setting.passing for scan in scans(plan)),
     )
     free = strategy == "auto" and setting.split is None
-    chosen, split = _chosen(prefix, lowered, choices, statistics if free else None)
+    chosen, split = _chosen(prefix, lowered, choices, statistics if free else None, setting.told)
     program: Program[Any] = chosen
     read = {n.name for s in _statements(program) for n in s.expr.walk() if isinstance(n, Rel) and not n.delta}
     for table in sorted(read & setting.passing):
@@ -249,7 +273,7 @@ def _incremental(
         _check_types(Column(v.name, v.type) for v in m.keys)
     if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):
         raise NotFlat(_beyond_one_map(plan))
-    return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split)
+    return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split, exact=choices.exact)
 
 
 def _statements(program: Program[Any]) -> Iterator[Statement[Any]]:

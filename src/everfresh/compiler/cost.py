@@ -30,6 +30,7 @@ from everfresh.calculus import (
     Sum,
     Value,
     inputs,
+    maps_read,
 )
 from everfresh.compiler.crossing import Ordered, crossing
 from everfresh.compiler.estimate import Atom, Estimate, Statistics, TableStats, values_of
@@ -60,6 +61,7 @@ class Model:
     statistics: Statistics
     _sizes: dict[str, Atom] = field(default_factory=dict)
     _tables: dict[str, TableStats] = field(default_factory=dict)
+    _works: dict[Query, Work] = field(default_factory=dict)
 
     # -- what is stored ------------------------------------------------------------------------------------
 
@@ -189,8 +191,13 @@ class Model:
         self, statement: Statement[Query], inlined: Mapping[str, MapDef[Query]] | None = None
     ) -> Work:
         """One statement for one change tuple: what it visits and what it writes."""
+        if inlined is None and statement.expr in self._works:
+            return self._works[statement.expr]
         work = self.walk(statement.expr, Estimate(), inlined or {})
-        return Work(work.cost + work.out.expected, work.out)
+        found = Work(work.cost + work.out.expected, work.out)
+        if inlined is None:
+            self._works[statement.expr] = found
+        return found
 
     # -- the program ---------------------------------------------------------------------------------------
 
@@ -237,7 +244,7 @@ class Model:
         inlined = {name: self.program.map(name)}
         total = 0.0
         for base, s in self.statements():
-            if any(isinstance(n, MapRef) and n.name == name for n in s.expr.walk()):
+            if name in maps_read(s.expr):
                 total += self.rates[base] * (self.statement(s, inlined).cost - self.statement(s).cost)
         return total
 

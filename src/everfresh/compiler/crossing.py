@@ -55,6 +55,8 @@ class Ordered:
 
 def crossing(factors: Sequence[Query], group: Collection[str], ordered: Ordered) -> Crossing | None:
     """A product, summed to the variables `group`, as one that changes where a threshold is crossed."""
+    if not ordered.single:
+        return None
     changes = [n for f in factors for n in f.walk() if isinstance(n, Rel) and n.delta]
     if len(changes) != 1 or changes[0].name not in ordered.single:
         return None

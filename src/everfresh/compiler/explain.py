@@ -14,16 +14,19 @@ from typing import Any
 from everfresh.compiler.compile import CompiledView
 from everfresh.compiler.listing import listing, shower
 from everfresh.compiler.lower import Relation
+from everfresh.compiler.pairs import Keys, paired
 from everfresh.compiler.tops import top_of
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import stored, told
-from everfresh.program import Intervals, Partitions, View
+from everfresh.program import Intervals, Partitions, Side, View
 
 FORMATS = ("text", "json", "dot")
 
 
 Sharing = Mapping[str, Sequence[str]]
 """Maps that several views have, each with these views, its owner first."""
+Large = Mapping[str, Sequence[str]]
+"""Maps that may have an entry for each combination of rows of some relations."""
 
 
 def explain(
@@ -34,17 +37,20 @@ def explain(
     sharing: Sharing | None = None,
     passing: Collection[str] = (),
     entries: Mapping[str, int] | None = None,
+    keys: Keys | None = None,
 ) -> str:
     """The maintenance program of a view; `sharing` says which maps other views have too, `engine` adds what
-    the runtime knows (placement, what is compiled), `passing` names tables whose rows are not kept, and
-    `entries` are the sizes of maps as of now."""
+    the runtime knows (placement, what is compiled), `passing` names tables whose rows are not kept,
+    `entries` are the sizes of maps as of now, `keys` has the places of the primary keys of tables, by which
+    maps are bounded."""
     if format not in FORMATS:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
     shown = {"text": _text, "json": _json, "dot": _dot}[format]
+    large = {} if compiled.reevaluated else paired(compiled.program, keys or {}, compiled.view.map)  # type: ignore[arg-type]
     bare = [b for b in compiled.bases if b in passing]
-    found = shown(compiled, text, engine or {}, sharing or {}, bare)
+    found = shown(compiled, text, engine or {}, sharing or {}, bare, large)
     return f"{summary(compiled, entries)}\n\n{found}" if format == "text" else found
 
 
@@ -101,7 +107,12 @@ def rows_of(relation: View) -> str:
 
 
 def _text(
-    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+    compiled: CompiledView,
+    text: str,
+    engine: dict[str, Any],
+    sharing: Sharing,
+    passing: Sequence[str],
+    large: Large,
 ) -> str:
     view = compiled.view
     lines = [
@@ -120,8 +131,21 @@ def _text(
         lines.append(f"  where {view.having}")
     lines.append(f"  {rows_of(view)}")
     lines += [f"  {note}" for note in compiled.notes]
+    if values := _checked(compiled):
+        lines += [
+            "",
+            "CHECKED (a batch after which one may overflow, as far as its columns reach, by the query)",
+        ]
+        lines += [f"  {value}" for value in values]
     if passing:
         lines += ["", "TABLES", *(f"  {name}: not retained" for name in passing)]
+    if large:
+        pairs = ((name, " and ".join(of)) for name, of in large.items())
+        lines += [
+            "",
+            "LARGE MAPS",
+            *(f"  {stored(n)}: up to an entry for each pair of rows of {of}" for n, of in pairs),
+        ]
     if sharing:
         kept = ((name, views[0], ", ".join(views[1:])) for name, views in sharing.items())
         lines += ["", "SHARED", *(f"  {name}: kept by {one}, read by {more} too" for name, one, more in kept)]
@@ -130,11 +154,21 @@ def _text(
     return "\n".join(lines)
 
 
+def _checked(compiled: CompiledView) -> list[str]:
+    """Values that maps take apart although their types may be too narrow for them."""
+    return list(dict.fromkeys(f"{w.expr}: {w.expr.type}" for w in compiled.watched))
+
+
 # -- JSON --------------------------------------------------------------------------------------------
 
 
 def _json(
-    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+    compiled: CompiledView,
+    text: str,
+    engine: dict[str, Any],
+    sharing: Sharing,
+    passing: Sequence[str],
+    large: Large,
 ) -> str:
     view, program, show = compiled.view, compiled.program, shower(compiled)
     own = {m.name for m in program.maps}
@@ -144,6 +178,7 @@ def _json(
             "sql": text,
             "strategy": compiled.strategy,
             "columns": _columns(view),
+            "checked": _checked(compiled),
             "maps": [
                 {
                     "name": stored(m.name),
@@ -151,6 +186,7 @@ def _json(
                     "components": [k.name for k in m.kinds],
                     "definition": show(m.definition),
                     "own": m.name in own,
+                    "pairs of": list(large.get(m.name, ())),
                     "views": list(sharing.get(m.name, (view.name,))),
                 }
                 for m in (*program.maps, *program.shared)
@@ -190,11 +226,16 @@ def _columns(relation: Relation) -> list[dict[str, Any]]:
 def _reading(view: View) -> dict[str, Any]:
     return {
         "map": stored(view.map),
-        "sides": [{"map": stored(side.map), "how": side.how} for side in view.sides],
+        "sides": [_side(side) for side in view.sides],
         "outputs": {c.name: str(e) for c, e in zip(view.columns, view.outputs, strict=True)},
         "having": None if view.having is None else str(view.having),
         "rows": rows_of(view),
     }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    compared = {"than": f"{side.than} {side.key}"} if side.than else {}
+    return {"map": stored(side.map), "how": side.how, **compared}
 
 
 def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
@@ -207,7 +248,7 @@ def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:
             **found,
             "strategy": "incremental",
             "map": stored(relation.map),
-            "sides": [{"map": stored(side.map), "how": side.how} for side in relation.sides],
+            "sides": [_side(side) for side in relation.sides],
             "running sum by": relation.op,
             "having": str(relation.having),
         }
@@ -229,7 +270,12 @@ def _strategy(relation: Partitions[Any]) -> str:
 
 
 def _dot(
-    compiled: CompiledView, text: str, engine: dict[str, Any], sharing: Sharing, passing: Sequence[str]
+    compiled: CompiledView,
+    text: str,
+    engine: dict[str, Any],
+    sharing: Sharing,
+    passing: Sequence[str],
+    large: Large,
 ) -> str:
     """Tables and relations feed maps, labelled by the strategies; maps feed relations, and the view."""
     view, program = compiled.view, compiled.program

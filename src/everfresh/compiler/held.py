@@ -7,7 +7,7 @@ all components that are read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -104,15 +104,26 @@ class Choices:
     """Tables whose rows may be read in place of a map that has as many entries, with the places of their
     primary keys."""
     split: frozenset[str] = frozenset()
-    """Components, by what `composites` knows them by, that are kept as single atoms; and pairs of a table
-    and its filter, as `filterable` knows them, that are kept joined; and maps, as `replaceable` knows
-    them, that are not kept at all, or, as `countable` does, as a component of another."""
+    """Components, by what `composites` knows them by, that are kept as single atoms, or all of more than so
+    many atoms, as `larger_than` says; and pairs of a table and its filter, as `filterable` knows them, that
+    are kept joined; and maps, as `replaceable` knows them, that are not kept at all, or, as `countable` does,
+    as a component of another."""
     static: frozenset[str] = frozenset()
     """Relations that never change."""
     views: frozenset[str] = frozenset()
     """Relations that are views themselves: they change after the tables that they read."""
     offered: tuple[MapDef[Query], ...] = ()
     """Maps over bases alone that other views keep, the first of equals preferred."""
+    exact: bool = False
+    """Whether values stay whole that may leave their types: nobody will check them."""
+
+
+class Outgrown(Exception):
+    """A program that takes more work than it may."""
+
+
+Spend = Callable[[int], None]
+"""Told the factors of each product that is derived; raises `Outgrown` if they are too many."""
 
 
 HIGHER_ORDER = Choices()
@@ -127,6 +138,7 @@ class Transform:
     keys: dict[str, int]
     """Of each relation that is read off a map: how many keys it has, if they are its first columns."""
     choices: Choices = HIGHER_ORDER
+    spend: Spend = lambda factors: None
     unshared: frozenset[str] = frozenset()
     maps: dict[str, Held] = field(default_factory=dict)
     shared: dict[Key, tuple[str, dict[str, str]]] = field(default_factory=dict)

@@ -11,6 +11,7 @@ A border inside of a correlated subquery is closed (`closing`): its map has the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,13 +25,15 @@ from everfresh.compiler.rows import MEMBER, Fresh, Term, arrange, not_null, read
 from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
 from everfresh.sql import plan as p
+from everfresh.sql.conditions import conjuncts
 from everfresh.sql.renaming import has_subquery
 from everfresh.types import BIGINT, BOOLEAN, INTERVAL, NULL, Column
 
-_MOST_TERMS = 8
+_MOST_TERMS, _MOST_REPEATS = 8, 5
 Relation = View | Partitions[Any] | Intervals
 Scope = tuple[tuple[Term, ...], ...]
 Rows = tuple[Term, ...]
+Conditions = tuple[Expr, ...]
 Keys = Mapping[str, tuple[frozenset[int], ...]]
 """Of each table the sets of columns, by position, of which no two rows agree."""
 _Wanted = tuple[tuple[Expr, ...], str]
@@ -199,15 +202,21 @@ class Lowering:
 
     # -- plans -------------------------------------------------------------------------------------
 
-    def rows(self, plan: p.Plan, scope: Scope) -> Rows:
-        """The rows of a plan; variables of the plans around it, whose rows are `scope`, stand free."""
-        rows = self._rows(plan, scope)
-        settled = tuple(t for t in (settle(term, self.fresh) for term in rows) if t is not None)
-        if len(settled) > _MOST_TERMS:
-            settled = self._bag(settled, plan, scope)
-        return settled
+    def rows(self, plan: p.Plan, scope: Scope, where: Conditions = ()) -> Rows:
+        """The rows of a plan in a few products; variables of the plans around it, whose rows are `scope`,
+        stand free. Where they would be many, as those of outer joins are, which multiply, the query is cut:
+        they are a relation of its own, which what is above reads by its change."""
+        terms = self.terms(plan, scope, where)
+        return terms if len(terms) <= _MOST_TERMS else self._bag(terms, plan, scope)
 
-    def _rows(self, plan: p.Plan, scope: Scope) -> Rows:
+    def terms(self, plan: p.Plan, scope: Scope, where: Conditions = ()) -> Rows:
+        """The rows of a plan in as many products as there are, but for those in which a condition of `where`,
+        by which they are filtered above, cannot be TRUE."""
+        rows = self._rows(plan, scope, where)
+        found = tuple(t for t in (settle(term, self.fresh) for term in rows) if t is not None)
+        return tuple(t for t in found if t.may(where)) if len(found) > 1 else found
+
+    def _rows(self, plan: p.Plan, scope: Scope, where: Conditions) -> Rows:
         from everfresh.compiler.subqueries import filtered, resolved
 
         match plan:
@@ -216,31 +225,47 @@ class Lowering:
             case p.Scan(table, _, vars_, places):
                 return (Term((Rel(table, vars_, columns=places),), {v.name: v for v in vars_}),)
             case p.Filter(child, condition):
-                return filtered(self, self.rows(child, scope), condition, scope)
+                below = self._below(child, [condition], scope, (*where, *_plain(condition)))
+                return filtered(self, below, condition, scope)
             case p.Project(child, items):
-                rows, exprs = resolved(self, self.rows(child, scope), [e for _, e in items], scope)
+                asked = tuple(substitute(e, dict(items)) for e in where)
+                plain = tuple(e for e in asked if not has_subquery(e))
+                below = self._below(child, [e for _, e in items], scope, plain)
+                rows, exprs = resolved(self, below, [e for _, e in items], scope)
                 return tuple(
                     Term(t.factors, {n: t.of(e) for (n, _), e in zip(items, exprs, strict=True)})
                     for t in rows
                 )
             case p.Join():
-                return self._join(plan, scope)
+                return self._join(plan, scope, where)
             case p.Aggregate():
                 return self._aggregated(plan, scope)
             case p.Distinct(child):
-                return self._distinct(self.rows(child, scope), plan, scope)
+                return self._distinct(self.terms(child, scope, where), plan, scope)
             case p.SetOperation():
-                return self._set_operation(plan, scope)
+                return self._set_operation(plan, scope, where)
             case p.Sort(child, _):
-                return self.rows(child, scope)
+                return self.terms(child, scope, where)
             case p.Window() | p.Limit():
                 return self._partitions(plan, scope)
         raise NotFlat(type(plan).__name__)
 
-    def _join(self, plan: p.Join, scope: Scope) -> Rows:
+    def _below(self, plan: p.Plan, exprs: Sequence[Expr], scope: Scope, where: Conditions) -> Rows:
+        """The rows that expressions are over. They are cut above these, which can then be keys, or rule
+        products out; but not above subqueries, which would be asked for each product."""
+        read = self.rows if any(map(has_subquery, exprs)) else self.terms
+        return read(plan, scope, where)
+
+    def _join(self, plan: p.Join, scope: Scope, where: Conditions) -> Rows:
         from everfresh.compiler.subqueries import filtered, unmatched
 
-        left, right = self.rows(plan.left, scope), self.rows(plan.right, scope)
+        where = (*where, *_plain(plan.condition)) if plan.kind == "inner" else ()
+        left, right = self.rows(plan.left, scope, where), self.rows(plan.right, scope, where)
+        if _repeats(left) + _repeats(right) > _MOST_REPEATS:
+            if _repeats(left) >= _repeats(right):
+                left = self._bag(left, plan.left, scope)
+            else:
+                right = self._bag(right, plan.right, scope)
         pairs = tuple(Term((*a.factors, *b.factors), {**a.columns, **b.columns}) for a in left for b in right)
         condition = plan.condition
         if plan.kind == "inner":
@@ -338,16 +363,11 @@ class Lowering:
         """The rows as one relation of its own, where they would be too many products."""
         return self._distinct(rows, plan, scope, bag=True)
 
-    def _branch(self, plan: p.SetOperation, branch: p.Plan, scope: Scope) -> Rows:
-        """The rows of one side. Branches of UNION ALL are taken together, however they are nested: many of
-        them become one relation, not a tree of them."""
-        together = isinstance(branch, p.SetOperation) and all(
-            one.op == "union" and one.all for one in (plan, branch)
-        )
-        return self._rows(branch, scope) if together else self.rows(branch, scope)
-
-    def _set_operation(self, plan: p.SetOperation, scope: Scope) -> Rows:
-        left, right = self._branch(plan, plan.left, scope), self._branch(plan, plan.right, scope)
+    def _set_operation(self, plan: p.SetOperation, scope: Scope, where: Conditions) -> Rows:
+        asked = where if plan.op == "union" else ()
+        by: dict[str, Expr] = dict(zip((v.name for v in plan.variables), plan.right.variables, strict=True))
+        left = self.terms(plan.left, scope, asked)
+        right = self.terms(plan.right, scope, tuple(substitute(e, by) for e in asked))
         names = [v.name for v in plan.variables]
         other = [v.name for v in plan.right.variables]
         right = tuple(
@@ -383,6 +403,19 @@ class Lowering:
         own = atom.vars[len(found.links) :]
         columns = dict(zip((v.name for v in plan.variables), own, strict=True))
         return (Term((*linked, atom, *(Cond(g) for g in found.gates)), columns),)
+
+
+def _repeats(rows: Rows) -> int:
+    """How often at most a relation stands in a product: n of one are 2^n - 1 products of its change."""
+    counts = (Counter(f.name for f in t.factors if isinstance(f, Rel)) for t in rows)
+    return max((max(found.values(), default=0) for found in counts), default=0)
+
+
+def _plain(condition: Expr | None) -> Conditions:
+    """The parts of a condition that ask no subquery."""
+    if condition is None:
+        return ()
+    return tuple(part for part in conjuncts(condition) if not has_subquery(part))
 
 
 def _readable(columns: Sequence[tuple[str, Expr]]) -> list[str]:
@@ -460,7 +493,7 @@ def _aggregate_view(lowering: Lowering, name: str, plan: p.Plan) -> View | None:
 
 def _rows_view(lowering: Lowering, name: str, plan: p.Plan) -> View:
     distinct = isinstance(plan, p.Distinct)
-    rows = lowering.rows(plan.input if isinstance(plan, p.Distinct) else plan, ())
+    rows = lowering.terms(plan.input if isinstance(plan, p.Distinct) else plan, ())
     if any(t.free() for t in rows):
         raise AssertionError(f"free variables in a view: {rows}")
     keys = [(v.name, v) for v in plan.variables]

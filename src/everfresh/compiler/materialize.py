@@ -15,23 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from everfresh.calculus import (
     DELTA,
     QUERY,
     STATEMENT,
-    MapRef,
     Neg,
     Plus,
     Query,
     Sum,
     check,
     delta,
+    maps_read,
     relations,
     union,
 )
 from everfresh.compiler.crossing import Ordered
-from everfresh.compiler.held import HIGHER_ORDER, Choices, Held, Transform
+from everfresh.compiler.held import HIGHER_ORDER, Choices, Held, Spend, Transform
 from everfresh.compiler.lower import Relation
 from everfresh.compiler.passes import simplify
 from everfresh.compiler.passes.expand import expand
@@ -46,9 +47,10 @@ def transform(
     roots: Sequence[MapDef[Query]],
     derived: Sequence[Relation] = (),
     choices: Choices = HIGHER_ORDER,
+    spend: Spend = lambda factors: None,
 ) -> Program[Query]:
     """The program that maintains `roots` and all maps they need, with a trigger per relation; names of
-    maps begin with `view`."""
+    maps begin with `view`. `spend` is told how much work it takes."""
     by_name = {r.name: r for r in derived}
     by_map = {m.name: m for m in roots}
     keys = {}
@@ -62,7 +64,7 @@ def transform(
     choices = replace(choices, static=_static(choices.static, by_map, derived))
     unshared: frozenset[str] = frozenset()
     while True:
-        work = Transform(view, by_name, keys, choices, unshared)
+        work = Transform(view, by_name, keys, choices, spend, unshared)
         for m in roots:
             work.add(m)
         for m in choices.offered:
@@ -104,8 +106,7 @@ def _read_too_early(
     earlier = [*((-1, name) for name in views), *((i, r.name) for i, r in enumerate(derived))]
     for i, relation in earlier:
         for statement in statements.get(relation, ()):
-            reads = (n.name for n in statement.expr.walk() if isinstance(n, MapRef))
-            found |= {name for name in reads if last.get(name, -1) > i}
+            found |= {name for name in maps_read(statement.expr) if last.get(name, -1) > i}
     return frozenset(found)
 
 
@@ -130,13 +131,19 @@ def _statements(work: Transform) -> dict[str, list[Statement[Query]]]:
 def _statement(work: Transform, target: Held, base: str) -> Statement[Query]:
     terms = []
     for i, body in enumerate(target.products):
-        change = expand(simplify(check(delta(body, {base}), DELTA)))
-        for term in change.terms if isinstance(change, Plus) else (change,):
+        for term in _changes(body, base):
             terms += term_over_maps(work, term, target, i)
     expr = check(union(*(_grouped(target.keys, t) for t in terms)), STATEMENT)
     keyless = {name for name, keys in work.keys.items() if not keys}
     ordered = Ordered.among([r for r in work.derived.values() if isinstance(r, View)], keyless)
     return Statement(target.name, "+=", expr, *strategy_of(expr, base, ordered))
+
+
+@lru_cache(maxsize=4096)  # the programs of a search have most maps in common
+def _changes(body: Query, base: str) -> tuple[Query, ...]:
+    """The products that the change of a product by a relation is the sum of."""
+    change = expand(simplify(check(delta(body, {base}), DELTA)))
+    return change.terms if isinstance(change, Plus) else (change,)
 
 
 def _grouped(keys: tuple[Var, ...], term: Query) -> Query:

@@ -7,8 +7,10 @@ is; one that can only be looked up is looked up as soon as its keys are there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 
 from everfresh.calculus import (
@@ -31,6 +33,7 @@ from everfresh.compiler.rows import arrange, names
 from everfresh.expr import Call, Expr, Var, variables
 from everfresh.program import Program, View
 
+_LARGER = ">"
 _COMPARED = frozenset({"=", "<>", "is_null", "is_distinct", "is_not_distinct", "in"})
 
 
@@ -197,14 +200,29 @@ def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> list[li
 def kept(work: Transform, parts: Iterable[list[Rel]], bound: set[str]) -> Iterator[list[Rel]]:
     """Components that become maps; one that would close a cycle (section 3.6.1), or that is better not held,
     falls into its atoms."""
+    most = _largest(work.choices.split)
     for part in parts:
         apart = len(part) > 1 and (
-            not work.choices.whole or splits(part, bound & names(part)) or form(part) in work.choices.split
+            not work.choices.whole
+            or len(part) > most
+            or splits(part, bound & names(part))
+            or form(part) in work.choices.split
         )
         if apart:
             yield from ([atom] for atom in part)
         else:
             yield part
+
+
+def larger_than(atoms: int) -> str:
+    """The choice that all components of more than so many atoms are kept as single atoms."""
+    return f"{_LARGER}{atoms}"
+
+
+@lru_cache(maxsize=64)  # asked for each product of a program
+def _largest(split: frozenset[str]) -> float:
+    """The most atoms of a component that becomes a map."""
+    return min((int(choice[1:]) for choice in split if choice.startswith(_LARGER)), default=math.inf)
 
 
 def form(part: Sequence[Rel]) -> str:

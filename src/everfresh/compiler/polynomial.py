@@ -13,6 +13,10 @@ from dataclasses import dataclass
 
 from everfresh.errors import EverfreshError
 from everfresh.expr import Call, Case, Cast, Const, Expr, build, variables
+from everfresh.types import BIGINT, DECIMAL, INT64_DIGITS
+
+NARROW = ("TINYINT", "SMALLINT", "INTEGER")
+"""Types of which two values have their product in a BIGINT."""
 
 Part = Hashable
 PartOf = Callable[[str], Part]
@@ -28,12 +32,22 @@ class Monomial:
     def __mul__(self, other: Monomial) -> Monomial:
         merged = dict(self.factors)
         for part, expr in other.factors:
-            merged[part] = build.call("*", merged[part], expr) if part in merged else expr
+            merged[part] = _times(merged[part], expr) if part in merged else expr
         return Monomial(self.coefficient * other.coefficient, tuple(merged.items()))
 
     def times(self, number: int) -> Monomial:
         """The monomial with another coefficient."""
         return Monomial(self.coefficient * number, self.factors)
+
+
+def _times(a: Expr, b: Expr) -> Expr:
+    """Two factors of one part, which may not have stood side by side: their product is none of SQL's, and has
+    a type with room for it."""
+    if a.type.name in NARROW and b.type.name in NARROW:
+        a, b = build.cast(a, BIGINT), build.cast(b, BIGINT)
+    elif a.type.name == b.type.name == "DECIMAL" and max(a.type.precision, b.type.precision) <= INT64_DIGITS:
+        a = build.cast(a, DECIMAL(INT64_DIGITS + 1, a.type.scale))
+    return build.call("*", a, b)
 
 
 class Whole(Exception):

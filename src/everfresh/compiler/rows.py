@@ -30,6 +30,12 @@ class Term:
         """An expression over the plan's columns as one over the variables of the product."""
         return rewrite(substitute(expr, dict(self.columns)), FOLD)
 
+    def may(self, conditions: Iterable[Expr]) -> bool:
+        """Whether conditions over the plan's columns can all be TRUE, as far as their constants say."""
+        known = {n for n, e in self.columns.items() if isinstance(e, Const)}
+        some = (c for c in conditions if any(v.name in known for v in variables(c)))
+        return all(not isinstance(e := self.of(c), Const) or e.value is True for c in some)
+
     def bound(self) -> set[str]:
         """The names of the variables that the factors bind."""
         return names(self.factors)

@@ -6,11 +6,14 @@ materialized, or with nothing if that is clearly cheaper. Maps whose maintenance
 their readers are dropped, the worst first, if the program that is derived anew is cheaper: all of them at
 once, then half of them, down to one at a time. A program with too many maps is thinned out whatever that
 costs. Other decisions (`more`) are tried last, one at a time.
+
+A program may have exponentially many maps (a star of n dimensions has 2^n). Deriving one ends where it takes
+too much work; then only components of few relations are held. All limits count work, never time, so the
+same program is found on any machine.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -19,18 +22,28 @@ from everfresh.calculus import Bind, Cond, Prod, Query, Rel, Sum, Value
 from everfresh.compiler.canonical import canonical
 from everfresh.compiler.cost import Model
 from everfresh.compiler.estimate import Statistics
+from everfresh.compiler.held import Outgrown, Spend
+from everfresh.compiler.placing import larger_than
 from everfresh.program import Program
 
 Decisions = frozenset[str]
+Composites = Callable[[Program[Query]], dict[str, str]]
+Told = Callable[[int, int], None]
+"""Called with the work that is done, and all that may be."""
+Build = Callable[[Decisions, Spend], Program[Query]]
+"""The program of some decisions, which says what it spends."""
 MAPS = 64
 """The most maps that a view may have."""
 BUILDS, WORK = 12, 160
-"""The most programs that a search derives, and the most maps in them: its result does not depend on how fast
-the machine is."""
+"""The most programs that a search derives, and the most maps in them."""
+EFFORT = 4_000
+"""The most factors in the products of one program that is derived to be compared."""
+ALL = 10_000
+"""The factors of all programs that are derived from which on the best so far is taken."""
+SIZES = (4,)
+"""The relations in the largest components that are held where all would be too many."""
 MORE = 6
 """The most choices that are tried beside splitting."""
-SECONDS = 10.0
-"""How long a search may take, in time of the processor: a busy machine finds the same."""
 _CLEARLY = 0.9  # estimates that are closer than this do not speak against holding joins
 
 
@@ -43,42 +56,102 @@ class Found:
     cost: float
 
 
+@dataclass
+class _Search:
+    """Programs derived and priced, and the work that they took."""
+
+    build: Build
+    statistics: Statistics
+    effort: int
+    told: Told | None
+    spent: int = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether all work that may be spent is."""
+        return self.spent >= self.effort
+
+    def priced(self, decisions: Decisions) -> Found | None:
+        """The program of some decisions; None if it takes too much work."""
+        end = self.spent + EFFORT
+
+        def spend(factors: int) -> None:
+            self._spend(factors)
+            if self.spent > end:
+                raise Outgrown(f"more than {EFFORT} factors")
+
+        try:
+            return self._found(decisions, spend)
+        except Outgrown:
+            return None
+
+    def forced(self, decisions: Decisions) -> Found:
+        """The program of some decisions, however much work it takes."""
+        return self._found(decisions, self._spend)
+
+    def _spend(self, factors: int) -> None:
+        self.spent += factors
+        if self.told is not None:
+            self.told(min(self.spent, self.effort), self.effort)
+
+    def _found(self, decisions: Decisions, spend: Spend) -> Found:
+        program = self.build(decisions, spend)
+        return Found(program, decisions, Model(program, self.statistics).total)
+
+    def full(self) -> Found:
+        """The program that holds all joins; those of few relations, if all would be too many."""
+        everything: list[Decisions] = [frozenset(), *(frozenset({larger_than(n)}) for n in SIZES)]
+        for decisions in everything:
+            found = self.priced(decisions)
+            if found is not None:
+                return found
+        return self.forced(frozenset({larger_than(1)}))
+
+    def apart(self, full: Found, composites: Composites) -> Found:
+        """The program that holds no join but those it must: the other end of the search."""
+        found, decisions = full, full.decisions
+        while not decisions >= (keys := frozenset(composites(found.program))):
+            decisions |= keys
+            found = self.priced(decisions) or self.forced(decisions | {larger_than(1)})
+        return found
+
+
 def search(
-    build: Callable[[Decisions], Program[Query]],
+    build: Build,
     statistics: Statistics,
     *,
-    keys: Callable[[Program[Query]], dict[str, str]] | None = None,
+    keys: Composites | None = None,
     more: Callable[[Program[Query]], Iterable[str]] = lambda program: (),
     maps: int = MAPS,
     builds: int = BUILDS,
-    seconds: float = SECONDS,
-    clock: Callable[[], float] = time.thread_time,
+    effort: int = ALL,
+    told: Told | None = None,
 ) -> Found:
     """The cheapest program on the way down from the full one.
 
     `keys` finds the maps that could be split, `more` what else could be decided about a program. With all
-    builds or the time used up the best so far is taken; if that has more than `maps` maps, everything is
-    split.
+    builds or the effort used up the best so far is taken; if that has more than `maps` maps, everything is
+    split. `told` hears how much of the effort is.
     """
-    end = clock() + seconds
+    work = _Search(build, statistics, effort, told)
     found = keys or composites
-    best = _priced(build, frozenset(), statistics)
-    apart = _apart(build, best, found, statistics)
+    best = work.full()
+    apart = work.apart(best, found)
     if apart.cost < _CLEARLY * best.cost:
         best = apart
     tried: set[str] = set()
     many = len(best.program.maps)
     builds = min(builds, max(3, WORK // many))
-    while clock() < end and builds > 1:
+    while not work.over and builds > 1:
         builds -= 1
         crowded = len(best.program.maps) > maps
         ranked = _ranked(best.program, statistics, found(best.program), tried, crowded)
         if not ranked:
             break
         many = min(many, len(ranked))
-        other = _priced(build, best.decisions.union(ranked[:many]), statistics)
-        fewer = len(other.program.maps) < len(best.program.maps)
-        if other.cost < best.cost or (crowded and fewer):
+        other = work.priced(best.decisions.union(ranked[:many]))
+        fewer = other is not None and len(other.program.maps) < len(best.program.maps)
+        if other is not None and (other.cost < best.cost or (crowded and fewer)):
             best = other
         elif many == 1:
             tried.add(ranked[0])
@@ -88,26 +161,14 @@ def search(
         everything = best.decisions.union(found(best.program))
         if everything == best.decisions:
             break
-        best = _priced(build, everything, statistics)
+        best = work.forced(everything)
     for choice in islice(more(best.program), MORE):
-        other = _priced(build, best.decisions | {choice}, statistics)
-        if other.cost < best.cost and len(other.program.maps) <= maps:
+        if work.over:
+            break
+        other = work.priced(best.decisions | {choice})
+        if other is not None and other.cost < best.cost and len(other.program.maps) <= maps:
             best = other
     return best
-
-
-def _apart(
-    build: Callable[[Decisions], Program[Query]],
-    full: Found,
-    found: Callable[[Program[Query]], dict[str, str]],
-    statistics: Statistics,
-) -> Found:
-    """The program that holds no join but those it must: the other end of the search."""
-    program, decisions = full.program, full.decisions
-    while not decisions >= (keys := frozenset(found(program))):
-        decisions |= keys
-        program = build(decisions)
-    return Found(program, decisions, Model(program, statistics).total)
 
 
 def composites(program: Program[Query]) -> dict[str, str]:
@@ -120,13 +181,6 @@ def composites(program: Program[Query]) -> dict[str, str]:
         if flat and sum(isinstance(f, Rel) for f in factors) > 1:
             found[canonical(target.definition).key] = target.name
     return found
-
-
-def _priced(
-    build: Callable[[Decisions], Program[Query]], decisions: Decisions, statistics: Statistics
-) -> Found:
-    program = build(decisions)
-    return Found(program, decisions, Model(program, statistics).total)
 
 
 def _ranked(

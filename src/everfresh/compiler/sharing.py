@@ -12,13 +12,13 @@ Invariant: every map that a statement of a view reads is in the program of exact
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from everfresh.calculus import MapRef, Query, relations
+from everfresh.calculus import Query, maps_read, relations
 from everfresh.compiler.compile import CompiledView
-from everfresh.program import MapDef, Program, Statement, Trigger
+from everfresh.program import MapDef, Program, Trigger
 
 
 def offers(view: CompiledView) -> tuple[MapDef[Query], ...]:
@@ -115,8 +115,10 @@ def cut(program: Program[Any], names: Collection[str]) -> Program[Any]:
 
 def _read_for(program: Program[Any], names: Collection[str]) -> set[str]:
     """The maps that statements on these maps read."""
-    return {name for t in program.triggers for s in t.statements if s.target in names for name in _reads(s)}
-
-
-def _reads(statement: Statement[Any]) -> Iterator[str]:
-    return (node.name for node in statement.expr.walk() if isinstance(node, MapRef))
+    return {
+        name
+        for t in program.triggers
+        for s in t.statements
+        if s.target in names
+        for name in maps_read(s.expr)
+    }

@@ -26,6 +26,7 @@ from everfresh.calculus import (
 from everfresh.compiler.filters import read_by_filter, with_filters
 from everfresh.compiler.held import Held, Transform
 from everfresh.compiler.instead import left_out
+from everfresh.compiler.overflow import Together, fits
 from everfresh.compiler.placing import (
     Part,
     bindable,
@@ -40,7 +41,7 @@ from everfresh.compiler.placing import (
     take_local,
     with_thresholds,
 )
-from everfresh.compiler.polynomial import Monomial, polynomial
+from everfresh.compiler.polynomial import NARROW, Monomial, polynomial
 from everfresh.compiler.rows import arrange, atom_vars, names
 from everfresh.expr import Call, Const, Expr, Var, build, substitute, variables
 from everfresh.types import BIGINT
@@ -54,6 +55,7 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
     while isinstance(term, Neg):
         sign, term = -sign, term.body
     factors = list(term.factors if isinstance(term, Prod) else (term,))
+    work.spend(len(factors))
     changes = [f for f in factors if isinstance(f, Rel) and f.delta]
     still = [f for f in factors if isinstance(f, Rel) and not f.delta]
     rest = [f for f in factors if not isinstance(f, Rel)]
@@ -102,7 +104,10 @@ def term_over_maps(work: Transform, term: Query, target: Held, index: int) -> li
         if not plan.virtual:
             inside = names([*plan.atoms, *plan.local]) - bound - joining
             part_of.update(dict.fromkeys(inside, i))
-    polynomials = [polynomial(v, lambda name: part_of.get(name)) for v in values]
+    together: Together = lambda names: len({part_of.get(name) for name in names}) < 2  # noqa: E731
+    polynomials = [
+        polynomial(v, part_of.get) if not work.choices.exact or fits(v, together) else None for v in values
+    ]
     whole = {
         v.name
         for value, poly in zip(values, polynomials, strict=True)
@@ -207,9 +212,14 @@ def _own(factors: tuple[Expr, ...], coefficient: int) -> Expr:
     assert len(factors) <= 1
     if not factors:
         return Const(coefficient, BIGINT)
-    if coefficient == -1:
-        return build.call("neg", factors[0])
-    return factors[0] if coefficient == 1 else build.call("*", Const(coefficient, BIGINT), factors[0])
+    if coefficient == 1:
+        return factors[0]
+    factor = build.cast(factors[0], BIGINT) if factors[0].type.name in NARROW else factors[0]
+    return (
+        build.call("neg", factor)
+        if coefficient == -1
+        else build.call("*", Const(coefficient, BIGINT), factor)
+    )
 
 
 def _read(plan: Part, held: Held, by: dict[str, Var], components: list[int]) -> MapRef:

@@ -72,9 +72,15 @@ def unmatched(lowering: Lowering, rows: Rows, other: Rows, condition: Expr, scop
     partners = tuple(t for t in (settle(t, lowering.fresh) for t in pairs) if t is not None)
     if not partners:
         return rows
-    factors, found = _exists(lowering, partners, rows, scope)
+    partners, links, gates = close(lowering, partners, (*scope, rows))
+    factors, found = _some(lowering, partners, links, gates)
     alone = build.call("not", build.is_true(found))
-    return tuple(Term((*t.factors, *factors(t), Cond(t.of(alone))), t.columns) for t in rows)
+    return tuple(
+        t
+        if any(link.misses(t) for link in links)
+        else Term((*t.factors, *factors(t), Cond(t.of(alone))), t.columns)
+        for t in rows
+    )
 
 
 # -- conjuncts ---------------------------------------------------------------------------------------
@@ -196,6 +202,13 @@ def _ask(lowering: Lowering, query: p.Subquery, rows: Rows, scope: Scope) -> tup
 
 def _exists(lowering: Lowering, inner: Rows, rows: Rows, scope: Scope) -> tuple[Factors, Expr]:
     inner, links, gates = close(lowering, inner, (*scope, rows))
+    return _some(lowering, inner, links, gates)
+
+
+def _some(
+    lowering: Lowering, inner: Rows, links: tuple[Link, ...], gates: tuple[Expr, ...]
+) -> tuple[Factors, Expr]:
+    """Whether rows that are closed over have a partner: what a term looks up, and the answer."""
     if not inner:
         return (lambda term: ()), _FALSE
     linked = [(link.name, link.column) for link in links]

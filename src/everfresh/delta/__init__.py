@@ -6,6 +6,7 @@
 | `rows`, `files` | every accepted kind of input, matched to a schema by column name |
 | `values` | what one Python value means in a column: the reference rules |
 | `casts`, `coerce` | the same rules on whole Arrow columns, and the errors that name row and column |
+| `sound` | what Arrow permits and no table holds |
 | `bags` | multisets of rows with weights: net, expand, subtract, difference |
 | `show` | a table as text or HTML |
 

@@ -29,9 +29,13 @@ def plain(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         return plain(array.dictionary).take(array.indices)
     if pa.types.is_run_end_encoded(array.type):
-        return plain(pc.run_end_decode(array))
+        places = np.arange(array.offset, array.offset + len(array))
+        ends = array.run_ends.to_numpy()
+        return plain(array.values).take(pa.array(np.searchsorted(ends, places, side="right")))
     if pa.types.is_large_string(array.type) or pa.types.is_string_view(array.type):
         return array.cast(pa.string())
+    if pa.types.is_binary_view(array.type):
+        return array.cast(pa.large_binary())
     return array.view(pa.timestamp("ms")) if pa.types.is_date64(array.type) else array
 
 

@@ -1,8 +1,8 @@
 """Columns of exactly the schema's types, or an error that names the row, the column and the value.
 
-Invariant: the result has the Arrow types of the schema, one chunk per column, canonical floats, and no NULL
-where the schema has none. A column that is all that already is not copied (it may be a slice: mind its
-offset). Rows count from 0.
+Invariant: the result has the Arrow types of the schema, one chunk per column, values that these types hold
+(`sound`), canonical floats, and no NULL where the schema has none. A column that is all that already is not
+copied (it may be a slice: mind its offset). Rows count from 0.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everfresh.delta.casts import canonical, fast_cast, plain
+from everfresh.delta.sound import check_sound, check_years
 from everfresh.delta.values import Refused, Unreadable, read_value, shown
 from everfresh.errors import Code, EverfreshError
 from everfresh.types import DOUBLE, REAL, VARCHAR, Column, SqlType, arrow_schema, to_arrow
@@ -64,7 +65,17 @@ def coerce_column(
     if isinstance(values, list):
         array = _from_values(values, column, what)
     else:
-        array = _from_arrow(_one_chunk(values, column, what), column, what)
+        check_sound(values, column, what)
+        try:
+            array = _from_arrow(_one_chunk(values, column, what), column, what)
+        except pa.ArrowNotImplementedError as problem:  # an encoding of a type that Arrow itself cannot undo
+            raise EverfreshError(
+                Code.TYPE,
+                f"column '{column.name}' is of Arrow's type {values.type}, not a {column.type}",
+                place=f"{what}, column {column.name}",
+                hint=f"cast it to {to_arrow(column.type)} first",
+            ) from problem
+        check_years(array, column, what)
     array = canonical(array)
     if array.null_count and (required or not column.nullable):
         row = pc.index(pc.is_null(array), True).as_py()
@@ -119,6 +130,8 @@ def _from_arrow(array: pa.Array, column: Column, what: str) -> pa.Array:
 
 def _values(array: pa.Array) -> list[Any]:
     """The values as Python's; what Python cannot hold (nanoseconds, year 10000) as its text."""
+    if pa.types.is_timestamp(array.type) and array.type.tz is not None:
+        array = array.cast(pa.timestamp(array.type.unit, "UTC"))  # Python may not know the zone
     try:
         values: list[Any] = array.to_pylist()
     except (ValueError, OverflowError):

@@ -97,7 +97,7 @@ def _below(filesystem: Any, path: str, what: str) -> list[str]:
         if info.type == pa_fs.FileType.File:
             return [path]
         inside = filesystem.get_file_info(pa_fs.FileSelector(path, recursive=True))
-    except OSError as problem:
+    except (OSError, ValueError) as problem:  # the latter for text that no file system takes as a name
         raise _unreadable(path, problem, what) from problem
     return sorted(
         item.path

@@ -23,6 +23,7 @@ from everfresh.delta.changes import Operation
 from everfresh.delta.feeds import is_feed
 from everfresh.delta.files import kind_of, parquet_files
 from everfresh.delta.rows import match_columns, required
+from everfresh.delta.sound import check_years, is_sound
 from everfresh.errors import EverfreshError
 from everfresh.types import Column, TableSchema, to_arrow
 
@@ -118,10 +119,13 @@ def _few(metadata: Any, schema: TableSchema) -> list[str]:
 
 
 def _checked(table: pa.Table, schema: TableSchema) -> pa.Table | None:
-    """A table in its schema's order, if no column has a NULL or a float that it must not have."""
+    """A table in its schema's order, if no column has a NULL or another value that it must not have."""
+    if not is_sound(table):
+        return None
     arrays, fields = [], []
     for column in schema.columns:
         array = table.column(column.name)
+        check_years(array, column, "")  # the other way says what is wrong
         if array.null_count and required(column, schema):
             return None
         if column.type.is_float:

@@ -279,16 +279,13 @@ def _open(data: Any, schema: TableSchema, what: str, op: Operation) -> _Source:
     if _is_from(data, "pandas") and hasattr(data, "iloc") and hasattr(data, "columns"):
         columns = [_pandas_column(data.iloc[:, index]) for index in range(len(data.columns))]
         return _Source(list(data.columns), columns, len(data))
-    if _is_from(data, "polars") and hasattr(data, "collect"):
-        data = data.collect()
     if (
         isinstance(data, pa.RecordBatchReader)
         or hasattr(data, "__arrow_c_stream__")
         or hasattr(data, "__arrow_c_array__")
+        or _is_lazy(data)
     ):
         return _from_arrow(data, what)
-    if _is_from(data, "pyarrow") and hasattr(data, "to_table"):  # a Dataset or a Scanner
-        return _from_table(data.to_table())
     if isinstance(data, np.ndarray) and data.dtype.names:
         return _from_columns({name: data[name] for name in data.dtype.names}, what)
     if isinstance(data, Mapping):
@@ -307,8 +304,17 @@ def _from_table(table: pa.Table) -> _Source:
     return _Source(table.column_names, table.columns, table.num_rows)
 
 
+def _is_lazy(data: Any) -> bool:
+    """Whether rows are only read when they are asked for: a Polars LazyFrame, a Dataset or a Scanner."""
+    return (_is_from(data, "polars") and hasattr(data, "collect")) or (
+        _is_from(data, "pyarrow") and hasattr(data, "to_table")
+    )
+
+
 def _from_arrow(data: Any, what: str) -> _Source:
     try:
+        if _is_lazy(data):
+            data = data.collect() if hasattr(data, "collect") else data.to_table()
         return _from_table(data.read_all() if isinstance(data, pa.RecordBatchReader) else pa.table(data))
     except Exception as problem:  # whatever the producer raises, or a column that is no table
         raise EverfreshError(

@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 
 from everfresh.errors import Code
-from everfresh.types import MAX_DIGITS, SqlType, canonical_float, to_logical
+from everfresh.types import MAX_DIGITS, SqlType, canonical_float, is_unicode, to_logical
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SPECIAL = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -227,10 +227,8 @@ def _text(value: Any, type_: SqlType) -> str:
     if not isinstance(value, str):
         hint = "decode the bytes first" if isinstance(value, bytes) else "convert it with str(...)"
         raise _kind(value, type_, hint)
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise _bad(type_, "the text has a lone surrogate and is no valid Unicode") from None
+    if not is_unicode(value):
+        raise _bad(type_, "the text has a lone surrogate and is no valid Unicode")
     return value
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
-from everfresh.calculus.binding import Pattern, outputs, pattern
+from everfresh.calculus.binding import Pattern, binding, outputs, pattern
 from everfresh.distributed.tags import LOCAL, RANDOM, REPLICATED, Dist, Local, Replicated, Tag, summed
 from everfresh.expr import Var
 from everfresh.rewrite import node
@@ -43,7 +43,7 @@ class Move(Query):
     body: Query
 
 
-@pattern.register
+@binding.register
 def _(query: Move) -> Pattern:
     return pattern(query.body)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from everfresh.rewrite import Node, node
+from everfresh.rewrite import Node, node, remembered
 from everfresh.types import SqlType
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ class Case(Expr):
         return self.default.nullable or any(value.nullable for _, value in self.arms)
 
 
+@remembered
 def variables(expr: Expr) -> tuple[Var, ...]:
     """The variables of an expression, each once, in order of appearance."""
     return tuple(dict.fromkeys(n for n in expr.walk() if isinstance(n, Var)))

@@ -32,13 +32,21 @@ class NumpyBackend:
 
     def asarray(self, value: Any, like: Array | None = None) -> Array:
         """The value as an array of floats."""
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError as problem:  # rows of different lengths
+            raise EverfreshError(Code.ARGUMENT, f"the values are no matrix: {problem}") from problem
+        if array.dtype.kind not in "biuf":
+            raise EverfreshError(Code.TYPE, f"a matrix of {array.dtype} has no numbers to compute with")
+        if np.ma.is_masked(value):
+            raise EverfreshError(
+                Code.VALUE, "a matrix has a value everywhere, and some are masked", hint="array.filled(0)"
+            )
         kind = like.dtype if like is not None else array.dtype
         if not np.issubdtype(kind, np.floating):
-            if array.dtype.kind not in "biuf":
-                raise EverfreshError(Code.TYPE, f"a matrix of {array.dtype} has no numbers to compute with")
             kind = np.dtype(np.float64)
-        return array.astype(kind, copy=False)
+        with np.errstate(over="ignore"):  # what becomes infinite is refused as such
+            return array.astype(kind, copy=False)
 
     def zeros(self, rows: int, columns: int, like: Array) -> Array:
         """Zeros, columns contiguous when there are few of them."""
@@ -152,6 +160,8 @@ class TorchBackend:
         """The value as a tensor of floats."""
         torch = self.torch
         tensor = value if torch.is_tensor(value) else torch.from_numpy(NumpyBackend().asarray(value).copy())
+        if tensor.is_complex():
+            raise EverfreshError(Code.TYPE, f"a matrix of {tensor.dtype} has no numbers to compute with")
         if like is not None:
             return tensor.to(device=like.device, dtype=like.dtype)
         return tensor if tensor.is_floating_point() else tensor.to(torch.float64)

@@ -7,6 +7,7 @@ exactly how the matrix changes, in the coordinates of the stored array.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +65,15 @@ class DeleteRows:
 
     indices: Sequence[int]
 
+    def __post_init__(self) -> None:
+        try:
+            for i in self.indices:
+                operator.index(i)
+        except TypeError:
+            raise EverfreshError(
+                Code.ARGUMENT, f"{self.indices!r} is no list of row numbers", hint="DeleteRows([0, 7])"
+            ) from None
+
 
 Update = LowRank | RowUpdate | ColumnUpdate | EntryUpdate | AppendRows | DeleteRows
 
@@ -119,6 +129,8 @@ class Accumulator:
 
     def position(self, i: int, index: np.ndarray[Any, Any], what: str) -> int:
         """The stored position of a row or column of the user's."""
+        if not isinstance(i, int | np.integer):
+            raise EverfreshError(Code.ARGUMENT, f"{i!r} is no number of a {what} of {self.name}")
         if not -len(index) <= i < len(index):
             raise EverfreshError(
                 Code.ARGUMENT,
@@ -178,7 +190,7 @@ class Accumulator:
     def _set_entry(self, i: int, j: int, value: float) -> None:
         at, to = self.position(i, self.rows, "row"), self.position(j, self.columns, "column")
         row = self.backend.copy(self._current_row(at))
-        row[to] = self._finite(self.backend.asarray([[float(value)]], self.like))[0, 0]
+        row[to] = self._finite(self.backend.asarray([[_number(value)]], self.like))[0, 0]
         self.set_rows[at] = row
 
     def _set_column(self, at: int, column: Any) -> None:
@@ -259,3 +271,10 @@ def _split(change: Array, backend: Backend) -> tuple[Array, Array]:
     if change.shape[0] <= change.shape[1]:
         return backend.eye(change.shape[0], change), change.T
     return change, backend.eye(change.shape[1], change)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise EverfreshError(Code.TYPE, f"{value!r} is no number that a matrix holds") from None

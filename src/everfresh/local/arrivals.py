@@ -1,8 +1,9 @@
 """Rows on their way in: those that are already what their table asks for are passed on as they are.
 
 Most batches of a program look alike: Arrow tables of one schema, which has the table's columns with the
-table's types. For these nothing is left to convert; that no NULL stands where the table takes none, and that
-floats are canonical, is seen in one pass over the batch. All others are read by `delta.read_local`.
+table's types. For these nothing is left to convert; that the values are what their types say, that no NULL
+stands where the table takes none, and that floats are canonical, is seen in one pass over the batch. All
+others are read by `delta.read_local`.
 
 Invariant: the fast twin of `delta.read_local`: the same rows, or it is asked.
 """
@@ -20,10 +21,14 @@ from numpy.typing import NDArray
 from everfresh.delta.changes import Operation
 from everfresh.delta.feeds import is_feed
 from everfresh.delta.rows import match_columns, read_local, required
+from everfresh.delta.sound import is_sound, years_of
+from everfresh.delta.values import limits
 from everfresh.errors import EverfreshError
 from everfresh.local.incoming import BySchema, exported_ahead, kind_of
-from everfresh.local.incoming_kernels import clean
-from everfresh.types import TableSchema, to_arrow
+from everfresh.local.incoming_kernels import BAD, OTHER_TEXT, clean
+from everfresh.types import SqlType, TableSchema, to_arrow
+
+_WORD = (1 << 64) - 1
 
 _MOST: Final = 1000  # tables and operations that are remembered
 
@@ -39,12 +44,12 @@ class _Match:
     def rows(self, data: pa.Table) -> pa.Table | None:
         """The rows of a table, if nothing in it has to be refused or changed."""
         batches = data.to_batches()
-        if len(batches) != 1:
+        if len(batches) != 1 or not is_sound(batches[0], full=False):
             return None
         address, held = exported_ahead(data, batches[0])
-        good = clean(address, self.lines, data.num_rows)
+        found = clean(address, self.lines, data.num_rows)
         del held
-        if not good:
+        if found == BAD or (found == OTHER_TEXT and not is_sound(batches[0])):
             return None
         return data if self.order is None else data.select(self.order)
 
@@ -80,8 +85,19 @@ def _match(schema: TableSchema, op: Operation, given: pa.Schema) -> _Match | Non
     for column, index in chosen:
         if index is None or given.names[index] != column.name or given.types[index] != to_arrow(column.type):
             return None
-        lines.append((index, kind_of(column.type) or 0, required(column, schema)))
+        lines.append((index, kind_of(column.type), required(column, schema), *_bounds(column.type)))
         order.append(index)
     if is_feed(given.names, schema):
         return None
     return _Match(np.array(lines, np.int64), None if order == [*range(len(given.names))] else order)
+
+
+def _bounds(type_: SqlType) -> tuple[int, int]:
+    """The bounds of a column's values for `clean`; 0 and 0 where every value that Arrow has is one."""
+    if type_.name not in ("DECIMAL", "HUGEINT"):
+        return years_of(type_) or (0, 0)
+    least, most = limits(type_)
+    if not type_.is_wide:
+        return least, most
+    low, high = np.array([most & _WORD, most >> 64], np.uint64).view(np.int64).tolist()
+    return low, high

@@ -24,7 +24,7 @@ from everfresh.local.slices import Slice, every_pair
 from everfresh.local.strings import Alive
 from everfresh.local.table import Net, Table, TableUndo
 from everfresh.local.weights import Number, from_words
-from everfresh.state.interrupts import uninterrupted
+from everfresh.state.interrupts import HeldBack
 from everfresh.types import Column
 
 Ints = NDArray[np.int64]
@@ -242,12 +242,12 @@ class Pooled(Stored):
         if self.pool.wasteful:
             self.become(self.pool.copy())
         else:
-            with uninterrupted():
+            with HeldBack():
                 self.remake([names for names, slice_ in self._slices.items() if slice_.wasteful])
 
     def become(self, pool: Pool | None) -> None:
         """Hold the entries of another pool, if one is given; everything that follows them is made anew."""
-        with uninterrupted():
+        with HeldBack():
             names = [*self._slices]
             self.clear()
             if pool is not None:

@@ -238,6 +238,10 @@ class Band:
         order = np.argsort(at, kind="stable")
         return at[order], slots[order]
 
+    def slots_at(self, ranks: Ints) -> Ints:
+        """The entries of these ranks, which `spans` has found."""
+        return self._index.slots_at(ranks)
+
     def sums(self, spans: Spans) -> Ints:
         """Count and exact components, as words, over the ranges of each row."""
         total: Ints | None = None

@@ -5,15 +5,16 @@ A running batch changes tables and maps in place and keeps their old values, to 
 tables and maps and never changes one, so those of the last epoch are simply still there.
 
 Invariant: everything that one call returns is of one epoch, the last one that was committed when it had its
-turn.
+turn. What a call makes on its way (indexes, the order of strings) is trusted only if the call came to its
+end, or refused.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,23 +22,25 @@ from numpy.typing import NDArray
 
 from everfresh.compiler import Catalog
 from everfresh.compiler.compile import scans
-from everfresh.delta.bags import EPOCH, WEIGHT, expand, net, subtract
+from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
 from everfresh.local import adhoc
 from everfresh.local.entries import Before, merged
-from everfresh.local.latch import Latch
+from everfresh.local.latch import Turn
 from everfresh.local.mapstore import MapStore, weighted_schema
 from everfresh.local.netting import netted_rows
 from everfresh.local.pool import Touched
 from everfresh.local.publishing import Change
-from everfresh.local.state import LocalState
+from everfresh.local.state import LocalState, Shaken
 from everfresh.local.strings import Alive
 from everfresh.local.table import Net, Table
 from everfresh.options import Options
 from everfresh.program import Stale, check_epoch
 from everfresh.sql import plan as p
 from everfresh.state import pack_table, unpack_table
+from everfresh.state.interrupts import HeldBack
 
+T = TypeVar("T")
 Ints = NDArray[np.int64]
 _HISTORY = "history/"
 
@@ -47,8 +50,8 @@ class Committed:
 
     def __init__(self, state: LocalState, options: Options) -> None:
         self._history: deque[tuple[int, dict[str, Change]]] = deque(maxlen=options.history)
-        self._latch: Latch = state.latch
         self.catalog: Catalog = state.catalog
+        self._state = state
         self.show(0, state)
 
     def show(self, epoch: int, state: LocalState, changes: dict[str, Change] | None = None) -> None:
@@ -58,6 +61,7 @@ class Committed:
             self._prune(state)
         self.catalog = state.catalog
         self._tables, self._maps, self._created = state.tables, state.maps, state.created
+        self._beside = state.beside
         self._running = state.running
         state.running.clear()
         state.past = self
@@ -76,6 +80,28 @@ class Committed:
             for change in changes.values():
                 change.mark(alive)
 
+    def restore(self, state: LocalState) -> None:
+        """Give a state the tables and views that are shown: DDL was abandoned that had replaced some."""
+        state.catalog, state.created = self.catalog, self._created
+        state.tables, state.maps, state.beside = self._tables, self._maps, self._beside
+
+    def _in_turn(self, look: Callable[..., T], *args: Any) -> T:
+        """What `look` finds, with nobody else at work and signals held back."""
+        state = self._state
+        turn = Turn(state.latch)
+        with HeldBack(), turn.lock:
+            turn.come()
+            if state.shaken or state.at_work:
+                raise Shaken
+            state.shaken = True
+            try:
+                found = look(*args)
+            except EverfreshError:
+                state.shaken = False
+                raise
+            state.shaken = False
+        return found
+
     def make_changes(self) -> None:
         """Make the rows of all changes: what they are made from is not good any more when strings are
         renumbered."""
@@ -83,11 +109,9 @@ class Committed:
             for change in changes.values():
                 assert change.table is not None
 
-    @property
-    def oldest(self) -> int:
+    def reaches(self) -> int:
         """The earliest epoch that reads reach: as far as the options say, or an earlier handle kept."""
-        with self._latch.reading():
-            return self._oldest()
+        return self._in_turn(self._oldest)
 
     def _oldest(self) -> int:
         return self._history[0][0] - 1 if self._history else self.epoch
@@ -101,8 +125,7 @@ class Committed:
         for epoch, changes in list(self._history):
             sections[f"{_HISTORY}{epoch}"] = b""
             for name, change in changes.items():
-                with self._latch:  # readers make rows of changes too
-                    table = change.table
+                table = self._in_turn(lambda change=change: change.table)  # readers make rows of changes too
                 if table.num_rows:
                     sections[f"{_HISTORY}{epoch}/{name}"] = pack_table(table)
         return sections
@@ -122,26 +145,32 @@ class Committed:
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
-        with self._latch.reading():
-            if name in self._tables:
-                if at is not None and at != self.epoch:
-                    raise EverfreshError(
-                        Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only"
-                    )
-                return self._rows(name)
-            self.catalog.expect_view(name)
-            if at is None or at == self.epoch:
-                return self._rows(name)
-            check_epoch(name, at, max(self._oldest(), self._created[name]), self.epoch)
-            return self._at(name, at)
+        return self._in_turn(self._read, name, at)
+
+    def _read(self, name: str, at: int | None) -> pa.Table:
+        if name in self._tables:
+            if at is not None and at != self.epoch:
+                raise EverfreshError(
+                    Code.UNSUPPORTED, f"'{name}' is a table: earlier epochs are kept for views only"
+                )
+            return self._rows(name)
+        self.catalog.expect_view(name)
+        if at is None or at == self.epoch:
+            return self._rows(name)
+        check_epoch(name, at, max(self._oldest(), self._created[name]), self.epoch)
+        return self._at(name, at)
 
     def select(self, plan: p.Plan, bound: Catalog | None = None) -> pa.Table:
         """The result of an ad hoc query; `Stale` if it was bound to a catalog that is gone."""
-        with self._latch.reading():
-            if bound is not None and bound is not self.catalog:
-                raise Stale
-            rows = {name: self._rows(name) for name in {scan.table for scan in scans(plan)}}
+        rows = self._in_turn(self._scanned, plan, bound)
+        if rows is None:
+            raise Stale
         return adhoc.execute(plan, rows.__getitem__)
+
+    def _scanned(self, plan: p.Plan, bound: Catalog | None) -> dict[str, pa.Table] | None:
+        if bound is not None and bound is not self.catalog:
+            return None
+        return {name: self._rows(name) for name in {scan.table for scan in scans(plan)}}
 
     def _rows(self, name: str) -> pa.Table:
         if name not in self._tables:
@@ -172,21 +201,30 @@ class Committed:
                     found.setdefault(changed.target.name, []).append(what)
         return {name: merged(done) for name, done in found.items()}
 
+    def verify(self, view: str) -> pa.Table:
+        """The differences of a view from its recomputation: by the reference evaluator, or its plan run
+        again. Nothing changes meanwhile."""
+        state = self._state
+        held = self._in_turn(lambda: expand(state.maps[view].rows()))
+        return difference(state.recomputed(view), held)
+
     # -- the past ------------------------------------------------------------------------------------
 
     def changes(self, view: str, since: int | None) -> pa.Table:
         """The view's change of each epoch after `since`; of all that are kept if that is None."""
-        with self._latch.reading():
-            self.catalog.expect_view(view)
-            oldest = self._oldest()
-            since = oldest if since is None else since
-            check_epoch(view, since, oldest, self.epoch)
-            parts = self._changes_after(view, since)
-            created, store = self._created[view], self._maps[view]
-            if since < created:  # what it held when it was created is its first change
-                rows = self._at(view, created)
-                first = net(rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64))))
-                parts.insert(0, (created, first))
+        return self._in_turn(self._changes, view, since)
+
+    def _changes(self, view: str, since: int | None) -> pa.Table:
+        self.catalog.expect_view(view)
+        oldest = self._oldest()
+        since = oldest if since is None else since
+        check_epoch(view, since, oldest, self.epoch)
+        parts = self._changes_after(view, since)
+        created, store = self._created[view], self._maps[view]
+        if since < created:  # what it held when it was created is its first change
+            rows = self._at(view, created)
+            first = net(rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64))))
+            parts.insert(0, (created, first))
         schema = weighted_schema(store.view.columns).append(pa.field(EPOCH, pa.int64(), nullable=False))
         tables = [
             t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema)

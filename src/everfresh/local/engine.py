@@ -5,24 +5,31 @@ A batch is resolved, every statement is evaluated against the state before it, t
 changed, the views' own changes are published, the commit record is written, and only then is the epoch
 visible. A failure at any of these points undoes the pools. Recovery loads the newest snapshot and runs the
 net changes of later commit records through the same code.
+
+Whatever touches the state runs in a section (`_change`, `_look`): it is marked before, and unmarked when it
+has come to its end or has refused. A mark that nobody works under any more is left by an exception that
+nobody foresaw, raised between any two instructions. Then nothing is read, changed or written before the state
+has been made anew: from the folder, or without one from the tables and maps, if none was being changed.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from everfresh.compiler import Catalog, readers
-from everfresh.delta.bags import WEIGHT, difference, expand, split
+from everfresh.compiler import Catalog, Effect, readers
+from everfresh.delta.bags import WEIGHT, split
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied, stored
 from everfresh.local.arrivals import Arrivals
@@ -31,7 +38,7 @@ from everfresh.local.committed import Committed
 from everfresh.local.phases import Untimed, phases_of
 from everfresh.local.pool import Pool
 from everfresh.local.publishing import Change
-from everfresh.local.state import LocalState
+from everfresh.local.state import LocalState, Shaken
 from everfresh.local.table import Net
 from everfresh.local.workers import Workers, cores
 from everfresh.options import Options
@@ -43,11 +50,16 @@ from everfresh.state import (
     StateFolder,
     pack_table,
     read_commit,
+    told,
     unpack_table,
 )
+from everfresh.state.interrupts import HeldBack
 from everfresh.types import TableSchema
 
+T = TypeVar("T")
 _KEYS_KEPT = 10_000
+_WAIT = 1 << 10
+"""Epochs after which a snapshot that has failed is tried again, at most."""
 _AT_ONCE = 1 << 20  # words among which strings in use are counted while somebody waits
 _log = logging.getLogger("everfresh")
 
@@ -67,8 +79,8 @@ class _Draft:
     def sections(self) -> dict[str, Any]:
         """The sections of its record."""
         sections: dict[str, Any] = {f"delta/{name}": pack_table(t) for name, t in self.deltas.items()}
-        for told in self.others:
-            sections.update(told())
+        for tell in self.others:
+            sections.update(tell())
         return sections
 
 
@@ -97,6 +109,17 @@ class LocalEngine:
         )
         self._workers = Workers(options.threads or cores())
         self._arrivals = Arrivals()
+        self._inside = threading.Lock()
+        """Held by whoever changes the state."""
+        self._marked = False
+        """A change has begun, and has neither come to its end nor been undone."""
+        self._mending = False
+        self._with_domains = False
+        """Whether the change does something to what domains keep."""
+        self._failures = self._not_before = 0
+        """How often snapshots have failed, and the epoch before which none is tried."""
+        self._altered: dict[int, tuple[Catalog, Effect]] = {}
+        """What DDL since the last snapshot has made, by its epoch: compiled views are not compiled again."""
         self._reset()
         if self._folder is not None:
             try:
@@ -118,24 +141,98 @@ class LocalEngine:
         self._snapshot_epoch = 0
         self._snapshot_bytes = 0
 
+    # -- sections ----------------------------------------------------------------------------------
+
+    def _change(self, work: Callable[..., T], *args: Any) -> T:
+        """Run what changes the state; signals wait until it can be undone, or is over."""
+        try:
+            with self._inside:
+                if self._marked:
+                    self._mend()
+                with HeldBack() as held:
+                    self._state.held = held
+                    self._marked = True
+                    try:
+                        result = work(*args)
+                    except BaseException as error:
+                        if isinstance(error, EverfreshError | Shaken) or error is held.raised:
+                            self._marked = bool(self._state.at_work)
+                        raise
+                    self._marked = bool(self._state.at_work)
+            return result
+        except Shaken:  # a reader was interrupted, and what the change had done was undone
+            with self._inside:
+                self._mend_indexes()
+            return self._change(work, *args)
+
+    def _look(self, name: str, *args: Any) -> Any:
+        """What a method of `Committed` finds."""
+        while True:
+            try:
+                return getattr(self._whole(), name)(*args)
+            except Shaken:
+                with self._inside:
+                    self._mend_indexes()
+
+    def _mend_indexes(self) -> None:
+        """Make anew what a reader that was interrupted may have left half made; the caller is inside."""
+        if self._marked:
+            self._mend()
+        try:
+            self._state.check()
+        except Shaken:
+            self._marked = True  # until it is done
+            self._state.mend()
+            self._marked = False
+
+    def _whole(self) -> Committed:
+        """What readers see, made anew if something was abandoned in the middle."""
+        if self._marked and (self._mending or not self._inside.locked()):
+            with self._inside:
+                if self._marked:  # nobody has done it meanwhile
+                    self._mend()
+        return self._shown
+
+    def _mend(self) -> None:
+        """Make the state anew after an exception that nobody foresaw; the caller is inside."""
+        self._mending = True
+        if self._folder is not None:
+            before = self._shown.catalog
+            self._folder.commits.reopen()
+            self._reset()
+            self._load_snapshot(before)
+            self._replay_to(self._folder.commits.last())
+        elif self._state.lost or self._with_domains:
+            raise EverfreshError(
+                Code.INTERRUPTED,
+                "an exception struck in the middle of a change, and there is no folder to read it again from",
+                hint="make the database again; one with a path is read again by itself",
+            )
+        else:
+            self._shown.restore(self._state)
+            self._state.mend()
+        self._marked = self._mending = False
+
     @property
     def epoch(self) -> int:
         """The last epoch this handle has seen."""
-        return self._shown.epoch
+        return (self._whole() if self._marked else self._shown).epoch
 
     @property
     def oldest(self) -> int:
         """The earliest epoch that reads reach."""
-        return self._shown.oldest
+        found: int = self._look("reaches")
+        return found
 
     @property
     def catalog(self) -> Catalog:
         """Tables and views as of `epoch`."""
-        return self._shown.catalog
+        return (self._whole() if self._marked else self._shown).catalog
 
     @property
     def sources(self) -> Mapping[str, int]:
         """The last batch of each stream."""
+        self._whole()
         return self._sources
 
     @property
@@ -152,15 +249,21 @@ class LocalEngine:
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
-        catalog, effect = self._state.catalog.execute(statement, self._state.sizes())
-        if effect.nothing:
-            return self.epoch
+        catalog, effect = self.catalog.execute(statement, self._state.sizes(), progress=progress)
+        return self.epoch if effect.nothing else self._change(self._alter, catalog, effect, progress)
+
+    def _alter(self, catalog: Catalog, effect: Effect, progress: Progress | None) -> int:
+        self._state.check()
         with self._state.altering():
-            self._state.execute(catalog, effect, self.epoch + 1, progress)
-            self._commit([_Draft(self.epoch + 1, ddl=(effect.text,))])
+            self._state.execute(catalog, effect, self._shown.epoch + 1, progress)
+            if effect.create_view is not None:
+                self._state.check_values({}, effect.create_view.name)
+            self._commit([_Draft(self._shown.epoch + 1, ddl=(effect.text,))])
+            self._state.finish()
+        self._altered[self._shown.epoch] = catalog, effect
         self._state.reclaim()
         self._maybe_snapshot()
-        return self.epoch
+        return self._shown.epoch
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -170,6 +273,8 @@ class LocalEngine:
 
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""
+        if self._marked:
+            self._whole()
         return self._keys.get(key)
 
     def apply(self, batch: Batch) -> Applied:
@@ -183,20 +288,20 @@ class LocalEngine:
         """Apply batches in order, each atomically; their records are written and synced together."""
         try:
             if len(batches) == 1 and not batches[0].steps:
-                return [self._alone(batches[0])]
-            return self._together(batches)
+                return [self._change(self._alone, batches[0])]
+            return self._change(self._together, batches)
         finally:
             self._phases.stop()
 
     def _alone(self, batch: Batch) -> Applied | Exception:
         """One batch that changes tables only, as `_together` applies it."""
-        begun, epoch = False, self.epoch + 1
+        begun, epoch = False, self._shown.epoch + 1
         try:
             nets, deltas = self._resolved(batch)
             with self._state.changing(nets) as changes:
                 begun = True
                 self._commit([_Draft(epoch, batch.keys, (), batch.sources, deltas, changes)])
-        except Exception as error:
+        except EverfreshError as error:
             if begun:
                 raise
             return error
@@ -210,15 +315,18 @@ class LocalEngine:
         with ExitStack() as stack:
             for batch in batches:
                 try:
-                    draft, rows = self._begun(batch, self.epoch + 1 + len(drafts), stack)
-                except Exception as error:
+                    draft, rows = self._begun(batch, self._shown.epoch + 1 + len(drafts), stack)
+                except EverfreshError as error:
                     results.append(error)
                     continue
                 drafts.append(draft)
                 results.append(Applied(draft.epoch, rows=rows))
             if drafts:
                 self._commit(drafts)
+                self._state.at_work.append(drafts)  # until all of them are final
         if drafts:
+            self._state.at_work.clear()
+            self._with_domains = False
             self._state.reclaim()
             self._maybe_snapshot()
         return results
@@ -243,6 +351,7 @@ class LocalEngine:
         if not batch.steps:
             changes = stack.enter_context(self._state.changing(nets))
         else:
+            self._with_domains = True
             with ExitStack() as own:
                 for domain in self._domains:
                     if domain.name in batch.steps:
@@ -262,7 +371,8 @@ class LocalEngine:
     # -- commit and recovery -----------------------------------------------------------------------
 
     def _commit(self, drafts: Sequence[_Draft]) -> None:
-        """Commit epochs that are done in memory: all of them, or none."""
+        """Commit epochs that are done in memory: all of them, or none. They are shown when they are made
+        final."""
         if self._folder is not None:
             digest, records = self._digest, []
             for draft in drafts:
@@ -284,9 +394,11 @@ class LocalEngine:
                 )
             self._digest = digest
             self._log_bytes += sum(map(len, records))
-        with self._state.latch:
-            for draft in drafts:
-                self._advance(draft.epoch, draft.keys, draft.sources, draft.changes)
+        self._state.final = partial(self._advance_all, drafts)
+
+    def _advance_all(self, drafts: Sequence[_Draft]) -> None:
+        for draft in drafts:
+            self._advance(draft.epoch, draft.keys, draft.sources, draft.changes)
 
     def _advance(
         self, epoch: int, keys: Sequence[str], sources: Mapping[str, int], changes: dict[str, Change]
@@ -299,31 +411,44 @@ class LocalEngine:
                 self._keys.popitem(last=False)
 
     def refresh(self) -> None:
-        """Readers: replay what was committed since."""
+        """Be whole; readers: replay what was committed since."""
+        if self._marked:
+            self._whole()
         if self._folder is not None and self._read_only:
-            self._replay_to(self._folder.commits.last())
+            with told(f"{self._folder.root} cannot be read"):
+                last = self._folder.commits.last()
+                if self.epoch < last:
+                    self._change(self._replay_to, last)
 
     def _recover(self) -> None:
         assert self._folder is not None
         if not self._read_only:
             self._folder.remove_garbage(new_term=True)
         self._load_snapshot()
-        self._replay_to(self._folder.commits.last())
+        last = self._folder.commits.last()
+        if last < self._shown.epoch:
+            raise EverfreshError(
+                Code.DAMAGED,
+                f"the log of {self._folder.root} ends with epoch {last}, before the snapshot of epoch "
+                f"{self._shown.epoch}",
+                hint="restore the folder from a backup",
+            )
+        self._replay_to(last)
 
     def _replay_to(self, last: int) -> None:
         """Follow the log. A reader whose next record was trimmed, or withdrawn, starts again from the
         newest snapshot."""
         assert self._folder is not None
         restarted = not self._read_only
-        while self.epoch < last:
-            commit = read_commit(self._folder.commits, self.epoch + 1)
+        while self._shown.epoch < last:
+            commit = read_commit(self._folder.commits, self._shown.epoch + 1)
             if commit is not None and commit.parent == self._digest:
                 self._replay(commit)
                 continue
             if restarted:
                 raise EverfreshError(
                     Code.DAMAGED,
-                    f"the log has no record that takes epoch {self.epoch} to the next",
+                    f"the log has no record that takes epoch {self._shown.epoch} to the next",
                     hint="restore the folder from a backup",
                 )
             restarted = True
@@ -332,7 +457,7 @@ class LocalEngine:
 
     def _replay(self, commit: Commit) -> None:
         for text in commit.ddl:
-            catalog, effect = self._state.catalog.replay(text)
+            catalog, effect = self._altered.get(commit.epoch) or self._state.catalog.replay(text)
             self._state.execute(catalog, effect, commit.epoch)
         nets = {}
         for name, section in commit.sections.items():
@@ -348,7 +473,7 @@ class LocalEngine:
             if own := sections_of(domain, commit.sections):
                 domain.replay(own)
         self._state.upkeep.count(nets.values())
-        with self._state.changing(nets) as changes:
+        with self._state.changing(nets, again=True) as changes:
             pass
         self._digest = commit.digest
         self._log_bytes += sum(memoryview(section).nbytes for section in commit.sections.values())
@@ -361,14 +486,34 @@ class LocalEngine:
         if self._folder is None:
             return
         enough = self._log_bytes > max(options.snapshot_bytes, self._snapshot_bytes // 3)
-        if enough or self.epoch - self._snapshot_epoch >= options.snapshot_epochs:
-            try:
-                self.snapshot()
-            except Exception:  # the epoch is committed, and the log still serves: the next one tries again
-                _log.exception("no snapshot could be taken of epoch %d", self.epoch)
+        due = enough or self._shown.epoch - self._snapshot_epoch >= options.snapshot_epochs
+        if due and self._shown.epoch >= self._not_before:
+            self._try_snapshot()
+
+    def _try_snapshot(self) -> None:
+        """Take a snapshot; if that fails, one is tried later: the epoch is committed, and the log serves."""
+        epoch = self._shown.epoch
+        try:
+            self._snapshot()
+            self._failures = 0
+        except Exception as error:
+            later = min(1 << self._failures, _WAIT)
+            self._not_before, self._failures = epoch + later, self._failures + 1
+            known = isinstance(error, OSError | EverfreshError | Shaken)
+            _log.warning(
+                "no snapshot could be taken of epoch %d: %s; it is tried again at epoch %d",
+                epoch,
+                str(error).splitlines()[0] if str(error) else type(error).__name__,
+                epoch + later,
+                exc_info=None if known else error,
+            )
 
     def snapshot(self) -> None:
         """Write everything up to the current epoch to one file, and forget the log before it."""
+        with told(f"no snapshot could be taken of epoch {self.epoch}"):
+            self._change(self._snapshot)
+
+    def _snapshot(self) -> None:
         assert self._folder is not None
         sections: dict[str, Any] = self._state.to_sections()
         sections.update(self._shown.to_sections())
@@ -381,21 +526,23 @@ class LocalEngine:
             "created": self._state.created,
             "digest": self._digest,
         }
-        self._folder.snapshots.write(self.epoch, sections, meta)
-        self._snapshot_epoch, self._log_bytes = self.epoch, 0
+        self._folder.snapshots.write(self._shown.epoch, sections, meta)
+        self._snapshot_epoch, self._log_bytes, self._altered = self._shown.epoch, 0, {}
         self._snapshot_bytes = sum(memoryview(section).nbytes for section in sections.values())
         self._folder.commits.rotate()
-        self._folder.commits.trim(min(self.epoch + 1, self.epoch - self._options.history + 1))
-        self._folder.snapshots.drop(self.epoch)
+        self._folder.commits.trim(min(self._shown.epoch + 1, self._shown.epoch - self._options.history + 1))
+        self._folder.snapshots.drop(self._shown.epoch)
 
-    def _load_snapshot(self) -> None:
+    def _load_snapshot(self, before: Catalog | None = None) -> None:
+        """Take the newest snapshot; `before` may be its catalog, with views that are compiled."""
         assert self._folder is not None
         snapshot = self._folder.snapshots.latest()
         if snapshot is None:
             return
         ddl = [text for _, text in snapshot.meta["ddl"]]
+        known = before if before is not None and [text for _, text in before.ddl] == ddl else None
         self._state = LocalState.from_sections(
-            ddl, snapshot.meta["created"], snapshot.sections, self._phases, self._options.compile
+            ddl, snapshot.meta["created"], snapshot.sections, self._phases, self._options.compile, known
         )
         for domain in self._domains:
             domain.load(sections_of(domain, snapshot.sections))
@@ -413,15 +560,18 @@ class LocalEngine:
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
-        return self._shown.read(name, at)
+        found: pa.Table = self._look("read", name, at)
+        return found
 
     def changes(self, view: str, since: int | None) -> pa.Table:
         """The view's change of each epoch after `since`; of all that are kept if that is None."""
-        return self._shown.changes(view, since)
+        found: pa.Table = self._look("changes", view, since)
+        return found
 
     def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:
         """The result of an ad hoc query."""
-        return self._shown.select(plan, bound)
+        found: pa.Table = self._look("select", plan, bound)
+        return found
 
     def matching(
         self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()
@@ -443,7 +593,8 @@ class LocalEngine:
     def verify(self, view: str) -> pa.Table:
         """The differences of a view from its recomputation: by the reference evaluator, or its plan run
         again."""
-        return difference(self._state.recomputed(view), expand(self._state.maps[view].rows()))
+        found: pa.Table = self._look("verify", view)
+        return found
 
     def to_spark(self, name: str, at: int | None = None) -> Any:
         """Not here: this engine has no Spark session of its own."""
@@ -456,10 +607,10 @@ class LocalEngine:
     def statistics(self) -> dict[str, Any]:
         """Sizes, for people. A map that several views read is counted once."""
         state = self._state
-        state.reclaim(now=state.held().words <= _AT_ONCE)
+        state.reclaim(now=state.holders().words <= _AT_ONCE)
         views, sliced = self.catalog.compiled, state.wiring.tables
         found = {
-            "epoch": self.epoch,
+            "epoch": self._shown.epoch,
             "tables": {
                 n: {
                     "rows": len(t) if t.schema.retained else "not retained",
@@ -469,7 +620,12 @@ class LocalEngine:
             },
             "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
             "maps beside them": {
-                stored(n): {"entries": len(m.pool), **_bytes(m.pool, m), "views": readers(views, n)}
+                stored(n): {
+                    "entries": len(m.pool),
+                    **_bytes(m.pool, m),
+                    "views": readers(views, n),
+                    **({"outgrown": True} if m.outgrown else {}),
+                }
                 for n, m in state.beside.items()
             },
             "streams": dict(self._sources),

@@ -19,6 +19,7 @@ from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Pooled
 from everfresh.local.codec import Codec
 from everfresh.local.columnar import MapDelta, key_columns, to_words
+from everfresh.local.growth import Growth
 from everfresh.local.netting import netted_rows
 from everfresh.local.pool import Layout, Pool, Touched, Values
 from everfresh.local.ranking import Ranks
@@ -65,6 +66,9 @@ class EntryStore(Pooled):
         self._followers: dict[Hashable, Follower] = {}
         self.cleared = 0
         """How many times all followers have gone."""
+        self.growth: Growth | None = None
+        self.outgrown = False
+        """Whether it was found to be much larger than the tables it is made of."""
         self._wanted: set[Hashable] = set()
         self._ranks: Ranks | None = None
 
@@ -100,6 +104,8 @@ class EntryStore(Pooled):
 
     def commit(self, touched: Touched) -> None:
         """Make a change final: entries that have come to nothing go."""
+        if self.growth is not None and self.growth.due:
+            self.growth.settled(len(self.pool))
         counts = self.pool.counts[touched.slots]
         if np.count_nonzero(counts) < len(counts):
             gone = touched.slots[counts == 0]

@@ -1,7 +1,8 @@
 """The least or greatest value of a map's last key among the entries that agree on the others.
 
 `Extremes` is the question. `Scan` answers it by looking at every entry of the slice; `Ends` does so while
-slices are short, and from an index in the order of the values when they are not.
+slices are short, and from an index in the order of the values when they are not. So no question looks at more
+than `_LONG` entries for each key that it asks for, however often it asks for the same.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class Scan:
         self.codec = Codec(store.columns[:-1], store.codec.interner)
         self.visited = self.longest = 0
 
+    def scans(self, words: Ints) -> int:
+        """How many entries `at` would look at."""
+        return self._store.slice(self._names).met(words)
+
     def at(self, words: Ints) -> Vector:
         """The extreme of the last key for each column of `words`, NULL where there is no entry."""
         store, rows = self._store, words.shape[1]
@@ -92,8 +97,11 @@ class Ends:
 
     def at(self, words: Ints) -> Vector:
         """The extreme of the last key for each column of `words`, NULL where there is no entry."""
-        key = "ends", self._value.name
-        if not self._ordered or (self._long >= 0 and not self._store.is_followed(key)):
+        key, rows = ("ends", self._value.name), words.shape[1]
+        short = self._long >= 0 and not self._store.is_followed(key)
+        if short and rows > 1 and len(self._store.pool) > self._long:
+            short = self._scan.scans(words) <= self._long * rows
+        if not self._ordered or short:
             seen = self._scan.visited
             found = self._scan.at(words)
             self.visited += self._scan.visited - seen

@@ -6,12 +6,10 @@ column that it is to look at. Whoever calls it holds the batch alive and has che
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET, ldf32
+from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET, ldf32, ldu
 from everfresh.local.jit import njit
 from everfresh.local.native.memory import as_word, ld, ld8, ld32, ldf
 
@@ -24,13 +22,18 @@ TEXT, BIT, INT8, INT16, INT32, INT64, DECIMAL, WIDE, FLOAT, DOUBLE = range(10)
 # word, the word and the bit of its NULLs (-1: it has none).
 SOURCE, KIND, FIRST, MASK, SHIFT = range(5)
 
-# The places in a line for `clean`: the third says that NULL is refused.
-REQUIRED: Final = 2
+# The places in a line for `clean`, behind the first two: whether NULL is refused, the least and the greatest
+# value that a column of days, moments or decimals takes. Of wide decimals these are words of the greatest.
+REQUIRED, LEAST, MOST = 2, 3, 4
+
+BAD, OTHER_TEXT, GOOD = range(3)
+"""What `clean` finds."""
 
 _NAN = np.float64(np.nan).view(np.int64)
 _NAN32 = np.int64(np.float32(np.nan).view(np.int32))
 _ZERO = np.int64(-1 << 63)
 _ZERO32 = np.int64(-1 << 31)
+_HIGH_BITS = np.uint64(0x8080808080808080)
 
 
 @njit(forceinline=True, cache=True)
@@ -99,28 +102,75 @@ def words(array: int, columns: Ints, out: Ints) -> int:
 
 
 @njit(cache=True)
-def clean(array: int, columns: Ints, rows: int) -> bool:
-    """Whether no column that refuses NULL has one, and all floats are canonical."""
-    children = ld(array, CHILDREN)
+def _is_ascii(offsets: int, data: int, start: int, rows: int) -> bool:
+    """Whether the strings of a column are ASCII, and none ends before it begins."""
+    backwards = np.int64(0)
+    for i in range(start, start + rows):
+        backwards |= ld32(offsets, i + 1) - ld32(offsets, i)
+    if backwards < 0:
+        return False
+    at, end = data + ld32(offsets, start), data + ld32(offsets, start + rows)
+    high = np.uint64(0)
+    while at + 32 <= end:
+        high |= ldu(at) | ldu(at + 8) | ldu(at + 16) | ldu(at + 24)
+        at += 32
+    while at < end:
+        high |= np.uint64(ld8(at, 0))
+        at += 1
+    return bool(high & _HIGH_BITS == 0)
+
+
+@njit(forceinline=True, cache=True)
+def _is_within(kind: int, data: int, i: int, least: int, most: int) -> bool:
+    """Whether a day, a moment or a decimal is within bounds."""
+    if kind == INT32:
+        return bool(least <= ld32(data, i) <= most)
+    if kind == INT64:
+        return bool(least <= ld(data, i) <= most)
+    low, high = ld(data, 2 * i), ld(data, 2 * i + 1)
+    if kind == DECIMAL:
+        return bool(least <= low <= most and high == low >> 63)
+    if high < 0:  # 128 bits, by their magnitude
+        low = -low
+        high = -high if low == 0 else ~high
+    return bool(np.uint64(high) < np.uint64(most) or (high == most and np.uint64(low) <= np.uint64(least)))
+
+
+@njit(cache=True)
+def clean(array: int, columns: Ints, rows: int) -> int:
+    """GOOD if no column that refuses NULL has one, all values are of their types (and days of years that
+    Python knows), and all floats are canonical; OTHER_TEXT if so, but some strings are not ASCII."""
+    children, found = ld(array, CHILDREN), GOOD
     for c in range(columns.shape[0]):
         child = ld(children, columns[c, SOURCE])
         buffers, start = ld(child, BUFFERS), ld(array, OFFSET) + ld(child, OFFSET)
-        bits, data, nulls = ld(buffers, 0), ld(buffers, 1), ld(child, NULLS)
-        if columns[c, REQUIRED] and bits != 0 and nulls != 0:
+        bits, data, kind = ld(buffers, 0), ld(buffers, 1), columns[c, KIND]
+        if ld(child, NULLS) == 0:
+            bits = 0
+        if columns[c, REQUIRED] and bits != 0:
             for i in range(rows):
                 if _missing(bits, start + i):
-                    return False
-        if columns[c, KIND] == DOUBLE:
+                    return BAD
+        if kind == TEXT:
+            if not _is_ascii(data, ld(buffers, 2), start, rows):
+                found = OTHER_TEXT
+        elif kind == DOUBLE:
             for i in range(rows):
                 word, value = ld(data, start + i), ldf(data, start + i)
                 if word == _ZERO or (value != value and word != _NAN):
-                    return False
-        elif columns[c, KIND] == FLOAT:
+                    return BAD
+        elif kind == FLOAT:
             for i in range(rows):
                 word, value = ld32(data, start + i), ldf32(data, start + i)
                 if word == _ZERO32 or (value != value and word != _NAN32):
-                    return False
-    return True
+                    return BAD
+        elif columns[c, MOST] != 0:
+            least, most = columns[c, LEAST], columns[c, MOST]
+            for i in range(start, start + rows):
+                # What Arrow has in the place of a NULL is undefined.
+                if not _is_within(kind, data, i, least, most) and (bits == 0 or not _missing(bits, i)):
+                    return BAD
+    return found
 
 
 @njit(cache=True)

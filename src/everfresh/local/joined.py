@@ -9,7 +9,7 @@ those: a change with count 0 and another value is real.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ from everfresh.local.codec import Codec
 from everfresh.local.entries import joined_values
 from everfresh.local.ordering import Needs, Step, Term, atom_vars
 from everfresh.local.pool import Layout, Pool, Values
-from everfresh.local.ranges import ranged, visits_cost
+from everfresh.local.ranges import TooMany, ranged, visits_cost
 from everfresh.local.strings import Interner
 from everfresh.local.weights import Number, Weights, from_vector
 from everfresh.types import Column
@@ -78,6 +78,8 @@ class _Frame:
     columns: dict[str, Cells]
     weights: Weights
     origin: Ints | None = None
+    turns: bool = False
+    """Whether it is given up where a range has too many entries."""
 
     @property
     def rows(self) -> int:
@@ -98,8 +100,7 @@ def run_terms(
 ) -> PoolDelta:
     """What a statement adds to a map with these keys and components."""
     parts = []
-    for term in _chosen(terms, scope):
-        frame = _run(term, len(layout.kinds), scope)
+    for frame in _frames(_chosen(terms, scope), len(layout.kinds), scope):
         if not frame.rows:
             continue
         words, able = assemble(codec, [frame.columns[v.name] for v in keys], frame.rows)
@@ -109,6 +110,16 @@ def run_terms(
     if not parts:
         return PoolDelta(np.zeros((codec.words, 0), np.int64), Values.zeros(layout, 0))
     return joined_deltas(parts)
+
+
+def _frames(terms: Sequence[Term], k: int, scope: Scope) -> Iterator[_Frame]:
+    """The results of terms, each the other way round where that is less to do."""
+    for term in terms:
+        try:
+            found = [_run(term, k, scope, turns=bool(term.turned) and scope.many)]
+        except TooMany:
+            found = [_run(other, k, scope) for other in term.turned]
+        yield from found
 
 
 def _chosen(terms: Sequence[Term], scope: Scope) -> list[Term]:
@@ -137,7 +148,7 @@ def _pruned(words: Ints, values: Values) -> PoolDelta:
     return PoolDelta(words, values)
 
 
-def _run(term: Term, k: int, scope: Scope) -> _Frame:
+def _run(term: Term, k: int, scope: Scope, turns: bool = False) -> _Frame:
     sign = None if term.sign == 1 else np.full(1, term.sign, np.int64)
     count = None if term.counted else np.zeros(1, np.int64)
     frame, steps = _Frame({}, Weights(1, sign, count, [None] * k)), term.steps
@@ -146,6 +157,7 @@ def _run(term: Term, k: int, scope: Scope) -> _Frame:
     if term.narrow is not None and (narrowed := scope.between(term.narrow.crossing)) is not None:
         atom, steps = term.narrow.crossing.atom, term.narrow.steps
         frame = _Frame({}, Weights(len(narrowed[0]), term.sign * narrowed[0], None, [None] * k))
+    frame.turns = turns
     left = list(reversed(steps))
     while left and frame.rows:  # without rows, what is left would only bind columns of none
         step = left.pop()
@@ -175,7 +187,7 @@ def _meet(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope)
         _add(frame, step, names, atom, scope)
         return ()
     want = [i for i, name in enumerate(names) if name not in frame.columns and name in step.keep]
-    found = ranged(step.range, atom, names, frame.columns, frame.rows, want, step.summed)
+    found = ranged(step.range, atom, names, frame.columns, frame.rows, want, step.summed, frame.turns)
     if found is not None:
         _take(frame, step, found, names, want, scope)
         return ()

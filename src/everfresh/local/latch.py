@@ -1,83 +1,76 @@
 """Turns between one writer and many readers of the same arrays.
 
-The writer holds the latch while tables and maps change, and gives way where the state can be read: between
-two statements of a batch (`breathe`), and while the log is written. A reader holds it while it reads. So a
-reader waits for one statement at most, not for the batch.
+The writer has the turn while tables and maps change, and gives way where the state can be read: between two
+statements of a batch (`breathe`), and while the log is written. A reader has it while it reads. So a reader
+waits for one statement at most, not for the batch.
 
-Invariant: at most one holds it. A writer that waits goes before readers that come later, and lets those that
-waited when it breathed read once: neither can keep the other from going on for ever.
+Turns come in the order in which they were asked for: whoever asks waits for the one that asked before. A
+writer that breathes asks anew, behind all that wait.
+
+Invariant: at most one has the turn, and a turn ends when its block does, whatever exception ends it and
+wherever that strikes. So its end is that of a `with` over a lock of the interpreter, which nothing can come
+between; everything else may be left half done, and whoever comes next goes by the chain of those before.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+
+class Turn:
+    """A place in the queue, held with `with turn.lock:` and taken with `turn.come()` inside."""
+
+    __slots__ = ("_before", "_latch", "lock")
+
+    def __init__(self, latch: Latch) -> None:
+        self.lock = threading.Lock()
+        self._latch = latch
+        self._before: Turn | None = None
+        """Who has to end first; nobody, if this one has come."""
+
+    def come(self) -> None:
+        """Wait until all that asked before have ended."""
+        latch = self._latch
+        with latch.mutex:
+            self._before, latch.tail = latch.tail, self
+        before = self._before
+        while before is not None:
+            with before.lock:
+                pass
+            before = before._before  # it has given up, and those before it may be at work still
+        self._before = None
+
+    def breathe(self) -> None:
+        """Let those that wait have their turns, and go on."""
+        latch = self._latch
+        if latch.tail is self:
+            return
+        again = Turn(latch)
+        with again.lock:
+            self.lock.release()
+            try:
+                again.come()
+            finally:
+                self.lock.acquire()
+            again._before = self  # whoever asks after it waits for this one
+            with latch.mutex:
+                if latch.tail is again:
+                    latch.tail = self
 
 
 class Latch:
-    """Held with `with latch:` by the writer, with `with latch.reading():` by readers; by each once at a time.
+    """A queue of turns.
 
     >>> latch = Latch()
-    >>> with latch:
-    ...     latch.breathe()
-    >>> with latch.reading():
-    ...     pass
+    >>> turn = Turn(latch)
+    >>> with turn.lock:
+    ...     turn.come()
+    ...     turn.breathe()
     """
 
+    __slots__ = ("mutex", "tail")
+
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._turn = threading.Condition(self._lock)
-        self._held = False
-        self._wanted = 0  # writers that wait
-        self._waiting = 0  # readers that wait
-        self._served = 0  # readers that have read
-        self._breathing = False
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._wanted += 1
-            try:
-                while self._held:
-                    self._turn.wait()
-            finally:
-                self._wanted -= 1
-            self._held = True
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._held = False
-            if self._waiting or self._wanted or self._breathing:
-                self._turn.notify_all()
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """A reader's turn."""
-        with self._turn:
-            self._waiting += 1
-            try:
-                while self._held or self._wanted:
-                    self._turn.wait()
-            finally:
-                self._waiting -= 1
-                self._turn.notify_all()
-            self._held = True
-        try:
-            yield
-        finally:
-            with self._turn:
-                self._held = False
-                self._served += 1
-                self._turn.notify_all()
-
-    def breathe(self) -> None:
-        """The writer, who holds it, lets the readers that wait have their turn."""
-        if not self._waiting:
-            return
-        with self._turn:
-            until = self._served + self._waiting
-            self._held, self._breathing = False, True
-            self._turn.notify_all()
-            while self._held or (self._waiting and self._served < until):
-                self._turn.wait()
-            self._held, self._breathing = True, False
+        self.mutex = threading.Lock()
+        self.tail: Turn | None = None
+        """Who asked last."""

@@ -66,6 +66,8 @@ class Term:
     """Whether its count counts, or only its values."""
     many: tuple[Term, ...] = ()
     """Terms that add up to the same, for a change of many rows."""
+    turned: tuple[Term, ...] = ()
+    """The same, for a change whose rows have many more entries in their ranges than there are."""
 
 
 def atom_vars(factor: Query) -> tuple[Var, ...]:
@@ -125,7 +127,13 @@ def ordered(
         if crossed is not None and not any(s.summed and s.factor is crossed.atom for s in found):
             narrow = Narrow(crossed, steps((crossed.atom, *crossed.rest), _at_first))
         many = tuple(Term(sign, steps(a.factors, _first), None, a.counted) for a in apart(factors, names))
-        terms.append(Term(sign, found, narrow, True, many))
+        turned: tuple[Term, ...] = ()
+        if (atom := _turning(found)) is not None:
+            parts = apart(factors, names, atom)
+            turned = tuple(Term(sign, steps(a.factors, _at_first), None, a.counted) for a in parts)
+            if not all(any(s.summed for s in term.steps) for term in turned):
+                turned = ()  # sums of doubles are taken row by row
+        terms.append(Term(sign, found, narrow, True, many, turned))
     return tuple(terms)
 
 
@@ -142,6 +150,16 @@ def _with_terms(
         return step
     inner = ordered(step.factor.body, step.factor.group, needs, None, kept, summable, keyed, fanout)
     return replace(step, inner=inner)
+
+
+def _turning(steps: Sequence[Step]) -> Rel | MapRef | None:
+    """The atom whose ranges a change is joined with, if nothing else is: the entries, one by one."""
+    atoms = [s for s in steps if isinstance(s.factor, Rel | MapRef | Sum)]
+    if len(atoms) != 2 or atoms[1].range is None or atoms[1].summed:
+        return None
+    change, atom = atoms[0].factor, atoms[1].factor
+    led = isinstance(change, Rel) and change.delta
+    return atom if led and isinstance(atom, Rel | MapRef) else None
 
 
 def _at_first(atoms: Sequence[Query]) -> int:

@@ -254,6 +254,8 @@ class Pool:
         self._rows = np.arange(len(key), dtype=np.int64)
         self._kinds = np.array(layout.kinds, dtype=np.int64)
         self._multipliers = _multipliers(len(key), _multiplier_mask)
+        self.watch: Callable[[int], None] | None = None
+        """Told of how many entries there is room for when there is more."""
         self.clear()
 
     def clear(self) -> None:
@@ -364,6 +366,8 @@ class Pool:
         capacity = 1 << (need - 1).bit_length()
         if capacity > _SLOTS:
             raise MemoryError(f"a pool holds at most {_SLOTS} entries")
+        if self.watch is not None:
+            self.watch(need)
         if capacity > len(self._full[1]):
             self._move(capacity)
             return

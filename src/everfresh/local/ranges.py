@@ -31,6 +31,10 @@ LONG: Final = 64
 Source = Picked | Reading
 
 
+class TooMany(Exception):
+    """The other way round there is less to do."""
+
+
 def ranged(
     range_: Range,
     atom: Atom,
@@ -39,9 +43,11 @@ def ranged(
     rows: int,
     want: Sequence[int],
     summed: bool,
+    turns: bool = False,
 ) -> Found | None:
     """The entries of an atom with these variables in the range that each row of a frame sets; one entry that
-    stands for all of them, with their sums, if `summed` and all components have some."""
+    stands for all of them, with their sums, if `summed` and all components have some. If it `turns`, and the
+    entries are many more than rows and entries together, it raises `TooMany`."""
     if not isinstance(atom, Source):
         return None
     held = held_in_order(atom)
@@ -49,7 +55,7 @@ def ranged(
     if held is None or (keys := _keys(atom, held, prefix)) is None:
         return None
     columns_ = tuple(column for column, _ in keys)
-    if not _long(range_.value, atom, held, names, columns_):
+    if not _long(range_.value, atom, held, names, columns_, [columns[names[i]] for _, i in keys], rows):
         return None
     try:
         band = band_of(range_.value, atom, held, names, columns_)
@@ -64,6 +70,8 @@ def ranged(
         some = np.flatnonzero(np.logical_or.reduce([start < stop for start, stop in spans]))
         numbers = band.numbers([(start[some], stop[some]) for start, stop in spans], atom.components)
         return Found(some if able is None else able[some], {}, numbers, len(some))
+    if turns and sum(int((stop - start).sum()) for start, stop in spans) > LONG * (rows + len(held.pool)):
+        raise TooMany
     at, slots = band.entries(spans)
     return atom.read(at if able is None else able[at], slots, want)
 
@@ -91,8 +99,16 @@ def _keys(atom: Source, store: Pooled, bound: Sequence[int]) -> list[tuple[Colum
     return [(store.columns[place], i) for place, i in found]  # type: ignore[index]
 
 
-def _long(value: Expr, atom: Source, store: Pooled, names: Sequence[str], groups: Sequence[Column]) -> bool:
-    """Whether it is better to keep the entries in order than to look at those that agree with a row."""
+def _long(
+    value: Expr,
+    atom: Source,
+    store: Pooled,
+    names: Sequence[str],
+    groups: Sequence[Column],
+    asked: Sequence[Cells],
+    rows: int,
+) -> bool:
+    """Whether it is better to keep the entries in order than to look at those that agree with the rows."""
     if not isinstance(store, EntryStore):
         return len(store.pool) > LONG
     name = _name(value, atom, names, groups)[0]
@@ -100,7 +116,11 @@ def _long(value: Expr, atom: Source, store: Pooled, names: Sequence[str], groups
         return True
     if len(store.pool) > LONG:
         columns = tuple(c.name for c in groups)
-        if len(store.pool) > LONG * (len(store.slice(columns)) if columns else 1):
+        long = len(store.pool) > LONG * (len(store.slice(columns)) if columns else 1)
+        if not long and rows > LONG and columns:  # most are short, but the rows may ask for a long one
+            slice_ = store.slice(columns)
+            long = slice_.met(assemble(slice_.codec, asked, rows)[0]) > LONG * rows
+        if long:
             store.want(name)
             return True
     return False

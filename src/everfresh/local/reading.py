@@ -24,6 +24,7 @@ from everfresh.local.cells import Cells, VectorsOf, assemble, column_cells, same
 from everfresh.local.codec import Codec
 from everfresh.local.entries import Before, EntryStore, settled
 from everfresh.local.extremes import NOTHING, Ends, Extremes
+from everfresh.local.nearest import Nearest
 from everfresh.local.netting import netted
 from everfresh.local.pool import Values, float_total, wide_from_int64, wide_to_python
 from everfresh.local.strings import Interner
@@ -63,15 +64,22 @@ def added(parts: Sequence[RowSet]) -> RowSet:
 class _Aside:
     """One side of a view: its map, and which keys of the view's map it is read at."""
 
-    def __init__(self, side: Side, number: int, store: EntryStore, keys: Sequence[str]) -> None:
+    def __init__(self, side: Side, number: int, store: EntryStore, base: EntryStore) -> None:
         self.side, self.store = side, store
+        keys = [c.name for c in base.columns]
         own = store.columns if side.how == "at" else store.columns[:-1]
         names = [c.name for c in own]
         self.at = [keys.index(n) for n in names] if set(names) <= set(keys) else list(range(len(names)))
         self.codec = Codec(own, store.codec.interner)
         self.number = number
         self.visited = 0
-        self.extremes: Extremes | None = None if side.how == "at" else Ends(store, side.how)
+        self.extremes: Extremes | None = None
+        self.nearest: Nearest | None = None
+        if side.than:
+            self.nearest = Nearest(side, store, base)
+            self.key = keys.index(side.key)
+        elif side.how != "at":
+            self.extremes = Ends(store, side.how)
 
     def env(
         self, key: Callable[[int], Cells], rows: int, wanted: Mapping[str, SqlType], before: Before
@@ -80,6 +88,11 @@ class _Aside:
         mine = {name: type_ for name, type_ in wanted.items() if side_of(name) == self.number}
         if not mine:
             return {}
+        if self.nearest is not None:
+            seen = self.nearest.visited
+            found = self.nearest.at([key(i) for i in self.at], key(self.key), rows, before)
+            self.visited += self.nearest.visited - seen
+            return dict.fromkeys(mine, Cells.of(found, self.store.codec.interner))
         words, able = assemble(self.codec, [key(i) for i in self.at], rows)
         if self.side.how == "at":
             slots = self.store.pool.find(words)
@@ -113,7 +126,7 @@ class ViewReader:
         self.view, self.store = view, store
         self.codec = Codec(view.columns, store.codec.interner)
         keys = [c.name for c in store.columns]
-        self.sides = [_Aside(s, i, stores(s.map), keys) for i, s in enumerate(view.sides, 1)]
+        self.sides = [_Aside(s, i, stores(s.map), store) for i, s in enumerate(view.sides, 1)]
         self.key_of = [
             keys.index(e.name) if isinstance(e, Var) and e.name in keys else None for e in view.outputs
         ]
@@ -238,6 +251,9 @@ class ViewReader:
         for aside in self.sides:
             words = changes.get(aside.side.map)
             if words is None:
+                continue
+            if aside.nearest is not None:
+                found.append(aside.nearest.touched(words))
                 continue
             from_ = aside.store
             cells = [column_cells(from_.codec, c, words) for c in from_.columns[: len(aside.at)]]

@@ -24,7 +24,7 @@ import numpy as np
 from everfresh.local.atoms import Pooled
 from everfresh.local.strings import Alive, Interner
 from everfresh.local.table import Net
-from everfresh.state.interrupts import uninterrupted
+from everfresh.state.interrupts import HeldBack
 
 _LEAST: Final = 1 << 14  # strings or rows that it is worth looking for
 _LEAST_BYTES: Final = 1 << 20
@@ -145,7 +145,9 @@ def renumber(interner: Interner, held: Held) -> None:
         store.pool.copy(partial(store.codec.remap_strings, remap)) if store.codec.codes else None
         for store in held.stores
     ]
-    with uninterrupted():
+    with HeldBack():
+        interner.whole = False
         interner.become(fresh)
         for store, pool in zip(held.stores, pools, strict=True):
             store.become(pool)
+        interner.whole = True

@@ -102,6 +102,10 @@ class Slice:
         """Whether it has room for many more groups than are left, and for many in proportion to the slots."""
         return self._keys.wasteful and 4 * self._keys.capacity > len(self._groups)
 
+    def met(self, words: Ints) -> int:
+        """How many pairs `probe` would find."""
+        return int(chains.count(self._keys.counts, self._keys.find(words)))
+
     def probe(self, words: Ints) -> tuple[Ints, Ints]:
         """For each column of `words`, in the layout of `codec`, the slots that agree with it: pairs of its
         number and a slot, in a fixed order."""

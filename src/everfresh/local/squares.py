@@ -6,6 +6,9 @@ joins every row of a batch with every other one that agrees with it. Summed by w
 reads of it, the second factor is much smaller, and has prefix sums for its inequalities; values fall apart as
 they do between maps (`polynomial`), the count goes with the first monomial alone. The product as it stands is
 the slow twin, and the faster one for a few rows.
+
+A product of a large change with ranges of a map can be *turned*, too: instead of the entries in the range of
+each row, the rows in the range of each entry, of which sums will do.
 """
 
 from __future__ import annotations
@@ -29,36 +32,43 @@ class Apart:
     counted: bool
 
 
-def apart(factors: Sequence[Query], keys: Collection[str]) -> tuple[Apart, ...]:
+def apart(
+    factors: Sequence[Query], keys: Collection[str], turned: Rel | MapRef | None = None
+) -> tuple[Apart, ...]:
     """A product that is summed to the variables `keys`, with all changes but the first summed by themselves;
-    none if it has one change only, or if nothing is gained."""
+    none if it has one change only, or if nothing is gained. With `turned`, one of its atoms, all changes are
+    summed, and that atom comes first."""
     changes = [f for f in factors if isinstance(f, Rel) and f.delta]
     values = [f for f in factors if isinstance(f, Value)]
-    if len(changes) < 2 or len(values) > 1:
+    if not changes:
         return ()
-    lead = _named(changes[0])
-    owner = {name: i for i, f in enumerate(changes) for name in _named(f) if i and name not in lead}
-    if len(owner) < sum(len(_named(f) - lead) for f in changes[1:]):  # joined with each other
+    first: Rel | MapRef = changes[0] if turned is None else turned
+    summed = changes[1:] if turned is None else changes
+    if not summed or len(values) > 1:
+        return ()
+    lead = _named(first)
+    owner = {name: i for i, f in enumerate(summed, 1) for name in _named(f) if name not in lead}
+    if len(owner) < sum(len(_named(f) - lead) for f in summed):  # joined with each other
         return ()
     items = values[0].items if values else ()
     polynomials = [polynomial(item, owner.get) for item in items]
     if any(p is None for p in polynomials):
         return ()
-    rest = [f for f in factors if f not in changes and f not in values]
-    local = {i: _local(rest, _named(f)) for i, f in enumerate(changes) if i}
+    rest = [f for f in factors if f not in changes and f not in values and f is not first]
+    local = {i: _local(rest, _named(f)) for i, f in enumerate(summed, 1)}
     taken = {id(c) for found in local.values() for c in found}
     rest = [f for f in rest if id(f) not in taken]
     read = set(keys) | lead
     for f in rest:
         read |= {v.name for v in (*inputs(f), *_outputs(f))}
-    if all(_named(f) <= read for f in changes[1:]):
+    if turned is None and all(_named(f) <= read for f in summed):
         return ()
     count = max((len(p) for p in polynomials if p is not None), default=1)
     found = []
     for t in range(max(count, 1)):
         chosen = [p[t] if p is not None and t < len(p) else None for p in polynomials]
-        made: list[Query] = [changes[0], *rest]
-        for i, change in enumerate(changes[1:], 1):
+        made: list[Query] = [first, *rest]
+        for i, change in enumerate(summed, 1):
             group = tuple(v for v in dict.fromkeys(change.vars) if v.name in read)
             part = [Value(tuple(_part(m, i) for m in chosen))] if items else []
             made.append(Sum(group, product(change, *local[i], *part)))
@@ -92,8 +102,8 @@ def _local(rest: Sequence[Query], names: set[str]) -> list[Query]:
     return found
 
 
-def _named(atom: Rel) -> set[str]:
-    return {v.name for v in atom.vars}
+def _named(atom: Rel | MapRef) -> set[str]:
+    return {v.name for v in (atom.vars if isinstance(atom, Rel) else atom.keys)}
 
 
 def _outputs(f: Query) -> tuple[Var, ...]:

@@ -2,6 +2,10 @@
 
 It knows nothing of epochs and files. DDL replaces tables and maps and never changes one, so that it can be
 undone; a batch changes them under `changing`, which makes everything final or takes it all back.
+
+An exception may strike between any two instructions. What it may leave behind is known afterwards: `at_work`
+names what was being changed and is on no list yet, `running` what was done and neither made final nor taken
+back, and everything else that is kept beside tables and maps can be made anew from them (`mend`).
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from everfresh.expr import evaluate_vector, stored
 from everfresh.local import adhoc
 from everfresh.local.atoms import Pooled, TableRows
 from everfresh.local.entries import EntryStore, merged
-from everfresh.local.latch import Latch
+from everfresh.local.latch import Latch, Turn
 from everfresh.local.loading import load
 from everfresh.local.mapstore import MapStore
 from everfresh.local.netting import netted
@@ -35,13 +39,18 @@ from everfresh.local.steps import Steps, Visited
 from everfresh.local.stream_table import make_table
 from everfresh.local.strings import Interner
 from everfresh.local.table import Net, Table
+from everfresh.local.unsplit import Unsplit
 from everfresh.local.wiring import Wiring
 from everfresh.local.workers import Workers
 from everfresh.program import Part, Progress
 from everfresh.sql import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
-from everfresh.state.interrupts import uninterrupted
+from everfresh.state.interrupts import NOT_HELD
 from everfresh.types import TableSchema
+
+
+class Shaken(Exception):
+    """Somebody was interrupted while it read: indexes may be half made, and have to be made anew."""
 
 
 class LocalState:
@@ -62,6 +71,16 @@ class LocalState:
         self.workers = Workers()
         self.running: list[Steps] = []
         """What has been done and is not shown to readers yet."""
+        self.at_work: list[Any] = []
+        """What is between two states: if anything is here when nothing runs, the state cannot be trusted."""
+        self.shaken = False
+        """Whether somebody reads; whoever has the turn and finds it so knows of a reader that did not come to
+        its end, and may have left indexes half made."""
+        self.final: Callable[[], None] | None = None
+        """What shows a change that is committed to readers."""
+        self.held = NOT_HELD
+        """Signals that wait for a moment in which the running change can be undone."""
+        self.unsplit = Unsplit(self.catalog)
         self.past: Past | None = None
         """What holds codes of strings for readers of earlier epochs."""
         self.upkeep = Upkeep()
@@ -103,7 +122,7 @@ class LocalState:
         except BaseException:
             self.tables, self.maps, self.beside, self.created, self.catalog = before
             self._dropped.clear()
-            self._wiring = None
+            self._wiring = self.final = None
             raise
 
     def execute(self, catalog: Catalog, effect: Effect, epoch: int, progress: Progress | None = None) -> None:
@@ -142,8 +161,12 @@ class LocalState:
             if base in self.tables:
                 table = self.tables[base]
                 table.check_loadable(view.name)
-                with self.latch:  # readers may be decoding the strings
+                turn = Turn(self.latch)
+                with turn.lock:  # readers may be decoding the strings
+                    turn.come()
+                    self.at_work.append(table)
                     table.read([table.schema.names[i] for i in columns_read(compiled.program, base)])
+                    self.at_work.pop()
         store = self.maps[view.name] = MapStore(compiled, self.interner)
         for m in compiled.program.maps:
             if m.name != compiled.view.map:
@@ -153,7 +176,7 @@ class LocalState:
             store.commit(store.replace(self._evaluate(store)))
             return
         wiring = self._wired(catalog)  # not kept: indexes of the load go with it
-        load(wiring, view.name, compiled.program, progress)  # type: ignore[arg-type]
+        load(wiring, view.name, compiled.program, progress, self.held.check)  # type: ignore[arg-type]
         store.rows()  # an aggregate outside its type is found now, not at the first read
 
     def sizes(self) -> dict[str, int]:
@@ -205,11 +228,69 @@ class LocalState:
         for name, net in nets.items():
             self.tables[name].discard(net)
 
-    def changing(self, nets: Mapping[str, Net]) -> Changing:
-        """Add net changes to tables and maps; final if the block succeeds, undone if anything raises."""
-        return Changing(self, nets)
+    def changing(self, nets: Mapping[str, Net], again: bool = False) -> Changing:
+        """Add net changes to tables and maps; final if the block succeeds, undone if anything raises. Changes
+        that were made before and come `again` are not judged."""
+        return Changing(self, nets, again)
 
-    def published(self, nets: Mapping[str, Net], steps: Steps) -> dict[str, Change]:
+    def check_values(self, nets: Mapping[str, Net], view: str | None = None) -> None:
+        """Refuse changes, or a new view, with values outside their types that maps do not see."""
+        if self.unsplit.catalog is not self.catalog:
+            self.unsplit = Unsplit(self.catalog, self.unsplit)
+        if view is not None:
+            self.unsplit.check_view(view, self.tables, self.rows)
+        else:
+            self.unsplit.check(nets, self.tables, self.rows)
+
+    def finish(self, steps: Steps | None = None) -> None:
+        """Show what is committed, and make final what was done for it. From here on nothing can be undone."""
+        turn = Turn(self.latch)
+        with turn.lock:
+            turn.come()
+            self.at_work.append(steps)
+            if self.final is not None:
+                show, self.final = self.final, None
+                show()
+            if steps is not None:
+                steps.commit()
+                if steps in self.running:
+                    self.running.remove(steps)
+            self.at_work.pop()
+
+    @property
+    def lost(self) -> bool:
+        """Whether an exception has left something that `mend` cannot make whole."""
+        return bool(self.at_work) or not self.interner.whole
+
+    def check(self) -> None:
+        """Raise `Shaken` if somebody was interrupted who read: whoever reads now has the turn."""
+        turn = Turn(self.latch)
+        with turn.lock:
+            turn.come()
+            if self.shaken:
+                raise Shaken
+
+    def mend(self) -> None:
+        """After an exception that nobody foresaw: take back what was done, and make anew what is kept beside
+        tables and maps."""
+        turn = Turn(self.latch)
+        with turn.lock:
+            turn.come()
+            self.at_work.append(self)
+            while self.running:
+                self.running[-1].rollback()
+                self.running.pop()
+            for store in self.stores().values():
+                store.clear()
+            for shown in self.maps.values():
+                shown.beside(self._store)
+            self._wiring, self.final, self.held, self.shaken = None, None, NOT_HELD, False
+            self.unsplit.forget()
+            self.at_work.clear()
+
+    def published(
+        self, nets: Mapping[str, Net], steps: Steps, breathe: Callable[[], None]
+    ) -> dict[str, Change]:
         """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
         changes: dict[str, Change] = {}
         for view in self.wiring.affected_by(tuple(nets)):
@@ -217,15 +298,14 @@ class LocalState:
             touched = steps.touched.get(store.target.name, [])
             if view.compiled.reevaluated and {*nets, *changes}.intersection(view.compiled.bases):
                 self.phases.to("relations")
-                touched = [store.replace(self._evaluate(store))]
-                steps.did(store, touched[0])
+                touched = [steps.replaced(store, self._evaluate(store))]
                 if self.wiring.statements(view.name):
                     words = store.words(touched[0].slots)
                     now = store.entries(touched[0].slots, {})
                     rows = RowSet(store.codec, *netted(words, now.n - touched[0].old.n))
                     steps.view(view.name, rows, touched[0])
             self.phases.to("publish")
-            self.latch.breathe()
+            breathe()
             if touched:
                 changes[view.name] = store.change(merged(touched))
             elif view.name in steps.changes:
@@ -246,6 +326,7 @@ class LocalState:
 
     def rows(self, name: str) -> pa.Table:
         """The rows of a table or view, with what the running batch has added."""
+        self.held.check()
         if name not in self.tables:
             return expand(self.maps[name].rows())
         rows, counts = self.tables[name].rows()
@@ -305,11 +386,13 @@ class LocalState:
         sections: Mapping[str, Any],
         phases: Untimed = UNTIMED,
         compile: str = "off",
+        catalog: Catalog | None = None,
     ) -> LocalState:
-        """The inverse of `to_sections`, with the catalog that `ddl` makes."""
+        """The inverse of `to_sections`, with the catalog that `ddl` makes, if that is not known."""
         state = LocalState(phases, compile)
-        for entry in ddl:
+        for entry in ddl if catalog is None else ():
             state.catalog, _ = state.catalog.replay(entry)
+        state.catalog = state.catalog if catalog is None else catalog
         state.interner = Interner.from_arrays(unpack_arrays(sections["strings"]))
         for name, schema in state.catalog.tables.items():
             arrays, texts = unpack_arrays(sections[f"table/{name}"]), sections.get(f"texts/{name}")
@@ -336,20 +419,29 @@ class LocalState:
         """Free what is not used any more, if that is due, or `now`; between batches, by the writer."""
         if self.running:
             return  # a batch holds codes too
-        for store in self._dropped:
-            self.upkeep.went(len(store.pool))
-            if isinstance(store, EntryStore):
-                store.clear()
-            store.pool.clear()
-        self._dropped.clear()
+        self._release()
         if not now and not self.upkeep.due(self.interner):
             return
-        with self.latch, suppress(MemoryError):  # readers may be decoding strings; another time there is more
-            self.upkeep.step(self.interner, self.held(), now=now)
+        turn = Turn(self.latch)
+        with turn.lock:  # readers may be decoding strings
+            turn.come()
+            with suppress(MemoryError):  # another time there is more
+                self.upkeep.step(self.interner, self.holders(), now=now)
 
-    def held(self) -> Held:
+    def holders(self) -> Held:
         """All that holds codes of strings now."""
         return Held(self._stores(), self.past)
+
+    def _release(self) -> None:
+        """Give back the memory of what was dropped and is not used again: cycles would keep it for long."""
+        if self._dropped:
+            used = {id(store.pool) for store in self._every()}
+            for store in [s for s in self._dropped if id(s.pool) not in used]:
+                self.upkeep.went(len(store.pool))
+                if isinstance(store, EntryStore):
+                    store.clear()
+                store.pool.clear()
+            self._dropped.clear()
 
     def _stores(self) -> list[Pooled]:
         """Tables and maps with their slices. A wiring of an earlier catalog may still be asked for those on
@@ -363,51 +455,71 @@ class LocalState:
 
 
 class Changing:
-    """A block in which net changes are added to tables and maps: see `LocalState.changing`. From its
-    beginning to its end there is no Ctrl-C."""
+    """A block in which net changes are added to tables and maps: see `LocalState.changing`."""
 
-    __slots__ = ("_alone", "_nets", "_state", "_steps")
+    __slots__ = ("_again", "_nets", "_state", "_steps", "_turn")
 
-    def __init__(self, state: LocalState, nets: Mapping[str, Net]) -> None:
+    def __init__(self, state: LocalState, nets: Mapping[str, Net], again: bool) -> None:
         state.visited.clear()
-        self._state, self._nets, self._alone = state, nets, uninterrupted()
-        self._steps = Steps(state.wiring, state.visited, state.phases, state.latch.breathe, state.workers)
+        self._again = again
+        self._state, self._nets = state, nets
+        self._turn = Turn(state.latch)
+        self._steps = Steps(
+            state.wiring, state.visited, state.phases, self._breathe, state.workers, state.at_work
+        )
 
     def __enter__(self) -> dict[str, Change]:
-        state, steps = self._state, self._steps
+        state, steps, turn = self._state, self._steps, self._turn
         try:
-            with state.latch:
+            with turn.lock:
+                turn.come()
+                if state.shaken:
+                    raise Shaken
                 state.running.append(steps)
                 # One relation after the other: a trigger reads what those before it have left, so that
                 # cross terms between relations are not needed.
                 for name, change in self._nets.items():
                     steps.table(name, change)
                 state.phases.to("publish")
-                changes = state.published(self._nets, steps)
+                changes = state.published(self._nets, steps, self._breathe)
+                if not self._again:
+                    state.check_values(self._nets)
+                else:
+                    state.unsplit.forget()
+                if state.shaken:
+                    raise Shaken
             state.phases.to("commit")
-            self._alone.__enter__()
-        except BaseException:
-            self._take_back()
+        except BaseException as error:
+            self._take_back(error)
             raise
         return changes
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        try:
-            if kind is not None:
-                self._take_back()
-                return
-            with self._state.latch:
-                self._steps.commit()
-                self._forget()
-        finally:
-            self._alone.__exit__()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *where: object) -> None:
+        if error is not None:
+            self._take_back(error)
+        else:
+            self._state.finish(self._steps)
 
-    def _take_back(self) -> None:
-        with self._state.latch:
-            self._steps.rollback()
-            self._forget()
-            self._state.discard(self._nets)
+    def _breathe(self) -> None:
+        """What is done and the list of it agree: others may read, and the change can be undone."""
+        if self._state.held.caught:
+            self._state.held.check()
+        self._turn.breathe()
 
-    def _forget(self) -> None:
-        if self._steps in self._state.running:
-            self._state.running.remove(self._steps)
+    def _take_back(self, error: BaseException) -> None:
+        """Undo everything, unless nobody knows what there is to undo."""
+        state, steps = self._state, self._steps
+        if isinstance(error, EverfreshError):
+            state.at_work.clear()  # it refused its change, whole
+        if state.at_work:
+            return
+        turn = Turn(state.latch)
+        with turn.lock:
+            turn.come()
+            state.at_work.append(steps)
+            state.final = None
+            steps.rollback()
+            if steps in state.running:
+                state.running.remove(steps)
+            state.discard(self._nets)
+            state.at_work.pop()

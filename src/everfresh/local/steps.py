@@ -13,11 +13,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Rows, TableRows
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta, joined_deltas
+from everfresh.local.mapstore import MapStore
 from everfresh.local.native.manager import Form
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.pool import Touched
@@ -43,6 +45,7 @@ class Steps:
         phases: Untimed = UNTIMED,
         breathe: Callable[[], None] = lambda: None,
         workers: Workers = ALONE,
+        at_work: list[Any] | None = None,
     ) -> None:
         self._wiring, self._visited, self._phases = wiring, visited, phases
         self._workers, self._alone = workers, True
@@ -58,6 +61,8 @@ class Steps:
         """Tables and maps with what was done to them, as their `commit` and `rollback` take it."""
         self.nets: dict[str, list[Net]] = {}
         """The changes of tables that were done."""
+        self._at_work: list[Any] = [] if at_work is None else at_work
+        """Tables and maps that are being changed: what an exception finds here is on no list yet."""
 
     def rollback(self) -> None:
         """Take everything back."""
@@ -89,8 +94,10 @@ class Steps:
         self._units()
 
     def _store(self, table: TableRows, net: Net, phases: Untimed) -> None:
+        self._at_work.append(table)
         self.did(table, table.apply(net, phases))
         self.nets.setdefault(table.table.schema.name, []).append(net)
+        self._at_work.pop()
 
     def view(self, name: str, change: RowSet, touched: Touched) -> None:
         """A re-evaluated view has changed, and all that is maintained from it.
@@ -114,9 +121,13 @@ class Steps:
 
     def _unit(self, unit: Unit) -> None:
         pending = {n: joined_deltas(self._pending.pop(n)) for n in unit.maps if n in self._pending}
+        if pending:
+            self._at_work.append(unit)
         change, visited = unit_change(
             unit, self._wiring.stores, pending, self._applied, self.did, self._phases
         )
+        if pending:
+            self._at_work.pop()
         self._count(unit.view, unit.name, -1, visited)
         self._breathe()
         if not len(change):
@@ -149,9 +160,19 @@ class Steps:
             self._breathe()
 
     def _add(self, store: EntryStore, delta: PoolDelta) -> None:
+        self._at_work.append(store)
         touched = store.add_words(delta.words, delta.values)
         self.touched.setdefault(store.target.name, []).append(touched)
         self.did(store, touched)
+        self._at_work.pop()
+
+    def replaced(self, store: MapStore, rows: pa.Table) -> Touched:
+        """A re-evaluated view has other rows."""
+        self._at_work.append(store)
+        touched = store.replace(rows)
+        self.did(store, touched)
+        self._at_work.pop()
+        return touched
 
     # -- statements --------------------------------------------------------------------------------
 
@@ -190,14 +211,17 @@ class Steps:
         """Run what is compiled; the interpreter, if it says that it cannot."""
         runner = form.runner
         assert runner is not None
+        self._at_work.append(form)
         outcome = runner.run(change, self._applied)
         if outcome is None:
+            self._at_work.pop()
             form.bad += 1
             return self._interpret([statements[i] for i in sorted(form.covered)], change, at)
         for store, touched in outcome.touched:
             if store.target.name not in self._wiring.under:
                 self.touched.setdefault(store.target.name, []).append(touched)
             self.did(store, touched)
+        self._at_work.pop()
         for statement, visited in outcome.visited:
             self._count(statement.view, statement.base, statement.index, visited)
         return outcome.deltas

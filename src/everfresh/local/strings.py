@@ -26,7 +26,6 @@ from everfresh.local import kernels
 from everfresh.local.arena import Growing
 from everfresh.local.incoming import exported
 from everfresh.local.kernels import Bytes, Ints
-from everfresh.state.interrupts import uninterrupted
 
 Alive = NDArray[np.bool_]
 """By code: whether somebody holds it."""
@@ -115,6 +114,8 @@ class Interner:
         """Bytes of the strings that were found in use the last time."""
         self.version = 0
         """Increases when codes that nobody held may have come to mean other strings."""
+        self.whole = True
+        """False while it grows: if that did not come to its end, codes cannot be trusted."""
 
     def __len__(self) -> int:
         """How many strings there are, those included that are not used any more but were not looked for."""
@@ -157,8 +158,9 @@ class Interner:
                 *(at.heap, at.bounds, at.table, at.state, at.recent),
                 *(array, lines, self._tag_mask, reached, out),
             ):
-                with uninterrupted():
-                    at.grow(int(reached[2]))
+                self.whole = False
+                at.grow(int(reached[2]))
+                self.whole = True
 
     def intern_list(self, strings: Sequence[str | None]) -> Ints:
         """The codes of Python strings."""

@@ -27,7 +27,7 @@ from everfresh.local.pool import Layout, Pool, Touched, Values
 from everfresh.local.strings import Alive, Interner
 from everfresh.local.texts import Texts
 from everfresh.program import OnConflict, Part
-from everfresh.state.interrupts import uninterrupted
+from everfresh.state.interrupts import HeldBack
 from everfresh.types import TableSchema
 
 Ints = NDArray[np.int64]
@@ -568,10 +568,12 @@ class Table:
             return
         slots, fresh = self.pool.live(), Texts()
         words = [fresh.keep(texts.decode(self.pool.words_of(row)[slots])) for row in rows]
-        with uninterrupted():
+        with HeldBack():
+            self.codec.interner.whole = False  # words of strings cannot be trusted if this comes to no end
             texts.become(fresh)
             for row, given in zip(rows, words, strict=True):
                 self.pool.words_of(row)[slots] = given
+            self.codec.interner.whole = True
 
     def altered(self, schema: TableSchema, default: Vector | None) -> Table:
         """The table with a column added (filled with `default`, one row) or dropped."""

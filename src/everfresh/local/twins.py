@@ -148,6 +148,9 @@ def _side(
         found = components(weight, target.kinds)
         return {beside(name, number): value for name, value in found.items()}
     values = [k[-1] for k, _ in entries.items() if k[:-1] == at and k[-1] is not None]
+    if side.than:
+        limit = env[side.key]
+        values = [v for v in values if limit is not None and compared(_order(v), side.than, _order(limit))]
     choose = min if side.how == "min" else max
     return {side_component(number, "x"): choose(values, key=_order, default=None)}
 

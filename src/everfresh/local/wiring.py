@@ -22,6 +22,7 @@ from everfresh.local.atoms import Atom, Picked, Rows, TableRows, part
 from everfresh.local.determined import determining
 from everfresh.local.entries import Before, EntryStore
 from everfresh.local.extremes import NOTHING
+from everfresh.local.growth import Growth
 from everfresh.local.intervals import IntervalReader
 from everfresh.local.joined import PoolDelta, run_terms
 from everfresh.local.mapstore import MapStore
@@ -208,6 +209,12 @@ class Wiring:
         compiled = view.compiled
         if compiled.reevaluated:
             return
+        rows = [self.tables[base].pool for base in compiled.bases if base in self.tables]
+        whole = self.catalog.rows and len(rows) == len(compiled.bases)  # not a worker's part of them
+        for m in compiled.program.maps:
+            if whole and m.name != compiled.view.map:
+                store = self.stores(m.name)
+                store.growth = store.pool.watch = Growth(store, view.name, rows)
         for relation in compiled.program.relations:
             reader: Reader
             store = self.stores(relation.map)

@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import Final, TypeVar
+
+from everfresh.errors import EverfreshError
 
 T = TypeVar("T")
 ENOUGH: Final = 10_000
@@ -42,16 +45,24 @@ class Workers:
         return self._count > 1 and rows >= self._enough
 
     def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        """What the tasks return, in their order; the error of the first that fails, after all have ended."""
+        """What the tasks return, in their order; an error of one that fails, after all have ended."""
         if len(tasks) < 2 or self._count < 2:
             return [task() for task in tasks]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="everfresh")
-        futures = [self._pool.submit(task) for task in tasks]
-        errors = [future.exception() for future in futures]  # waits for each
-        for error in errors:
-            if error is not None:
-                raise error
+        futures: list[Future[T]] = []
+        try:
+            for task in tasks:
+                futures.append(self._pool.submit(task))
+            wait(futures)
+        except BaseException:
+            while not all(future.done() for future in futures):
+                with suppress(BaseException):  # the first is raised, when all have ended
+                    wait(futures)
+            raise
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        for error in sorted(errors, key=lambda error: isinstance(error, EverfreshError)):
+            raise error  # a refusal is no news beside what nobody foresaw
         return [future.result() for future in futures]
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Op = Literal["insert", "delete", "delete_key", "update", "upsert", "change"]
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many rows are done, and how many there are."""
+"""Called with what is being done, how many rows (or how much work) are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,8 @@ class Engine(Protocol):
         """What the database was opened with."""
 
     def refresh(self) -> None:
-        """Readers: move to the last committed epoch."""
+        """Be at an epoch, whole: readers move to the last committed one, and a change that was abandoned in
+        the middle is done or undone."""
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one bound DDL statement; returns the epoch it committed."""
@@ -176,7 +177,7 @@ class Engine(Protocol):
         """Sizes of tables, views and their state, for people."""
 
     def close(self) -> None:
-        """Release everything; further calls are refused by the database."""
+        """Release everything; a second call goes on where the first was interrupted."""
 
 
 def one_by_one(engine: Engine, batches: Sequence[Batch]) -> list[Applied | Exception]:

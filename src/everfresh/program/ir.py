@@ -55,10 +55,16 @@ class Side:
     (the count), `#j.1`, ... of the j-th side, counted from 1. How `"min"` and `"max"`: the map has one key
     more, and the variable `#j.x` is its least (greatest) value among the entries at these keys, NULL if
     there is none.
+
+    With `than`, an operator, the map's last key is compared with `key`, a key of the relation's own map that
+    the side does not have: only values for which `value than key` is true count. The least value greater than
+    a key is the next one.
     """
 
     map: str
     how: str = "at"
+    than: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Waiting:
 
     batch: Batch
     catalog: Any
-    result: int | BaseException | None = None
+    result: int | Exception | None = None
 
     @property
     def rows(self) -> int:
@@ -56,8 +56,8 @@ class Queue:
     def commit(self, batch: Batch, catalog: Any, lock: AbstractContextManager[Any]) -> int:
         """Commit a batch with those that wait when the lock is free; returns its epoch."""
         mine = Waiting(batch, catalog)
-        self._waiting.append(mine)
         try:
+            self._waiting.append(mine)
             with lock:
                 while mine.result is None:
                     self._commit_group()
@@ -65,22 +65,34 @@ class Queue:
             with suppress(ValueError):
                 self._waiting.remove(mine)
             raise
-        if isinstance(mine.result, BaseException):
+        if isinstance(mine.result, Exception):
             raise mine.result
         return mine.result
 
     def _commit_group(self) -> None:
-        group = [self._waiting.popleft()]
-        if self._waiting:
-            rows = group[0].rows
-            while self._waiting and rows < ROWS:
-                group.append(self._waiting.popleft())
-                rows += group[-1].rows
+        group: list[Waiting] = []
+        rows = 0
         try:
+            while self._waiting and rows < ROWS:
+                group.append(self._waiting[0])
+                self._waiting.popleft()
+                if self._waiting:
+                    rows += group[-1].rows
             self._commit(group)
-        except BaseException as error:  # none of them was committed, unless it has an epoch already
+        except Exception as error:  # none of them was committed, unless it has an epoch already
             for waiting in group:
                 if waiting.result is None:
                     waiting.result = error
-            if not isinstance(error, Exception):
-                raise
+        except BaseException:
+            for waiting in group:
+                if waiting.result is None:
+                    waiting.result = _interrupted()
+            raise
+
+
+def _interrupted() -> EverfreshError:
+    return EverfreshError(
+        Code.INTERRUPTED,
+        "a thread was interrupted while it committed this batch together with its own",
+        hint="it is committed whole or not at all; with a key it can be sent again in any case",
+    )

@@ -143,7 +143,8 @@ def _sources(relation: View | Intervals) -> Iterator[str]:
     for j, side in enumerate((Side(relation.map), *relation.sides)):
         own = [v for v, of in read.items() if of == j]
         how = "" if side.how == "at" else f"{side.how.upper()} "
-        yield f"{how}{quote_name(side.map, _WORDS)}({', '.join(map(declaration, own))})"
+        by = f" BY {side.than} {quote_name(side.key)}" if side.than else ""
+        yield f"{how}{quote_name(side.map, _WORDS)}({', '.join(map(declaration, own))}){by}"
 
 
 def _note(statement: Statement[Any]) -> str:
@@ -309,7 +310,8 @@ def _parse_sources(stream: TokenStream, *, end: bool = True) -> tuple[list[Side]
         name = stream.name()
         stream.expect("(")
         known.update({v.name: v for v in stream.listed(lambda: parse_declaration(stream), ")")})
-        sources.append(Side(name, how))
+        by = how != "at" and stream.accept("BY")
+        sources.append(Side(name, how, stream.next().text, stream.name()) if by else Side(name, how))
     if end:
         stream.end()
     return sources, known

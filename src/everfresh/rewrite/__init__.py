@@ -5,7 +5,7 @@ simplification is a `Rule`, a named piece of data; `rewrite` runs a `RuleSet` to
 naming the rules, if there is none.
 """
 
-from everfresh.rewrite.node import Node, node
+from everfresh.rewrite.node import Node, node, remembered
 from everfresh.rewrite.rules import Rule, RuleSet, Trace, rewrite
 
-__all__ = ["Node", "Rule", "RuleSet", "Trace", "node", "rewrite"]
+__all__ = ["Node", "Rule", "RuleSet", "Trace", "node", "remembered", "rewrite"]

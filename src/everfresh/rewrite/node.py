@@ -1,16 +1,36 @@
 """Frozen tree nodes with a cached hash and structural equality.
 
 Invariant: a node never changes after construction, so it can be a dictionary key, be shared between trees,
-and be compared by identity first.
+and be compared by identity first. What is found out about it once can be kept with it (`remembered`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import wraps
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 N = TypeVar("N", bound="Node")
+A = TypeVar("A")
+R = TypeVar("R")
+NOTE = "~"
+"""What the names begin with under which something is kept with a node; it is not pickled."""
+
+
+def remembered(fn: Callable[[A], R]) -> Callable[[A], R]:
+    """A function of a node alone that keeps its result with the node."""
+    name = f"{NOTE}{fn.__module__}.{fn.__qualname__}"
+
+    @wraps(fn)
+    def known(node: A) -> R:
+        notes: dict[str, Any] = node.__dict__
+        if name in notes:
+            return notes[name]  # type: ignore[no-any-return]
+        found = notes[name] = fn(node)
+        return found
+
+    return known
 
 
 class Node:
@@ -44,7 +64,7 @@ class Node:
         return self._values() == other._values()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_children"}
+        return {name: value for name, value in self.__dict__.items() if not name.startswith(NOTE)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # String hashes differ between processes: a node that was pickled gets its hash anew.
@@ -54,17 +74,7 @@ class Node:
     @property
     def children(self) -> tuple[Node, ...]:
         """The nodes directly below, in field order."""
-        known: tuple[Node, ...] | None = self.__dict__.get("_children")
-        if known is None:
-            found: list[Node] = []
-            for value in self._fields():
-                if isinstance(value, Node):
-                    found.append(value)
-                elif isinstance(value, tuple):
-                    found.extend(_flatten(value))
-            known = tuple(found)
-            object.__setattr__(self, "_children", known)
-        return known
+        return _children(self)
 
     def with_children(self, children: tuple[Node, ...]) -> Self:
         """A copy with other children, in the order of `children`."""
@@ -81,10 +91,20 @@ class Node:
         """This node and all below it, parents first."""
         left: list[Node] = [self]
         while left:
-            node = left.pop()
-            yield node
-            if node.children:
-                left.extend(reversed(node.children))
+            found = left.pop()
+            yield found
+            left.extend(found.children[::-1])
+
+
+@remembered
+def _children(node: Node) -> tuple[Node, ...]:
+    found: list[Node] = []
+    for value in node._fields():
+        if isinstance(value, Node):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found.extend(_flatten(value))
+    return tuple(found)
 
 
 def _flatten(value: tuple[Any, ...]) -> Iterator[Node]:

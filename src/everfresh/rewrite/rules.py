@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeVar
 
-from everfresh.rewrite.node import Node
+from everfresh.rewrite.node import NOTE, Node
 
 N = TypeVar("N", bound=Node)
+_NUMBERS = count()
 _LIMIT = 1_000  # steps at one place: far above any real chain
 _DEPTH = 200  # results inside results: the same for rules that grow the tree
 
@@ -38,6 +40,8 @@ class RuleSet:
 
     rules: tuple[Rule, ...]
     _by_class: dict[type[Node], tuple[Rule, ...]] = field(default_factory=dict, compare=False, repr=False)
+    settled: str = field(default_factory=lambda: f"{NOTE}settled {next(_NUMBERS)}", compare=False, repr=False)
+    """The note on nodes in which none of the rules applies anywhere: they are not looked at again."""
 
     def __add__(self, other: RuleSet) -> RuleSet:
         return RuleSet(self.rules + other.rules)
@@ -70,6 +74,8 @@ def rewrite(root: N, rules: RuleSet, trace: Trace | None = None) -> N:
     path: list[str] = []  # the rules whose results are being visited, outermost first
 
     def visit(node: Node) -> Node:
+        if rules.settled in node.__dict__:
+            return node
         if node in done:
             return done[node]
         if node in active or len(path) > _DEPTH:  # the result of a node holds the node itself, or has no end
@@ -90,6 +96,7 @@ def rewrite(root: N, rules: RuleSet, trace: Trace | None = None) -> N:
             path.pop()
         active.remove(start)
         done[start] = done[node] = node
+        node.__dict__[rules.settled] = True
         return node
 
     return visit(root)  # type: ignore[return-value]

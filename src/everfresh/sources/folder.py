@@ -152,7 +152,7 @@ class FolderStream(Stream):
                     )
         except Stopped:
             pass
-        except Exception as problem:  # kept for whoever asks; a batch has noted its own
+        except BaseException as problem:  # kept for whoever asks; a batch has noted its own
             self._note(problem)
         finally:
             with self._state:
@@ -166,5 +166,6 @@ class FolderStream(Stream):
             if self._stopping.is_set():
                 return
             number = self._log.add(name)
-            self._apply(number, lambda name=name: str(self._folder / name))  # type: ignore[misc]
+            path = str(self._folder / name)
+            self._apply(number, lambda path=path: path, path)  # type: ignore[misc]
             self._taken.add(name)

@@ -8,8 +8,7 @@ waiting for the database.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -96,35 +95,41 @@ class Stream:
 
     # -- what a source does ------------------------------------------------------------------------
 
-    def _apply(self, number: int, rows: Callable[[], Any]) -> None:
-        """Take batch `number`; `rows` are asked for only if it was not taken before."""
+    def _apply(self, number: int, rows: Callable[[], Any], file: str | None = None) -> None:
+        """Take batch `number`; `rows` are asked for only if it was not taken before. They are those of
+        `file`, if that is given."""
         with self._turn:
             self._taking = threading.get_ident()
             try:
-                with self._patiently():
-                    engine = self._db._writable()
-                    if self._is_new(number, engine.sources.get(self.name, -1)):
-                        self._db._take(self.name, number, self.table, rows())
-                        scratch = engine.folder.inbox if engine.folder is not None else None
-                        crash("before-checkpoint", engine.options.fault, scratch=scratch)
+                self._patiently(self._applied, number, rows)
             except Exception as problem:
+                if file is not None and isinstance(problem, EverfreshError):
+                    problem = problem.at(f"file '{file}'").with_traceback(problem.__traceback__)
                 self._note(problem)
                 raise
             finally:
                 self._taking = None
 
-    @contextmanager
-    def _patiently(self) -> Iterator[None]:
-        """Hold the database's lock, or give up when the stream is stopped: who stops it may hold the lock."""
-        while not self._db._lock.acquire(timeout=_PATIENCE):
+    def _applied(self, number: int, rows: Callable[[], Any]) -> None:
+        engine = self._db._writable()
+        if self._is_new(number, engine.sources.get(self.name, -1)):
+            self._db._take(self.name, number, self.table, rows())
+            scratch = engine.folder.inbox if engine.folder is not None else None
+            crash("before-checkpoint", engine.options.fault, scratch=scratch)
+
+    def _patiently(self, work: Callable[..., None], *args: Any) -> None:
+        """Do something with the database's lock, or give up when the stream is stopped: who stops it may hold
+        the lock."""
+        lock = self._db._lock
+        while not lock.acquire(timeout=_PATIENCE):
             if self._stopping.is_set():
                 raise Stopped(self.name)
         try:
             if self._stopping.is_set():
                 raise Stopped(self.name)
-            yield
+            work(*args)
         finally:
-            self._db._lock.release()
+            lock.release()  # at once: nothing may come between
 
     def _is_new(self, number: int, last: int) -> bool:
         if number > last + 1:

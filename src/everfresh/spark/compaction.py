@@ -18,12 +18,14 @@ database that has some takes its snapshots there.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from everfresh.errors import EverfreshError
 from everfresh.options import Options
 from everfresh.spark.driver import packed
 from everfresh.spark.jobs import DRIVER, Job, Link
@@ -153,8 +155,14 @@ class Compaction:
 
     def _failed(self) -> None:
         self._ledger.abandon()
-        epoch = self._ledger.epoch
-        _log.exception("no snapshot could be taken at epoch %d: it is tried again later", epoch)
+        epoch, error = self._ledger.epoch, sys.exc_info()[1]
+        known = isinstance(error, OSError | EverfreshError)
+        _log.warning(
+            "no snapshot could be taken at epoch %d: %s; it is tried again later",
+            epoch,
+            str(error).splitlines()[0] if str(error) else type(error).__name__,
+            exc_info=not known,
+        )
         self._not_before = epoch + min(1 << self._failures, _WAIT)
         self._failures += 1
 

@@ -63,10 +63,11 @@ from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
 from everfresh.spark.sqltext import name as quoted
 from everfresh.spark.tables import change_block
 from everfresh.spark.units import read_segment
+from everfresh.spark.unsplit import Unsplit, look_sql, looked, reach_of
 from everfresh.spark.verify import differences, net_change
 from everfresh.sql import plan as p
-from everfresh.state import StateFolder, pack_table, unpack_table
-from everfresh.state.interrupts import uninterrupted
+from everfresh.state import StateFolder, pack_table, told, unpack_table
+from everfresh.state.interrupts import HeldBack
 from everfresh.types import INTERVAL, Column, TableSchema, arrow_schema
 
 if TYPE_CHECKING:
@@ -134,8 +135,10 @@ class SparkEngine:
         self._workers = self._folder.workers
         self._runner = Runner(self._spark, self._folder, options)
         self.compaction = Compaction(self._spark, self._ledger, self._runner, options)
+        self._released = False
         self._costs = Costs()
         self._large: set[str] = set()
+        self._unsplit = Unsplit()
         """Tables that got a DataFrame too large for every task to read."""
 
     @property
@@ -175,9 +178,8 @@ class SparkEngine:
         return self._user
 
     def refresh(self) -> None:
-        """Readers: follow the commit records."""
-        if self._read_only:
-            self._ledger.refresh()
+        """Be whole; readers: follow the commit records."""
+        self._ledger.refresh()
 
     # -- epochs ------------------------------------------------------------------------------------
 
@@ -189,7 +191,7 @@ class SparkEngine:
     ) -> int:
         keys, sources = (batch.keys, batch.sources) if batch is not None else ((), {})
         ddl = (made[1].text,) if made is not None else ()
-        with uninterrupted():
+        with HeldBack():
             epoch = self._ledger.commit(draft, keys=keys, ddl=ddl, sources=sources, made=made)
         self.compaction.committed()
         return epoch
@@ -208,8 +210,12 @@ class SparkEngine:
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
+        with told("the statement was not run"):
+            return self._execute(statement, progress)
+
+    def _execute(self, statement: Any, progress: Progress | None) -> int:
         ledger = self._ledger
-        made = catalog, effect = executed(ledger.catalog, statement, ledger.table_sizes())
+        made = catalog, effect = executed(ledger.catalog, statement, ledger.table_sizes(), progress)
         if effect.create_table is not None and not effect.create_table.retained:
             raise EverfreshError(
                 Code.UNSUPPORTED,
@@ -228,6 +234,8 @@ class SparkEngine:
                 work = partial(self._reevaluate, draft, world, name, "fill")
             clean = partial(ledger.clean, draft.epoch)
             filled(self._runner.observer, f"loading {name}", work, progress, clean)
+            self._unsplit.ready(catalog, world.ids, (name,), self._look)
+            self._check_values(draft, world, (name,), [])
         elif effect.alter_table is not None:
             self._runner.observer.batch()
             if effect.alter_table[1].key:
@@ -286,6 +294,21 @@ class SparkEngine:
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
+        with told("the batch was not applied"):
+            return self._apply_steps(batch)
+
+    def _apply_steps(self, batch: Batch) -> Applied:
+        if not batch.steps:
+            return self._apply_laid(batch)
+        self._ledger.whole = False  # until the domains' steps are made, or taken back
+        try:
+            applied = self._apply_laid(batch)
+        except EverfreshError:
+            self._ledger.whole = True
+            raise
+        return applied
+
+    def _apply_laid(self, batch: Batch) -> Applied:
         with ExitStack() as stack:
             others = [
                 stack.enter_context(domain.changing(batch.steps[domain.name]))
@@ -328,8 +351,8 @@ class SparkEngine:
     def _apply(self, batch: Batch, others: Sequence[Callable[[], Sections]]) -> Applied:
         ledger = self._ledger
         draft = Draft(ledger)
-        for told in others:
-            draft.sections.update(told())
+        for tell in others:
+            draft.sections.update(tell())
         if others and not batch.parts:
             return Applied(self._commit(draft, batch))
         world = ledger.world(ledger.epoch + 1)
@@ -337,6 +360,7 @@ class SparkEngine:
         programs = [view.name for view in affected if not view.compiled.reevaluated]
         left = rows_left(batch, programs, ledger.catalog, ledger.table_sizes())
         way = choose(self._options.refresh, self._costs, counted(batch), left)
+        self._unsplit.ready(world.catalog, world.ids, programs, self._look)
         most = self._options.whole_bytes
         chosen = chosen_for(world, batch, bool(programs) and way == INCREMENTAL, most)
         started = time.perf_counter()
@@ -357,12 +381,30 @@ class SparkEngine:
         for view in affected:
             if view.compiled.reevaluated:
                 self._reevaluate(draft, world, view.name, "replace")
+        self._check_values(draft, world, programs, controls)
         epoch = self._commit(draft, batch)
         said = ("rows", "ms", "how", "arrived", "statements")
         notes: dict[str, Any] = {h["unit"]: {k: h[k] for k in said if k in h} for h, _ in controls}
         notes.update({"form": chosen.form or "rows", "stages": chosen.stages, "refresh": way})
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
         return Applied(epoch, rows=rows, notes=notes)
+
+    def _check_values(self, draft: Draft, world: World, views: Sequence[str], controls: Controls) -> None:
+        """Refuse a batch, or a new view, with values outside their types that maps do not see."""
+        came = [reach_of(header) for header, _ in controls]
+        for name in self._unsplit.asked(views, came):
+            source = partial(self._temp_view, draft=draft, world=world)
+            try:
+                with translated():
+                    rows = self._spark.sql(plan_sql(world.catalog.views[name].compiled.plan, source))
+                    rows.write.format("noop").mode("overwrite").save()
+            except EverfreshError as error:
+                raise error.at(f"view '{name}'") from error
+
+    def _look(self, schema: TableSchema, places: Sequence[int]) -> tuple[int, list[tuple[int, int]]]:
+        """How far the columns of a table reach, by its rows of the last epoch."""
+        found = self._frame(self._spark, schema.name, None).selectExpr(*look_sql(schema, places))
+        return looked(found.collect()[0], schema, places)
 
     def _run(self, draft: Draft, world: World, batch: Batch, chosen: Chosen) -> Controls:
         """Run the job of a batch, and the driver's part of it; what was done goes into the draft."""
@@ -560,9 +602,11 @@ class SparkEngine:
             self.compaction.wait()
         finally:
             self._folder.close()
-            sessions.disown(self._spark)
-            if not self._given:
-                sessions.release()
+            if not self._released:
+                self._released = True
+                sessions.disown(self._spark)
+                if not self._given:
+                    sessions.release()
             self._remove_temporary()
 
     def _remove_temporary(self) -> None:

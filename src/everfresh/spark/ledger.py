@@ -25,7 +25,7 @@ from everfresh.program.domain import Domain, sections_of
 from everfresh.spark.jobs import DRIVER, Base, Link, World
 from everfresh.spark.programs import no_catalog, replayed
 from everfresh.spark.units import snapshot_file, worker_of
-from everfresh.state import Commit, Snapshot, StateFolder, crash, read_commit
+from everfresh.state import Commit, Snapshot, StateFolder, crash, environment, read_commit
 
 ROLES = ("base", "maps", "results")
 _KEYS_KEPT = 10_000
@@ -56,7 +56,9 @@ class Ledger:
         self._sweeping = threading.Lock()
         self._taking: set[str] = set()
         """Files of a snapshot in the making: nobody names them yet."""
-        self._reset()
+        self.whole = False
+        """Whether what is known is that of one epoch: not while it moves to the next, or if that was
+        interrupted."""
         self.refresh()
 
     def _reset(self) -> None:
@@ -115,10 +117,29 @@ class Ledger:
     def refresh(self) -> None:
         """Follow the commit records. A handle whose next record was trimmed starts again from the newest
         manifest; so does one that sees a new manifest, since what that replaced is about to go."""
+        if not self.whole:  # somebody was interrupted in here, or in a change of what domains keep
+            with self.lock:
+                self.folder.check_writer()
+                self.folder.commits.reopen()
+                self._reset()
+                self._follow()
+                self.whole = True
+        elif self.folder.read_only:
+            self.whole = False
+            self._follow()
+            self.whole = True
+
+    def _follow(self) -> None:
         restarted = False
         last = self.folder.commits.last()
         if self.epoch < last and self._manifest_epoch < max(self.folder.snapshots.list(), default=0):
             self._reset()
+        if self.folder.commits.last() < self.epoch:
+            raise EverfreshError(
+                Code.DAMAGED,
+                f"the commit records of {self.folder.root} end before the manifest of epoch {self.epoch}",
+                hint="restore the folder from a backup",
+            )
         while self.epoch < last:
             commit = read_commit(self.folder.commits, self.epoch + 1)
             if commit is not None and commit.parent == self.digest:
@@ -226,16 +247,25 @@ class Ledger:
         )
         fault, scratch = self.options.fault, self.folder.scratch
         crash("before-commit", fault, scratch=scratch)
-        if not self.folder.commits.create(record.epoch, record.encode()):
-            raise EverfreshError(
-                Code.FENCED,
-                f"epoch {record.epoch} was committed by another writer",
-                hint="this handle is out of date: close it and open the database again",
-            )
-        self.folder.check_writer()  # a record that was trimmed while this process slept could be made again
+        self.whole = False
+        try:
+            if not self.folder.commits.create(record.epoch, record.encode()):
+                raise EverfreshError(
+                    Code.FENCED,
+                    f"epoch {record.epoch} was committed by another writer",
+                    hint="this handle is out of date: close it and open the database again",
+                )
+            # A record that was trimmed while this process slept could be made again.
+            self.folder.check_writer()
+        except EverfreshError:
+            self.whole = True  # it stays where it is
+            raise
+        except OSError as error:  # whether the record is there is looked up before anything else is done
+            raise environment(error, f"epoch {record.epoch} was not written") from error
         crash("after-commit", fault, scratch=scratch)
         with self.lock:
             self._advance(record, made)
+        self.whole = True
         return self.epoch
 
     # -- snapshots ---------------------------------------------------------------------------------

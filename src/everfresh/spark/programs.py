@@ -32,6 +32,7 @@ from everfresh.distributed.flat import tables_of
 from everfresh.distributed.tags import LOCAL, Tag, parse_tag
 from everfresh.errors import EverfreshError
 from everfresh.expr import TokenStream, stored, unstored
+from everfresh.program import Progress
 from everfresh.spark.stages import Staged, staged, whole
 from everfresh.sql import parse_and_bind
 from everfresh.sql import plan as p
@@ -47,10 +48,13 @@ def no_catalog() -> Catalog:
 
 
 def executed(
-    catalog: Catalog, statement: Any, sizes: Mapping[str, int] | None = None
+    catalog: Catalog,
+    statement: Any,
+    sizes: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Catalog, Effect]:
     """The catalog after a DDL statement, and what to do for it; `sizes` are the rows of the tables."""
-    made, effect = catalog.execute(statement, sizes)
+    made, effect = catalog.execute(statement, sizes, progress=progress)
     view = effect.create_view
     if view is None or view.compiled.reevaluated:
         return _altered(made, effect), effect

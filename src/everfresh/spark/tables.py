@@ -67,6 +67,7 @@ from everfresh.spark.units import (
     worker_of,
     write_snapshot,
 )
+from everfresh.spark.unsplit import reached
 from everfresh.state import crash, pack_table, unpack_table
 from everfresh.types import TableSchema, arrow_schema
 
@@ -229,7 +230,8 @@ def change_tables(
         changed += int(np.abs(change.weights).sum())
     crash("after-apply", world.fault, worker, world.inbox)
     sizes = {world.ids[name]: len(unit.table(world, name).pool) for name in nets}
-    return finish(job, unit, tag_in, sections, changed, behind, sizes=sizes, **notes)
+    reach = reached({name: unit.table(world, name) for name in nets}, nets)
+    return finish(job, unit, tag_in, sections, changed, behind, sizes=sizes, reach=reach, **notes)
 
 
 def _taken_back(table: Table, change: Net, applied: TableUndo) -> None:

@@ -210,7 +210,7 @@ class Unit:
         nobody knows which of its words are codes."""
         sites = [self.site(world)] if self.pools else []
         sites += [self._blank] if self._blank is not None else []
-        stores = [store for site in sites for store in site.state.held().stores]
+        stores = [store for site in sites for store in site.state.holders().stores]
         stores += [*map(TableRows, self.tables.values()), *self.maps.values()]
         known = {id(store.pool) for store in stores}
         return Held(stores) if all(id(pool) in known for pool in self._pools()) else None

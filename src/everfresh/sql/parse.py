@@ -21,6 +21,7 @@ from sqlglot.tokens import Token, TokenType
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.sql.source import Source, near, position
+from everfresh.types import is_unicode
 
 VERBS = ("EXPLAIN", "SHOW", "DESCRIBE", "DESC")  # statements whose rest we read ourselves
 STARTS = (
@@ -81,6 +82,12 @@ def split(text: str, dialect: str = "duckdb") -> list[Parsed]:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no SQL dialect '{dialect}'", hint=near(str(dialect), names, "dialects")
         ) from None
+    if not is_unicode(text):
+        raise EverfreshError(
+            Code.SYNTAX,
+            "the text has a lone surrogate and is no valid Unicode",
+            place=position(text, next(i for i, c in enumerate(text) if not is_unicode(c))),
+        )
     with _guarded(text):
         chunks = list(_statements(text, rules))
     parsed = []

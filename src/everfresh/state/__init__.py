@@ -9,11 +9,13 @@ order, and knows nothing of what they mean: engines choose the sections of recor
 - `record`     the commit record, chained to the one before by its digest
 - `commits`    where records are kept: a file per epoch (Spark)
 - `log`        the same as an append-only log (local engine)
+- `reached`    an epoch that was acknowledged, to tell what is lost
 - `snapshots`  everything up to one epoch, memory-mapped
 - `stores`     where files lie: a folder, an object store (`objects`)
 - `remote`     commit records, manifests and writers in a store that is no folder
 - `lock`       one writer
 - `folder`     the folder: format, engine, garbage
+- `environment` what disks and file systems refuse, as errors
 - `faults`     crashes on purpose
 
 Implements sections 1-3 and 9 of the design note "State on Spark: the epoch protocol".
@@ -28,6 +30,7 @@ from everfresh.state.arrays import (
     unpack_table,
 )
 from everfresh.state.commits import CommitStore, FileCommits, LogCommits, read_commit
+from everfresh.state.environment import environment, told
 from everfresh.state.faults import InjectedFault, crash
 from everfresh.state.files import Sealed, create_file, open_sealed, plain, replace_file, seal, seal_chunks
 from everfresh.state.folder import StateFolder
@@ -49,6 +52,7 @@ __all__ = [
     "array_chunks",
     "crash",
     "create_file",
+    "environment",
     "is_url",
     "open_sealed",
     "pack_arrays",
@@ -61,6 +65,7 @@ __all__ = [
     "seal_chunks",
     "store_of",
     "table_chunks",
+    "told",
     "unpack_arrays",
     "unpack_table",
 ]

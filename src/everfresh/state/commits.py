@@ -22,6 +22,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.state.faults import crash
 from everfresh.state.files import create_file, is_cut_short, sync_folder
 from everfresh.state.log import LogCommits
+from everfresh.state.reached import Reached
 from everfresh.state.record import Commit
 
 __all__ = ["CommitStore", "FileCommits", "LogCommits", "read_commit"]
@@ -65,6 +66,10 @@ class CommitStore(Protocol):
         """Forget records of epochs below that one, as far as the store can; `last()` stays known."""
         ...
 
+    def reopen(self) -> None:
+        """Forget what is known of the records, and look again."""
+        ...
+
     def close(self) -> None:
         """Let go of open files."""
         ...
@@ -88,7 +93,14 @@ def read_commit(store: CommitStore, epoch: int) -> Commit | None:
 class FileCommits:
     """One file per epoch, `commits/0000000042`, created if absent; more than one process may try."""
 
-    def __init__(self, folder: Path, durable: bool, writer: bool = True, fault: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        durable: bool,
+        writer: bool = True,
+        fault: str | None = None,
+        reached: Reached | None = None,
+    ) -> None:
         self._root = folder
         self._folder = folder / "commits"
         self._durable = durable
@@ -96,8 +108,11 @@ class FileCommits:
         self._fault = fault
         self._lock = threading.Lock()
         self._last: int | None = None  # None: not listed yet
+        self._reached = reached
         if writer:
             self._folder.mkdir(parents=True, exist_ok=True)
+        if reached is not None:
+            reached.check(self.last())
 
     def create(self, epoch: int, data: bytes) -> bool:
         """Create the record's file; the file system decides who is first."""
@@ -107,7 +122,10 @@ class FileCommits:
             return False
         if epoch != last + 1:
             raise ValueError(f"epoch {epoch} cannot follow epoch {last}: epochs are dense")
-        return create_file(self._path(epoch), data, self._durable, before_publish=self._crash)
+        created = create_file(self._path(epoch), data, self._durable, before_publish=self._crash)
+        if created and self._reached is not None:
+            self._reached.passed(epoch)
+        return created
 
     def create_all(self, first: int, records: Sequence[bytes]) -> bool:
         """One at a time: a folder has no way to take two names at once."""
@@ -156,8 +174,17 @@ class FileCommits:
         if self._durable:
             sync_folder(self._folder)
 
+    def reopen(self) -> None:
+        """List the folder again."""
+        with self._lock:
+            self._last = None
+        if self._writer:
+            self.recover()
+
     def close(self) -> None:
         """Nothing is held open."""
+        if self._writer and self._reached is not None:
+            self._reached.write(self.last())
 
     def recover(self) -> None:
         """Move a last record that was cut short out of the way; only the holder of the writer's lock may.

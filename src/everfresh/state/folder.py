@@ -4,6 +4,7 @@ Implements the layout of the note on state, section 2, and "Garbage" of section 
 
     FORMAT      what the folder is: version, engine, workers, partition hash, database id; created once
     WRITER      the writer's lock
+    REACHED     an epoch that was acknowledged
     log/ or commits/, snaps/, parts/, inbox/, sources/
 
 Invariant: nothing is written into a folder that is not an everfresh folder, of this version and this engine,
@@ -28,6 +29,7 @@ from everfresh.state.commits import CommitStore, FileCommits, LogCommits
 from everfresh.state.faults import FLAG, crash
 from everfresh.state.files import create_file, live_temporaries, sync_folder
 from everfresh.state.lock import WriterLock
+from everfresh.state.reached import Reached
 from everfresh.state.snapshots import SnapshotStore
 from everfresh.state.stores import Store, is_url, local_path, scratch_of, store_of
 
@@ -302,9 +304,10 @@ def _lock(path: Path, durable: bool) -> WriterLock:
 
 
 def _commits(path: Path, engine: str, options: Options, writer: bool) -> CommitStore:
+    reached = Reached(store_of(str(path)), options.durable)  # before the records: they may grow meanwhile
     if engine == "local":
-        return LogCommits(path, options.durable, writer, options.fault)
-    commits = FileCommits(path, options.durable, writer, options.fault)
+        return LogCommits(path, options.durable, writer, options.fault, reached)
+    commits = FileCommits(path, options.durable, writer, options.fault, reached)
     if writer:
         commits.recover()
     return commits

@@ -11,7 +11,8 @@ Invariants:
   when it opens the log. If all its bytes are there, and wrong, they are kept in a file `.torn` for whoever
   wants to look.
 - Anything wrong before the last record is damage and is refused. To tell the two apart a frame has a
-  checksum of its own, and the rest of the file is searched for frames of later epochs.
+  checksum of its own, and the rest of the file is searched for frames of later epochs. So is a log that ends
+  before an epoch that is known to have been acknowledged (`reached`).
 - A write that fails leaves the log as it was.
 
 There is one writer, which holds the lock of the folder. Readers in other processes follow the file and never
@@ -29,9 +30,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.state.environment import environment
 from everfresh.state.faults import crash
 from everfresh.state.files import sealed_length, sync_folder, write_all
 from everfresh.state.frames import FRAME_BYTES, frames_in, is_interrupted, make_frame, problem_of, read_frame
+from everfresh.state.reached import Reached
 
 _NAME = re.compile(r"(\d{10})\.log")
 _sync_data = getattr(os, "fdatasync", os.fsync)  # not every system has the first
@@ -58,12 +61,20 @@ class _Segment:
 class LogCommits:
     """A `CommitStore` in append-only files, for one writer and any number of readers."""
 
-    def __init__(self, folder: Path, durable: bool, writer: bool, fault: str | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        durable: bool,
+        writer: bool,
+        fault: str | None = None,
+        reached: Reached | None = None,
+    ) -> None:
         self._root = folder
         self._folder = folder / "log"
         self._durable = durable
         self._writer = writer
         self._fault = fault
+        self._reached = reached
         self._lock = threading.Lock()
         self._writing = threading.Lock()  # beside the other, so that readers need not wait for the disk
         self._segments: list[_Segment] = []
@@ -74,9 +85,12 @@ class LogCommits:
             if writer:
                 self._folder.mkdir(parents=True, exist_ok=True)
             self._load()
+            if reached is not None:
+                reached.check(self._following() - 1)
             if writer:
                 self._recover()
         except BaseException:
+            self._writer = False  # there is nothing to leave
             self.close()
             raise
 
@@ -106,13 +120,17 @@ class LogCommits:
                 with self._lock:
                     for data in records:
                         self._add(segment, len(data))
-            except BaseException:  # also an interrupt: what is not acknowledged must not stay
+            except BaseException as error:  # also an interrupt: what is not acknowledged must not stay
                 with self._lock:
                     for epoch in range(first, first + len(records)):
                         self._index.pop(epoch, None)
                     segment.following, segment.end = first, start
-                    self._cut(segment)
+                    self._broken = not self._cut(segment)
+                if isinstance(error, OSError):
+                    raise environment(error, f"{segment.path}: epoch {first} was not written") from error
                 raise
+            if self._reached is not None:
+                self._reached.passed(first + len(records) - 1)
             return True
 
     def read(self, epoch: int) -> bytes | None:
@@ -162,9 +180,19 @@ class LogCommits:
             if self._durable:
                 sync_folder(self._folder)
 
+    def reopen(self) -> None:
+        """Read the files again: somebody was interrupted in here, and what is known of them may be wrong."""
+        with self._writing, self._lock:
+            self._index, self._broken = {}, False
+            self._load()
+            if self._writer:
+                self._recover()
+
     def close(self) -> None:
         """Close the files; a closed store refuses everything but another `close`."""
         with self._lock:
+            if self._writer and not self._closed and self._reached is not None:
+                self._reached.write(self._following() - 1)
             self._closed = True
             self._forget(list(self._segments))
 
@@ -174,12 +202,13 @@ class LogCommits:
         if not self._writer:
             raise EverfreshError(Code.READ_ONLY, "the database is open for reading only")
         self._refresh()
-        if self._broken:
+        if self._broken and not self._cut(self._segments[-1]):
             raise EverfreshError(
-                Code.CLOSED,
-                f"an earlier write to {self._folder} failed and could not be taken back",
-                hint="close the database, see to the disk, and connect again",
+                Code.ENVIRONMENT,
+                f"an earlier write to {self._folder} failed, and cannot be taken back yet",
+                hint="see to the disk, and try again",
             )
+        self._broken = False
 
     def _begin(self, epoch: int) -> None:
         path = self._folder / f"{epoch:010d}.log"
@@ -202,14 +231,15 @@ class LogCommits:
         if self._durable:
             os.fsync(segment.fd)
 
-    def _cut(self, segment: _Segment) -> None:
+    def _cut(self, segment: _Segment) -> bool:
         """Take back what was written beyond the end; if even that fails, nothing more may be written."""
         try:
             os.ftruncate(segment.fd, segment.end)
             if self._durable:
                 _sync_data(segment.fd)
         except OSError:
-            self._broken = True
+            return False
+        return True
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -269,7 +299,7 @@ class LogCommits:
         for segment in segments:
             self._segments.remove(segment)
             for epoch in range(segment.first, segment.following):
-                del self._index[epoch]
+                self._index.pop(epoch, None)
             os.close(segment.fd)
 
     def _add(self, segment: _Segment, length: int) -> None:

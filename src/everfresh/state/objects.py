@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -42,9 +43,18 @@ class ObjectFiles:
         self._api = obstore
         self._store = _opened(root)
 
+    def _ask(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        """Ask the store; what it refuses is an error of the system, as with files."""
+        try:
+            return call(self._store, *args, **named)
+        except (OSError, self._api.exceptions.AlreadyExistsError):
+            raise
+        except self._api.exceptions.BaseError as error:
+            raise OSError(f"{self.root}: {str(error).strip().splitlines()[0]}") from error
+
     def read(self, name: str) -> bytes:
         """Get the object."""
-        return bytes(self._api.get(self._store, name).bytes())
+        return bytes(self._ask(lambda store: self._api.get(store, name).bytes()))
 
     def view(self, name: str) -> memoryview:
         """Get the object."""
@@ -53,14 +63,14 @@ class ObjectFiles:
     def create(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> bool:
         """Put the object if there is none."""
         try:
-            self._api.put(self._store, name, _joined(data), mode="create")
+            self._ask(self._api.put, name, _joined(data), mode="create")
         except self._api.exceptions.AlreadyExistsError:
             return False
         return True
 
     def replace(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> None:
         """Put the object."""
-        self._api.put(self._store, name, _joined(data))
+        self._ask(self._api.put, name, _joined(data))
 
     def settle(self, name: str) -> None:
         """It is durable when the put is answered."""
@@ -68,18 +78,18 @@ class ObjectFiles:
     def remove(self, name: str) -> None:
         """Delete the object."""
         with contextlib.suppress(FileNotFoundError):
-            self._api.delete(self._store, name)
+            self._ask(self._api.delete, name)
 
     def size(self, name: str) -> int | None:
         """Ask for its head."""
         try:
-            return int(self._api.head(self._store, name)["size"])
+            return int(self._ask(self._api.head, name)["size"])
         except FileNotFoundError:
             return None
 
     def names(self, folder: str) -> list[str]:
         """List the prefix."""
-        pages = self._api.list(self._store, folder or None)
+        pages = self._ask(lambda store: list(self._api.list(store, folder or None)))
         return sorted(str(found["path"]) for page in pages for found in page)
 
 

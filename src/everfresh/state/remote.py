@@ -26,6 +26,7 @@ from everfresh.options import Options
 from everfresh.state.faults import FLAG, crash
 from everfresh.state.files import seal
 from everfresh.state.folder import PARTITION_HASH, PARTITION_SEED, Format, StateFolder, epoch_of_part
+from everfresh.state.reached import Reached
 from everfresh.state.snapshots import KIND, Snapshot, SnapshotStore, opened
 from everfresh.state.stores import Store, scratch_of, store_of
 
@@ -41,15 +42,23 @@ def _numbers(store: Store, folder: str) -> list[int]:
     return sorted(int(match[1]) for match in found if match)
 
 
+_SECONDS = 60.0  # between two marks: a put takes longer than a file
+
+
 class StoreCommits:
     """One file per epoch, created if absent. See `everfresh.state.commits.CommitStore`."""
 
-    def __init__(self, store: Store, writer: bool = True, fault: str | None = None) -> None:
+    def __init__(
+        self, store: Store, writer: bool = True, fault: str | None = None, reached: Reached | None = None
+    ) -> None:
         self._store = store
+        self._reached = reached
         self._writer = writer
         self._fault = fault
         self._lock = threading.Lock()
         self._last: int | None = None
+        if reached is not None:
+            reached.check(self.last())
 
     def create(self, epoch: int, data: bytes) -> bool:
         """Create the record; one that is there and the same is ours, and the answer was lost."""
@@ -61,7 +70,10 @@ class StoreCommits:
             raise ValueError(f"epoch {epoch} cannot follow epoch {last}: epochs are dense")
         crash("mid-commit", self._fault, scratch=scratch_of(self._store.root))
         name = self._name(epoch)
-        return self._store.create(name, data) or self._store.read(name) == data
+        created = self._store.create(name, data) or self._store.read(name) == data
+        if created and self._reached is not None:
+            self._reached.passed(epoch)
+        return created
 
     def create_all(self, first: int, records: Sequence[bytes]) -> bool:
         """One at a time: a store has no way to take two names at once."""
@@ -104,8 +116,15 @@ class StoreCommits:
         for epoch in range(first, min(below, last)):
             self._store.remove(self._name(epoch))
 
+    def reopen(self) -> None:
+        """List the records again."""
+        with self._lock:
+            self._last = None
+
     def close(self) -> None:
         """Nothing is held open."""
+        if self._writer and self._reached is not None:
+            self._reached.write(self.last())
 
     def _require_writer(self) -> None:
         if not self._writer:
@@ -199,7 +218,7 @@ class RemoteFolder(StateFolder):
         super().__init__(
             store.root,
             stored,
-            commits=StoreCommits(store, term is not None, options.fault),
+            commits=StoreCommits(store, term is not None, options.fault, Reached(store, True, _SECONDS)),
             snapshots=StoreSnapshots(store, options.fault),
             options=options,
             lock=None,

@@ -16,6 +16,7 @@ import pytest
 
 from everfresh import Code, Delta
 from everfresh.database import Database
+from everfresh.errors import EverfreshError
 from everfresh.testing.oracle import assert_rows, assert_same
 from everfresh.testing.suite_base import SuiteBase, refused
 
@@ -132,6 +133,33 @@ INPUTS: dict[str, Any] = {
 }
 
 
+def _raw(type_: pa.DataType, *buffers: bytes) -> pa.Array:
+    """An array of two values over any bytes."""
+    return pa.Array.from_buffers(type_, 2, [None, *map(pa.py_buffer, buffers)])
+
+
+def _numbers(kind: str, *numbers: int) -> bytes:
+    return b"".join(n.to_bytes(int(kind), "little", signed=True) for n in numbers)
+
+
+UNHELD: dict[str, tuple[str, pa.Array, str]] = {
+    "text that is not UTF-8": ("name", _raw(pa.string(), _numbers("4", 0, 1, 5), b"acaf\xe9"), "row 1"),
+    "text that ends before it begins": ("name", _raw(pa.string(), _numbers("4", 0, 3, 2), b"abc"), "'name'"),
+    "an index beyond its dictionary": (
+        "name",
+        pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int8()), pa.array(["a"]), safe=False),
+        "'name'",
+    ),
+    "a decimal beyond its digits": ("price", _raw(pa.decimal128(9, 2), _numbers("16", 1, 10**20)), "row 1"),
+    "a day beyond Python's": ("day", _raw(pa.date32(), _numbers("4", 0, 2_932_897)), "row 1"),
+    "a day before Python's": ("day", _raw(pa.date32(), _numbers("4", 0, -719_163)), "row 1"),
+    "a moment beyond Python's": ("at", _raw(pa.timestamp("us"), _numbers("8", 0, 2**60)), "row 1"),
+    "a moment of a zone": ("at", _raw(pa.timestamp("us", "Nowhere/City"), _numbers("8", 0, 1)), "row 0"),
+    "a list": ("name", pa.array([["a"], None]), "row 0"),
+}
+"""What Arrow permits and no table holds: the column, its values, and where it is found."""
+
+
 class InputSuite(SuiteBase):
     """What `apply` takes."""
 
@@ -156,6 +184,23 @@ class InputSuite(SuiteBase):
         inbox.apply(t=Delta(deletes=INPUTS[kind](tmp_path)))
         assert len(inbox.table("t")) == 0
         assert len(inbox.view("v")) == 0
+
+    @pytest.mark.parametrize("kind", UNHELD)
+    def test_what_arrow_permits_and_no_table_holds(self, inbox: Database, kind: str, tmp_path: Path) -> None:
+        name, values, where = UNHELD[kind]
+        rows = pa.table({"id": pa.array([1, 2]), name: values})
+        full = EXPECTED.slice(0, 2).set_column(SCHEMA.get_field_index(name), name, values)
+        given = [rows, full]
+        if kind in ("text that is not UTF-8", "a day beyond Python's"):
+            pa.parquet.write_table(full, tmp_path / "rows.parquet")
+            given.append(tmp_path / "rows.parquet")
+        epoch = inbox.epoch
+        for batch in given:
+            with pytest.raises(EverfreshError, match=name) as caught:
+                inbox.apply(t=batch)
+            assert where in str(caught.value)
+        assert inbox.epoch == epoch
+        assert len(inbox.table("t")) == 0
 
     def test_a_folder_and_a_pattern_of_files(self, db: Database, tmp_path: Path) -> None:
         db.sql(TABLE)

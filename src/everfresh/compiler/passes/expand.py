@@ -30,8 +30,9 @@ def _negate(q: Neg) -> Query | None:
 
 
 EXPAND = RuleSet((Rule("distribute", (Prod,), _distribute), Rule("negate terms", (Neg,), _negate)))
+_ALL = EXPAND + IDENTITIES
 
 
 def expand(query: Query) -> Query:
     """`query` with its products multiplied out; under an aggregate the sum stays inside it."""
-    return rewrite(query, EXPAND + IDENTITIES)
+    return rewrite(query, _ALL)
