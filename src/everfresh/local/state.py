@@ -331,12 +331,7 @@ class LocalState:
         """Free what is not used any more, if that is due, or `now`; between batches, by the writer."""
         if self.running:
             return  # a batch holds codes too
-        for store in self._dropped:
-            self.upkeep.went(len(store.pool))
-            if isinstance(store, EntryStore):
-                store.clear()
-            store.pool.clear()
-        self._dropped.clear()
+        self._release()
         if not now and not self.upkeep.due(self.interner):
             return
         with self.latch, suppress(MemoryError):  # readers may be decoding strings; another time there is more
@@ -345,6 +340,17 @@ class LocalState:
     def held(self) -> Held:
         """All that holds codes of strings now."""
         return Held(self._stores(), self.past)
+
+    def _release(self) -> None:
+        """Give the memory of what was dropped back, unless it is used again: cycles would keep it for long."""
+        if self._dropped:
+            used = {id(store.pool) for store in self._every()}
+            for store in [s for s in self._dropped if id(s.pool) not in used]:
+                self.upkeep.went(len(store.pool))
+                if isinstance(store, EntryStore):
+                    store.clear()
+                store.pool.clear()
+            self._dropped.clear()
 
     def _stores(self) -> list[Pooled]:
         """Tables and maps with their slices. A wiring of an earlier catalog may still be asked for those on
