@@ -342,7 +342,7 @@ class LocalState:
         return Held(self._stores(), self.past)
 
     def _release(self) -> None:
-        """Give the memory of what was dropped back, unless it is used again: cycles would keep it for long."""
+        """Give back the memory of what was dropped and is not used again: cycles would keep it for long."""
         if self._dropped:
             used = {id(store.pool) for store in self._every()}
             for store in [s for s in self._dropped if id(s.pool) not in used]:
