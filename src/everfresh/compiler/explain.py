@@ -41,14 +41,16 @@ def explain(
 ) -> str:
     """The maintenance program of a view; `sharing` says which maps other views have too, `engine` adds what
     the runtime knows (placement, what is compiled), `passing` names tables whose rows are not kept,
-    `entries` are the sizes of maps as of now, `keys` has the places of the primary keys of tables, by which
-    maps are bounded."""
+    `entries` are the sizes of maps as of now, `keys` has the places of the primary keys of tables: which maps
+    may be larger than those is said if they are known."""
     if format not in FORMATS:
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
     shown = {"text": _text, "json": _json, "dot": _dot}[format]
-    large = {} if compiled.reevaluated else paired(compiled.program, keys or {}, compiled.view.map)  # type: ignore[arg-type]
+    large: Large = {}
+    if keys is not None and not compiled.reevaluated:
+        large = paired(compiled.program, keys, compiled.view.map)  # type: ignore[arg-type]
     bare = [b for b in compiled.bases if b in passing]
     found = shown(compiled, text, engine or {}, sharing or {}, bare, large)
     return f"{summary(compiled, entries)}\n\n{found}" if format == "text" else found

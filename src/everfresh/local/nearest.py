@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from everfresh.compiler import MIRRORED
 from everfresh.expr import Var, Vector
 from everfresh.local.adhoc.frame import take
 from everfresh.local.adhoc.keys import codes
@@ -23,7 +24,8 @@ from everfresh.program import Side
 from everfresh.types import Column
 
 Ints = NDArray[np.int64]
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_WITH_EQUAL = {">": ">=", ">=": ">", "<": "<=", "<=": "<"}
+"""Whether a key that equals the value before is on this side of it: exactly if it would not count that."""
 
 
 class Nearest:
@@ -103,7 +105,7 @@ class Nearest:
         """Near values: keys from each value to the one before it, another that changes or one that stays.
         `same`: whether the value in front of it in the order is of its group."""
         toward = "<" if self._up else ">"
-        other = _MIRRORED[toward]
+        other = MIRRORED[toward]
         parts = []
         for some in (np.flatnonzero(same), np.flatnonzero(~same)):
             if not len(some):
@@ -141,9 +143,9 @@ class Nearest:
         band = _band(base, self._key, self._base_groups)
         by_name = dict(zip((c.name for c in self._groups), groups, strict=True))
         able, words = _words(band, [by_name[c.name] for c in self._base_groups], len(value))
-        limits = [(_MIRRORED[self._side.than], value)]
+        limits = [(MIRRORED[self._side.than], value)]
         if edge is not None:
-            limits.append(({">": ">=", ">=": ">", "<": "<=", "<=": "<"}[self._side.than], edge))
+            limits.append((_WITH_EQUAL[self._side.than], edge))
         if able is not None:
             limits = [(op, limit.take(able)) for op, limit in limits]
         _, slots = band.entries(band.spans([[limits]], words))
