@@ -34,6 +34,7 @@ def test_json_has_every_field(name: str) -> None:
         "sql",
         "strategy",
         "columns",
+        "checked",
         "maps",
         "relations",
         "static",

@@ -33,7 +33,7 @@ class Unsplit:
         self._guards = Guards({})
         self._reach = Reach()
         self._counts: dict[str, int] = {}
-        self._known: dict[str, tuple[str, tuple[int, ...]]] = {}
+        self._known: dict[str, tuple[str, TableSchema, tuple[int, ...]]] = {}
 
     def ready(self, catalog: Catalog, ids: Mapping[str, str], views: Collection[str], look: Look) -> None:
         """Before these views change: see how far the columns reach that their values are made of."""
@@ -43,19 +43,20 @@ class Unsplit:
         if not self._guards.watched.keys() & set(views):
             return
         for name, places in self._guards.columns.items():
-            if self._known.get(name) != (ids[name], places):
+            known = ids[name], catalog.tables[name], places
+            if self._known.get(name) != known:
                 rows, found = look(catalog.tables[name], places)
                 self._forget((name,))
                 self._counts[name] = 0
                 self._note(name, rows, dict(zip(places, found, strict=True)))
-                self._known[name] = ids[name], places
+                self._known[name] = known
 
     def asked(self, views: Collection[str], came: Sequence[Reached]) -> list[str]:
         """Those of some views whose values may leave their types now that these rows came."""
         for rows_of in came:
             for name, (rows, columns) in rows_of.items():
                 if name in self._known:
-                    self._note(name, rows, {i: columns[i] for i in self._known[name][1] if i in columns})
+                    self._note(name, rows, {i: columns[i] for i in self._known[name][2] if i in columns})
         found = [v for v in views if v in self._guards.watched and self._guards.hides(v, self._reach)]
         if found:  # the rows that reached so far may be refused, or have gone
             self._forget(tuple(self._known))
