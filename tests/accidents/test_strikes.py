@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import everfresh as ef
-from everfresh.local.engine import LocalEngine
+from everfresh.local.sections import InSections
 from everfresh.local.state import LocalState
 from everfresh.testing.strikes import Strike, Struck, signalled, struck
 
@@ -229,7 +229,7 @@ def test_a_snapshot_or_a_close_that_is_struck(tmp_path: Path, kind: str) -> None
 def test_readers_beside_batches_are_no_accident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader at work, and one that was interrupted, are told apart: nothing is made anew for the first."""
     mended: list[object] = []
-    monkeypatch.setattr(LocalEngine, "_mend", mended.append)
+    monkeypatch.setattr(InSections, "_mend", mended.append)
     monkeypatch.setattr(LocalState, "mend", mended.append)
     stop = threading.Event()
     with create(tmp_path / "db") as db:
