@@ -107,11 +107,18 @@ def strike_all(
     return counts
 
 
-@pytest.mark.parametrize("places", [25, pytest.param(3000, marks=pytest.mark.soak)])
-def test_a_batch_that_is_struck_is_done_or_undone(tmp_path: Path, places: int) -> None:
+@pytest.mark.parametrize(
+    ("places", "compile"),
+    [
+        (25, "off"),
+        pytest.param(2000, "off", marks=pytest.mark.soak),
+        pytest.param(1000, "now", marks=pytest.mark.soak),
+    ],
+)
+def test_a_batch_that_is_struck_is_done_or_undone(tmp_path: Path, places: int, compile: str) -> None:
     rng, batches = Random(places), Batches(1)
-    db = create(tmp_path / "db", snapshot_epochs=7)
-    for _ in range(4):
+    db = create(tmp_path / "db", snapshot_epochs=7, compile=compile)
+    for _ in range(8):
         db.apply(batches.one(db))
     batch: dict[str, Any] = {}
 
