@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import everfresh as ef
-from everfresh.local.engine import LocalEngine
+from everfresh.local.sections import InSections
 from everfresh.local.state import LocalState
 from everfresh.testing.strikes import Strike, Struck, signalled, struck
 
@@ -107,11 +107,18 @@ def strike_all(
     return counts
 
 
-@pytest.mark.parametrize("places", [25, pytest.param(3000, marks=pytest.mark.soak)])
-def test_a_batch_that_is_struck_is_done_or_undone(tmp_path: Path, places: int) -> None:
+@pytest.mark.parametrize(
+    ("places", "compile"),
+    [
+        (25, "off"),
+        pytest.param(2000, "off", marks=pytest.mark.soak),
+        pytest.param(1000, "now", marks=pytest.mark.soak),
+    ],
+)
+def test_a_batch_that_is_struck_is_done_or_undone(tmp_path: Path, places: int, compile: str) -> None:
     rng, batches = Random(places), Batches(1)
-    db = create(tmp_path / "db", snapshot_epochs=7)
-    for _ in range(4):
+    db = create(tmp_path / "db", snapshot_epochs=7, compile=compile)
+    for _ in range(8):
         db.apply(batches.one(db))
     batch: dict[str, Any] = {}
 
@@ -229,7 +236,7 @@ def test_a_snapshot_or_a_close_that_is_struck(tmp_path: Path, kind: str) -> None
 def test_readers_beside_batches_are_no_accident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader at work, and one that was interrupted, are told apart: nothing is made anew for the first."""
     mended: list[object] = []
-    monkeypatch.setattr(LocalEngine, "_mend", mended.append)
+    monkeypatch.setattr(InSections, "_mend", mended.append)
     monkeypatch.setattr(LocalState, "mend", mended.append)
     stop = threading.Event()
     with create(tmp_path / "db") as db:

@@ -6,24 +6,21 @@ changed, the views' own changes are published, the commit record is written, and
 visible. A failure at any of these points undoes the pools. Recovery loads the newest snapshot and runs the
 net changes of later commit records through the same code.
 
-Whatever touches the state runs in a section (`_change`, `_look`): it is marked before, and unmarked when it
-has come to its end or has refused. A mark that nobody works under any more is left by an exception that
-nobody foresaw, raised between any two instructions. Then nothing is read, changed or written before the state
-has been made anew: from the folder, or without one from the tables and maps, if none was being changed.
+Whatever touches the state runs in a section (`sections`). After an exception that nobody foresaw it is made
+anew: from the folder, or without one from the tables and maps, if none of them was being changed.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +35,7 @@ from everfresh.local.committed import Committed
 from everfresh.local.phases import Untimed, phases_of
 from everfresh.local.pool import Pool
 from everfresh.local.publishing import Change
+from everfresh.local.sections import InSections
 from everfresh.local.state import LocalState, Shaken
 from everfresh.local.table import Net
 from everfresh.local.workers import Workers, cores
@@ -53,10 +51,8 @@ from everfresh.state import (
     told,
     unpack_table,
 )
-from everfresh.state.interrupts import HeldBack
 from everfresh.types import TableSchema
 
-T = TypeVar("T")
 _KEYS_KEPT = 10_000
 _WAIT = 1 << 10
 """Epochs after which a snapshot that has failed is tried again, at most."""
@@ -84,7 +80,7 @@ class _Draft:
         return sections
 
 
-class LocalEngine:
+class LocalEngine(InSections):
     """Tables and views in this process. See `everfresh.program.Engine`."""
 
     name = "local"
@@ -109,11 +105,7 @@ class LocalEngine:
         )
         self._workers = Workers(options.threads or cores())
         self._arrivals = Arrivals()
-        self._inside = threading.Lock()
-        """Held by whoever changes the state."""
-        self._marked = False
-        """A change has begun, and has neither come to its end nor been undone."""
-        self._mending = False
+        super().__init__()
         self._with_domains = False
         """Whether the change does something to what domains keep."""
         self._failures = self._not_before = 0
@@ -141,61 +133,8 @@ class LocalEngine:
         self._snapshot_epoch = 0
         self._snapshot_bytes = 0
 
-    # -- sections ----------------------------------------------------------------------------------
-
-    def _change(self, work: Callable[..., T], *args: Any) -> T:
-        """Run what changes the state; signals wait until it can be undone, or is over."""
-        try:
-            with self._inside:
-                if self._marked:
-                    self._mend()
-                with HeldBack() as held:
-                    self._state.held = held
-                    self._marked = True
-                    try:
-                        result = work(*args)
-                    except BaseException as error:
-                        if isinstance(error, EverfreshError | Shaken) or error is held.raised:
-                            self._marked = bool(self._state.at_work)
-                        raise
-                    self._marked = bool(self._state.at_work)
-            return result
-        except Shaken:  # a reader was interrupted, and what the change had done was undone
-            with self._inside:
-                self._mend_indexes()
-            return self._change(work, *args)
-
-    def _look(self, name: str, *args: Any) -> Any:
-        """What a method of `Committed` finds."""
-        while True:
-            try:
-                return getattr(self._whole(), name)(*args)
-            except Shaken:
-                with self._inside:
-                    self._mend_indexes()
-
-    def _mend_indexes(self) -> None:
-        """Make anew what a reader that was interrupted may have left half made; the caller is inside."""
-        if self._marked:
-            self._mend()
-        try:
-            self._state.check()
-        except Shaken:
-            self._marked = True  # until it is done
-            self._state.mend()
-            self._marked = False
-
-    def _whole(self) -> Committed:
-        """What readers see, made anew if something was abandoned in the middle."""
-        if self._marked and (self._mending or not self._inside.locked()):
-            with self._inside:
-                if self._marked:  # nobody has done it meanwhile
-                    self._mend()
-        return self._shown
-
-    def _mend(self) -> None:
-        """Make the state anew after an exception that nobody foresaw; the caller is inside."""
-        self._mending = True
+    def _anew(self) -> None:
+        """Read the state again from the folder; without one, make anew what can be."""
         if self._folder is not None:
             before = self._shown.catalog
             self._folder.commits.reopen()
@@ -211,7 +150,6 @@ class LocalEngine:
         else:
             self._shown.restore(self._state)
             self._state.mend()
-        self._marked = self._mending = False
 
     @property
     def epoch(self) -> int:
