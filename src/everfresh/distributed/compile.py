@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 from everfresh.compiler import Catalog
 from everfresh.distributed.arrival import at_arrival
@@ -20,6 +22,8 @@ from everfresh.distributed.placement import Limits, Placement, placed, with_repl
 from everfresh.distributed.sharing import pruned, shared
 from everfresh.distributed.spec import check
 from everfresh.distributed.tags import RANDOM, REPLICATED, Tag
+from everfresh.local.ordering import products
+from everfresh.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,8 @@ def best(
             continue
         alone = only(catalog, name)
         least = _cost(alone, first, name)
-        for column in dict.fromkeys(v.name for m in maps for v in m.keys):
+        columns = dict.fromkeys(v.name for m in maps for v in m.keys)
+        for column in islice(columns, max(1, (_LARGE // _size(view.compiled.program)) ** 2)):
             if least[0] <= _ENOUGH:
                 break
             other = settled(
@@ -106,6 +111,13 @@ def best(
 
 
 _ENOUGH = 2  # stages of a batch that is spread over the workers
+_LARGE = 4_000  # factors of the products of a program for which one column is tried; smaller ones try more
+
+
+def _size(program: Program[Any]) -> int:
+    """The factors in the products of a program: what it takes to place them."""
+    statements = (s for trigger in program.triggers for s in trigger.statements)
+    return max(1, sum(len(factors) for s in statements for _, factors in products(s.expr)))
 
 
 def _cost(catalog: Catalog, placement: Placement, view: str) -> tuple[int, int]:

@@ -8,14 +8,14 @@ tag of a query, or raises `NotWellFormed`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
 from everfresh.calculus.binding import Pattern, binding, outputs, pattern
 from everfresh.distributed.tags import LOCAL, RANDOM, REPLICATED, Dist, Local, Replicated, Tag, summed
 from everfresh.expr import Var
-from everfresh.rewrite import node
+from everfresh.rewrite import node, remembered
 
 
 class AtomTag(Protocol):
@@ -48,6 +48,22 @@ def _(query: Move) -> Pattern:
     return pattern(query.body)
 
 
+def parts(query: Query) -> Iterator[Query]:
+    """The query and all queries in it, those above first, without the expressions in them."""
+    left = [query]
+    while left:
+        found = left.pop()
+        yield found
+        if not isinstance(found, Rel | MapRef | Cond | Bind | Value):
+            left.extend(c for c in found.children[::-1] if isinstance(c, Query))
+
+
+@remembered
+def moves(query: Query) -> bool:
+    """Whether a transformer is in a query."""
+    return any(isinstance(n, Move) for n in parts(query))
+
+
 def is_scalar(query: Query) -> bool:
     """Whether a factor has no location: its value is known wherever its variables are."""
     return isinstance(query, Cond | Bind | Value)
@@ -55,7 +71,7 @@ def is_scalar(query: Query) -> bool:
 
 def changes(query: Query) -> bool:
     """Whether a query reads a change (or what was derived from one): only that may travel."""
-    return any(isinstance(n, Rel) and n.delta for n in query.walk())
+    return any(isinstance(n, Rel) and n.delta for n in parts(query))
 
 
 def equal_names(factors: Iterable[Query]) -> dict[str, str]:
@@ -155,13 +171,13 @@ def rounds(query: Query, where: AtomTag) -> tuple[int, int, int, int]:
 
     def depth(q: Query) -> int:
         nonlocal maps, late, total
-        below = max((depth(c) for c in q.children if isinstance(c, Query)), default=0)
+        below = max((depth(c) for c in q.children if isinstance(c, Query) and moves(c)), default=0)
         if not isinstance(q, Move):
             return below
         cost = weight_of(tag_of(q.body, where), q.to)
         if cost and not changes(q.body):
             maps += 1
-        if cost and q.to != LOCAL and any(_stored(n) for n in q.body.walk()):
+        if cost and q.to != LOCAL and any(_stored(n) for n in parts(q.body)):
             late += 1
         total += cost
         return below + cost

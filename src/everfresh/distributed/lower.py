@@ -14,7 +14,7 @@ from everfresh.calculus import MapRef, Neg, Plus, Query, Rel, Sum, arity, output
 from everfresh.distributed import flat
 from everfresh.distributed.annotate import annotated
 from everfresh.distributed.ir import Add, Change, Eval, Instruction, Keep, Send, Step, Temp, map_id, table_of
-from everfresh.distributed.located import Move, NotWellFormed, tag_of
+from everfresh.distributed.located import Move, NotWellFormed, moves, tag_of
 from everfresh.distributed.placement import Placement, maps_read, shown_columns
 from everfresh.distributed.rules import optimised
 from everfresh.distributed.tags import Dist, Replicated, Tag, renamed
@@ -95,7 +95,7 @@ class Lowering:
             read = tuple(scope.resolved(f) for f in factors)
             located = self._located(read, target.keys, to, scope)
             moved, body = (located.to, located.body) if isinstance(located, Move) else (None, located)
-            if any(isinstance(n, Move) for n in body.walk()):
+            if moves(body):
                 done[len(done), moved] = [_signed(sign, located)]
             else:  # what is computed and moved alike is one temporary
                 done.setdefault((tag_of(body, scope), moved), []).append(_signed(sign, located))

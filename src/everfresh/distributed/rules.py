@@ -22,6 +22,8 @@ from everfresh.distributed.located import (
     NotWellFormed,
     changes,
     is_scalar,
+    moves,
+    parts,
     rounds,
     tag_of,
 )
@@ -182,7 +184,7 @@ def _orders(factors: Sequence[Query], where: AtomTag) -> Iterator[tuple[int, ...
 def _cost(query: Query, where: AtomTag) -> tuple[int, ...]:
     """What is made as small as can be, the first first."""
     tag_of(query, where)
-    rows = sum(isinstance(n, Move) and not _is_small(n.body) for n in query.walk())
+    rows = sum(isinstance(n, Move) and not _is_small(n.body) for n in parts(query))
     return *rounds(query, where), rows, _on(query, where, Local), _on(query, where, Replicated)
 
 
@@ -194,9 +196,9 @@ def _is_small(query: Query) -> bool:
 def _on(query: Query, where: AtomTag, kind: type[Tag]) -> int:
     """How many atoms are joined where everything is of this kind."""
     found = 0
-    for n in query.walk():
+    for n in parts(query):
         if isinstance(n, Sum) and isinstance(tag_of(n.body, where), kind):
-            found += sum(isinstance(a, Rel | MapRef | Move) for a in n.body.walk())
+            found += sum(isinstance(a, Rel | MapRef | Move) for a in parts(n.body))
     return found
 
 
@@ -225,7 +227,7 @@ def _anywhere(query: Query, rules: Sequence[LocationRule], where: AtomTag) -> It
                 yield made
     children = query.children
     for i, child in enumerate(children):
-        if isinstance(child, Query):
+        if isinstance(child, Query) and moves(child):
             for made in _anywhere(child, rules, where):
                 yield query.with_children((*children[:i], made, *children[i + 1 :]))
 
