@@ -112,7 +112,8 @@ class Base:
     def to_json(self) -> list[Any]:
         """As plain data, without the segments that travel."""
         snapshot = self.snapshot.to_json() if self.snapshot is not None else None
-        return [self.unit, snapshot, [link.to_json() for link in self.links]]
+        links = [[link.epoch, link.tag, link.file] for link in self.links]  # there may be hundreds
+        return [self.unit, snapshot, links]
 
     @staticmethod
     def from_json(data: list[Any]) -> Base:
