@@ -186,3 +186,18 @@ def test_names_of_any_kind_are_sent(tmp_path: Path) -> None:
     catalog = catalog_of('CREATE TABLE "a/b ""c"" \'d\'" ("#1" BIGINT, "view/x" VARCHAR)')
     assert read_back(catalog) == catalog
     assert read_back(catalog).tables["a/b \"c\" 'd'"].columns[1].type == VARCHAR
+
+
+def test_what_is_made_again_is_left_again(catalog: Catalog, tmp_path: Path) -> None:
+    """Driver and tasks have the same program, also if the driver has forgotten the one that it left."""
+    world = world_of(tmp_path, catalog)
+    parts = (PartSpec("a", "insert", "rows", ()),)
+    job = Job("n", "batch", world, {}, parts, form="staged")
+    first = job.write()
+    artifacts._KNOWN.clear()
+    other = batch_program(catalog, frozenset(("b",)))  # as if it came out otherwise
+    artifacts.known(artifacts.name_of("staged", world.digest, job.changed), lambda: other)
+    second = job.write()
+    artifacts._KNOWN.clear()
+    assert second != first
+    assert Job.read(str(tmp_path), second).program == other
