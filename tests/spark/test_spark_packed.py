@@ -119,7 +119,7 @@ def world_of(root: Path, catalog: Catalog) -> World:
     ids = {name: f"{name}@1" for name in catalog.tables}
     world = World(str(root), "id", 2, ddl, ids, frozenset(ids.values()), 7, 100, False, "f", "off")
     world.know(catalog)
-    return world.left(catalog)
+    return world.left()
 
 
 def test_a_job_is_read_back(catalog: Catalog, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_catalog_of_another_process_is_not_taken(catalog: Catalog, tmp_path: P
     (file,) = (tmp_path / "inbox").glob("catalog-*")
     file.write_bytes(b"something else")
     artifacts._LEFT.clear()
-    assert world.left(catalog).told == world.told
+    assert world.left().told == world.told
     artifacts._KNOWN.clear()
     assert world.catalog == catalog
 

@@ -120,6 +120,7 @@ def _file(name: str, told: str) -> str:
 def _kept(name: str, value: Any, told: str) -> Any:
     with _LOCK:
         _KNOWN[name, told] = value
+        _KNOWN.move_to_end((name, told))
         if len(_KNOWN) > _KEPT:
             _KNOWN.popitem(last=False)
     return value

@@ -173,9 +173,9 @@ class World:
         """Driver: this is the catalog; it need not be compiled again."""
         known(name_of("catalog", self.digest), lambda: catalog)
 
-    def left(self, catalog: Catalog) -> World:
+    def left(self) -> World:
         """Driver: the same with the catalog left for tasks."""
-        return replace(self, told=leave(self.root, name_of("catalog", self.digest), catalog, CATALOG))
+        return replace(self, told=leave(self.root, name_of("catalog", self.digest), self.catalog, CATALOG))
 
     def program(self, form: str, changed: frozenset[str]) -> Staged | None:
         """Driver: what a batch in this form does that changes these tables, or what fills a view."""
