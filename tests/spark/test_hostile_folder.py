@@ -32,7 +32,7 @@ Connect = Callable[[Path], ef.Database]
 DDL = """
 CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, v BIGINT);
 CREATE TABLE u (g VARCHAR, n BIGINT);
-CREATE MATERIALIZED VIEW w AS SELECT t.g, SUM(v * n) AS s FROM t JOIN u ON t.g = u.g GROUP BY t.g;
+CREATE MATERIALIZED VIEW w AS SELECT t.g, SUM(n) AS s FROM t JOIN u ON t.g = u.g GROUP BY t.g;
 CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS c, MAX(v) AS m FROM t;
 """
 
@@ -196,7 +196,7 @@ def test_a_task_takes_only_what_the_driver_left(
             assert db.epoch == before
         assert planted
         db.apply(t=[(2, "g1", 4)])
-        assert db.view("w").to_pylist() == [{"g": "g1", "s": 18}]
+        assert db.view("w").to_pylist() == [{"g": "g1", "s": 6}]
         assert db.view("total").to_pylist() == [{"c": 2, "m": 4}]
 
 
@@ -230,5 +230,5 @@ def test_workers_take_only_what_the_driver_left(
                 db.apply(t=[(2, "g1", 4)])
         assert refused.value.code == Code.DAMAGED
         db.apply(t=[(2, "g1", 4)])
-        assert db.view("w").to_pylist() == [{"g": "g1", "s": 18}]
+        assert db.view("w").to_pylist() == [{"g": "g1", "s": 6}]
         assert all(view.verify().num_rows == 0 for view in db.views.values())
