@@ -22,6 +22,7 @@ from test_linalg_random import run
 
 import everfresh as ef
 import everfresh.linalg as la
+from everfresh.linalg.spark.ops import Take
 from everfresh.testing.matrix_suite import MatrixSuite, close, ols, random
 
 pytestmark = pytest.mark.spark
@@ -145,7 +146,7 @@ def test_answers_that_are_missing_are_told(cluster: Any, monkeypatch: pytest.Mon
     """Spark's driver drops a result that it has no memory for, and reports no error."""
     made = cluster(2)
     blocks = made.scatter(random(0, 4, 4))
-    made.run([("take", blocks, "at")], {"at": np.arange(4)})
+    made.run([Take(blocks, "at")], {"at": np.arange(4)})
     whole = made._plan
 
     class Short:
@@ -154,7 +155,7 @@ def test_answers_that_are_missing_are_told(cluster: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(made, "_plan", Short())
     with pytest.raises(ef.EverfreshError, match="1 of 2 workers answered") as e:
-        made.run([("take", blocks, "at")], {"at": np.arange(4)})
+        made.run([Take(blocks, "at")], {"at": np.arange(4)})
     assert e.value.code == "environment"
 
 

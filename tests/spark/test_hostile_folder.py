@@ -23,6 +23,7 @@ import everfresh as ef
 from everfresh import linalg as la
 from everfresh.errors import Code
 from everfresh.linalg.spark import tasks as matrix_tasks
+from everfresh.spark.jobs import Job
 from everfresh.state import open_sealed, seal, unpack_arrays
 from everfresh.state.files import _PREFIX, MAGIC
 
@@ -31,7 +32,7 @@ Connect = Callable[[Path], ef.Database]
 DDL = """
 CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, v BIGINT);
 CREATE TABLE u (g VARCHAR, n BIGINT);
-CREATE MATERIALIZED VIEW w AS SELECT t.g, SUM(v * n) AS s FROM t JOIN u ON t.g = u.g GROUP BY t.g;
+CREATE MATERIALIZED VIEW w AS SELECT t.g, SUM(n) AS s FROM t JOIN u ON t.g = u.g GROUP BY t.g;
 CREATE MATERIALIZED VIEW total AS SELECT COUNT(*) AS c, MAX(v) AS m FROM t;
 """
 
@@ -111,6 +112,7 @@ def plants(data: bytes, marker: Path) -> Iterator[tuple[str, bytes]]:
     """What could stand in the place of a file."""
     evil = pickle.dumps(Evil(marker))
     yield "the file", evil
+    yield "nothing", b""
     if data.startswith(b"\x93NUMPY"):
         file = io.BytesIO()
         np.save(file, np.array([[Evil(marker)]], object), allow_pickle=True)
@@ -194,7 +196,7 @@ def test_a_task_takes_only_what_the_driver_left(
             assert db.epoch == before
         assert planted
         db.apply(t=[(2, "g1", 4)])
-        assert db.view("w").to_pylist() == [{"g": "g1", "s": 18}]
+        assert db.view("w").to_pylist() == [{"g": "g1", "s": 6}]
         assert db.view("total").to_pylist() == [{"c": 2, "m": 4}]
 
 
@@ -204,3 +206,29 @@ def test_bytes_are_never_taken_for_objects() -> None:
     with pytest.raises(ef.EverfreshError, match="objects") as refused:
         unpack_arrays(packed.ljust(128, b"\1"))
     assert refused.value.code == Code.DAMAGED
+
+
+@pytest.mark.spark
+def test_workers_take_only_what_the_driver_left(
+    spark: Any, tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same in processes of Spark, which are told the digest by a property of the job."""
+    write = Job.write
+
+    def planted(job: Job) -> str:
+        told = write(job)
+        for path in (tmp_path / "db" / "inbox").glob("*"):
+            path.write_bytes([data for _, data in plants(path.read_bytes(), marker)][-1])
+        return told
+
+    with ef.connect(tmp_path / "db", spark=spark) as db:
+        db.sql(DDL)
+        db.apply(t=[(1, "g1", 2)], u=[("g1", 3)])
+        with monkeypatch.context() as patched:
+            patched.setattr(Job, "write", planted)
+            with pytest.raises(ef.EverfreshError) as refused:
+                db.apply(t=[(2, "g1", 4)])
+        assert refused.value.code == Code.DAMAGED
+        db.apply(t=[(2, "g1", 4)])
+        assert db.view("w").to_pylist() == [{"g": "g1", "s": 6}]
+        assert all(view.verify().num_rows == 0 for view in db.views.values())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from everfresh.errors import Code, EverfreshError
 from everfresh.spark.claims import _CLAIM, _name, claimed, forget
 from everfresh.spark.jobs import Job, World
 
@@ -92,3 +93,13 @@ def test_all_workers_are_served_once_by_tasks_at_the_same_time(tmp_path: Path, s
     assert len(got) == 2 * workers
     assert all(found[partition] == worker for partition, worker in got)
     assert sorted(found.values()) == list(range(workers))
+
+
+@pytest.mark.parametrize("claim", [(1, 9), (0, 0)])
+def test_what_no_task_claimed_is_refused(tmp_path: Path, claim: tuple[int, int]) -> None:
+    asked = job(tmp_path, 2)
+    assert claimed(asked, 0, range(2), nothing) == 0
+    asked.world.store.replace(_name(asked, 1), _CLAIM.pack(*claim), durable=False)
+    with pytest.raises(EverfreshError) as refused:
+        claimed(asked, 1, range(2), nothing)
+    assert refused.value.code == Code.DAMAGED

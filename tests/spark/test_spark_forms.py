@@ -349,7 +349,7 @@ def test_a_fresh_process_compiles_nothing(
         db.apply(batch(0))
         world = db._engine._ledger.world(db.epoch)
         parts = tuple(jobs.PartSpec(table, "insert", "a test", ()) for table in batch(0))
-        told = jobs.Job("1", "batch", world.left(world.catalog), {}, parts, form="whole").write()
+        told = jobs.Job("1", "batch", world.left(), {}, parts, form="whole").write()
         artifacts._KNOWN.clear()
 
         def compiles(*args: Any) -> Any:

@@ -119,7 +119,7 @@ def world_of(root: Path, catalog: Catalog) -> World:
     ids = {name: f"{name}@1" for name in catalog.tables}
     world = World(str(root), "id", 2, ddl, ids, frozenset(ids.values()), 7, 100, False, "f", "off")
     world.know(catalog)
-    return world.left(catalog)
+    return world.left()
 
 
 def test_a_job_is_read_back(catalog: Catalog, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_catalog_of_another_process_is_not_taken(catalog: Catalog, tmp_path: P
     (file,) = (tmp_path / "inbox").glob("catalog-*")
     file.write_bytes(b"something else")
     artifacts._LEFT.clear()
-    assert world.left(catalog).told == world.told
+    assert world.left().told == world.told
     artifacts._KNOWN.clear()
     assert world.catalog == catalog
 
@@ -186,3 +186,18 @@ def test_names_of_any_kind_are_sent(tmp_path: Path) -> None:
     catalog = catalog_of('CREATE TABLE "a/b ""c"" \'d\'" ("#1" BIGINT, "view/x" VARCHAR)')
     assert read_back(catalog) == catalog
     assert read_back(catalog).tables["a/b \"c\" 'd'"].columns[1].type == VARCHAR
+
+
+def test_what_is_made_again_is_left_again(catalog: Catalog, tmp_path: Path) -> None:
+    """Driver and tasks have the same program, also if the driver has forgotten the one that it left."""
+    world = world_of(tmp_path, catalog)
+    parts = (PartSpec("a", "insert", "rows", ()),)
+    job = Job("n", "batch", world, {}, parts, form="staged")
+    first = job.write()
+    artifacts._KNOWN.clear()
+    other = batch_program(catalog, frozenset(("b",)))  # as if it came out otherwise
+    artifacts.known(artifacts.name_of("staged", world.digest, job.changed), lambda: other)
+    second = job.write()
+    artifacts._KNOWN.clear()
+    assert second != first
+    assert Job.read(str(tmp_path), second).program == other

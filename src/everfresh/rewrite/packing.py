@@ -189,7 +189,14 @@ class Packing:
                 raise TypeError(f"a {type(node).__name__} where it may not be")
             return node
 
-        return Form(lambda value, numbers: numbers[id(value)], read)
+        return Form(_write_node, read)
+
+
+def _write_node(value: Any, numbers: Numbers) -> int:
+    found = numbers.get(id(value))
+    if found is None:
+        raise TypeError(f"{type(value).__name__} is no class that is packed")
+    return found
 
 
 def _checked(types: tuple[type, ...], value: Any, _: Any = None) -> Any:

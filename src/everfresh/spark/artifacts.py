@@ -25,7 +25,7 @@ from everfresh.state import store_of
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-_KEPT = 128
+_KEPT = 256
 _KNOWN: OrderedDict[tuple[str, str], Any] = OrderedDict()
 """By name, and by what was told of it: nothing of what is made here."""
 _LEFT: dict[tuple[str, str], str] = {}
@@ -94,8 +94,10 @@ def left(root: str, name: str, told: str, kind: Kind, make: Callable[[], Any]) -
 def leave(root: str, name: str, value: Any, kind: Kind) -> str:
     """Driver: leave something for tasks; what they are to be told."""
     store = store_of(root)
-    told = _LEFT.get((root, name))
-    if told is None or store.size(_file(name, told)) is None:
+    told = _LEFT.get((root, name), "")
+    with _LOCK:
+        same = _KNOWN.get((name, told)) is value  # what was forgotten and made again may differ
+    if not told or not same or store.size(_file(name, told)) is None:
         chunks, told = written(kind.name, *kind.pack(value))
         store.replace(_file(name, told), chunks, durable=False)
         _LEFT[root, name] = told
@@ -118,6 +120,7 @@ def _file(name: str, told: str) -> str:
 def _kept(name: str, value: Any, told: str) -> Any:
     with _LOCK:
         _KNOWN[name, told] = value
+        _KNOWN.move_to_end((name, told))
         if len(_KNOWN) > _KEPT:
             _KNOWN.popitem(last=False)
     return value

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from everfresh.spark.jobs import Job
+from everfresh.spark.messages import refused
 from everfresh.state import is_url
 
 _CLAIM = struct.Struct(">II")
@@ -34,6 +35,8 @@ def claimed(job: Job, partition: int, workers: Sequence[int], held: Callable[[in
     while partition not in taken:
         found = _read(job, len(taken))
         if found is not None:
+            if found[0] in taken or found[1] not in workers or found[1] in taken.values():
+                raise refused(_name(job, len(taken)), "it is no claim of a task")
             taken[found[0]] = found[1]
             continue
         worker = next(w for w in wanted if w not in taken.values())
@@ -60,7 +63,7 @@ def _read(job: Job, number: int) -> tuple[int, int] | None:
             partition, worker = _CLAIM.unpack(data)
             return partition, worker
         if time.monotonic() > until:  # where files are not made whole at once, by a task that was killed then
-            raise RuntimeError(f"claim {number} of job {job.nonce} is cut short")
+            raise refused(_name(job, number), "it is cut short")
         time.sleep(_PAUSE)
 
 

@@ -187,7 +187,7 @@ class Compaction:
             if self._observer.cancelled:
                 raise _Cancelled
             if left:
-                job = Job(uuid.uuid4().hex, "snapshot", world.left(world.catalog), bases)
+                job = Job(uuid.uuid4().hex, "snapshot", world.left(), bases)
                 files = self._runner.snapshot(job, left, min(at_once or len(left), len(left)), self._observer)
                 taken.update({unit: Link(*bases[unit].version, file) for unit, file in files.items()})
                 written = {worker_of(unit) for unit in files}

@@ -184,7 +184,7 @@ class SparkEngine:
     # -- epochs ------------------------------------------------------------------------------------
 
     def _job(self, kind: str, draft: Draft, world: World, **fields: Any) -> Job:
-        return Job(uuid.uuid4().hex, kind, world.left(world.catalog), draft.bases, **fields)
+        return Job(uuid.uuid4().hex, kind, world.left(), draft.bases, **fields)
 
     def _commit(
         self, draft: Draft, batch: Batch | None = None, *, made: tuple[Catalog, Effect] | None = None
@@ -203,7 +203,7 @@ class SparkEngine:
         source = partial(self._temp_view, draft=draft, world=world)
         new = self._spark.sql(plan_sql(compiled.plan, source))
         change = net_change(new, self._frame(self._spark, view, None, draft, world), compiled.view.columns)
-        routed = change.mapInArrow(partial(change_block, world.left(world.catalog), view), EXCHANGE)
+        routed = change.mapInArrow(partial(change_block, world.left(), view), EXCHANGE)
         with translated():
             done = self._runner.run(self._job(kind, draft, world, view=view), "change", change=routed)
             draft.add(done.controls)
@@ -338,7 +338,7 @@ class SparkEngine:
         if not takes_one_stage(world, frozenset(tables)):
             return batch
         specs = {i: PartSpec(p.table, p.op, p.what, ()) for i, p in enumerate(batch.parts) if i in frames}
-        found = self._runner.lay(world.left(catalog), frames, specs, limit)
+        found = self._runner.lay(world.left(), frames, specs, limit)
         for rows in found.values():
             stack.callback(removed, world, rows)
         large = {batch.parts[i].table for i, rows in found.items() if rows.size > limit}
@@ -441,7 +441,7 @@ class SparkEngine:
         if bases[0].unit == DRIVER:
             rows = pack_table(rows_of(world, bases[0], name, at))
             return session.range(0, 1, 1, 1).mapInArrow(partial(given_block, rows, _READ_CHUNK), schema)
-        read = partial(read_block, world.left(world.catalog), bases, name, at, _READ_CHUNK)
+        read = partial(read_block, world.left(), bases, name, at, _READ_CHUNK)
         return session.range(0, self._workers, 1, self._workers).mapInArrow(read, schema)
 
     def to_spark(self, name: str, at: int | None = None) -> DataFrame:

@@ -113,7 +113,8 @@ class Base:
     def to_json(self) -> list[Any]:
         """As plain data, without the segments that travel."""
         snapshot = self.snapshot.to_json() if self.snapshot is not None else None
-        return [self.unit, snapshot, [link.to_json() for link in self.links]]
+        links = [[link.epoch, link.tag, link.file] for link in self.links]  # there may be hundreds
+        return [self.unit, snapshot, links]
 
     @staticmethod
     def from_json(data: list[Any]) -> Base:
@@ -173,9 +174,9 @@ class World:
         """Driver: this is the catalog; it need not be compiled again."""
         known(name_of("catalog", self.digest), lambda: catalog)
 
-    def left(self, catalog: Catalog) -> World:
+    def left(self) -> World:
         """Driver: the same with the catalog left for tasks."""
-        return replace(self, told=leave(self.root, name_of("catalog", self.digest), catalog, CATALOG))
+        return replace(self, told=leave(self.root, name_of("catalog", self.digest), self.catalog, CATALOG))
 
     def program(self, form: str, changed: frozenset[str]) -> Staged | None:
         """Driver: what a batch in this form does that changes these tables, or what fills a view."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -40,14 +41,22 @@ def claimed_worker(job: Job, workers: Sequence[int] | None = None) -> int:
     """The worker that a task of a job of one stage serves: of all, or of these."""
     world = job.world
     workers = range(world.workers) if workers is None else workers
-    return claimed(job, worker_number(), workers, lambda worker: cached_bytes(world, worker))
+    with reported():
+        return claimed(job, worker_number(), workers, lambda worker: cached_bytes(world, worker))
 
 
 def job_of(root: str, told: str | None = None) -> Job:
     """What a task is told, by a property of the job if not otherwise."""
-    try:
+    with reported():
         return Job.read(root, told or TaskContext.get().getLocalProperty(PROPERTY))
-    except EverfreshError as error:  # it cannot answer for a worker
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """For a task that cannot answer for a worker yet: its error reaches the driver as it is."""
+    try:
+        yield
+    except EverfreshError as error:
         raise TaskError(error) from error
 
 

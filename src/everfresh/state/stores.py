@@ -125,6 +125,8 @@ class LocalFiles:
     def view(self, name: str) -> memoryview:
         """Map the file into memory."""
         with self._at(name).open("rb") as file:
+            if not os.fstat(file.fileno()).st_size:  # which cannot be mapped
+                return memoryview(b"")
             return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
     def create(self, name: str, data: Buffer | list[Buffer], durable: bool = True) -> bool:
