@@ -33,9 +33,9 @@ from everfresh.distributed.early import done_early
 from everfresh.distributed.tags import Tag
 from everfresh.errors import EverfreshError
 from everfresh.local.state import LocalState
-from everfresh.testing.random_sql import random_case
+from everfresh.testing.random_sql import random_case, spelled
 from everfresh.testing.state_check import contents
-from everfresh.types import TableSchema, arrow_schema
+from everfresh.types import TableSchema, arrow_schema, quoted
 from everfresh.workloads import WORKLOADS, Query
 
 path.insert(0, str(Path(__file__).parents[1] / "workloads"))
@@ -200,9 +200,9 @@ def test_many_random_views_equal_the_local_engine(block: int) -> None:
 
 
 def random_history(seed: int) -> None:
-    history = random_case(seed, views=2).history
+    history = spelled(random_case(seed, views=2).history)
     schemas = {s.name: s for s in history.schemas}
-    views = [f"CREATE MATERIALIZED VIEW {n} AS {q}" for n, q in history.views]
+    views = [f"CREATE MATERIALIZED VIEW {quoted(n)} AS {q}" for n, q in history.views]
     passes, limits = MODES[seed % len(MODES)]
     try:
         state = started([*(s.ddl for s in history.schemas), *views])

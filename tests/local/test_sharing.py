@@ -445,3 +445,19 @@ def test_a_load_that_is_stopped_leaves_no_trace(
     with ef.connect(tmp_path / "db", engine="local") as db:
         assert set(db.views) == {"one", "two"}
         check_state(db)
+
+
+def test_what_earlier_releases_kept_is_read() -> None:
+    """They wrote names of maps like names of users: with quotes if these were needed."""
+    views = [f'CREATE MATERIALIZED VIEW "{name}" AS {JOIN}' for name in ("one", "my view", "top#10", "v")]
+    now = catalog_of(
+        ["CREATE TABLE r (a INTEGER, b INTEGER)", "CREATE TABLE s (b INTEGER, c INTEGER)", *views]
+    )
+    then = Catalog(joins=True)
+    for _, entry in now.ddl:
+        head, text = entry.split("|", 1)
+        assert ("upkeep" in head) == ('"names":2' in head)
+        old = head.replace(',"names":2', "").replace('#\\"', '\\"')
+        then, _ = then.replay(f"{old}|{text}")
+    assert any("upkeep" in entry for _, entry in now.ddl)
+    same_programs(now, then)

@@ -12,6 +12,7 @@ from everfresh.testing.histories import History, is_valid
 from everfresh.testing.random_sql.data import Case, random_case
 from everfresh.testing.random_sql.drive import Judge, drive
 from everfresh.testing.random_sql.shrinking import shrunk, written
+from everfresh.testing.random_sql.spelling import HOSTILE, spelled
 from everfresh.testing.random_sql.tree import Expr, nodes
 
 
@@ -70,7 +71,7 @@ def test_a_failure_is_small_and_kept(
 def test_a_history_is_written_as_sql() -> None:
     text = written(random_case(5).history)
     assert "CREATE TABLE" in text
-    assert "INSERT INTO t0 VALUES (" in text
+    assert 'INSERT INTO "t0" VALUES (' in text
     assert "DELETE FROM" in text
     assert "IS NOT DISTINCT FROM NULL" in text
 
@@ -88,3 +89,16 @@ def test_the_state_is_checked_after_each_batch() -> None:
     judge.close()
     assert problem is not None
     assert "the state after batch 2: a map is wrong" in problem
+
+
+def test_a_history_is_spelled_as_its_seed_says() -> None:
+    assert len({name.lower() for name in HOSTILE}) == len(HOSTILE)
+    cases = [random_case(seed).history for seed in range(40)]
+    made = [spelled(history) for history in cases]
+    assert made == [spelled(history) for history in cases]
+    assert all(is_valid(history) for history in made)
+    assert all(len(a.schemas) == len(b.schemas) for a, b in zip(cases, made, strict=True))
+    names = {n for h in made for s in h.schemas for n in (s.name, *s.names)} & set(HOSTILE)
+    assert len(names) > 20, "hardly any name is hostile"
+    words = {word for h in made for _, query in h.views for word in query.split()}
+    assert {"SELECT", "select"} < words

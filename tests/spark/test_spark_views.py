@@ -35,8 +35,9 @@ from everfresh.spark.programs import (
 )
 from everfresh.sql import parse_and_bind
 from everfresh.testing.oracle import assert_same
-from everfresh.testing.random_sql import random_case
+from everfresh.testing.random_sql import random_case, spelled
 from everfresh.testing.replay import as_delta, net_of
+from everfresh.types import quoted
 
 TABLES = """
 CREATE TABLE orders (id BIGINT PRIMARY KEY, customer BIGINT, price DECIMAL(15,2) NOT NULL);
@@ -235,7 +236,10 @@ def test_static_tables_are_on_every_worker() -> None:
 
 
 def test_decisions_are_kept() -> None:
-    ddl = [*TABLES.strip().split("\n"), *(f"CREATE MATERIALIZED VIEW {n} AS {q}" for n, q in VIEWS.items())]
+    ddl = [
+        *TABLES.strip().split("\n"),
+        *(f"CREATE MATERIALIZED VIEW {quoted(n)} AS {q}" for n, q in VIEWS.items()),
+    ]
     catalog = catalog_of(ddl)
     assert set(incremental(catalog).views) == set(VIEWS)
     again = no_catalog()
@@ -272,7 +276,7 @@ def test_many_random_views(session: FakeSession, block: int) -> None:
 
 def random_history(session: FakeSession, seed: int) -> int:
     """Views over tables, some of them static, and over each other; how many are over views."""
-    history = random_case(seed, views=4).history
+    history = spelled(random_case(seed, views=4).history)
     rng = random.Random(seed)
     static = {s.name for s in history.schemas if rng.random() < 0.3}
     ddl = [replace(s, static=s.name in static).ddl for s in history.schemas]
@@ -282,7 +286,7 @@ def random_history(session: FakeSession, seed: int) -> int:
     views = {}
     for name, query in history.views:
         try:
-            (bound,) = parse_and_bind(f"CREATE MATERIALIZED VIEW {name} AS {query}", catalog)
+            (bound,) = parse_and_bind(f"CREATE MATERIALIZED VIEW {quoted(name)} AS {query}", catalog)
             after, effect = executed(catalog, bound, sizes)
         except EverfreshError:
             continue  # over a view that was left out, or a view that everfresh does not have
@@ -296,7 +300,7 @@ def random_history(session: FakeSession, seed: int) -> int:
             one.sql("; ".join(ddl))
             one.apply(first)
             for name, query in views.items():
-                one.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+                one.sql(f"CREATE MATERIALIZED VIEW {quoted(name)} AS {query}")
         for some in history.cut(size):
             batch = {
                 t.name: as_delta(t, [c for c in some if c.table == t.name])

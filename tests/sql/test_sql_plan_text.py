@@ -62,9 +62,11 @@ ODD = DictCatalog(
         'SELECT "a\nb" AS "x = y", "CASE" FROM "o d" AS "it\'s" WHERE "select" = \'two\n  lines\'',
         'SELECT "select", count(*) FILTER (WHERE "CASE" > 1) AS "all:" FROM "o d" GROUP BY "select"',
         'SELECT sum("CASE") OVER (PARTITION BY "select" ORDER BY "CASE" ROWS 2 PRECEDING) AS s FROM "o d"',
+        'SELECT "CASE" AS "scalar#1" FROM (SELECT "CASE", "a\nb" AS "scalar#1" FROM "o d") AS q '
+        'WHERE "scalar#1" > (SELECT max("a\nb") FROM "o d" WHERE "CASE" = "scalar#1")',
         'SELECT lag("CASE", 2, 7) OVER (ORDER BY "CASE" DESC NULLS FIRST) AS s FROM "o d"',
         'SELECT "CASE" FROM "o d" WHERE "CASE" IN '
-        '(SELECT "a\nb" FROM "o d" AS u WHERE u."select" = \' any_1:\')',
+        '(SELECT "a\nb" FROM "o d" AS u WHERE u."select" = \' any#1:\')',
         'SELECT "CASE" FROM "o d" AS t WHERE ("CASE", "select") NOT IN (SELECT "a\nb", "select" FROM "o d") '
         'OR EXISTS (SELECT 1 FROM "o d" AS u WHERE u."CASE" > '
         '(SELECT max("a\nb") FROM "o d" WHERE t."CASE" = 1))',

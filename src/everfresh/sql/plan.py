@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var, substitute
 from everfresh.expr.text import KEYWORDS
 from everfresh.expr.tokens import indented, quote_name
@@ -69,7 +70,7 @@ class Plan(Node):
     def __str__(self) -> str:
         asked: list[str] = []
         for k, subquery in enumerate(self.subqueries, 1):
-            asked.append(f"  {subquery.kind}_{k}:{subquery.question(self)}")
+            asked.append(f"  {_label(subquery, k)}:{subquery.question(self)}")
             asked.append(indented(str(subquery.plan), "    "))
         below = [indented(str(plan), "  ") for plan in self.inputs]
         return "\n".join([self.line(), *asked, *below])
@@ -84,9 +85,13 @@ def _outermost(expr: Node, found: list[Subquery]) -> None:
         found.append(expr)
 
 
+def _label(subquery: Subquery, number: int) -> str:
+    return Made(f"{subquery.kind}#{number}")
+
+
 def _labelled(expr: Expr, subqueries: tuple[Subquery, ...]) -> Expr:
     if isinstance(expr, Subquery):
-        return Var(f"{expr.kind}_{subqueries.index(expr) + 1}", expr.type, expr.nullable)
+        return Var(_label(expr, subqueries.index(expr) + 1), expr.type, expr.nullable)
     return expr.map_children(lambda child: _labelled(child, subqueries))
 
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var
 from everfresh.expr.text import parse_expr
 from everfresh.expr.tokens import TokenStream, lines_of
@@ -32,7 +33,7 @@ OPERATORS = (
     "Distinct", "Sort", "Limit",
 )  # fmt: skip
 """The words that a plan's text begins with."""
-_LABEL = re.compile(r"((?:scalar|exists|any|all)_\d+):")
+_LABEL = re.compile(r"((?:scalar|exists|any|all)#\d+):")
 _RANKS = ("row_number", "rank", "dense_rank")
 _VALUES = ("lag", "lead", "first_value", "last_value")
 
@@ -66,8 +67,9 @@ class _Parser:
             known.update({v.name: v for v in child.variables})
         node = _Node(TokenStream(line), known)
         for label, inside in ((b[0], b[1]) for b in below if _LABEL.match(b[0])):
-            name, question = label.split(":", 1)
-            node.answers[name] = node.asked(name.split("_")[0], question, self.plan(inside[0], known))
+            shown, question = label.split(":", 1)
+            name = Made(shown)
+            node.answers[name] = node.asked(name.split("#")[0], question, self.plan(inside[0], known))
             node.known[name] = Var(name, node.answers[name].type, node.answers[name].nullable)
         made = self.made(node, inputs)
         node.stream.end()

@@ -23,6 +23,7 @@ from everfresh.delta.bags import EPOCH, net, weigh
 from everfresh.delta.changes import Delta
 from everfresh.testing.oracle import DuckOracle, assert_same
 from everfresh.testing.suite_base import SuiteBase, refused
+from everfresh.types import quoted
 
 TABLES = """
 CREATE TABLE r (a INTEGER, b INTEGER);
@@ -181,6 +182,31 @@ class LanguageSuite(SuiteBase):
         db.sql("DELETE FROM w WHERE _weight = 2")
         assert db.table("w").to_pylist() == [{"a": 2, "_weight": 1, "_epoch": 3}]
         assert db.view("v").to_pylist() == [{"a": 2, "n": 1}]
+
+    def test_names_of_users_are_never_those_of_the_compiler(self, db: Database) -> None:
+        """Columns like components, tables and views like maps and derived relations of the view `v`."""
+        db.sql(
+            """CREATE TABLE "v$0" ("#0" INTEGER PRIMARY KEY, "#1" INTEGER, "$x" VARCHAR);
+            CREATE TABLE "table:v" ("#1.x" INTEGER, "a~" INTEGER, "new\nline" INTEGER)"""
+        )
+        queries = {
+            "v": """SELECT a."#1", SUM(b."a~") AS "#0", MAX(b."a~") AS "#1.x" FROM "v$0" a JOIN "table:v" b
+                ON a."#1" = b."#1.x" GROUP BY a."#1\"""",
+            "v#1": """SELECT a."#0", b."new\nline" FROM "v$0" a
+                LEFT JOIN "table:v" b ON a."#1" = b."#1.x\"""",
+            'q"q\n@1': """SELECT "#0", "$x" FROM "v$0" a
+                WHERE "#1" >= (SELECT AVG("a~") FROM "table:v" WHERE "#1.x" = a."#1")""",
+            "#0": """SELECT "$x", COUNT(*) AS "#1", COUNT(DISTINCT "#1") AS "#2" FROM "v$0" GROUP BY "$x\"""",
+        }
+        for name, query in queries.items():
+            db.sql(f"CREATE MATERIALIZED VIEW {quoted(name)} AS {query}")
+        db.apply({"V$0": [(1, 1, "a"), (2, 1, None), (3, 2, "a")], "table:v": [(1, 0, 7), (1, 2, 8)]})
+        delta = Delta(deletes=[(1, 1, "a")], inserts=[(4, 1, "b")])
+        db.apply({"v$0": delta, "table:v": [(2, 2, 9)]})
+        for name, query in queries.items():
+            assert_same(db.sql(query).to_arrow(), db.view(name).to_arrow(), name)  # type: ignore[union-attr]
+            assert not db.view(name).verify().num_rows, name
+            assert db.view(name).explain()
 
     def test_what_has_no_fixed_answer_is_refused(self, db: Database) -> None:
         db.sql(TABLES)

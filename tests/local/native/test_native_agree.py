@@ -15,9 +15,10 @@ from native_support import entries, forms, opened, run_plain, slices_hold
 
 import everfresh as ef
 from everfresh.testing.histories import Change, History
-from everfresh.testing.random_sql import random_case
+from everfresh.testing.random_sql import random_case, spelled
 from everfresh.testing.random_sql.drive import strategy
 from everfresh.testing.replay import as_delta
+from everfresh.types import quoted
 
 HISTORIES = 25
 COMPILED = 2
@@ -51,8 +52,8 @@ def agree(history: History, small: int) -> int:
             both(schema.ddl)
         for name, query in history.views:
             way = strategy(history.seed, name)
-            if both(f"CREATE MATERIALIZED VIEW {name} WITH (strategy = '{way}') AS {query}"):
-                both(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+            if both(f"CREATE MATERIALIZED VIEW {quoted(name)} WITH (strategy = '{way}') AS {query}"):
+                both(f"CREATE MATERIALIZED VIEW {quoted(name)} AS {query}")
         schemas = {schema.name: schema for schema in history.schemas}
         for batch in history.batches:
             since = compiled.epoch
@@ -80,7 +81,7 @@ def test_random_views_without_a_compiler() -> None:
     ready = 0
     with run_plain():
         for seed in range(7_000_000, 7_000_000 + HISTORIES):
-            history = random_case(seed).history
+            history = spelled(random_case(seed).history)
             ready += agree(history, WHOLE) + agree(history, BY_ROW)
     assert ready > 5 * HISTORIES
 
@@ -88,7 +89,7 @@ def test_random_views_without_a_compiler() -> None:
 @pytest.mark.slow
 def test_random_views_compiled() -> None:
     for seed in range(7_000_000, 7_000_000 + COMPILED):
-        history = random_case(seed, views=2).history
+        history = spelled(random_case(seed, views=2).history)
         agree(history, WHOLE)
         agree(history, BY_ROW)
 
@@ -98,6 +99,6 @@ def test_random_views_compiled() -> None:
 def test_many_random_views_compiled(first: int) -> None:
     """A hundred histories; compiling takes a minute for each."""
     for seed in range(first, first + 10):
-        history = random_case(seed, views=2).history
+        history = spelled(random_case(seed, views=2).history)
         agree(history, WHOLE)
         agree(history, BY_ROW)

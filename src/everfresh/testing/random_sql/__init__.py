@@ -2,7 +2,7 @@
 
 - `tree`, `weights`, `scalars`, `aggregates`, `grammar`   the generator: typed, bound trees that print as SQL
 - `data`      schemas, rows and histories, each a pure function of its seed
-- `spelling`  letter case, a function of the seed too
+- `spelling`  letter case and hostile names, a function of the seed too
 - `drive`     runs cases by seed for a time, and says what differs
 - `shrinking` a smaller case that still differs, and the file that keeps it
 
@@ -12,5 +12,6 @@ Implements section 9 of the notes on SQL.
 """
 
 from everfresh.testing.random_sql.data import Case, random_case
+from everfresh.testing.random_sql.spelling import spelled
 
-__all__ = ["Case", "random_case"]
+__all__ = ["Case", "random_case", "spelled"]
