@@ -21,8 +21,8 @@ from everfresh.delta.changes import Operation
 from everfresh.delta.feeds import is_feed
 from everfresh.delta.rows import match_columns, read_local, required
 from everfresh.errors import EverfreshError
+from everfresh.local import incoming_kernels
 from everfresh.local.incoming import BySchema, exported_ahead, kind_of
-from everfresh.local.incoming_kernels import clean
 from everfresh.types import TableSchema, to_arrow
 
 
@@ -40,7 +40,7 @@ class _Match:
         if len(batches) != 1:
             return None
         address, held = exported_ahead(data, batches[0])
-        good = clean(address, self.lines, data.num_rows)
+        good = incoming_kernels.clean(address, self.lines, data.num_rows)
         del held
         if not good:
             return None

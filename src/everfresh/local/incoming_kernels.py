@@ -11,9 +11,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET, ldf32
+from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET
 from everfresh.local.jit import njit
-from everfresh.local.native.memory import as_word, ld, ld8, ld32, ldf
+from everfresh.local.native.memory import as_word, ld, ld8, ld32, ldf, ldf32
 
 Ints = NDArray[np.int64]
 

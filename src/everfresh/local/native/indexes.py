@@ -11,7 +11,7 @@ position of a block and the place in it, in one word, so that edges compare as r
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+from everfresh.local.jit import njit
 
 from everfresh.local.native.memory import ld, ld8, st, st8
 

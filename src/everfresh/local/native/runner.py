@@ -20,6 +20,7 @@ from everfresh.local.cells import Cells, VectorsOf
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta
 from everfresh.local.likes import matched
+from everfresh.local.native import binding
 from everfresh.local.native import layout as at
 from everfresh.local.native.binding import (
     BandBinding,
@@ -27,7 +28,6 @@ from everfresh.local.native.binding import (
     PoolBinding,
     SliceBinding,
     address,
-    place_change,
 )
 from everfresh.local.native.generate import Generated
 from everfresh.local.pool import Touched
@@ -155,7 +155,7 @@ class Runner:
         context[self._counters] = 0
         words, weights = np.ascontiguousarray(change._words), np.ascontiguousarray(change._weights, np.int64)
         held: list[object] = [words, weights]
-        place_change(context, places.change, words, weights)
+        binding.place_change(context, places.change, words, weights)
         try:
             for band in self._bands:
                 band.refresh(context, band in self._kept)
