@@ -27,7 +27,9 @@ POLL = 0.05
 """Seconds between two looks for what is done."""
 _TRIES = 3
 """Processes that may end without having compiled anything before it is done here."""
-_START = "import sys; sys.path[:] = sys.argv[2:]; from everfresh.local.ahead import main; main(int(sys.argv[1]))"
+_START = (
+    "import sys; sys.path[:] = sys.argv[2:]; from everfresh.local.ahead import main; main(int(sys.argv[1]))"
+)
 _log = logging.getLogger("everfresh")
 
 
@@ -54,6 +56,10 @@ class Asked:
     def is_needed(self) -> bool:
         """Whether somebody still waits for it."""
         return not self._settled.is_set() and self._alive() is not None
+
+    def begin(self) -> None:
+        """See that somebody works on it."""
+        begin()
 
     def is_kept(self) -> bool:
         """Whether it only has to be loaded."""
@@ -150,6 +156,8 @@ class Workshop:
 
     def begin(self) -> None:
         """See that the thread is there: a process that was forked has none at first."""
+        if self._thread is not None:
+            return
         with self._lock:
             if self._thread is None and not self.closed:
                 self._thread = threading.Thread(target=self._work, name="everfresh-compile", daemon=True)
@@ -180,9 +188,7 @@ class Workshop:
     def _taken(todo: list[Asked]) -> list[Asked]:
         """Load what is there; what is not."""
         there = keeping.settled()
-        return [
-            asked for asked in todo if asked.is_needed and not (asked.item.key in there and asked.take())
-        ]
+        return [asked for asked in todo if asked.is_needed and not (asked.item.key in there and asked.take())]
 
     def _have_made(self, left: list[Asked]) -> None:
         """See that another process compiles what is missing; without one, compile the first of it here."""

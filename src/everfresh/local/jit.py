@@ -3,7 +3,7 @@
 A kernel is written once, as a function that Numba compiles. Compiling one takes a second, loading what was
 compiled before some milliseconds, and neither may hold up a batch: so it has a *twin* that gives the same
 results without a compiler, and whoever calls it does not learn which of the two ran. The twin is the function
-itself; where a loop over rows in Python would be slow, another one takes its place (`Kernel.twin_by`).
+itself; where a loop over rows in Python would be slow, one over whole arrays takes its place (`plain`).
 
 Kernels are compiled in a process of its own and loaded by a thread (`behind`). A call waits for neither, but
 for two cases: the compiled form is on disk and the work is more than a trifle (`TRIFLE`), or there is so much
@@ -30,7 +30,7 @@ LARGE: Final = 1 << 18
 """From so many rows on it is faster to wait for the compiler."""
 _HELD: Final = frozenset(
     "keys table mark state key multipliers n ints floats kinds heap starts recent heads nexts prevs groups"
-    " cells data totals order tops tree high stored inside entries context".split()
+    " cells data totals order tops tree high stored inside entries context bounds".split()
 )
 """What kernels call the arrays that they look things up in: their size says nothing of the work."""
 
@@ -56,7 +56,7 @@ class Kernel:
             function.__module__,
         )
         self.__wrapped__ = function
-        self._twin = function
+        self._twin: Callable[..., Any] | None = None
         self._compiled: Callable[..., Any] | None = None
         self._native: Any = None
         self.asked: dict[str, Any] = {}
@@ -75,13 +75,12 @@ class Kernel:
     def __reduce__(self) -> str:
         return self.__name__
 
-    def twin_by(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorator: the function that runs in its place until it is compiled."""
-        self._twin = function
-        return function
-
     def twin(self, *args: Any) -> Any:
         """Run it without a compiler."""
+        if self._twin is None:
+            from everfresh.local.plain import TWINS
+
+            self._twin = TWINS.get(self, self.py_func)
         with np.errstate(all="ignore"):  # of numbers that wrap around; compiled code does not warn either
             return self._twin(*args)
 
@@ -133,13 +132,15 @@ class Kernel:
         asked = self.asked.get(signature)
         if asked is None:
             asked = self.asked[signature] = behind.ask_kernel(self, signature)
-        behind.begin()
+        asked.begin()
         return asked
 
     def _otherwise(self, args: tuple[Any, ...]) -> Any:
-        """No compiled form is at hand: have one, wait for it if that pays, else run the twin."""
-        asked = self._asked(signature_of(args))
+        """No compiled form is at hand: have one, wait for it if that pays, else run the twin. Other types than
+        those of the first call are asked for once it is compiled (`other_types`)."""
+        asked = next(iter(self.asked.values()), None) or self._asked(signature_of(args))
         if not asked.failed:
+            asked.begin()
             rows = self._rows(args)
             if rows > LARGE or (rows > TRIFLE and asked.is_kept()):
                 asked.wait(f"compiling '{self.__name__}', once for this machine")
@@ -154,10 +155,14 @@ class Kernel:
 
 
 class Inline(Kernel):
-    """A kernel that is part of those that call it: in Python a plain function, never asked for."""
+    """A kernel that is part of those that call it: never asked for on its own."""
 
     def __call__(self, *args: Any) -> Any:
-        return self.py_func(*args)
+        return (self._twin or self.py_func)(*args)
+
+    def run_by(self, twin: Callable[..., Any]) -> None:
+        """Let Python run another function in its place."""
+        self._twin = twin
 
 
 class Primitive:

@@ -183,7 +183,6 @@ def compile_now(form: Form) -> None:
         _log.exception("triggers of %s could not be compiled: the interpreter runs them", ", ".join(names))
 
 
-
 def ask(form: Form, owner: object, how: str) -> None:
     """Have a form compiled: `now`, or behind what goes on, as long as its owner is there. What this process
     has loaded already is had at once."""
