@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -26,8 +25,8 @@ from everfresh.local import (
     ordered_kernels,
     plain,
     products,
+    text_kernels,
 )
-from everfresh.local import text_kernels
 from everfresh.local.jit import Inline, Kernel, kernel_of
 from everfresh.local.native import binding
 from everfresh.local.pool import Kind, Layout, Pool, Values
@@ -56,7 +55,7 @@ def all_kernels() -> list[Kernel]:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[Kernel]]:
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[Kernel]:
     """How often each kernel was called both ways."""
     seen: Counter[Kernel] = Counter()
 
@@ -79,7 +78,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[Kernel]]:
     for kernel in all_kernels():
         monkeypatch.setattr(kernel, "_compiled", None)
         monkeypatch.setattr(f"{kernel.__module__}.{kernel.__name__}", kernel)
-    yield seen
+    return seen
 
 
 WORDS = [
@@ -96,11 +95,14 @@ WORDS = [
 SCHEMA = """
 CREATE TABLE r (k BIGINT PRIMARY KEY, g INTEGER, s VARCHAR, d DECIMAL(15,2), f DOUBLE, b BOOLEAN, t SMALLINT);
 CREATE TABLE q (g INTEGER, w DECIMAL(38,4), x REAL);
-CREATE MATERIALIZED VIEW sums AS SELECT g, s, SUM(d) AS d, SUM(f) AS f, COUNT(*) AS n, AVG(t) AS t FROM r GROUP BY g, s;
-CREATE MATERIALIZED VIEW joined AS SELECT r.s, SUM(q.w) AS w, SUM(r.d * q.x) AS y, COUNT(*) AS n FROM r JOIN q ON r.g = q.g GROUP BY r.s;
+CREATE MATERIALIZED VIEW sums AS
+SELECT g, s, SUM(d) AS d, SUM(f) AS f, COUNT(*) AS n, AVG(t) AS t FROM r GROUP BY g, s;
+CREATE MATERIALIZED VIEW joined AS
+SELECT r.s, SUM(q.w) AS w, SUM(r.d * q.x) AS y, COUNT(*) AS n FROM r JOIN q ON r.g = q.g GROUP BY r.s;
 CREATE MATERIALIZED VIEW extremes AS SELECT g, MIN(s) AS low, MAX(d) AS high FROM r GROUP BY g;
 CREATE MATERIALIZED VIEW liked AS SELECT k, s FROM r WHERE s LIKE '%special%requests%' OR s LIKE 'a%';
-CREATE MATERIALIZED VIEW ranged AS SELECT a.g, COUNT(*) AS n, SUM(b.d) AS d FROM r a JOIN r b ON a.d < b.d GROUP BY a.g;
+CREATE MATERIALIZED VIEW ranged AS
+SELECT a.g, COUNT(*) AS n, SUM(b.d) AS d FROM r a JOIN r b ON a.d < b.d GROUP BY a.g;
 CREATE MATERIALIZED VIEW first AS SELECT k, d FROM r ORDER BY d DESC, k LIMIT 5;
 """
 
@@ -143,7 +145,6 @@ def test_a_database_makes_every_call_both_ways(calls: Counter[Kernel], seed: int
             )
         for name in ("sums", "joined", "extremes", "liked", "ranged", "first"):
             assert not db.view(name).verify().num_rows
-    # What whole arrays do in the place of rows is called by such a database, but for what only some inputs need.
     missed = {k.__name__ for k in plain.TWINS if not isinstance(k, Inline)} - {k.__name__ for k in calls}
     assert missed <= {"differing", "tags_of"}, missed
 

@@ -1,8 +1,8 @@
 """The process that compiles for others: what is wanted in the folder of `keeping`, one item at a time.
 
 `behind` starts it with the parent's process id and paths. It runs at low priority, ends with its parent, and
-when nothing has been wanted for a while. It runs no code of the user's: kernels are named by module, generated
-modules lie in the user's cache folder as the parent wrote them.
+when nothing has been wanted for a while. It runs no code of the user's: kernels are named by module,
+generated modules lie in the user's cache folder as the parent wrote them.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from typing import Protocol
 from everfresh.local import keeping
 from everfresh.local.jit import Kernel
 from everfresh.local.keeping import Item
+from everfresh.progress import patience
 
 POLL = 0.05
 """Seconds between two looks for what is done."""
@@ -36,7 +37,8 @@ _log = logging.getLogger("everfresh")
 class Load(Protocol):
     """Takes what is compiled, or compiles it `here`; whether it was there."""
 
-    def __call__(self, here: bool) -> bool: ...
+    def __call__(self, here: bool) -> bool:
+        """Whether it is loaded now."""
 
 
 class Asked:
@@ -89,11 +91,9 @@ class Asked:
 
     def wait(self, what: str) -> None:
         """Wait until it is settled, and say after a while what is waited for."""
-        said, started = False, time.monotonic()
-        while not self.take() and not self._settled.wait(POLL):
-            if not said and time.monotonic() - started > 2:
-                said = True
-                print(f"everfresh: {what} ...", file=sys.stderr, flush=True)
+        with patience(what):
+            while not self.take() and not self._settled.wait(POLL):
+                pass
 
 
 def _last(text: str) -> str:

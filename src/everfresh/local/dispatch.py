@@ -1,8 +1,8 @@
 """Kernels to Numba: their dispatchers, where these keep what is compiled, and the types of signatures.
 
 The only module, beside what generated code imports, that loads Numba for kernels. What is compiled is kept
-in a folder whose name says all that it depends on (`keeping.digest`): Numba itself would notice neither that a
-function that it calls has changed, nor that a global has another value.
+in a folder whose name says all that it depends on (`keeping.digest`): Numba itself would notice neither that
+a function that it calls has changed, nor that a global has another value.
 
 Invariant: a dispatcher of a kernel compiles only when it is told to (`compile_here`); a call with other types
 asks for them as all others are (`Kernel.other_types`).

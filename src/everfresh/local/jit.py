@@ -29,8 +29,11 @@ TRIFLE: Final = 1 << 12
 LARGE: Final = 1 << 18
 """From so many rows on it is faster to wait for the compiler."""
 _HELD: Final = frozenset(
-    "keys table mark state key multipliers n ints floats kinds heap starts recent heads nexts prevs groups"
-    " cells data totals order tops tree high stored inside entries context bounds".split()
+    (
+        *("keys", "table", "mark", "state", "key", "multipliers", "n", "ints", "floats", "kinds", "entries"),
+        *("heap", "starts", "bounds", "recent", "cells", "heads", "nexts", "prevs", "groups", "context"),
+        *("data", "totals", "order", "tops", "tree", "high", "stored", "inside"),
+    )
 )
 """What kernels call the arrays that they look things up in: their size says nothing of the work."""
 
@@ -65,6 +68,7 @@ class Kernel:
         self._measured = tuple(i for i, name in enumerate(names) if name not in _HELD)
 
     def __call__(self, *args: Any) -> Any:
+        """Run it, compiled or not."""
         if self._compiled is not None:
             return self._compiled(*args)
         return self._otherwise(args)
@@ -136,8 +140,8 @@ class Kernel:
         return asked
 
     def _otherwise(self, args: tuple[Any, ...]) -> Any:
-        """No compiled form is at hand: have one, wait for it if that pays, else run the twin. Other types than
-        those of the first call are asked for once it is compiled (`other_types`)."""
+        """No compiled form is at hand: have one, wait for it if that pays, else run the twin. Types other
+        than those of the first call are asked for once it is compiled (`other_types`)."""
         asked = next(iter(self.asked.values()), None) or self._asked(signature_of(args))
         if not asked.failed:
             asked.begin()
@@ -149,15 +153,17 @@ class Kernel:
         return self.twin(*args)
 
     def _rows(self, args: tuple[Any, ...]) -> int:
-        """How much there is to do, about: the longest of the arrays that a batch brings."""
-        sizes = (args[i].shape[-1] for i in self._measured if isinstance(args[i], np.ndarray))
-        return int(max(sizes, default=0))
+        """How much there is to do, about: the longest of the arrays that a batch brings, or of all."""
+        arrays = [args[i] for i in self._measured if isinstance(args[i], np.ndarray)]
+        arrays = arrays or [x for x in args if isinstance(x, np.ndarray)]
+        return max((x.shape[-1] for x in arrays), default=0)
 
 
 class Inline(Kernel):
     """A kernel that is part of those that call it: never asked for on its own."""
 
     def __call__(self, *args: Any) -> Any:
+        """Run it by Python."""
         return (self._twin or self.py_func)(*args)
 
     def run_by(self, twin: Callable[..., Any]) -> None:
@@ -177,6 +183,7 @@ class Primitive:
         )
 
     def __call__(self, *args: Any) -> Any:
+        """Run it by Python."""
         return self._function(*args)
 
     def __reduce__(self) -> str:

@@ -1,10 +1,10 @@
 """Where compiled code is kept, and what is said there about it: what is wanted, what is done.
 
-The user's cache folder has a folder for each *digest*: a hash of the source of this engine and of the versions
-of all that takes part. In it lie compiled kernels, and small files by which processes talk: `NAME.want` asks
-for an item and holds its text, `NAME.done` says that it is compiled and kept, `NAME.failed` says why it cannot
-be. One process at a time compiles there, the one that holds `lock`; whoever wants something looks for the
-files. So processes that want the same wait for one compiler, whichever of them started it.
+The user's cache folder has a folder for each *digest*: a hash of the source of this engine and of the
+versions of all that takes part. In it lie compiled kernels, and small files by which processes talk:
+`NAME.want` asks for an item and holds its text, `NAME.done` says that it is compiled and kept, `NAME.failed`
+says why it cannot be. One process at a time compiles there, the one that holds `lock`; whoever wants
+something looks for the files. So processes that want the same wait for one compiler, whichever started it.
 
 A folder that cannot be written is replaced by one for this process alone, which goes with it.
 """

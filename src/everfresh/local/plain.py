@@ -1,5 +1,5 @@
-"""Twins of kernels by whole arrays: what runs in their place until they are compiled, where a loop over rows in
-Python would take too long.
+"""Twins of kernels by whole arrays: what runs in their place until they are compiled, where a loop over rows
+in Python would take too long.
 
 Each gives what the kernel of its name gives, and leaves the same arrays behind; a kernel that has none here
 runs as it is written. Sums that might leave a word are left to the kernel's own loop, which knows when they
@@ -37,7 +37,13 @@ def _tags_of(words: Ints, rows: Ints, multipliers: Ints, start: int) -> Ints:
     h ^= h >> np.uint64(32)
     h *= _MIX
     h ^= h >> np.uint64(15)
-    return h.view(np.int64) & _HIGH
+    tags: Ints = h.view(np.int64) & _HIGH
+    return tags
+
+
+def _cells(array: Any) -> memoryview[Any]:
+    """The array as Python reads and writes single cells fastest."""
+    return memoryview(array)
 
 
 def _probed(keys: Ints, table: Ints, key: Ints, tags: Ints, words: Ints, rows: Ints, start: int) -> Ints:
@@ -62,7 +68,7 @@ def _probed(keys: Ints, table: Ints, key: Ints, tags: Ints, words: Ints, rows: I
 
 
 def _rehash(table: Ints, bigger: Ints) -> None:
-    mask, cells = len(bigger) - 1, memoryview(bigger)
+    mask, cells = len(bigger) - 1, _cells(bigger)
     for cell in table[table != 0].tolist():
         at = (cell >> 32) & mask
         while cells[at]:
@@ -143,7 +149,7 @@ def _insert_new(
     start: int,
     slots: Ints,
 ) -> None:
-    mask, cells = len(table) - 1, memoryview(table)
+    mask, cells = len(table) - 1, _cells(table)
     for i, tag in enumerate(tags[: len(slots)].tolist()):
         slot = _taken(mark, state)
         at = (tag >> 32) & mask
@@ -173,7 +179,7 @@ def _resolve(
     found = _probed(keys, table, key, tags, words, key, start)
     new: dict[Any, int] = {}
     missing = np.flatnonzero(found < 0)
-    mask, cells, end = len(table) - 1, memoryview(table), m
+    mask, cells, end = len(table) - 1, _cells(table), m
     values = _columns(words[key][:, start + missing], len(missing))
     for i, tag, value in zip(missing.tolist(), tags[missing].tolist(), values, strict=True):
         slot = new.get(value, -1)
@@ -363,7 +369,7 @@ def _wrapped(value: int) -> int:
 
 
 def _link(heads: Any, nexts: Any, prevs: Any, groups: Any, n: Ints, of: Ints, slots: Ints) -> None:
-    heads, nexts, prevs, groups, counts = (memoryview(x) for x in (heads, nexts, prevs, groups, n))
+    heads, nexts, prevs, groups, counts = (_cells(x) for x in (heads, nexts, prevs, groups, n))
     for slot, group in zip(slots.tolist(), of.tolist(), strict=True):
         first = heads[group] if counts[group] > 0 else -1
         nexts[slot], prevs[slot] = first, -1
@@ -378,7 +384,7 @@ def _count(n: Ints, groups: Ints) -> int:
 
 
 def _fill(heads: Any, nexts: Any, groups: Ints, at: Ints, slots: Ints) -> None:
-    firsts, following = memoryview(heads), memoryview(nexts)
+    firsts, following = _cells(heads), _cells(nexts)
     rows, found = [], []
     for i, group in enumerate(groups.tolist()):
         slot = firsts[group] if group >= 0 else -1
