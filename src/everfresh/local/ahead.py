@@ -31,7 +31,7 @@ def main(parent: int) -> None:
         return
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     with suppress(OSError):
-        os.nice(10)
+        os.nice(5)
     since = time.monotonic()
     while time.monotonic() - since < IDLE:
         todo = keeping.wanted()

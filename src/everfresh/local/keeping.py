@@ -59,20 +59,25 @@ class Item:
 
 
 def root() -> Path:
-    """The folder of everfresh in the user's cache folder; if it cannot be written, one that goes with this
-    process."""
-    return _root(os.environ.get("XDG_CACHE_HOME"))
+    """The folder of everfresh in the user's cache folder; in Numba's (`NUMBA_CACHE_DIR`) if that cannot be
+    written; else one that goes with this process."""
+    return _root(os.environ.get("XDG_CACHE_HOME"), os.environ.get("NUMBA_CACHE_DIR"))
 
 
 @cache
-def _root(given: str | None) -> Path:
-    try:
-        folder = Path(given or Path.home() / ".cache") / "everfresh"
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except (OSError, RuntimeError):  # a user without a home
-        return _own()
+def _root(given: str | None, other: str | None) -> Path:
+    with suppress(OSError, RuntimeError):  # a user without a home
+        return _writable(Path(given or Path.home() / ".cache") / "everfresh")
+    if other:
+        with suppress(OSError):
+            return _writable(Path(other) / "everfresh")
+    return _own()
+
+
+def _writable(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder):
+        return folder
 
 
 def _own() -> Path:
