@@ -222,3 +222,28 @@ def test_types_other_than_the_first_are_compiled_too() -> None:
         matrix, out = np.arange(6, dtype=kind).reshape(2, 3), np.empty((2, 2), kind)
         kernel.native(matrix, np.array([2, -1]), 3, out)
         assert out.tolist() == [[2, 0], [5, 0]]
+
+
+@pytest.mark.usefixtures("cache", "all_is_kept")
+def test_what_is_asked_for_later_comes_too() -> None:
+    for number in range(3):
+        asked = behind.ask(Item("", f"some {number}"), lambda here: True)
+        assert asked._settled.wait(60)
+        time.sleep(2 * behind.POLL)  # the thread has gone to sleep
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_process_that_is_killed_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed() -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(["sleep", "60"])
+        process.kill()
+        process.wait()
+        return process
+
+    monkeypatch.setattr(behind, "start", killed)
+    shop = behind.Workshop()
+    asked = behind.Asked(Item("everfresh.local.kernels", "find", "l1C"), lambda here: True)
+    shop.add(asked)
+    assert asked._settled.wait(60)
+    assert asked.failed
+    shop.close()

@@ -1,9 +1,9 @@
 """The first minutes with everfresh: what waits for a compiler when nothing has been compiled before.
 
 Each figure is taken in a fresh process with an empty cache folder of its own. *local*: from importing
-everfresh to the end of the first batch, and the second one. *demo*: on Spark, from the session being up to the first
-batch of the demo shown. *longest batch*: of a stream of small batches while kernels and triggers are compiled
-behind it, against the same stream run by the interpreter with everything compiled.
+everfresh to the end of the first batch, and the second one. *demo*: on Spark, from the session being up to
+the first batch of the demo shown. *longest batch*: of a stream of small batches while kernels and triggers
+are compiled behind it, against the same stream run by the interpreter with everything compiled.
 """
 
 from __future__ import annotations

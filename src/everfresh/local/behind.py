@@ -26,8 +26,8 @@ from everfresh.progress import patience
 
 POLL = 0.05
 """Seconds between two looks for what is done."""
-_TRIES = 3
-"""Processes that may end without having compiled anything before it is done here."""
+_TRIES = 4
+"""When so many processes in a row were started, and the last of them came to nothing, it is done here."""
 _START = (
     "import sys; sys.path[:] = sys.argv[2:]; from everfresh.local.ahead import main; main(int(sys.argv[1]))"
 )
@@ -46,7 +46,7 @@ class Asked:
 
     def __init__(self, item: Item, load: Load, alive: Callable[[], object] = lambda: True) -> None:
         self.item, self._load, self._alive = item, load, alive
-        self.failed = False
+        self.failed = self.begun = False
         self._settled = threading.Event()
 
     @property
@@ -83,11 +83,17 @@ class Asked:
             except Exception as error:
                 why = f"{type(error).__name__}: {error}"
                 _log.debug("loading %s", self.item.name, exc_info=True)
-            if why is not None:
-                self.failed = True
-                _log.error("%s could not be compiled and stays slow: %s", self.item.name, _last(why))
-            self._settled.set()
+            if why is None:
+                self._settled.set()
+            else:
+                self.give_up(_last(why))
             return True
+
+    def give_up(self, why: str) -> None:
+        """It will not come: the twin, or the interpreter, goes on."""
+        self.failed = True
+        _log.error("%s could not be compiled and stays slow: %s", self.item.name, why)
+        self._settled.set()
 
     def wait(self, what: str) -> None:
         """Wait until it is settled, and say after a while what is waited for."""
@@ -146,12 +152,14 @@ class Workshop:
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._tries = 0
+        self._killed = False
         self.closed = False
 
     def add(self, asked: Asked) -> None:
         """Wait for one more."""
         with self._lock:
             self.pending.append(asked)
+            self._lock.notify()
         self.begin()
 
     def begin(self) -> None:
@@ -162,7 +170,6 @@ class Workshop:
             if self._thread is None and not self.closed:
                 self._thread = threading.Thread(target=self._work, name="everfresh-compile", daemon=True)
                 self._thread.start()
-            self._lock.notify()
 
     def _work(self) -> None:
         while True:
@@ -172,50 +179,51 @@ class Workshop:
                 if self.closed:
                     return
                 todo = list(self.pending)
-            try:
-                left = self._taken(todo)
-                if left:
+            left = [asked for asked in todo if asked.is_needed]
+            if self._tries < _TRIES:
+                try:
+                    left = self._taken(left)
                     self._have_made(left)
-            except OSError as error:  # a folder that is full or gone
-                _log.warning("nothing can be compiled: %s", error)
-                self._tries, left = _TRIES, []
+                except OSError:  # a folder that is full or gone
+                    self._tries = _TRIES
+            elif left and self._killed:
+                left[0].give_up("the process that compiled was killed")
+            elif left:
+                left[0].take(here=True)
             with self._lock:
                 self.pending = left + self.pending[len(todo) :]
             if left:
                 time.sleep(POLL)
 
-    @staticmethod
-    def _taken(todo: list[Asked]) -> list[Asked]:
+    def _taken(self, todo: list[Asked]) -> list[Asked]:
         """Load what is there; what is not."""
+        left = []
+        for asked in todo:
+            if not asked.begun:
+                asked.begun = True
+                keeping.forgive(asked.item)
         there = keeping.settled()
-        return [asked for asked in todo if asked.is_needed and not (asked.item.key in there and asked.take())]
+        for asked in todo:
+            if asked.item.key in there and not self.closed and asked.take():
+                self._tries = 0
+            else:
+                left.append(asked)
+        return left
 
     def _have_made(self, left: list[Asked]) -> None:
-        """See that another process compiles what is missing; without one, compile the first of it here."""
-        if self._process is not None and self._process.poll() is None:
-            return self._want(left)
-        if self._process is not None:
-            self._tries = 0 if self._process.returncode == 0 else self._tries + 1
-            self._process = None
-        if self._tries >= _TRIES:
-            left[0].take(here=True)
-            return None
-        self._want(left)
+        """See that another process compiles what is missing."""
+        for asked in left:
+            keeping.want(asked.item)
+        if not left or (self._process is not None and self._process.poll() is None):
+            return
         lock = keeping.try_lock()
         if lock is None:
-            return None  # somebody else's compiles for us too
+            return  # somebody else's compiles for us too
         lock.close()
-        try:
-            self._process = start()
-        except OSError:
-            self._tries = _TRIES
-        return None
-
-    @staticmethod
-    def _want(left: list[Asked]) -> None:
-        for asked in left:
-            if not asked.is_kept():
-                keeping.want(asked.item)
+        self._tries += 1  # until something comes of it
+        if self._process is not None:
+            self._killed = self._process.returncode < 0  # out of memory, perhaps: not here then
+        self._process = start()
 
     def close(self) -> None:
         """End the process that compiles; the thread finds nothing to do."""
@@ -225,7 +233,7 @@ class Workshop:
             self._lock.notify()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(5)  # it may be in the middle of loading: the interpreter must not go before it
+            thread.join(30)  # it may be in the middle of loading: the interpreter must not go before it
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -149,14 +149,18 @@ def settled() -> set[str]:
 
 
 def want(item: Item) -> None:
-    """Ask for it."""
+    """Ask for it, unless it is asked for or settled."""
     folder = kernels()
-    (folder / (item.key + FAILED)).unlink(missing_ok=True)
-    path = folder / (item.key + WANT)
-    if not path.exists():
-        made = folder / f"{item.key}.{os.getpid()}.tmp"
-        made.write_text(item.text, encoding="utf-8")
-        made.replace(path)
+    if any((folder / (item.key + kind)).exists() for kind in (WANT, DONE, FAILED)):
+        return
+    made = folder / f"{item.key}.{os.getpid()}.tmp"
+    made.write_text(item.text, encoding="utf-8")
+    made.replace(folder / (item.key + WANT))
+
+
+def forgive(item: Item) -> None:
+    """Let it be tried again if it failed before, for want of memory perhaps."""
+    (kernels() / (item.key + FAILED)).unlink(missing_ok=True)
 
 
 def missing(item: Item) -> None:

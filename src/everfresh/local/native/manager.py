@@ -178,9 +178,13 @@ def compile_now(form: Form) -> None:
     try:
         form.function = build(form.made.text)
     except Exception:
-        form.failed = True
-        names = sorted({job.prepared.view for job in form.made.jobs})
-        _log.exception("triggers of %s could not be compiled: the interpreter runs them", ", ".join(names))
+        _failed(form)
+
+
+def _failed(form: Form) -> None:
+    form.failed = True
+    names = sorted({job.prepared.view for job in form.made.jobs})
+    _log.exception("triggers of %s could not be compiled: the interpreter runs them", ", ".join(names))
 
 
 def ask(form: Form, owner: object, how: str) -> None:
@@ -202,8 +206,12 @@ def ask(form: Form, owner: object, how: str) -> None:
         compile_now(form)
         return True
 
-    item = Item("", build.write(text), build.ORDERED if ordered else "")
-    behind.ask(item, load, weakref.ref(owner))
+    try:
+        item = Item("", build.write(text), build.ORDERED if ordered else "")
+    except OSError:
+        _failed(form)
+    else:
+        behind.ask(item, load, weakref.ref(owner))
 
 
 # -- planning --------------------------------------------------------------------------------------
