@@ -7,8 +7,10 @@ only a compiler understands; one that callers hold on to, so that its compiled f
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,10 @@ import pytest
 
 import everfresh as ef
 from everfresh.local import (
+    arrow_memory,
     chains,
     incoming_kernels,
+    keeping,
     kernels,
     likes,
     netting,
@@ -27,8 +31,8 @@ from everfresh.local import (
     products,
     text_kernels,
 )
-from everfresh.local.jit import Inline, Kernel, kernel_of
-from everfresh.local.native import binding
+from everfresh.local.jit import Inline, Kernel, Primitive, kernel_of
+from everfresh.local.native import placing
 from everfresh.local.pool import Kind, Layout, Pool, Values
 
 MODULES = (
@@ -40,7 +44,7 @@ MODULES = (
     ordered_kernels,
     products,
     text_kernels,
-    binding,
+    placing,
 )
 
 
@@ -73,7 +77,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[Kernel]:
         return got
 
     net = kernel_of(netting._net)
-    place_change = kernel_of(binding.place_change)
+    place_change = kernel_of(placing.place_change)
     monkeypatch.setattr(Kernel, "_otherwise", both)
     for kernel in all_kernels():
         monkeypatch.setattr(kernel, "_compiled", None)
@@ -183,3 +187,14 @@ def test_callers_find_the_compiled_form(monkeypatch: pytest.MonkeyPatch) -> None
     assert incoming_kernels.lacking is kernel.dispatcher
     assert kernel_of(incoming_kernels.lacking) is kernel
     assert incoming_kernels.lacking(np.array([3, 4, -1])) == 2
+
+
+def test_the_source_of_every_kernel_and_of_what_it_uses_is_in_the_digest() -> None:
+    hashed = {path.resolve() for path in keeping.sources()}
+    for kernel in all_kernels():
+        uses = [kernel, *(kernel.py_func.__globals__.get(name) for name in kernel.py_func.__code__.co_names)]
+        for used in uses:
+            if isinstance(used, Kernel | Primitive):
+                assert Path(sys.modules[used.__module__].__file__ or "").resolve() in hashed, used
+    assert Path(arrow_memory.__file__).resolve() in hashed  # constants
+    assert Path(keeping.__file__).resolve() not in hashed

@@ -1,6 +1,6 @@
 """Where compiled code is kept, and what is said there about it: what is wanted, what is done.
 
-The user's cache folder has a folder for each *digest*: a hash of the source of this engine and of the
+The user's cache folder has a folder for each *digest*: a hash of the source of kernels and of the
 versions of all that takes part. In it lie compiled kernels, and small files by which processes talk:
 `NAME.want` asks for an item and holds its text, `NAME.done` says that it is compiled and kept, `NAME.failed`
 says why it cannot be. One process at a time compiles there, the one that holds `lock`; whoever wants
@@ -15,6 +15,7 @@ import atexit
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -104,11 +105,28 @@ def versions() -> tuple[str, ...]:
 def digest() -> str:
     """A hash of all that compiled kernels depend on."""
     found = hashlib.sha256()
-    here = Path(__file__).parent
-    for path in sorted([*here.glob("*.py"), *here.glob("native/*.py")]):
-        found.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    for path, text in sources().items():
+        found.update(path.name.encode() + b"\0" + text + b"\0")
     found.update("\0".join((*versions(), sys.version, sys.platform)).encode())
     return found.hexdigest()[:24]
+
+
+def sources() -> dict[Path, bytes]:
+    """The modules that define kernels, all those of this engine that they import from, and how they are
+    compiled."""
+    here = Path(__file__).parent
+    texts = {path: path.read_bytes() for path in sorted([*here.glob("*.py"), *here.glob("native/*.py")])}
+    chosen = {path for path, text in texts.items() if b"\n@njit" in text or b"\n@intrinsic" in text}
+    chosen.add(here / "dispatch.py")
+    for path in list(chosen):
+        for module, names in _IMPORTS.findall(texts[path]):
+            parts = module.decode().split(".")[2:]
+            found = [parts, *([*parts, name.strip().decode()] for name in names.split(b","))]
+            chosen |= {here.joinpath(*each).with_suffix(".py") for each in found if each}
+    return {path: texts[path] for path in texts if path in chosen}
+
+
+_IMPORTS = re.compile(rb"^from (everfresh\.local[\w.]*) import ([^(\n]*)", re.MULTILINE)
 
 
 def kernels() -> Path:

@@ -20,8 +20,8 @@ from everfresh.local.cells import Cells, VectorsOf
 from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta
 from everfresh.local.likes import matched
-from everfresh.local.native import binding
 from everfresh.local.native import layout as at
+from everfresh.local.native import placing
 from everfresh.local.native.binding import (
     BandBinding,
     BufferBinding,
@@ -155,7 +155,7 @@ class Runner:
         context[self._counters] = 0
         words, weights = np.ascontiguousarray(change._words), np.ascontiguousarray(change._weights, np.int64)
         held: list[object] = [words, weights]
-        binding.place_change(context, places.change, words, weights)
+        placing.place_change(context, places.change, words, weights)
         try:
             for band in self._bands:
                 band.refresh(context, band in self._kept)
