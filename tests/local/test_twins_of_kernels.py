@@ -197,4 +197,4 @@ def test_the_source_of_every_kernel_and_of_what_it_uses_is_in_the_digest() -> No
             if isinstance(used, Kernel | Primitive):
                 assert Path(sys.modules[used.__module__].__file__ or "").resolve() in hashed, used
     assert Path(arrow_memory.__file__).resolve() in hashed  # constants
-    assert Path(keeping.__file__).resolve() not in hashed
+    assert Path(plain.__file__).resolve() not in hashed

@@ -26,6 +26,7 @@ _HIGH = np.int64(-1 << 32)
 _LOW = np.int64((1 << 32) - 1)
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _WORD = 1 << 64
+_FEW = 24  # rows that are looked up one by one sooner than together
 
 
 # -- hash index ------------------------------------------------------------------------------------
@@ -52,7 +53,7 @@ def _probed(keys: Ints, table: Ints, key: Ints, tags: Ints, words: Ints, rows: I
     out = np.empty(len(tags), np.int64)
     todo, at = np.arange(len(tags)), (tags >> 32) & mask
     pairs = [(keys[a], words[b, start:]) for a, b in zip(key.tolist(), rows.tolist(), strict=True)]
-    while len(todo):
+    while len(todo) > _FEW:
         cells = table[at]
         slots = (cells & _LOW) - 1
         found = (cells & _HIGH) == tags[todo]
@@ -64,7 +65,22 @@ def _probed(keys: Ints, table: Ints, key: Ints, tags: Ints, words: Ints, rows: I
         out[todo[empty]] = -1 - at[empty]
         on = ~(found | empty)
         todo, at = todo[on], (at[on] + 1) & mask
+    for i, place in zip(todo.tolist(), at.tolist(), strict=True):
+        out[i] = _slot_of(pairs, table, mask, tags.item(i), i, place)
     return out
+
+
+def _slot_of(pairs: list[tuple[Ints, Ints]], table: Ints, mask: int, tag: int, i: int, at: int) -> int:
+    """The same for one column, from a place of the table on."""
+    while True:
+        cell = table.item(at)
+        if not cell:
+            return -1 - at
+        if (cell >> 32) == (tag >> 32):
+            slot = (cell & 0xFFFFFFFF) - 1
+            if all(stored.item(slot) == given.item(i) for stored, given in pairs):
+                return slot
+        at = (at + 1) & mask
 
 
 def _rehash(table: Ints, bigger: Ints) -> None:
@@ -149,14 +165,18 @@ def _insert_new(
     start: int,
     slots: Ints,
 ) -> None:
-    mask, cells = len(table) - 1, _cells(table)
-    for i, tag in enumerate(tags[: len(slots)].tolist()):
-        slot = _taken(mark, state)
+    mask, cells, m, top = len(table) - 1, _cells(table), len(slots), state.item(TOP)
+    if state[FREE] < 0:
+        slots[:] = np.arange(top, top + m)
+        mark[top : top + m] = 0
+        state[TOP], state[LIVE] = top + m, state[LIVE] + m
+    else:
+        slots[:] = [_taken(mark, state) for _ in range(m)]
+    for slot, tag in zip(slots.tolist(), tags[:m].tolist(), strict=True):
         at = (tag >> 32) & mask
         while cells[at]:
             at = (at + 1) & mask
         cells[at] = tag | (slot + 1)
-        slots[i] = slot
     n[slots] = 1
     keys[:, slots] = words[:, start : start + len(slots)]
 
@@ -265,16 +285,24 @@ def _accumulate(
 
 
 def _add(target: Ints, slots: Ints, delta: Ints) -> int:
-    if not len(slots):
-        return 0
-    most = np.abs(target[slots].astype(np.float64)).max() + np.abs(delta.astype(np.float64)).sum()
-    if most >= 2.0**62:
-        return int(kernels._add_checked(target, slots, delta))
-    np.add.at(target, slots, delta)
-    return 0
+    return 0 if _add_within(target, slots, delta) else int(kernels._add_checked(target, slots, delta))
+
+
+def _add_within(target: Ints, slots: Ints, delta: Ints) -> bool:
+    """Add, unless a sum on the way might not fit a word; whether it was done."""
+    if len(slots):
+        most = np.abs(target[slots].astype(np.float64)).max() + np.abs(delta.astype(np.float64)).sum()
+        if most >= 2.0**62:
+            return False
+        np.add.at(target, slots, delta)
+    return True
 
 
 def _add_wide(high: Ints, low: Ints, slots: Ints, delta_high: Ints, delta_low: Ints) -> int:
+    short = ((delta_low >> 63) == delta_high).all() and ((low[slots] >> 63) == high[slots]).all()
+    if short and _add_within(low, slots, delta_low):
+        high[slots] = low[slots] >> 63
+        return 0
     sums: dict[int, int] = {}
     most = 0
     lows = delta_low.view(np.uint64).tolist()
@@ -284,9 +312,9 @@ def _add_wide(high: Ints, low: Ints, slots: Ints, delta_high: Ints, delta_low: I
         sums[slot] = sums.get(slot, 0) + value
     totals = {}
     for slot, value in sums.items():
-        before = (int(high[slot]) << 64) | (int(low[slot]) % _WORD)
-        most = max(most, most + abs(before))
-        totals[slot] = before + value
+        held = (int(high[slot]) << 64) | (int(low[slot]) % _WORD)
+        most += abs(held)
+        totals[slot] = held + value
     if most >= 1 << 126:
         return int(kernels._add_wide(high, low, slots, delta_high, delta_low))
     at = list(totals)
