@@ -198,3 +198,13 @@ def test_the_source_of_every_kernel_and_of_what_it_uses_is_in_the_digest() -> No
                 assert Path(sys.modules[used.__module__].__file__ or "").resolve() in hashed, used
     assert Path(arrow_memory.__file__).resolve() in hashed  # constants
     assert Path(plain.__file__).resolve() not in hashed
+
+
+def test_work_is_what_a_batch_brings_not_what_is_held() -> None:
+    """A batch would wait for the compiler because of the room of a pool, or of the bytes of its strings."""
+    held, few = np.zeros(1 << 20, np.int64), np.zeros(100, np.int64)
+    some = np.zeros(1 << 20, np.uint8)
+    chained = kernel_of(chains.fill)
+    assert chained.rows((held, held, few, few, few)) == 100
+    assert kernel_of(kernels.copy_strings).rows((some, held, few, few, some)) == 100
+    assert kernel_of(kernels.spread).rows((held, 16)) == 1 << 20

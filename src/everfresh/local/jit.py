@@ -145,18 +145,19 @@ class Kernel:
         asked = next(iter(self.asked.values()), None) or self._asked(signature_of(args))
         if not asked.failed:
             asked.begin()
-            rows = self._rows(args)
+            rows = self.rows(args)
             if rows > LARGE or (rows > TRIFLE and asked.is_kept()):
                 asked.wait(f"compiling '{self.__name__}', once for this machine")
                 if asked.done:
                     return self.dispatcher(*args)
         return self.twin(*args)
 
-    def _rows(self, args: tuple[Any, ...]) -> int:
-        """How much there is to do, about: the longest of the arrays that a batch brings, or of all."""
-        arrays = [args[i] for i in self._measured if isinstance(args[i], np.ndarray)]
-        arrays = arrays or [x for x in args if isinstance(x, np.ndarray)]
-        return max((x.shape[-1] for x in arrays), default=0)
+    def rows(self, args: tuple[Any, ...]) -> int:
+        """How much there is to do, about: the longest of the arrays that a batch brings, or of all. Bytes of
+        strings are many, and quickly done."""
+        arrays = [x for x in args if isinstance(x, np.ndarray) and x.dtype != np.uint8]
+        brought = [args[i] for i in self._measured if any(args[i] is x for x in arrays)]
+        return max((x.shape[-1] for x in brought or arrays), default=0)
 
 
 class Inline(Kernel):
