@@ -208,3 +208,16 @@ def test_work_is_what_a_batch_brings_not_what_is_held() -> None:
     assert chained.rows((held, held, few, few, few)) == 100
     assert kernel_of(kernels.copy_strings).rows((some, held, few, few, some)) == 100
     assert kernel_of(kernels.spread).rows((held, 16)) == 1 << 20
+
+
+def test_what_a_twin_calls_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, called = kernel_of(kernels.remove), kernel_of(kernels._release)
+    for one in (kernel, called):
+        monkeypatch.setattr(one, "_compiled", None)
+        monkeypatch.setattr(one, "asked", {})
+        monkeypatch.setattr(kernels, one.__name__, one)
+    pool = Pool(1, Layout())
+    slots = pool.insert(np.arange(5)[None], np.ones(5, np.int64))
+    kernel.twin(*pool._index, *pool._cells, slots)
+    assert not len(pool)
+    assert not called.asked

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -36,6 +37,15 @@ _HELD: Final = frozenset(
     )
 )
 """What kernels call the arrays that they look things up in: their size says nothing of the work."""
+
+
+class _Within(threading.local):
+    """Whether this thread runs a twin."""
+
+    twin = False
+
+
+_within = _Within()
 
 
 class Kernel:
@@ -85,8 +95,16 @@ class Kernel:
             from everfresh.local.plain import TWINS
 
             self._twin = TWINS.get(self, self.py_func)
-        with np.errstate(all="ignore"):  # of numbers that wrap around; compiled code does not warn either
+        if _within.twin:
             return self._twin(*args)
+        _within.twin = True
+        try:
+            with np.errstate(
+                all="ignore"
+            ):  # numbers wrap around, of which compiled code does not warn either
+                return self._twin(*args)
+        finally:
+            _within.twin = False
 
     def native(self, *args: Any) -> Any:
         """Run it compiled, in this process and now if need be: it is waited for."""
@@ -142,6 +160,8 @@ class Kernel:
     def _otherwise(self, args: tuple[Any, ...]) -> Any:
         """No compiled form is at hand: have one, wait for it if that pays, else run the twin. Types other
         than those of the first call are asked for once it is compiled (`other_types`)."""
+        if _within.twin:  # whoever calls it is asked for, and contains it
+            return self.twin(*args)
         asked = next(iter(self.asked.values()), None) or self._asked(signature_of(args))
         if not asked.failed:
             asked.begin()
