@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any, cast
 
 import pytest
 from fake_spark import FakeSession, install
 
 import everfresh as ef
 from everfresh.distributed import execute
-from everfresh.local.native import manager
+from everfresh.local import behind
+from everfresh.local.keeping import Item
 from everfresh.testing.oracle import assert_same
 
 TABLES = "CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, v BIGINT); CREATE TABLE u (g BIGINT, w BIGINT);"
@@ -95,28 +95,25 @@ def test_a_new_view_lets_the_others_keep_their_code(
     dbs.sql(f"CREATE MATERIALIZED VIEW j AS {JOINED}")
     assert not dbs.batch(20, ("j",))["compiled"]
     dbs.batch(500, ("j",))
-    manager._behind().join()
+    behind.join(generated=True)
     before = dbs.batch(4, ("j",))
     assert before["compiled"]
     dbs.sql(OTHER)
     assert dbs.batch(4, ("j",)) == before
 
 
-def test_batches_say_how_much_is_being_compiled(
-    session: FakeSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("all_is_kept")
+def test_batches_say_how_much_is_being_compiled(session: FakeSession) -> None:
     dbs = Beside(session, "off")
     dbs.sql(f"CREATE MATERIALIZED VIEW j AS {JOINED}")
     assert not dbs.batch(4, ("j",))["compiling"]
     go = threading.Event()
-    monkeypatch.setattr(manager, "compile_now", lambda _: go.wait(60))
-    form = manager.Form(frozenset(), frozenset(), cast(Any, None))
-    manager._behind().put((weakref.ref(dbs), form))
+    behind.ask(Item("", "some"), lambda _: go.wait(60), weakref.ref(dbs))
     try:
         assert dbs.batch(4, ("j",))["compiling"]
     finally:
         go.set()
-    manager._behind().join()
+    behind.join(generated=True)
     assert not dbs.batch(4, ("j",))["compiling"]
 
 

@@ -24,8 +24,9 @@ from everfresh.delta.rows import match_columns, read_local, required
 from everfresh.delta.sound import is_sound, years_of
 from everfresh.delta.values import limits
 from everfresh.errors import EverfreshError
+from everfresh.local import incoming_kernels
 from everfresh.local.incoming import BySchema, exported_ahead, kind_of
-from everfresh.local.incoming_kernels import BAD, OTHER_TEXT, clean
+from everfresh.local.incoming_kernels import BAD, OTHER_TEXT
 from everfresh.types import SqlType, TableSchema, to_arrow
 
 _WORD = (1 << 64) - 1
@@ -47,7 +48,7 @@ class _Match:
         if len(batches) != 1 or not is_sound(batches[0], full=False):
             return None
         address, held = exported_ahead(data, batches[0])
-        found = clean(address, self.lines, data.num_rows)
+        found = incoming_kernels.clean(address, self.lines, data.num_rows)
         del held
         if found == BAD or (found == OTHER_TEXT and not is_sound(batches[0])):
             return None

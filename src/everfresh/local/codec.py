@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.expr import Vector
+from everfresh.local import incoming_kernels
 from everfresh.local.incoming import BySchema, Form, exported_rows, one_batch
-from everfresh.local.incoming_kernels import put_over
 from everfresh.local.pool import wide_from_int64, wide_from_python, wide_to_python
 from everfresh.local.strings import Alive, Interner
 from everfresh.local.texts import Texts
@@ -299,7 +299,7 @@ class Part:
     def over(self, words: Ints, given: Ints) -> Ints:
         """`words` of all columns with those `given` put over them."""
         out = words.copy()
-        put_over(given, self.words, self.nulls, out)
+        incoming_kernels.put_over(given, self.words, self.nulls, out)
         return out
 
 

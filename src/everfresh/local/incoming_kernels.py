@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET, ldf32, ldu
+from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET
 from everfresh.local.jit import njit
-from everfresh.local.native.memory import as_word, ld, ld8, ld32, ldf
+from everfresh.local.native.memory import as_word, ld, ld8, ld32, ldf, ldf32, ldu
 
 Ints = NDArray[np.int64]
 

@@ -24,15 +24,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET, ldu
+from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET
 from everfresh.local.jit import njit
-from everfresh.local.native.memory import ld, ld8, ld32
+from everfresh.local.native.memory import ld, ld8, ld32, ldu
+from everfresh.local.native.memory import prefetch as _prefetch
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -54,22 +51,6 @@ _BLOCK = 1024  # strings that are hashed before the first of them is looked up
 
 
 # -------------------------------------------------------------------------------------- primitives
-
-
-@intrinsic
-def _prefetch(_typing: Any, array: Any, _at: Any) -> Any:
-    """Ask the processor for the cache line of `array[at]`, without waiting for it."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        view = context.make_array(signature.args[0])(context, builder, args[0])
-        pointer = builder.bitcast(builder.gep(view.data, [args[1]]), ir.PointerType(ir.IntType(8)))
-        word = ir.IntType(32)
-        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word])
-        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
-        builder.call(function, [pointer, word(0), word(3), word(1)])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), codegen
 
 
 @njit(forceinline=True, cache=True)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET, ldu
+from everfresh.local.arrow_memory import BUFFERS, CHILDREN, NULLS, OFFSET
 from everfresh.local.jit import njit
-from everfresh.local.native.memory import ld, ld8, ld32
+from everfresh.local.native.memory import ld, ld8, ld32, ldu
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]

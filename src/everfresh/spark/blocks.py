@@ -27,7 +27,7 @@ from everfresh.distributed.filling import filled
 from everfresh.distributed.wire import Held, entries_values
 from everfresh.errors import EverfreshError
 from everfresh.local.arena import give_back
-from everfresh.local.native.manager import waiting
+from everfresh.local.behind import waiting
 from everfresh.program import Part
 from everfresh.spark import observe
 from everfresh.spark.adaptive import contents
@@ -197,7 +197,7 @@ def step(
     if started is not None:
         notes = {"how": how, "ms": round((time.perf_counter() - started) * 1000, 1)}
         ran_as = {"compiled": journal.compiled, "interpreted": journal.interpreted}
-        notes["statements"] = {**ran_as, "compiling": waiting()}
+        notes["statements"] = {**ran_as, "compiling": waiting(generated=True)}
     control = finish(job, unit, tag_in, sections, rows, behind, **notes)
     crash("before-yield", world.fault, site.number, world.inbox)
     return control, held

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.progress import patience
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +109,8 @@ def start(master: str = "local[*,4]", more: Mapping[str, str] | None = None) -> 
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+    with patience("starting Spark"):
+        session: SparkSession = builder.getOrCreate()
     return session
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from everfresh.local import keeping
 from everfresh.local.native import build as building
 
 ALONE = '''
@@ -48,8 +49,8 @@ def test_threads_run_a_module_once(text: str) -> None:
         assert building.is_loaded(text)
         assert len(set(found)) == 1
         assert found[0](0, 0, 0) == 0
-        assert (building.folder() / "ran").read_text() == "x"
-        assert not list(building.folder().glob("*.tmp"))
+        assert (keeping.generated() / "ran").read_text() == "x"
+        assert not list(keeping.generated().glob("*.tmp"))
     finally:
         sys.modules.pop(building.name_of(text), None)
 
@@ -58,12 +59,11 @@ def test_processes_run_a_module_one_after_the_other(text: str) -> None:
     code = f"from everfresh.local.native.build import build; build({text!r})"
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(120) for process in running] == [0, 0, 0]
-    assert (building.folder() / "ran").read_text() == "xxx"
+    assert (keeping.generated() / "ran").read_text() == "xxx"
 
 
 def test_a_module_that_fails_is_not_kept(text: str) -> None:
-    (building.folder()).mkdir(parents=True)
-    (building.folder() / "busy").touch()
+    (keeping.generated() / "busy").touch()
     for _ in range(2):
         with pytest.raises(FileExistsError):
             building.build(text)

@@ -16,6 +16,7 @@ import pytest
 from native_support import entries, forms, opened, plain, run_plain, slices_hold
 
 import everfresh as ef
+from everfresh.local import behind
 from everfresh.local.native import build as building
 from everfresh.local.native import manager
 
@@ -251,6 +252,7 @@ def test_a_new_view_leaves_the_code_of_others_alone() -> None:
         assert entries(db) == entries(interpreted)
 
 
+@pytest.mark.usefixtures("all_is_kept")
 def test_the_interpreter_serves_until_it_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     from native_support import plain
 
@@ -278,7 +280,7 @@ def test_the_interpreter_serves_until_it_is_ready(monkeypatch: pytest.MonkeyPatc
                 assert not forms(db)
                 gate.set()
                 assert built.wait(60)
-                manager._behind().join()
+                behind.join(generated=True)
         assert forms(db)
         assert "r" in db.statistics()["compiled"]
 

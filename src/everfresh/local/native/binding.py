@@ -16,7 +16,6 @@ from everfresh.algebra import Kind
 from everfresh.errors import EverfreshError
 from everfresh.local.atoms import Indexed, Picked
 from everfresh.local.bands import Band
-from everfresh.local.jit import njit
 from everfresh.local.native import build as building
 from everfresh.local.native import layout as at
 from everfresh.local.native.helpers import (
@@ -51,14 +50,6 @@ _FEW = 1024
 def address(array: NDArray[Any]) -> int:
     """Where an array lies."""
     return int(array.ctypes.data)
-
-
-@njit(cache=True)
-def place_change(context: Ints, place: int, words: Ints, weights: Ints) -> None:
-    """Write where a change lies, and how many rows it has, to a place of a context."""
-    context[place] = words.ctypes.data
-    context[place + 1] = weights.size
-    context[place + 2] = weights.ctypes.data
 
 
 def pool_words(pool: Pool) -> list[int]:

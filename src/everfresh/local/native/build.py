@@ -19,16 +19,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from everfresh.local import keeping
+
 if TYPE_CHECKING:
     from everfresh.local.native.runner import Function
 
-HELPERS = ("memory.py", "helpers.py", "indexes.py", "calls.py")
+HELPERS = ("memory.py", "intrinsics.py", "helpers.py", "indexes.py", "calls.py")
 """The modules that generated code calls."""
 
 
-def folder() -> Path:
-    """Where generated code is kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "everfresh" / "native"
+ORDERED = "ordered"
+"""Says of a generated module that it comes with `index_calls`."""
 
 
 @cache
@@ -56,13 +57,10 @@ COMPILED = tuple(_compiled(function) for function in CALLED)
 
 def name_of(text: str, sources: Sequence[bytes] | None = None) -> str:
     """The name of a generated module."""
-    import llvmlite  # type: ignore[import-untyped]
-    import numba
-
     here = Path(__file__).parent
     parts = [(here / name).read_bytes() for name in HELPERS] if sources is None else list(sources)
     digest = hashlib.sha256()
-    for part in (text.encode(), *parts, numba.__version__.encode(), llvmlite.__version__.encode()):
+    for part in (text.encode(), *parts, *(version.encode() for version in keeping.versions())):
         digest.update(len(part).to_bytes(8, "little") + part)
     return f"ef_{digest.hexdigest()[:32]}"
 
@@ -81,11 +79,23 @@ def is_loaded(text: str) -> bool:
 def load(text: str) -> Any:
     """The module of a text, written if it is not there. Where several threads or processes ask for one at the
     same time, one compiles it, and the others find what it has kept."""
+    write(text)
+    return load_named(name_of(text))
+
+
+def write(text: str) -> str:
+    """Write the module of a text where it is kept, if it is not there; its name."""
     name = name_of(text)
-    path = folder() / f"{name}.py"
+    _written(keeping.generated() / f"{name}.py", text)
+    return name
+
+
+def load_named(name: str) -> Any:
+    """The module of a name, which has been written."""
+    path = keeping.generated() / f"{name}.py"
     loaded = sys.modules.get(name)
     if loaded is None or not hasattr(loaded, _WHOLE):
-        with _written(path, text).open("rb") as file:
+        with path.open("rb") as file:
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX)
             loaded = sys.modules.get(name) or _loaded(name, path)
@@ -111,10 +121,9 @@ def _loaded(name: str, path: Path) -> Any:
     return loaded
 
 
-def _written(path: Path, text: str) -> Path:
+def _written(path: Path, text: str) -> None:
     """The file of a text; the same one for all who ask at once, as Numba's files are kept beside its time."""
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         made = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.tmp")
         made.write_text(text, encoding="utf-8")
         try:
@@ -124,4 +133,3 @@ def _written(path: Path, text: str) -> Path:
             made.unlink()
         except OSError:  # a file system without links
             made.replace(path)
-    return path

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from everfresh.local.jit import njit
 from everfresh.local.native.memory import add_checked, as_word, ld, ld32, ldf, st, st8, st32, stf
 
 # -- blocks ----------------------------------------------------------------------------------------

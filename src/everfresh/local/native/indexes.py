@@ -11,8 +11,8 @@ position of a block and the place in it, in one word, so that edges compare as r
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from everfresh.local.jit import njit
 from everfresh.local.native.memory import ld, ld8, st, st8
 
 INDEX_DATA, INDEX_TOTALS, INDEX_ORDER, INDEX_TOPS, INDEX_TREE, INDEX_HIGH, INDEX_STATE = 0, 1, 2, 3, 4, 5, 6

@@ -12,16 +12,13 @@ A statement without a native form stays with the interpreter. There are two form
 
 from __future__ import annotations
 
-import atexit
 import logging
-import queue
-import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
 from everfresh.local.codec import Codec
+from everfresh.local.keeping import Item
 from everfresh.local.native.adding import Job
 from everfresh.local.native.chaining import chained
 from everfresh.local.native.generate import Generated, Generator, TooLong, generate
@@ -193,57 +190,40 @@ def compile_now(form: Form) -> None:
     try:
         form.function = build(form.made.text)
     except Exception:
-        form.failed = True
-        names = sorted({job.prepared.view for job in form.made.jobs})
-        _log.exception("triggers of %s could not be compiled: the interpreter runs them", ", ".join(names))
+        _failed(form)
 
 
-# -- background ------------------------------------------------------------------------------------
-
-Work = tuple["weakref.ref[object]", Form]
+def _failed(form: Form) -> None:
+    form.failed = True
+    names = sorted({job.prepared.view for job in form.made.jobs})
+    _log.exception("triggers of %s could not be compiled: the interpreter runs them", ", ".join(names))
 
 
 def ask(form: Form, owner: object, how: str) -> None:
     """Have a form compiled: `now`, or behind what goes on, as long as its owner is there. What this process
     has loaded already is had at once."""
-    from everfresh.local.native.build import is_loaded
+    from everfresh.local import behind
+    from everfresh.local.native import build
 
     form.asked = True
-    if how == "now" or is_loaded(form.made.text):
+    text = form.made.text
+    if how == "now" or build.is_loaded(text):
         compile_now(form)
+        return
+    ordered = bool(form.made.places.bands or form.made.places.followed)
+
+    def load(here: bool) -> bool:
+        if ordered:
+            build.index_calls()
+        compile_now(form)
+        return True
+
+    try:
+        item = Item("", build.write(text), build.ORDERED if ordered else "")
+    except OSError:
+        _failed(form)
     else:
-        _behind().put((weakref.ref(owner), form))
-
-
-def waiting() -> int:
-    """How many functions this process has yet to compile behind what goes on."""
-    return _behind().unfinished_tasks if _behind.cache_info().currsize else 0
-
-
-@cache
-def _behind() -> queue.Queue[Work | None]:
-    """The queue of the thread that compiles, one function at a time."""
-    todo: queue.Queue[Work | None] = queue.Queue()
-    thread = threading.Thread(target=_work, args=(todo,), name="everfresh-compile", daemon=True)
-    thread.start()
-    atexit.register(_stop, todo, thread)
-    return todo
-
-
-def _work(todo: queue.Queue[Work | None]) -> None:
-    while (item := todo.get()) is not None:
-        owner, form = item
-        if owner() is not None:  # nobody waits for the triggers of a catalog that is gone
-            compile_now(form)
-        todo.task_done()
-
-
-def _stop(todo: queue.Queue[Work | None], thread: threading.Thread) -> None:
-    """Before the process ends, let the compiler come to the end of what it is at."""
-    while not todo.empty():
-        todo.get_nowait()
-    todo.put(None)
-    thread.join(30)
+        behind.ask(item, load, weakref.ref(owner))
 
 
 # -- planning --------------------------------------------------------------------------------------

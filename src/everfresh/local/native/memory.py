@@ -1,175 +1,128 @@
-"""Memory by address, for generated code: loads and stores of words, checked arithmetic, prefetching.
+"""Memory by address: loads and stores of words, checked arithmetic, prefetching.
 
 Generated code passes addresses and not arrays: an array in a signature costs time at every call and at
 compilation, and an index that may be negative costs a test. Whoever calls it holds the arrays alive and has
 checked every bound.
+
+The functions here are what Python does until a caller is compiled; in compiled code they are the instructions
+that `intrinsics` has under the same names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from ctypes import c_double, c_float, c_int32, c_int64, c_uint8, c_uint64
 from typing import Any
 
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
+import numpy as np
 
-_I1, _I8, _I32, _I64, _F64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
+from everfresh.local.jit import Primitive
 
-
-def _at(builder: Any, address: Any, index: Any, of: Any) -> Any:
-    return builder.gep(builder.inttoptr(address, ir.PointerType(of)), [index])
+_WORD = 1 << 64
 
 
-@intrinsic
-def ld(_typing: Any, _address: Any, _index: Any) -> Any:
+@Primitive
+def ld(address: int, index: int) -> int:
     """The 64-bit word `index` words behind `address`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_at(builder, args[0], args[1], _I64))
-
-    return types.int64(types.int64, types.int64), codegen
+    return c_int64.from_address(int(address) + 8 * int(index)).value
 
 
-@intrinsic
-def st(_typing: Any, _address: Any, _index: Any, _value: Any) -> Any:
+@Primitive
+def st(address: int, index: int, value: int) -> None:
     """Store a 64-bit word."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[2], _at(builder, args[0], args[1], _I64))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    c_int64.from_address(int(address) + 8 * int(index)).value = int(value)
 
 
-@intrinsic
-def ld32(_typing: Any, _address: Any, _index: Any) -> Any:
+@Primitive
+def ld32(address: int, index: int) -> int:
     """A signed 32-bit word."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.sext(builder.load(_at(builder, args[0], args[1], _I32)), _I64)
-
-    return types.int64(types.int64, types.int64), codegen
+    return c_int32.from_address(int(address) + 4 * int(index)).value
 
 
-@intrinsic
-def st32(_typing: Any, _address: Any, _index: Any, _value: Any) -> Any:
+@Primitive
+def st32(address: int, index: int, value: int) -> None:
     """Store the low half of a word."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(builder.trunc(args[2], _I32), _at(builder, args[0], args[1], _I32))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    c_int32.from_address(int(address) + 4 * int(index)).value = int(value)
 
 
-@intrinsic
-def ld8(_typing: Any, _address: Any, _index: Any) -> Any:
+@Primitive
+def ld8(address: int, index: int) -> int:
     """A byte."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.zext(builder.load(_at(builder, args[0], args[1], _I8)), _I64)
-
-    return types.int64(types.int64, types.int64), codegen
+    return c_uint8.from_address(int(address) + int(index)).value
 
 
-@intrinsic
-def st8(_typing: Any, _address: Any, _index: Any, _value: Any) -> Any:
+@Primitive
+def st8(address: int, index: int, value: int) -> None:
     """Store the lowest byte of a word."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(builder.trunc(args[2], _I8), _at(builder, args[0], args[1], _I8))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    c_uint8.from_address(int(address) + int(index)).value = int(value) & 0xFF
 
 
-@intrinsic
-def ldf(_typing: Any, _address: Any, _index: Any) -> Any:
+@Primitive
+def ldf(address: int, index: int) -> float:
     """A double."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_at(builder, args[0], args[1], _F64))
-
-    return types.float64(types.int64, types.int64), codegen
+    return c_double.from_address(int(address) + 8 * int(index)).value
 
 
-@intrinsic
-def stf(_typing: Any, _address: Any, _index: Any, _value: Any) -> Any:
+@Primitive
+def stf(address: int, index: int, value: float) -> None:
     """Store a double."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[2], _at(builder, args[0], args[1], _F64))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.float64), codegen
+    c_double.from_address(int(address) + 8 * int(index)).value = float(value)
 
 
-@intrinsic
-def touch(_typing: Any, _address: Any, _index: Any) -> Any:
+@Primitive
+def ldf32(address: int, index: int) -> float:
+    """A float of single precision, as a double."""
+    return c_float.from_address(int(address) + 4 * int(index)).value
+
+
+@Primitive
+def ldu(address: int) -> np.uint64:
+    """The 64-bit word at an address of any alignment, unsigned."""
+    return np.uint64(c_uint64.from_address(int(address)).value)
+
+
+@Primitive
+def touch(_address: int, _index: int) -> None:
     """Ask the processor for the cache line of a word, without waiting for it."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = builder.bitcast(_at(builder, args[0], args[1], _I64), ir.PointerType(_I8))
-        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
-        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
-        builder.call(function, [pointer, _I32(0), _I32(3), _I32(1)])
-        return context.get_dummy_value()
 
-    return types.void(types.int64, types.int64), codegen
+@Primitive
+def prefetch(_array: Any, _at: int) -> None:
+    """Ask the processor for the cache line of `array[at]`, without waiting for it."""
 
 
-@intrinsic
-def as_float(_typing: Any, _word: Any) -> Any:
+@Primitive
+def as_float(word: int) -> float:
     """The double whose bits a word has."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], _F64)
-
-    return types.float64(types.int64), codegen
+    found: float = struct.unpack("<d", struct.pack("<q", word))[0]
+    return found
 
 
-@intrinsic
-def as_word(_typing: Any, _value: Any) -> Any:
+@Primitive
+def as_word(value: float) -> int:
     """The bits of a double."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], _I64)
-
-    return types.int64(types.float64), codegen
+    found: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    return found
 
 
-def _checked(name: str) -> Callable[..., Any]:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pair = ir.LiteralStructType([_I64, _I1])
-        function_type = ir.FunctionType(pair, [_I64, _I64])
-        function = cgutils.get_or_insert_function(
-            builder.module, function_type, f"llvm.{name}.with.overflow.i64"
-        )
-        found = builder.call(function, args)
-        value, flag = builder.extract_value(found, 0), builder.extract_value(found, 1)
-        return context.make_tuple(builder, signature.return_type, [value, builder.zext(flag, _I64)])
-
-    return codegen
+def _wrapped(exact: int) -> tuple[int, int]:
+    value = (exact + (_WORD >> 1)) % _WORD - (_WORD >> 1)
+    return value, int(value != exact)
 
 
-_PAIR = types.UniTuple(types.int64, 2)
-
-
-@intrinsic
-def add_checked(_typing: Any, _a: Any, _b: Any) -> Any:
+@Primitive
+def add_checked(a: int, b: int) -> tuple[int, int]:
     """a + b, and 1 if it does not fit a word."""
-    return _PAIR(types.int64, types.int64), _checked("sadd")
+    return _wrapped(int(a) + int(b))
 
 
-@intrinsic
-def sub_checked(_typing: Any, _a: Any, _b: Any) -> Any:
+@Primitive
+def sub_checked(a: int, b: int) -> tuple[int, int]:
     """a - b, and 1 if it does not fit a word."""
-    return _PAIR(types.int64, types.int64), _checked("ssub")
+    return _wrapped(int(a) - int(b))
 
 
-@intrinsic
-def mul_checked(_typing: Any, _a: Any, _b: Any) -> Any:
+@Primitive
+def mul_checked(a: int, b: int) -> tuple[int, int]:
     """a * b, and 1 if it does not fit a word."""
-    return _PAIR(types.int64, types.int64), _checked("smul")
+    return _wrapped(int(a) * int(b))

@@ -21,13 +21,13 @@ from everfresh.local.entries import EntryStore
 from everfresh.local.joined import PoolDelta
 from everfresh.local.likes import matched
 from everfresh.local.native import layout as at
+from everfresh.local.native import placing
 from everfresh.local.native.binding import (
     BandBinding,
     BufferBinding,
     PoolBinding,
     SliceBinding,
     address,
-    place_change,
 )
 from everfresh.local.native.generate import Generated
 from everfresh.local.pool import Touched
@@ -156,7 +156,7 @@ class Runner:
         context[self._counters] = 0
         words, weights = np.ascontiguousarray(change._words), np.ascontiguousarray(change._weights, np.int64)
         held: list[object] = [words, weights]
-        place_change(context, places.change, words, weights)
+        placing.place_change(context, places.change, words, weights)
         try:
             for band in self._bands:
                 band.refresh(context, band in self._kept)
