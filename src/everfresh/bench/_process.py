@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
 from everfresh.errors import Code, EverfreshError
+
+
+def has_java() -> bool:
+    """Whether there is a Java for Spark."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which(os.path.join(home, "bin", "java") if home else "java") is not None
 
 
 def python(*args: str, **env: str) -> str:

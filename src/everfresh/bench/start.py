@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import tempfile
 from typing import Any
 
 from everfresh.bench import Settings
-from everfresh.bench._process import python
+from everfresh.bench._process import has_java, python
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median, repeat
 
@@ -98,8 +97,7 @@ def _measure_spark(settings: Settings, report: Report) -> None:
     if settings.quick:
         report.skip(what, "takes half a minute: not with --quick")
         return
-    home = os.environ.get("JAVA_HOME")
-    if shutil.which(os.path.join(home, "bin", "java") if home else "java") is None:
+    if not has_java():
         report.skip(what, "there is no Java here")
         return
     settings.note("the first batch on Spark, with a new session")

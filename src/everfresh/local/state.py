@@ -260,7 +260,8 @@ class LocalState:
     @property
     def lost(self) -> bool:
         """Whether an exception has left something that `mend` cannot make whole."""
-        return bool(self.at_work) or not self.interner.whole
+        kept = all(table.codec.texts.whole for table in self.tables.values())
+        return bool(self.at_work) or not self.interner.whole or not kept
 
     def check(self) -> None:
         """Raise `Shaken` if somebody was interrupted who read: whoever reads now has the turn."""

@@ -115,7 +115,8 @@ class Interner:
         self.version = 0
         """Increases when codes that nobody held may have come to mean other strings."""
         self.whole = True
-        """False while it grows: if that did not come to its end, codes cannot be trusted."""
+        """False while strings come: if that did not come to its end, codes cannot be trusted. A kernel that
+        is not compiled yet may be struck inside."""
 
     def __len__(self) -> int:
         """How many strings there are, those included that are not used any more but were not looked for."""
@@ -154,13 +155,13 @@ class Interner:
         reached = np.zeros(3, np.int64)
         with self._lock:
             at = self._at
+            self.whole = False
             while not kernels.intern(
                 *(at.heap, at.bounds, at.table, at.state, at.recent),
                 *(array, lines, self._tag_mask, reached, out),
             ):
-                self.whole = False
                 at.grow(int(reached[2]))
-                self.whole = True
+            self.whole = True
 
     def intern_list(self, strings: Sequence[str | None]) -> Ints:
         """The codes of Python strings."""

@@ -42,6 +42,8 @@ class Texts:
         self._cells = self._grown.array
         self._heads = np.full(CLASSES, -1, np.int64)
         self._state = np.zeros(2, np.int64)
+        self.whole = True
+        """False while strings come or go: if that did not come to its end, the heap cannot be trusted."""
 
     @property
     def nbytes(self) -> int:
@@ -69,18 +71,24 @@ class Texts:
         size = kernels.size_of(array, lines, out.shape[1])
         self._grown.touch(int(self._state[TOP]) + size // 8)
         reached = np.zeros(3, np.int64)
+        self.whole = False
         while not kernels.keep(self._cells, self._heads, self._state, array, lines, reached, out):
             # A block is at most twice its string.
             self._grow(int(self._state[TOP]) + int(reached[2]) // 4 + 2)
+        self.whole = True
 
     def release(self, words: Ints) -> None:
         """The rows of these words have gone for good."""
+        self.whole = False
         kernels.release(self._cells, self._heads, self._state, np.ascontiguousarray(words))
+        self.whole = True
 
     def release_others(self, words: Ints, taken: Ints) -> None:
         """The same of those of these words that no row has `taken`; they may come more than once."""
         arrays = np.ascontiguousarray(words), np.ascontiguousarray(taken)
+        self.whole = False
         kernels.release_others(self._cells, self._heads, self._state, *arrays)
+        self.whole = True
 
     def wasteful(self, strings: int) -> bool:
         """Whether most of the heap is of blocks that are free, and much in proportion to the strings there
