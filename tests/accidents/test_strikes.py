@@ -165,12 +165,14 @@ def test_ctrl_c_is_exact_without_a_folder_too(places: int) -> None:
     def handler(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
+    batch = batches.one(db)
+    _, most = struck(lambda batch=batch: db.apply(batch))
     before_handler = signal.signal(signal.SIGINT, handler)
     try:
         for number in range(places):
             before, epoch = contents(db), db.epoch
             batch = batches.one(db)
-            interrupted = signalled(lambda batch=batch: db.apply(batch), rng.randrange(1, 11000))
+            interrupted = signalled(lambda batch=batch: db.apply(batch), rng.randrange(1, 3 * most // 2))
             after, now = contents(db), db.epoch
             assert now in (epoch, epoch + 1), number
             assert interrupted or now == epoch + 1

@@ -17,6 +17,7 @@ import pytest
 
 import everfresh as ef
 from everfresh.calculus import Rel, relations
+from everfresh.expr import stored
 from everfresh.testing.oracle import DuckOracle, assert_same
 
 TABLES = """
@@ -91,7 +92,9 @@ def test_a_map_has_entries_for_what_its_filter_lets_pass() -> None:
         db.apply(orders=[(o, 0, o % 10, "1.00") for o in range(100)])
         db.apply(line=[(o, number, number) for o in range(100) for number in range(5)])
         known = db.statistics()["maps beside them"]
-        entries = {view: max(known[name]["entries"] for name in maps_of(db, view)[2:]) for view in "vw"}
+        entries = {
+            view: max(known[stored(name)]["entries"] for name in maps_of(db, view)[2:]) for view in "vw"
+        }
         assert entries == {"v": 50, "w": 500}
 
 

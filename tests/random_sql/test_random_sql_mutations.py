@@ -24,10 +24,12 @@ from everfresh.calculus import Cond, Prod, product, union
 from everfresh.compiler import (
     Catalog,
     Monomial,
+    canonical,
     closing,
     held,
     materialize,
     partitions,
+    placing,
     quantified,
     rows,
     subqueries,
@@ -527,6 +529,21 @@ def find(mutation: Callable[[Patch], None], patch: Patch) -> None:
 
 
 EVERY = (*MUTATIONS, *REEVALUATED)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_remembered() -> Iterator[None]:
+    """What the compiler remembers of expressions is that of its rules: none of other rules may stay."""
+    forget()
+    yield
+    forget()
+
+
+def forget() -> None:
+    for module in (canonical, held, materialize, placing):
+        for value in vars(module).values():
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
 
 
 @pytest.mark.parametrize("mutation", [m for m in EVERY if m not in SLOW], ids=lambda m: m.__name__)

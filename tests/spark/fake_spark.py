@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyspark
 import pytest
@@ -180,6 +181,14 @@ class FakeFrame:
         assert what == "*"
         return self
 
+    def selectExpr(self, *expressions: str) -> FakeRows:
+        """Aggregates over all rows, by DuckDB."""
+        rows = self.toArrow()
+        with duckdb.connect() as oracle:
+            oracle.register("rows", rows)
+            text = ", ".join(expressions).replace("`", '"')
+            return FakeRows(oracle.execute(f"SELECT {text} FROM rows").fetchall())
+
     def _run(self) -> Iterator[pa.RecordBatch]:
         self.sparkSession.jobs += 1
         self.sparkSession.stages += self._stages
@@ -194,6 +203,16 @@ class FakeFrame:
     def toArrow(self) -> pa.Table:
         batches = list(self._run())
         return pa.Table.from_batches(batches) if batches else self._schema.empty_table()
+
+
+class FakeRows:
+    """Rows that are known."""
+
+    def __init__(self, rows: list[tuple[Any, ...]]) -> None:
+        self._rows = rows
+
+    def collect(self) -> list[tuple[Any, ...]]:
+        return self._rows
 
 
 class _Task:

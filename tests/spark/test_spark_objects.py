@@ -16,7 +16,6 @@ from fake_spark import FakeSession, install
 from test_spark_compaction import DDL, OPTIONS, compaction, send
 
 import everfresh as ef
-from everfresh.spark.failures import TaskError
 from everfresh.state import InjectedFault, Store, store_of
 from everfresh.testing.oracle import assert_same
 
@@ -184,9 +183,9 @@ def test_damage_is_refused(session: FakeSession, root: str) -> None:
     for data in (whole[: len(whole) // 2], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:], None):
         store.remove(victim) if data is None else store.replace(victim, data)
         session.forget()
-        with connect(session, root) as db, pytest.raises(TaskError) as caught:
+        with connect(session, root) as db, pytest.raises(ef.EverfreshError) as caught:
             db.view("many").to_arrow()
-        assert '"code": "damaged"' in str(caught.value)
+        assert caught.value.code == ef.Code.DAMAGED
         assert victim in str(caught.value)
     store.replace(victim, whole)
     check(session, root, 3)

@@ -273,21 +273,22 @@ class LocalState:
 
     def mend(self) -> None:
         """After an exception that nobody foresaw: take back what was done, and make anew what is kept beside
-        tables and maps."""
+        tables and maps. What strikes here can be done again, but for taking back."""
         turn = Turn(self.latch)
         with turn.lock:
             turn.come()
-            self.at_work.append(self)
+            self._dropped.clear()  # perhaps they were not
             while self.running:
+                self.at_work.append(self.running[-1])
                 self.running[-1].rollback()
                 self.running.pop()
+                self.at_work.pop()
             for store in self.stores().values():
                 store.clear()
             for shown in self.maps.values():
                 shown.beside(self._store)
             self._wiring, self.final, self.held, self.shaken = None, None, NOT_HELD, False
             self.unsplit.forget()
-            self.at_work.clear()
 
     def published(
         self, nets: Mapping[str, Net], steps: Steps, breathe: Callable[[], None]
