@@ -24,12 +24,10 @@ from everfresh.calculus import Cond, Prod, product, union
 from everfresh.compiler import (
     Catalog,
     Monomial,
-    canonical,
     closing,
     held,
     materialize,
     partitions,
-    placing,
     quantified,
     rows,
     subqueries,
@@ -40,6 +38,7 @@ from everfresh.local.adhoc import aggregate, graph, join, run, window
 from everfresh.local.adhoc.subquery import Answers
 from everfresh.sql import plan as p
 from everfresh.sql.conditions import conjuncts
+from everfresh.testing.forgetting import forget_compiled
 from everfresh.testing.random_sql.data import Case, random_case
 from everfresh.testing.random_sql.drive import Judge
 from everfresh.testing.state_check import check_state
@@ -534,16 +533,9 @@ EVERY = (*MUTATIONS, *REEVALUATED)
 @pytest.fixture(autouse=True)
 def nothing_is_remembered() -> Iterator[None]:
     """What the compiler remembers of expressions is that of its rules: none of other rules may stay."""
-    forget()
+    forget_compiled()
     yield
-    forget()
-
-
-def forget() -> None:
-    for module in (canonical, held, materialize, placing):
-        for value in vars(module).values():
-            if hasattr(value, "cache_clear"):
-                value.cache_clear()
+    forget_compiled()
 
 
 @pytest.mark.parametrize("mutation", [m for m in EVERY if m not in SLOW], ids=lambda m: m.__name__)

@@ -7,7 +7,7 @@ makes what it breaks.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from everfresh.calculus import Bind, Cond, Prod, Rel
 from everfresh.calculus.spec import SpecError
 from everfresh.expr import Const
 from everfresh.local import joined, mapstore, reading, state, steps, table
+from everfresh.testing.forgetting import forget_compiled
 from everfresh.testing.histories import random_history
 from everfresh.testing.oracle import DuckOracle
 from everfresh.testing.replay import Difference, run_history
@@ -228,6 +229,14 @@ def first_difference() -> int | None:
     finally:
         oracle.close()
     return None
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_remembered() -> Iterator[None]:
+    """What the compiler remembers of expressions is that of its rules: none of other rules may stay."""
+    forget_compiled()
+    yield
+    forget_compiled()
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__.replace("_", " "))
