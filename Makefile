@@ -1,11 +1,13 @@
 # Everything a clone needs: `make demo` shows it, `make test` tests it. Both set up .venv first, which needs
 # Python 3.11+ and Java 17+ and takes a few minutes the first time; after that it does nothing.
-# Tests run in as many processes as there are cores (JOBS=N for another number), those with a JVM each in at most four.
+# Tests run in as many processes as there are cores (JOBS=N for another number), at most four: some have a JVM each, and
+# the examples of a page run in one process, which the first shares of so few are long enough for.
 
 PYTHON ?=
 NAME ?= start
 ARGS ?=
 JOBS ?= $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
+PROCESSES = -n $(JOBS) --maxprocesses 4
 BIN := .venv/bin
 export PYTHON JOBS
 
@@ -41,11 +43,11 @@ lint: setup
 	$(BIN)/lint-imports
 
 test: lint .venvs/tpc
-	$(BIN)/pytest -n $(JOBS) -m "not soak and not spark" $(ARGS)
-	$(BIN)/pytest -n $(JOBS) --maxprocesses 4 --dist loadfile -m "spark and not soak" $(ARGS)
+	$(BIN)/pytest $(PROCESSES) -m "not soak and not spark" $(ARGS)
+	$(BIN)/pytest $(PROCESSES) --dist loadfile -m "spark and not soak" $(ARGS)
 
 check: lint
-	$(BIN)/pytest -n $(JOBS) -m "not spark and not server and not slow and not soak" $(ARGS)
+	$(BIN)/pytest $(PROCESSES) -m "not spark and not server and not slow and not soak" $(ARGS)
 
 cover: setup .venvs/tpc
 	$(BIN)/pytest -m "not soak" --cov --cov-report=term:skip-covered $(ARGS)
