@@ -1,0 +1,231 @@
+"""What a protocol's generator asks for: calls of the store, sending, receiving.
+
+Invariant: each store call here is one call of the store, or reads only what nobody changes; between two of
+them anything may happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from everfresh.kv.store import START, Cut, Position, Row, Store
+from everfresh.kv.store.protocol import ANY, Expect
+
+Machine = Generator[Any, Any, Any]
+"""A part of the protocol: yields calls, is sent their results, and is thrown what they raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """The row of a key: `Row | None`."""
+
+    table: str
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write a row: its version. Raises `Conflict`."""
+
+    table: str
+    key: bytes
+    value: bytes
+    expect: Expect = ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The rows that follow a key: `list[(key, Row)]`, at most `limit`; fewer are all that there are."""
+
+    table: str
+    lo: bytes
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """All partitions with the ends of their logs: `list[(Partition, Position)]`, parents first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Fence a partition. Raises `Refused`."""
+
+    partition: int
+    group: str
+    term: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Write an epoch's states of rows of one partition. Raises `Refused`."""
+
+    partition: int
+    table: str
+    group: str
+    term: int
+    epoch: int
+    rows: tuple[tuple[bytes, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Leave the newest state of rows of one partition."""
+
+    partition: int
+    table: str
+    epoch: int
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Remove rows of one partition that are nothing but absence."""
+
+    partition: int
+    table: str
+    epoch: int
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The entries of one log after one position up to another: `list[Entry]`."""
+
+    partition: int
+    after: Position
+    upto: Position
+
+
+@dataclass(frozen=True, slots=True)
+class BaseAt:
+    """The rows of a partition's base tables as they were at a cut: `list[(table, key, value)]`.
+
+    `partitions` are an open partition and those it came from, with the positions of the cut in their logs.
+    """
+
+    partition: int
+    tables: tuple[str, ...]
+    logs: tuple[tuple[int, Position], ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The open partition that has each of these keys: `list[int]`."""
+
+    table: str
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a message; it may arrive late, more than once, or never if the receiver dies."""
+
+    to: str
+    message: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Wait for a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Nothing to do now: go on when there may be something."""
+
+
+def perform(store: Store, call: Any) -> Any:
+    """Do a store call."""
+    match call:
+        case Get(table, key):
+            return store.get(table, key)
+        case Put(table, key, value, expect):
+            return store.put(table, key, value, expect=expect)
+        case Scan(table, lo, limit):
+            return _first(store, table, lo, limit)
+        case Ends():
+            return [(p, store.log_end(p.id)) for p in store.partitions()]
+        case Fence(partition, group, term, epoch):
+            return store.fence(partition, group, term, epoch)
+        case Prepare(partition, table, group, term, epoch, rows):
+            return store.prepare(partition, table, group, term, epoch, rows)
+        case Resolve(partition, table, epoch, keys):
+            return store.resolve(partition, table, epoch, keys)
+        case Collect(partition, table, epoch, keys):
+            return store.collect(partition, table, epoch, keys)
+        case Slice(partition, after, upto):
+            return store.log(partition, after, upto.offset - after.offset)
+        case BaseAt(partition, tables, logs):
+            return _base_at(store, partition, tables, logs)
+        case Place(table, keys):
+            return [store.partition_of(table, key).id for key in keys]
+    raise TypeError(call)
+
+
+def _first(store: Store, table: str, lo: bytes, limit: int) -> list[tuple[bytes, Row]]:
+    found: list[tuple[bytes, Row]] = []
+    for batch in store.scan(table, lo):
+        found += batch[: limit - len(found)]
+        if len(found) >= limit:
+            break
+    return found
+
+
+def _base_at(
+    store: Store, partition: int, tables: Sequence[str], logs: Sequence[tuple[int, Position]]
+) -> list[tuple[str, bytes, bytes]]:
+    """A snapshot of now, in which every row that was written since has its first before-image again."""
+    inside = next(p for p in store.partitions() if p.id == partition)
+    snapshot = store.snapshot([partition])
+    try:
+        rows: dict[tuple[str, bytes], bytes | None] = {
+            (table, key): row.value
+            for table in tables
+            for batch in snapshot.scan(table)
+            for key, row in batch
+        }
+        undone: set[tuple[str, bytes]] = set()
+        for id_, after in logs:
+            upto = snapshot.positions.get(id_, store.log_end(id_))
+            for entry in store.log(id_, after, upto.offset - after.offset):
+                place = (entry.table, entry.key)
+                mine = id_ == partition or store.partition_of(*place).id == inside.id
+                if entry.table in tables and mine and place not in undone:
+                    undone.add(place)
+                    rows[place] = entry.before
+    finally:
+        snapshot.close()
+    return [(table, key, value) for (table, key), value in sorted(rows.items()) if value is not None]
+
+
+def slices(ends: Sequence[tuple[Any, Position]], before: Cut, upto: Cut) -> tuple[Slice, ...]:
+    """The slices of all logs between two cuts; a partition that came by a split begins where its parent
+    ended."""
+    found = []
+    starts: dict[int, Position] = {}
+    for partition, end in ends:
+        after = before.at.get(partition.id, starts.get(partition.id, START))
+        last = upto.at.get(partition.id, after)
+        if last.offset > after.offset:
+            found.append(Slice(partition.id, after, last))
+        starts.update(dict.fromkeys(partition.children, end))
+    return tuple(found)
+
+
+def bases(ends: Sequence[tuple[Any, Position]], tables: Sequence[str], cut: Cut) -> tuple[BaseAt, ...]:
+    """How to read the base at a cut: for each open partition its own log and those of its ancestors."""
+    lines: dict[int, tuple[tuple[int, Position], ...]] = {}
+    starts: dict[int, Position] = {}
+    found = []
+    for partition, end in ends:
+        own = (partition.id, cut.at.get(partition.id, starts.get(partition.id, START)))
+        line = (*lines.get(partition.id, ()), own)
+        lines.update(dict.fromkeys(partition.children, line))
+        starts.update(dict.fromkeys(partition.children, end))
+        if partition.open:
+            found.append(BaseAt(partition.id, tuple(tables), line))
+    return tuple(found)

@@ -1,0 +1,104 @@
+"""The coordinator of a view group: plan, fence, work, commit; and taking over from one that died.
+
+"Epochs" in docs/design/key-value.md. The order is plan (head) - fences - rounds - prepared rows - commit
+(head) - resolve. What a successor finds open it does again with the recorded cut. It ends when somebody else
+has taken over, or a partition was split: then a successor goes on. Invariants: only the newest term writes
+the head and view rows; an epoch is committed only when all managers have prepared it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from everfresh.kv.protocol.calls import Ends, Fence, Get, Idle, Machine, Put, Receive, Send, bases, slices
+from everfresh.kv.protocol.head import HEADS, Head
+from everfresh.kv.protocol.messages import ALL, Committed, Protections, Ready, Restore, Stopped, Work
+from everfresh.kv.store import ABSENT, ANY, Conflict, Cut, Partition, PartitionClosed, Position, Refused
+
+COLLECT_EVERY = 4
+"""Tombstones go every so many epochs: a read that began before begins again."""
+
+
+def coordinate(
+    me: str,
+    group: str,
+    managers: Sequence[str],
+    tables: Sequence[str],
+    protect: Protections = ALL,
+    collect_every: int = COLLECT_EVERY,
+) -> Machine:
+    """The coordinator; ends when it is no longer the one."""
+    try:
+        yield from _Term(me, group, managers, tables, protect, collect_every).run()
+    except (Conflict, Refused, PartitionClosed):
+        return
+
+
+class _Term:
+    def __init__(
+        self,
+        me: str,
+        group: str,
+        managers: Sequence[str],
+        tables: Sequence[str],
+        protect: Protections,
+        collect_every: int,
+    ) -> None:
+        self.me, self.group, self.managers, self.tables = me, group, tuple(managers), tuple(tables)
+        self.protect, self.collect_every = protect, collect_every
+        self.head, self.version = Head(), ABSENT
+
+    def run(self) -> Machine:
+        row = yield Get(HEADS.name, self.group.encode())
+        if row is not None:
+            self.head, self.version = Head.from_bytes(row.value), row.version
+        yield from self._write(self.head.taken())
+        if self.head.open is not None and not self.protect.recorded_offsets:
+            self.head = replace(self.head, open=None)
+        ends = yield Ends()
+        how = bases(ends, self.tables, self.head.cut)
+        for manager in self.managers:
+            yield Send(manager, Restore(self.head.term, self.head.committed, self.me, how))
+        yield from self._all(self.head.committed)
+        while True:
+            yield from self._epoch()
+
+    def _write(self, head: Head) -> Machine:
+        expect = self.version if self.protect.head_condition else ANY
+        self.version = yield Put(HEADS.name, self.group.encode(), head.to_bytes(), expect)
+        self.head = head
+
+    def _all(self, epoch: int) -> Machine:
+        """Wait until all managers are ready."""
+        waiting = set(self.managers)
+        while waiting:
+            message = yield Receive()
+            if isinstance(message, Stopped) and message.term == self.head.term:
+                raise Refused
+            if isinstance(message, Ready) and (message.term, message.epoch) == (self.head.term, epoch):
+                waiting.discard(message.manager)
+
+    def _epoch(self) -> Machine:
+        ends: list[tuple[Partition, Position]] = yield Ends()
+        if self.head.open is None:
+            cut = Cut({partition.id: end for partition, end in ends})
+            if cut == self.head.cut:
+                yield Idle()
+                return
+            yield from self._write(self.head.planned(cut))
+        opened = self.head.open
+        assert opened is not None
+        for partition, _ in ends:
+            if partition.open:
+                yield Fence(partition.id, self.group, self.head.term, opened.epoch)
+        work = slices(ends, self.head.cut, opened.cut)
+        for manager in self.managers:
+            yield Send(manager, Work(self.head.term, opened.epoch, self.me, work))
+        yield from self._all(opened.epoch)
+        yield from self._write(self.head.done())
+        if self.head.committed % self.collect_every == 0 and self.protect.gc_floor:
+            yield from self._write(replace(self.head, gc_floor=self.head.committed))
+        for manager in self.managers:
+            floor = self.head.gc_floor if self.protect.gc_floor else self.head.committed
+            yield Send(manager, Committed(self.head.term, self.head.committed, floor))

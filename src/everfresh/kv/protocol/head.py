@@ -1,0 +1,80 @@
+"""The head row of a view group: the one row that says what is committed.
+
+"Epochs" in docs/design/key-value.md. Writing it is the commit point of an epoch: all states that were
+prepared become visible at once. It is only written if it is as it was read, by whoever has the newest term.
+Invariant: `open` is of epoch `committed + 1`, and its cut does not change until it is committed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+
+from everfresh.kv.store import Cut, StoredTable
+from everfresh.types import VARCHAR, Column, TableSchema
+
+HEADS = StoredTable(
+    TableSchema("_ef_heads", (Column("view_group", VARCHAR), Column("head", VARCHAR)), ("view_group",)),
+    logged=False,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """An epoch that is planned: up to where in the logs."""
+
+    epoch: int
+    cut: Cut
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What is committed, what is under way, by whom, and up to where tombstones may be gone."""
+
+    term: int = 0
+    committed: int = 0
+    cut: Cut = field(default_factory=Cut)
+    open: Open | None = None
+    gc_floor: int = 0
+
+    def taken(self) -> Head:
+        """With a new term."""
+        return replace(self, term=self.term + 1)
+
+    def planned(self, cut: Cut) -> Head:
+        """With the next epoch open.
+
+        >>> Head().planned(Cut()).done().committed
+        1
+        """
+        assert self.open is None
+        return replace(self, open=Open(self.committed + 1, cut))
+
+    def done(self) -> Head:
+        """With the open epoch committed."""
+        assert self.open is not None
+        return replace(self, committed=self.open.epoch, cut=self.open.cut, open=None)
+
+    def to_bytes(self) -> bytes:
+        """As the value of its row."""
+        data = {
+            "term": self.term,
+            "committed": self.committed,
+            "cut": self.cut.to_json(),
+            "open": None if self.open is None else [self.open.epoch, self.open.cut.to_json()],
+            "gc_floor": self.gc_floor,
+        }
+        return json.dumps(data).encode()
+
+    @staticmethod
+    def from_bytes(value: bytes) -> Head:
+        """The inverse of `to_bytes`."""
+        data = json.loads(value)
+        opened = data["open"]
+        return Head(
+            data["term"],
+            data["committed"],
+            Cut.from_json(data["cut"]),
+            None if opened is None else Open(opened[0], Cut.from_json(opened[1])),
+            data["gc_floor"],
+        )

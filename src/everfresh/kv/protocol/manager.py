@@ -1,0 +1,166 @@
+"""A view manager: one worker's part of each epoch of a view group.
+
+"Epochs" in docs/design/key-value.md. It reads its partitions' slices, condenses them, sends contributions and
+a token to every manager, and when it has everything from everybody changes its maps and prepares the rows
+that changed. Maps live in memory: after a crash they are made anew from the base as it was at the committed
+cut. Invariant: when it says it is ready for an epoch, its maps are those of that epoch's cut, and its rows of
+the epoch are in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+from zlib import crc32
+
+from everfresh.kv.protocol.calls import Collect, Machine, Place, Prepare, Receive, Resolve, Send
+from everfresh.kv.protocol.dataflow import Dataflow, ViewRow
+from everfresh.kv.protocol.messages import (
+    ALL,
+    Committed,
+    Inbox,
+    Protections,
+    Ready,
+    Restore,
+    Stopped,
+    Token,
+    Update,
+    Work,
+)
+from everfresh.kv.protocol.timeline import Change, condense
+from everfresh.kv.store import PartitionClosed, Refused
+
+
+def owner(key: Hashable, managers: Sequence[str]) -> str:
+    """The manager that has a key of the maps."""
+    return managers[crc32(repr(key).encode()) % len(managers)]
+
+
+def manage(
+    me: str, group: str, managers: Sequence[str], dataflow: Dataflow, protect: Protections = ALL
+) -> Machine:
+    """A manager; it never ends by itself."""
+    manager = _Manager(me, group, managers, dataflow, protect)
+    while True:
+        message = yield Receive()
+        try:
+            yield from manager.take(message)
+        except (Refused, PartitionClosed):
+            order, manager.open = manager.open, None
+            if order is not None:
+                yield Send(order.coordinator, Stopped(order.term))
+
+
+class _Manager:
+    def __init__(
+        self, me: str, group: str, managers: Sequence[str], dataflow: Dataflow, protect: Protections
+    ) -> None:
+        self.me, self.group, self.managers = me, group, tuple(managers)
+        self.dataflow, self.protect = dataflow, protect
+        self.inbox = Inbox(self.managers, protect)
+        self.term, self.epoch = 0, -1
+        self.open: Restore | Work | None = None
+        self.maps: Any = dataflow.blank()
+        self.written: dict[int, list[ViewRow]] = {}
+        """Rows that were prepared, by epoch, until they are resolved."""
+        self.gone: list[ViewRow] = []
+        self.first: dict[tuple[str, bytes], ViewRow] = {}
+        """Rows that views over nothing have, until the first epoch writes them."""
+
+    def take(self, message: Any) -> Machine:
+        match message:
+            case Update() | Token():
+                self.inbox.take(message)
+            case Restore() if message.term > self.term:
+                yield from self._restore(message)
+            case Work() if (
+                message.term == self.term and message.epoch == self.epoch + 1 and self.open is None
+            ):
+                yield from self._work(message)
+            case Committed() if message.term == self.term:
+                yield from self._tidy(message)
+        if self.open is not None:
+            given = self.inbox.ready(self.open.epoch)
+            if given is not None:
+                yield from self._finish(self.open, self.dataflow.apply(self.maps, given))
+
+    def _mine(self, partition: int) -> bool:
+        return self.managers[partition % len(self.managers)] == self.me
+
+    def _restore(self, restore: Restore) -> Machine:
+        self.term, self.epoch, self.open = restore.term, -1, None
+        self.maps = self.dataflow.blank()
+        self.inbox.begin(restore.term)
+        self.written.clear()
+        self.gone.clear()
+        changes: list[Change] = []
+        for base in restore.bases:
+            if self._mine(base.partition):
+                rows = yield base
+                changes += [Change(table, key, None, value) for table, key, value in rows]
+        yield from self._send(restore, changes)
+
+    def _work(self, work: Work) -> Machine:
+        entries = []
+        for part in work.slices:
+            if self._mine(part.partition):
+                entries += yield part
+        yield from self._send(work, condense(entries, self.dataflow.tables, self.protect.keep_first))
+
+    def _send(self, order: Restore | Work, changes: Sequence[Change]) -> Machine:
+        counts = dict.fromkeys(self.managers, 0)
+        for contribution in self.dataflow.route(changes):
+            to = owner(contribution.key, self.managers)
+            update = Update(order.term, order.epoch, self.me, counts[to], contribution)
+            counts[to] += 1
+            yield Send(to, update)
+        for to, count in counts.items():
+            yield Send(to, Token(order.term, order.epoch, self.me, count))
+        self.open = order
+
+    def _finish(self, order: Restore | Work, rows: Sequence[ViewRow]) -> Machine:
+        changed = {(row.table, row.key): row for row in rows}
+        if isinstance(order, Restore):
+            self.first = changed if order.epoch == 0 else {}
+        else:
+            rows = list({**self.first, **changed}.values())
+            self.first = {}
+            for (partition, table), some in (yield from self._placed(rows)).items():
+                pairs = tuple((row.key, row.value) for row in some)
+                yield Prepare(partition, table, self.group, order.term, order.epoch, pairs)
+            self.written[order.epoch] = list(rows)
+        self.open, self.epoch = None, order.epoch
+        yield Send(order.coordinator, Ready(order.term, order.epoch, self.me))
+
+    def _placed(self, rows: Iterable[ViewRow]) -> Machine:
+        """Rows by partition and table."""
+        by_table: dict[str, list[ViewRow]] = {}
+        for row in rows:
+            by_table.setdefault(row.table, []).append(row)
+        placed: dict[tuple[int, str], list[ViewRow]] = {}
+        for table, some in by_table.items():
+            at = yield Place(table, tuple(row.key for row in some))
+            for partition, row in zip(at, some, strict=True):
+                placed.setdefault((partition, table), []).append(row)
+        return placed
+
+    def _tidy(self, committed: Committed) -> Machine:
+        """Resolve what is committed for an epoch and longer, so that a scan has that long, and collect."""
+        ready = [epoch for epoch in self.written if epoch < committed.epoch]
+        for epoch in sorted(ready):
+            rows = self.written.pop(epoch)
+            yield from self._each(Resolve, epoch, rows)
+            self.gone += [row for row in rows if row.value is None]
+        if self.gone and committed.gc_floor == committed.epoch:
+            yield from self._each(Collect, committed.gc_floor, self.gone)
+            self.gone.clear()
+
+    def _each(self, call: type[Resolve | Collect], epoch: int, rows: Sequence[ViewRow]) -> Machine:
+        """Resolve or collect rows, wherever they are by now: doing it twice changes nothing."""
+        while True:
+            try:
+                for (partition, table), some in (yield from self._placed(rows)).items():
+                    yield call(partition, table, epoch, tuple(row.key for row in some))
+            except PartitionClosed:
+                continue
+            return

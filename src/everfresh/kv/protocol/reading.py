@@ -1,0 +1,74 @@
+"""Consistent reads of views: which state of a split row counts, and when a read has to begin again.
+
+"Atomic updates of many rows" in docs/design/key-value.md, in place of (4.3.12) of the thesis on key-value
+views. A point read takes at most one get more than a plain one: that of the head, and only if it finds a
+split row. Invariant: what `read_view` gives is the view at the epoch that it names.
+"""
+
+from __future__ import annotations
+
+from everfresh.kv import split
+from everfresh.kv.protocol.calls import Get, Machine, Scan
+from everfresh.kv.protocol.head import HEADS, Head
+from everfresh.kv.protocol.messages import ALL, Protections
+
+LIMIT = 1024
+
+
+def read_row(group: str, table: str, key: bytes) -> Machine:
+    """The value of one row, and the epoch since when: `(value | None, epoch)`."""
+    row = yield Get(table, key)
+    states = split.unpack(None if row is None else row.value)
+    if len(states) < 2:
+        return (states[0].value, states[0].epoch) if states else (None, 0)
+    head = yield from read_head(group)
+    state = [s for s in states if s.epoch <= head.committed][-1]
+    return state.value, state.epoch
+
+
+def read_head(group: str) -> Machine:
+    """The head of a group."""
+    row = yield Get(HEADS.name, group.encode())
+    return Head() if row is None else Head.from_bytes(row.value)
+
+
+def read_view(
+    group: str,
+    table: str,
+    lo: bytes = b"",
+    hi: bytes | None = None,
+    limit: int = LIMIT,
+    protect: Protections = ALL,
+) -> Machine:
+    """The rows of a view from `lo` to before `hi`, and their epoch: `(list[(key, value)], epoch)`."""
+    while True:
+        head = yield from read_head(group)
+        try:
+            rows = yield from _scan(group, table, lo, hi, limit, head, protect)
+        except split.MovedOn:
+            continue
+        if protect.gc_floor:
+            after = yield from read_head(group)
+            if after.gc_floor > head.committed:
+                continue  # what looks like no row may have been a tombstone
+        return rows, head.committed
+
+
+def _scan(
+    group: str, table: str, lo: bytes, hi: bytes | None, limit: int, head: Head, protect: Protections
+) -> Machine:
+    found: list[tuple[bytes, bytes]] = []
+    while True:
+        rows = yield Scan(table, lo, limit)
+        if not protect.pinned_head:
+            head = yield from read_head(group)
+        for key, row in rows:
+            if hi is not None and key >= hi:
+                return found
+            states = split.unpack(row.value)
+            value = split.visible(states, head.committed)
+            if value is not None:
+                found.append((key, value))
+        if len(rows) < limit:
+            return found
+        lo = rows[-1][0] + b"\0"

@@ -1,0 +1,1 @@
+"""What runs key-value views: SQL programs as dataflows, and the protocol in one process."""

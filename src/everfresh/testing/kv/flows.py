@@ -1,0 +1,116 @@
+"""Views for simulations: sums, minima and joins of small tables, as dataflows and as functions of the base.
+
+Rows of the base are JSON `[group, number]`. Invariant: after any changes the rows of a flow are what
+`rows_of` says of the base; a test holds this without any protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from everfresh.kv.protocol.dataflow import Contribution, ViewRow
+from everfresh.kv.protocol.timeline import Change
+
+VIEW = "v"
+Base = Mapping[tuple[str, bytes], bytes]
+"""Rows by table and key."""
+
+
+def value_of(group: str, number: int) -> bytes:
+    """A row of the base."""
+    return json.dumps([group, number]).encode()
+
+
+class _Flow:
+    tables: tuple[str, ...] = ("r",)
+
+    def blank(self) -> Any:
+        """The maps of one worker, empty."""
+        return defaultdict(Counter)
+
+    def route(self, changes: Sequence[Change]) -> list[Contribution]:
+        """What goes and what comes, by group."""
+        found = []
+        for change in changes:
+            for value, weight in ((change.before, -1), (change.after, 1)):
+                if value is not None:
+                    group, number = json.loads(value)
+                    found.append(Contribution(group, (change.table, change.key, number, weight)))
+        return found
+
+    def apply(self, maps: Any, given: Iterable[Contribution]) -> list[ViewRow]:
+        """Change the maps; the view rows that have changed."""
+        by_group: dict[Any, list[Any]] = defaultdict(list)
+        for contribution in given:
+            by_group[contribution.key].append(contribution.delta)
+        rows = []
+        for group, deltas in sorted(by_group.items()):
+            before = self.shown(group, maps[group])
+            self.change(maps[group], deltas)
+            after = self.shown(group, maps[group])
+            for key in sorted({*before, *after}):
+                if before.get(key) != after.get(key):
+                    rows.append(ViewRow(VIEW, key, after.get(key)))
+        return rows
+
+    def change(self, of: Counter[Any], deltas: Sequence[Any]) -> None:
+        """Add to the map of one group. What is there -1 times stays: it shows that something is wrong."""
+        for table, key, number, weight in deltas:
+            of[table, key, number] += weight
+            if not of[table, key, number]:
+                del of[table, key, number]
+
+    def shown(self, group: str, of: Any) -> dict[bytes, bytes]:
+        """The view rows of one group."""
+        raise NotImplementedError
+
+    def rows_of(self, base: Base) -> dict[bytes, bytes]:
+        """The view of a base."""
+        groups: dict[str, Counter[Any]] = defaultdict(Counter)
+        for (table, key), value in base.items():
+            group, number = json.loads(value)
+            groups[group][table, key, number] += 1
+        return {k: v for group, of in groups.items() for k, v in self.shown(group, of).items()}
+
+
+class SumFlow(_Flow):
+    """SELECT group, SUM(number) FROM r GROUP BY group: kept as sum and count, and not by record."""
+
+    def change(self, of: Counter[Any], deltas: Sequence[Any]) -> None:
+        """Add to sum and count."""
+        for _, _, number, weight in deltas:
+            of["sum"] += number * weight
+            of["n"] += weight
+
+    def shown(self, group: str, of: Any) -> dict[bytes, bytes]:
+        """One row, if the group has records."""
+        if "n" not in of:  # of `rows_of`: by record
+            of = {"sum": sum(number for _, _, number in of), "n": len(of)}
+        return {group.encode(): b"%d" % of["sum"]} if of["n"] else {}
+
+
+class MinFlow(_Flow):
+    """SELECT group, MIN(number) FROM r GROUP BY group."""
+
+    def shown(self, group: str, of: Any) -> dict[bytes, bytes]:
+        """One row, if the group has records."""
+        return {group.encode(): b"%d" % min(number for _, _, number in of)} if of else {}
+
+
+class JoinFlow(_Flow):
+    """SELECT * FROM r JOIN s USING (group)."""
+
+    tables = ("r", "s")
+
+    def shown(self, group: str, of: Any) -> dict[bytes, bytes]:
+        """A row for each pair."""
+        left = [(key, number, n) for (table, key, number), n in of.items() if table == "r"]
+        right = [(key, number, n) for (table, key, number), n in of.items() if table == "s"]
+        pairs: dict[bytes, list[tuple[int, int, int]]] = defaultdict(list)
+        for a, x, n in left:
+            for b, y, m in right:
+                pairs[b"%s|%s|%s" % (group.encode(), a, b)].append((x, y, n * m))
+        return {key: repr(sorted(of)).encode() for key, of in pairs.items()}
