@@ -1,0 +1,499 @@
+"""From a query to operators: each node of the tree becomes one, equal parts become the same one.
+
+A chain of operations on windows is one operator with what begins and ends it, so that windows stay in the
+cache from their making to their merging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.options import Options
+from everfresh.rewrite import Node
+from everfresh.signals import faults
+from everfresh.signals import nodes as n
+from everfresh.signals.kinds import UNIFORM, kind_of, window_of
+from everfresh.signals.ops import elementwise, filters, frames, joins, lifetimes, sampling, windows
+from everfresh.signals.payload import Array, Payload
+from everfresh.signals.run.flow import Operator
+from everfresh.signals.run.keys import Keys
+from everfresh.signals.run.source import Source
+
+Evaluate = Callable[[Array, Array], Array]
+"""A function of times and of the arguments that events carry, by component."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """An operator by its place, and what its rows carry."""
+
+    at: int
+    payload: Payload
+    function: Evaluate | None = None
+    """The function of which the rows carry the arguments; `payload` is of its values."""
+    width: int = 0
+    """How many components the rows have."""
+    dtype: Any = np.float64
+    points: bool = False
+    """Whether all events are points."""
+
+
+class Plan:
+    """The operators of a query over tables with these schemas."""
+
+    def __init__(self, query: Node, schemas: Mapping[str, pa.Schema], options: Options | None = None) -> None:
+        self.query, self._schemas = query, schemas
+        self._most = (options or Options()).signal_max_fill
+        self.operators: list[Operator] = []
+        self.sources: dict[int, Source] = {}
+        self._made: dict[Node, Made] = {}
+        readings = [each for each in query.walk() if isinstance(each, n.Reading)]
+        self.keys = Keys(self._key_types(readings))
+        self.key_names = readings[0].key
+        self.time_name = readings[0].time
+        self.result = self._make(query)
+        if self.result.function is not None:
+            raise faults.kind(
+                "create_view", "a signal of functions of time", "values", "sample(period) evaluates it first"
+            )
+
+    def _key_types(self, readings: list[n.Reading]) -> tuple[pa.DataType, ...]:
+        found: list[tuple[pa.DataType, ...]] = []
+        for reading in readings:
+            if reading.table not in self._schemas:
+                raise EverfreshError(
+                    Code.NOT_FOUND,
+                    f"there is no table '{reading.table}'",
+                    hint="tables are: " + ", ".join(self._schemas),
+                )
+            schema = self._schemas[reading.table]
+            missing = [name for name in (*reading.key, reading.time) if name not in schema.names]
+            if missing:
+                raise EverfreshError(
+                    Code.NOT_FOUND,
+                    f"table '{reading.table}' has no column '{missing[0]}'",
+                    hint="columns are: " + ", ".join(schema.names),
+                )
+            types = [schema.field(name).type for name in reading.key]
+            found.append(tuple(pa.int64() if pa.types.is_integer(each) else each for each in types))
+            if found[0] != found[-1]:
+                first = readings[0]
+                raise faults.keys(
+                    f"({', '.join(map(str, found[0]))}) of table '{first.table}'",
+                    f"({', '.join(map(str, found[-1]))}) of table '{reading.table}'",
+                )
+        schema = self._schemas[readings[0].table]
+        return tuple(schema.field(name).type for name in readings[0].key)
+
+    def _add(self, operator: Operator) -> int:
+        self.operators.append(operator)
+        return len(self.operators) - 1
+
+    def _names(self, slots: Array) -> list[Any]:
+        return self.keys.names(slots)
+
+    def _make(self, node: Node) -> Made:
+        if node not in self._made:
+            build = _BUILDERS.get(type(node))
+            assert build is not None, f"no operator for {type(node).__name__}"
+            self._made[node] = build(self, node)
+        return self._made[node]
+
+    # -- events and samples ------------------------------------------------------------------------
+
+    def _reading(self, node: n.Reading) -> Made:
+        source = Source(node, self._schemas[node.table], self.keys)
+        at = self._add(source)
+        self.sources[at] = source
+        payload = source.payload
+        points = node.end is None and node.duration in (None, 1)
+        return Made(at, payload, None, len(payload.names), payload.dtype, points)
+
+    def _same(self, node: Any) -> Made:
+        return self._make(node.input)
+
+    def _where(self, node: n.Where) -> Made:
+        below = self._make(node.input)
+        if below.function is not None:
+            raise faults.kind("where", "a signal of functions of time", "values", "sample(period) first")
+        expr = elementwise.expression(node.condition, below.payload, "where", True)
+        return replace(below, at=self._add(elementwise.Where(below.at, expr, below.payload)))
+
+    def _select(self, node: n.Select) -> Made:
+        below = self._make(node.input)
+        exprs = [elementwise.expression(text, below.payload, "select") for text in node.expressions]
+        payload = Payload(node.names)
+        if below.function is not None:
+            inner, given = below.function, below.payload
+
+            def function(t: Array, values: Array) -> Array:
+                found = inner(t, values)
+                return np.array([_value(expr, given, found) for expr in exprs])
+
+            return replace(below, payload=payload, function=function)
+        at = self._add(elementwise.Select(below.at, exprs, below.payload))
+        return replace(below, at=at, payload=payload, width=len(exprs), dtype=np.float64)
+
+    def _function(self, node: n.Function) -> Made:
+        below = self._make(node.input)
+        names = below.payload.names
+        for column in (*node.columns, *(() if node.choose is None else (node.choose,))):
+            if column not in names:
+                raise faults.type_(
+                    f"function() takes column '{column}', which is no value of the signal",
+                    "values are: " + ", ".join(names),
+                )
+        place = [names.index(column) for column in node.columns]
+        chosen = None if node.choose is None else names.index(node.choose)
+        calls = [each.call for each in node.functions]
+
+        def function(t: Array, values: Array) -> Array:
+            args = [values[c] for c in place]
+            if chosen is None:
+                return np.array(calls[0](t, *args), np.float64, ndmin=1).reshape(1, -1)
+            out = np.empty(len(t))
+            for i, call in enumerate(calls):
+                mine = values[chosen] == i
+                out[mine] = call(t[mine], *[arg[mine] for arg in args])
+            return out[None]
+
+        return replace(below, payload=Payload(("value",)), function=function)
+
+    def _scale(self, node: n.Scale) -> Made:
+        by, add = node.by, node.add
+        below = self._make(node.input)
+        complex_ = below.payload.complex or isinstance(by, complex) or isinstance(add, complex)
+        payload = replace(below.payload, complex=complex_)
+
+        def change(_: Array, values: Array) -> Array:
+            scaled = values * by if by != 1.0 else values
+            return scaled + add if add != 0.0 else scaled
+
+        if below.function is not None:
+            inner = below.function
+            return replace(below, payload=payload, function=lambda t, v: change(t, inner(t, v)))
+        at = self._add(elementwise.Apply(below.at, change))
+        return replace(below, at=at, payload=payload, dtype=payload.dtype)
+
+    def _shift(self, node: n.Shift) -> Made:
+        below, kind = self._make(node.input), kind_of(node.input)
+        if kind.name == UNIFORM:
+            by = (kind.offset + node.ticks) // kind.period
+            return below if by == 0 else replace(below, at=self._add(elementwise.Move(below.at, by)))
+        made = replace(below, at=self._add(elementwise.Move(below.at, node.ticks)))
+        return _later(made, node.ticks)
+
+    def _lifetime(self, node: n.Lifetime) -> Made:
+        below = self._make(node.input)
+        points = below.points if node.duration is None else node.duration == 1
+        made = replace(
+            below, at=self._add(elementwise.Move(below.at, node.shift, node.duration)), points=points
+        )
+        return _later(made, node.shift)
+
+    def _until_next(self, node: n.UntilNext) -> Made:
+        below = self._make(node.input)
+        made = lifetimes.UntilNext(below.at, node.max, below.width, below.dtype)
+        return replace(below, at=self._add(made), points=False)
+
+    def _asof_left(self, node: n.AsofLeft) -> Made:
+        left, right = self._make(node.input), self._make(node.right)
+        if left.function is not None or right.function is not None:
+            raise faults.kind("asof_left", "a signal of functions of time", "values", "sample(period) first")
+        dtype = np.result_type(left.dtype, right.dtype)
+        at = self._add(lifetimes.Latest(left.at, right.at, (left.width, right.width), dtype))
+        mine = left.payload.names
+        names = (*mine, *(f"{each}_right" if each in mine else each for each in right.payload.names))
+        payload = Payload(names, dtype == np.complex128)
+        return Made(at, payload, None, len(names), dtype, left.points)
+
+    def _as_uniform(self, node: n.AsUniform) -> Made:
+        below = self._make(node.input)
+        table = next(each.table for each in node.walk() if isinstance(each, n.Reading))
+        below = self._valued(below)
+        offset = node.offset % node.period
+        return replace(
+            below, at=self._add(sampling.OnGrid(below.at, table, node.period, offset, self._names))
+        )
+
+    def _valued(self, made: Made) -> Made:
+        """Functions of time at the times of rows."""
+        if made.function is None:
+            return made
+        at = self._add(elementwise.Apply(made.at, made.function))
+        return replace(made, at=at, function=None, width=len(made.payload.names), dtype=made.payload.dtype)
+
+    def _sample(self, node: n.Sample | n.Resample) -> Made:
+        below, kind = self._make(node.input), kind_of(node.input)
+        if kind.name == UNIFORM:
+            at = self._add(elementwise.ToTime(below.at, kind.period, kind.offset))
+            below = replace(below, at=at, points=True)
+        return self._sampled(below, node.period, node.offset % node.period, node.interpolate)
+
+    def _sampled(self, below: Made, period: int, offset: int, policy: n.Policy | None) -> Made:
+        if not below.points:
+            refs = policy is not None
+            expand = sampling.Expand(
+                below.at, period, offset, refs, below.width, below.dtype, self._most, self._names
+            )
+            below = replace(below, at=self._add(expand))
+            if not refs:
+                if below.function is not None:
+                    inner = below.function
+                    return self._valued(replace(below, function=lambda k, v: inner(k * period + offset, v)))
+                return replace(below, points=True)
+        below = self._valued(below)
+        made = sampling.Interpolate(
+            below.at, period, offset, policy, below.width, below.dtype, self._most, self._names
+        )
+        return replace(below, at=self._add(made), points=True)
+
+    def _downsample(self, node: n.Downsample) -> Made:
+        below = self._make(node.input)
+        by = kind_of(node.input)
+        moved = (by.offset + node.phase * by.period) // (by.period * node.n)
+        at = self._add(elementwise.Thin(below.at, node.n, node.phase))
+        return replace(below, at=at if moved == 0 else self._add(elementwise.Move(at, moved)))
+
+    # -- arithmetic --------------------------------------------------------------------------------
+
+    def _combine(self, node: n.Combine) -> Made:
+        left, right = self._make(node.input), self._make(node.right)
+        one, two, both = kind_of(node.input), kind_of(node.right), kind_of(node)
+        if both.name != UNIFORM:
+            return self._continuous(node, left, right)
+        grid = (both.period, both.offset)
+        left = self._onto(left, one, grid, node.align, False)
+        right = self._onto(right, two, grid, node.align, True)
+        payload = _joined(left.payload, right.payload, node.op)
+        at = self._add(
+            joins.EqualTimes(
+                left.at, right.at, (left.width, right.width), payload.dtype, joins.COMBINING[node.op]
+            )
+        )
+        return Made(at, payload, None, len(payload.names), payload.dtype, True)
+
+    def _onto(self, made: Made, kind: Any, grid: tuple[int, int], align: str, right: bool) -> Made:
+        if kind.name != UNIFORM:
+            return self._sampled(made, *grid, None)
+        if (kind.period, kind.offset) == grid:
+            return made
+        if kind.period == grid[0] and align == "strict":
+            raise faults.period(
+                f"the signals have one period, {kind.period}, and other offsets: {grid[1]} and {kind.offset}",
+                "align='shift' moves the right one, align='resample' interpolates it",
+            )
+        if kind.period == grid[0] and right and align == "shift":
+            return made
+        at = self._add(elementwise.ToTime(made.at, kind.period, kind.offset))
+        return self._sampled(replace(made, at=at, points=True), *grid, kind.policy)
+
+    def _continuous(self, node: n.Combine, left: Made, right: Made) -> Made:
+        payload = _joined(left.payload, right.payload, node.op)
+        combine = joins.COMBINING[node.op]
+        dtype = np.result_type(left.dtype, right.dtype)
+        at = self._add(lifetimes.Intersect(left.at, right.at, (left.width, right.width), dtype))
+        cut, f, g = left.width, left.function, right.function
+
+        def function(t: Array, values: Array) -> Array:
+            a, b = values[:cut], values[cut:]
+            return combine(a if f is None else f(t, a), b if g is None else g(t, b))
+
+        points = left.points or right.points
+        if f is None and g is None:
+            made = Made(at, payload, function, left.width + right.width, dtype, points)
+            return self._valued(made)
+        return Made(at, payload, function, left.width + right.width, dtype, points)
+
+    # -- filters and windows -----------------------------------------------------------------------
+
+    def _fir(self, node: n.Fir) -> Made:
+        below = self._make(node.input)
+        b = np.array(node.b)
+        if not np.iscomplexobj(b):
+            b = b.astype(np.float64)
+        payload = replace(below.payload, complex=below.payload.complex or np.iscomplexobj(b))
+        zero = node.missing == "zero"
+        blocks = node.method == "fft" or (node.method == "auto" and len(b) > filters.DIRECT)
+        made = filters.BlockFir if blocks else filters.Fir
+        at = self._add(made(below.at, b, zero, below.width, below.dtype))
+        return replace(below, at=at, payload=payload, dtype=payload.dtype)
+
+    def _iir(self, node: n.Iir) -> Made:
+        order = max(len(node.a), len(node.b))
+        b, a = np.zeros((1, order)), np.zeros((1, order))
+        b[0, : len(node.b)] = np.array(node.b) / node.a[0]
+        a[0, : len(node.a)] = np.array(node.a) / node.a[0]
+        return self._recursive(node, b, a)
+
+    def _sos(self, node: n.Sos) -> Made:
+        sections = np.array(node.sections, np.float64)
+        return self._recursive(node, sections[:, :3].copy(), sections[:, 3:].copy())
+
+    def _recursive(self, node: n.Iir | n.Sos, b: Array, a: Array) -> Made:
+        below = self._make(node.input)
+        zero = node.missing == "zero"
+        at = self._add(filters.Recursive(below.at, b, a, zero, below.width, below.dtype))
+        return replace(below, at=at)
+
+    def _filter(self, node: n.Filter) -> Made:
+        below = self._make(node.input)
+        args = (node.function.call, node.forward, node.backward, node.missing == "zero")
+        return replace(below, at=self._add(filters.UserFilter(below.at, *args, below.width, below.dtype)))
+
+    def _chain(self, node: Node) -> tuple[n.Window, list[frames.FrameStep], int, Any]:
+        """The windows that a node begins with, the steps up to it, and what it makes: a size and a type."""
+        if isinstance(node, n.Window):
+            payload = self._make(node.input).payload
+            if not payload.scalar:
+                raise faults.type_(
+                    f"windows are of one number, and the signal has {len(payload.names)} components",
+                    "select one of them first",
+                )
+            return node, [], node.size, np.dtype(payload.dtype)
+        window, steps, size, dtype = self._chain(node.children[0])
+        made, size, dtype = frames.step_of(node, steps, window, size, dtype)
+        return window, made, size, dtype
+
+    def _windows(self, node: Node) -> Made:
+        if any(isinstance(each, n.CrossCorrelate) for each in _frame_nodes(node)):
+            return self._crossed(node)
+        window, steps, size, dtype = self._chain(node)
+        below = self._make(window.input)
+        zero = window.missing == "zero"
+        made = windows.Windows(below.at, window.size, window.hop, zero, below.dtype, steps)
+        payload = Payload(below.payload.names, dtype == np.complex128)
+        return Made(self._add(made), payload, None, size, dtype)
+
+    def _crossed(self, node: Node) -> Made:
+        if isinstance(node, n.CrossCorrelate):
+            left, right = self._make(node.input), self._make(node.right)
+            dtype = np.result_type(left.dtype, right.dtype)
+            widths = left.width, right.width
+            at = self._add(joins.EqualFrames(left.at, right.at, widths, dtype, frames.correlated))
+            size = left.width + right.width - 1
+        else:
+            below = self._make(node.children[0])
+            window = window_of(node)
+            steps, size, dtype = frames.step_of(node, [], window, below.width, np.dtype(below.dtype))
+            at = self._add(windows.OnFrames(below.at, steps))
+        payload = Payload(("value",), dtype == np.complex128)
+        return Made(at, payload, None, size, dtype)
+
+    def _reduced(self, node: n.ReduceWindows) -> Made:
+        below = self._make(node.input)
+        name, call = node.function.name, node.function.call
+        with np.errstate(all="ignore"):
+            found = np.asarray(call(np.zeros((2, below.width), below.dtype)))
+        if found.shape != (2,):
+            raise faults.size(f"reduce({name})", found.shape, (2,))
+        dtype = np.dtype(np.complex128 if np.iscomplexobj(found) else np.float64)
+        at = self._add(windows.Reduce(below.at, name, call, dtype, kind_of(node.input).moved))
+        return Made(at, Payload(("value",), dtype == np.complex128), None, 1, dtype, True)
+
+    def _unwindow(self, node: n.Unwindow) -> Made:
+        window, steps, size, dtype = self._chain(node.input)
+        if node.size is not None and node.size != size:
+            raise faults.size("unwindow()", (size,), (node.size,))
+        if size > window.hop and node.agg is None:
+            raise faults.hidden_overlap(size, window.hop)
+        below = self._make(window.input)
+        taper = _squares(node.input, size) if node.normalize else None
+        zero = window.missing == "zero"
+        made = windows.OverlapAdd(
+            below.at, window.size, window.hop, zero, below.dtype, steps, (size, dtype), node.agg, taper
+        )
+        payload = Payload(below.payload.names, dtype == np.complex128)
+        return Made(self._add(made), payload, None, 1, dtype, True)
+
+    def _hopping(self, node: n.Hopping) -> Made:
+        from everfresh.signals.ops.aggregates import Aggregates
+
+        below = self._make(node.input)
+        moved = kind_of(node).moved
+        zero = node.missing == "zero"
+        made = Aggregates(below.at, node.agg, node.size, node.hop, zero, below.width, below.dtype, moved)
+        real = node.agg in ("power", "energy")
+        payload = replace(below.payload, complex=below.payload.complex and not real)
+        return replace(below, at=self._add(made), payload=payload, dtype=payload.dtype)
+
+
+def _value(expr: Any, payload: Payload, values: Array) -> Array:
+    from everfresh.expr import evaluate_vector
+
+    return np.asarray(
+        evaluate_vector(expr, elementwise.columns_of(expr, payload, values), values.shape[1]).values
+    )
+
+
+def _later(made: Made, ticks: int) -> Made:
+    """Functions of time see the time that was."""
+    if made.function is None or ticks == 0:
+        return made
+    inner = made.function
+    return replace(made, function=lambda t, v: inner(t - ticks, v))
+
+
+def _joined(left: Payload, right: Payload, op: str) -> Payload:
+    if len(left.names) != len(right.names) and not (left.scalar or right.scalar):
+        raise faults.type_(
+            f"{op}() of a signal of {len(left.names)} components and one of {len(right.names)}",
+            "both have the same components, or one is a single number",
+        )
+    wider = left if len(left.names) >= len(right.names) else right
+    return replace(wider, complex=left.complex or right.complex)
+
+
+def _frame_nodes(node: Node) -> list[Node]:
+    found = [node]
+    while not isinstance(found[-1], n.Window):
+        found.append(found[-1].children[0])
+    return found
+
+
+def _squares(node: Node, size: int) -> Array:
+    """The squares of the tapers between windows and their merging."""
+    found = np.ones(size)
+    for each in _frame_nodes(node):
+        if isinstance(each, n.Multiply) and len(each.vector) == size:
+            found = found * np.array(each.vector) ** 2
+    return found
+
+
+_BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
+    n.Reading: Plan._reading,
+    n.ToSignal: Plan._same,
+    n.UntilNext: Plan._until_next,
+    n.AsofLeft: Plan._asof_left,
+    n.Where: Plan._where,
+    n.Select: Plan._select,
+    n.Function: Plan._function,
+    n.Scale: Plan._scale,
+    n.Shift: Plan._shift,
+    n.Lifetime: Plan._lifetime,
+    n.AsUniform: Plan._as_uniform,
+    n.Sample: Plan._sample,
+    n.Resample: Plan._sample,
+    n.Downsample: Plan._downsample,
+    n.Combine: Plan._combine,
+    n.Fir: Plan._fir,
+    n.Iir: Plan._iir,
+    n.Sos: Plan._sos,
+    n.Filter: Plan._filter,
+    n.Window: Plan._windows,
+    n.Fft: Plan._windows,
+    n.Ifft: Plan._windows,
+    n.Multiply: Plan._windows,
+    n.MapWindows: Plan._windows,
+    n.Autocorrelate: Plan._windows,
+    n.CrossCorrelate: Plan._windows,
+    n.ReduceWindows: Plan._reduced,
+    n.Unwindow: Plan._unwindow,
+    n.Hopping: Plan._hopping,
+}
