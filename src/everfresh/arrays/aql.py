@@ -1,0 +1,227 @@
+"""The language of arrays: statements as immutable nodes, which print as text that parses back.
+
+After the array languages that the paper on similarity joins builds on (section 2). Scalar expressions stay
+the text that they are and are bound by SQL's binder when a statement is evaluated; shapes and mappings are
+nodes of their own. `everfresh.arrays.aql_parser` reads the text, `everfresh.arrays.evaluate` gives its
+meaning.
+
+Invariant: `parse(str(statement)) == statement`.
+"""
+
+from __future__ import annotations
+
+from everfresh.arrays.mapping import Affine, Mapping
+from everfresh.arrays.model import ArraySchema, Dimension
+from everfresh.arrays.shape import Shape
+from everfresh.errors import Code, EverfreshError
+from everfresh.expr.tokens import quote_name
+from everfresh.rewrite import Node, node
+from everfresh.types import quoted
+
+
+class Statement(Node):
+    """What a text asks for."""
+
+
+class Operand(Statement):
+    """Something that has an array as its value."""
+
+
+@node
+class CreateArray(Statement):
+    """CREATE [UNIQUE] ARRAY name <attribute: type, ...> [dimension=first,last,chunk; ...]."""
+
+    schema: ArraySchema
+
+    def __str__(self) -> str:
+        return self.schema.ddl
+
+
+@node
+class DropArray(Statement):
+    """DROP ARRAY [IF EXISTS] name."""
+
+    name: str
+    if_exists: bool = False
+
+    def __str__(self) -> str:
+        return f"DROP ARRAY {'IF EXISTS ' if self.if_exists else ''}{quote_name(self.name)}"
+
+
+# -- arrays ----------------------------------------------------------------------------------------------
+
+
+def inner(operand: Operand) -> str:
+    """An operand inside of another statement: a query stands in parentheses."""
+    return f"({operand})" if isinstance(operand, Query) else str(operand)
+
+
+@node
+class Read(Operand):
+    """An array by its name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return quote_name(self.name)
+
+
+@node
+class Between(Operand):
+    """BETWEEN(a, first indices, last indices): the cells in a box, where they are; SUBARRAY moves them, so
+    that the box begins at 0."""
+
+    input: Operand
+    lo: tuple[int, ...]
+    hi: tuple[int, ...]
+    moved: bool = False
+
+    def __str__(self) -> str:
+        box = ", ".join(map(str, (*self.lo, *self.hi)))
+        return f"{'SUBARRAY' if self.moved else 'BETWEEN'}({inner(self.input)}, {box})"
+
+
+@node
+class Filter(Operand):
+    """FILTER(a, condition): the tuples for which it is TRUE."""
+
+    input: Operand
+    condition: str
+
+    def __str__(self) -> str:
+        return f"FILTER({inner(self.input)}, {self.condition})"
+
+
+@node
+class Project(Operand):
+    """PROJECT(a, attribute, ...): the cells with some of their attributes."""
+
+    input: Operand
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"PROJECT({', '.join([inner(self.input), *map(quote_name, self.names)])})"
+
+
+@node
+class Regrid(Operand):
+    """REGRID(a, factors, aggregate, ...): blocks of cells become one cell each."""
+
+    input: Operand
+    factors: tuple[int, ...]
+    items: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"REGRID({', '.join([inner(self.input), *map(str, self.factors), *self.items])})"
+
+
+@node
+class Apply(Operand):
+    """APPLY(a, aggregate, ..., shape): for each cell that holds data, aggregates over the cells around it."""
+
+    input: Operand
+    items: tuple[str, ...]
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"APPLY({', '.join([inner(self.input), *self.items, str(self.shape)])})"
+
+
+# -- queries ---------------------------------------------------------------------------------------------
+
+
+@node
+class Source(Node):
+    """An array in FROM, and the name that it goes by."""
+
+    array: Operand
+    alias: str
+
+    def __str__(self) -> str:
+        plain = isinstance(self.array, Read) and self.array.name == self.alias
+        return str(self.array) if plain else f"{inner(self.array)} AS {quote_name(self.alias)}"
+
+
+@node
+class SimilarityJoin(Node):
+    """SIMILARITY JOIN b ON mapping WITH SHAPE shape: the right cells around the image of each left cell."""
+
+    right: Source
+    on: str
+    mapping: Mapping | None
+    """What `on` says, where that is the text of a mapping itself; else the names in `on` decide."""
+    shape: Shape
+
+    def __str__(self) -> str:
+        return f"SIMILARITY JOIN {self.right} ON {self.on} WITH SHAPE {self.shape}"
+
+
+@node
+class EquiJoin(Node):
+    """JOIN b ON equalities of dimensions and attributes."""
+
+    right: Source
+    on: str
+
+    def __str__(self) -> str:
+        return f"JOIN {self.right} ON {self.on}"
+
+
+@node
+class Query(Operand):
+    """SELECT items [INTO name [dimensions]] FROM ... [WHERE condition] [GROUP BY keys].
+
+    As an operand or with INTO its value is an array; else it is rows.
+    """
+
+    items: str
+    left: Source
+    join: SimilarityJoin | EquiJoin | None = None
+    where: str = ""
+    group: str = ""
+    into: str = ""
+    dimensions: tuple[Dimension, ...] = ()
+
+    def __str__(self) -> str:
+        box = f" [{'; '.join(map(str, self.dimensions))}]" if self.dimensions else ""
+        into = f" INTO {quote_name(self.into)}{box}" if self.into else ""
+        join = f" {self.join}" if self.join is not None else ""
+        where = f" WHERE {self.where}" if self.where else ""
+        group = f" GROUP BY {self.group}" if self.group else ""
+        return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}"
+
+    @property
+    def sql(self) -> str:
+        """The query over the pairs that the join finds, in SQL."""
+        sources = quoted(self.left.alias)
+        if isinstance(self.join, SimilarityJoin):
+            sources += f", {quoted(self.join.right.alias)}"
+        elif isinstance(self.join, EquiJoin):
+            sources += f" JOIN {quoted(self.join.right.alias)} ON {self.join.on}"
+        where = f" WHERE {self.where}" if self.where else ""
+        group = f" GROUP BY {self.group}" if self.group else ""
+        return f"SELECT {self.items} FROM {sources}{where}{group}"
+
+
+def named_mapping(on: str, left: ArraySchema, right: ArraySchema, aliases: tuple[str, str]) -> Mapping:
+    """The mapping that a condition of equalities between dimensions says.
+
+    >>> from everfresh.arrays.aql_parser import parse
+    >>> a, b = (parse(f"CREATE ARRAY {x} <> [i=1,4,2; j=1,4,2]").schema for x in "ab")
+    >>> print(named_mapping("(b.j = a.i + 1 AND 2*a.j = b.i)", a, b, ("a", "b")))
+    (2*x1, x0 + 1)
+    """
+    from everfresh.arrays.aql_parser import read_equalities
+
+    found: dict[int, tuple[int, int, int]] = {}
+    for k, term in read_equalities(on, left, right, aliases):
+        found[k] = term
+    missing = [d.name for k, d in enumerate(right.dimensions) if k not in found]
+    if missing:
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"ON says nothing of dimension '{missing[0]}' of {aliases[1]}",
+            place=on,
+            hint="every dimension of the right array needs one of the left array",
+        )
+    return Affine(tuple(found[k] for k in range(right.ndim)))

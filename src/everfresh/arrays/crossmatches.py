@@ -1,0 +1,162 @@
+"""Crossmatch: which sources of two catalogs are the same place on the sky. No database, no set-up.
+
+A similarity join of points on the sphere (the paper on similarity joins, section 1, its first use): exact to
+the last digit of the separation, with the poles and the seam at 0/360 inside, and with windows on any other
+column, which may lie to one side only. `pairs_of` is the core that works on any two parts of catalogs.
+
+Invariant: the rows of the result are those of an exact great-circle join, in the order of the left rows, then
+of the separation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from everfresh.arrays.sources import Points, column_of, read_points
+from everfresh.arrays.sphere import Neighbors, Sky, neighbors
+from everfresh.errors import Code, EverfreshError
+
+How = Literal["inner", "left", "anti", "outer"]
+Find = Literal["all", "best"]
+Name = str | tuple[str, str]
+Within = Mapping[Name, tuple[float | None, float | None]]
+
+
+def crossmatch(
+    left: Any,
+    right: Any,
+    radius_arcsec: float = 1.0,
+    *,
+    how: How = "inner",
+    find: Find = "all",
+    within: Within | None = None,
+    ra: Name = "ra",
+    dec: Name = "dec",
+    left_columns: Sequence[str] = (),
+    right_columns: Sequence[str] = (),
+) -> pa.Table:
+    """Pairs of rows of two catalogs within a radius, as an Arrow table.
+
+    The result has `left_row`, `right_row` (counted from 0), `separation` in arcseconds, then the chosen
+    columns; a name on both sides gets `_left` and `_right` behind it.
+
+    - `how`: "inner" pairs only; "left" also left rows without a partner; "outer" those of both sides; "anti"
+      only left rows without a partner. What is missing is NULL.
+    - `find`: "all" pairs, or for each left row the "best", which is the nearest.
+    - `within`: bounds on right minus left of other numeric columns, both included, None for no bound. A row
+      where the column is NULL has no partner.
+    - `ra`, `dec` (degrees) and the names in `within`: one name, or a pair (left, right).
+
+    >>> stars = {"ra": [10.0, 359.9999], "dec": [20.0, -5.0], "name": ["a", "b"]}
+    >>> seen = {"ra": [0.0001, 10.0002], "dec": [-5.0, 20.0], "mjd": [59000.0, 59010.0]}
+    >>> found = crossmatch(stars, seen, 2, left_columns=["name"])
+    >>> [(row["name"], row["right_row"], round(row["separation"], 3)) for row in found.to_pylist()]
+    [('a', 1, 0.677), ('b', 0, 0.717)]
+    """
+    _check(radius_arcsec, how, find)
+    limits = _limits(within or {})
+    columns = [list(left_columns), list(right_columns)]
+    sides = []
+    for k, data in enumerate((left, right)):
+        what = ("left", "right")[k]
+        names = [_of(ra, k), _of(dec, k), *(_of(name, k) for name in limits)]
+        points = read_points(data, [*names, *columns[k]], what)
+        sides.append((points, _sky(points, names, what)))
+    (a, sky_a), (b, sky_b) = sides
+    found = pairs_of(sky_a, sky_b, radius_arcsec, list(limits.values()), find)
+    left_rows, right_rows, separation = _joined(found, len(a), len(b), how)
+    table = {"left_row": left_rows, "right_row": right_rows, "separation": separation}
+    for k, (points, rows) in enumerate(((a, left_rows), (b, right_rows))):
+        for name in columns[k]:
+            shown = name
+            if name in columns[1 - k] or name in ("left_row", "right_row", "separation"):
+                shown += ("_left", "_right")[k]
+            table[shown] = points.taken(name, rows)
+    return pa.Table.from_arrays(list(table.values()), list(table))
+
+
+def pairs_of(
+    left: Sky, right: Sky, radius_arcsec: float, bounds: Sequence[tuple[float, float]], find: Find
+) -> Neighbors:
+    """The pairs of two sets of points, by left row, separation and right row: what a worker runs on parts."""
+    found = neighbors(left, right, radius_arcsec / 3600, bounds, find == "best")
+    order = np.lexsort((found.right, found.separation, found.left))
+    return Neighbors(found.left[order], found.right[order], found.separation[order])
+
+
+def _joined(found: Neighbors, lefts: int, rights: int, how: How) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """Pairs, and what has no partner, as columns."""
+    lonely_left = np.ones(lefts, np.bool_)
+    lonely_left[found.left] = False
+    if how == "inner":
+        return column_of(found.left), column_of(found.right), column_of(found.separation)
+    alone = np.flatnonzero(lonely_left)
+    kept = slice(0, 0) if how == "anti" else slice(None)
+    left = np.concatenate([found.left[kept], alone])
+    right = np.concatenate([found.right[kept], np.zeros(len(alone), np.int64)])
+    apart = np.concatenate([found.separation[kept], np.zeros(len(alone))])
+    paired = np.arange(len(left)) < len(left) - len(alone)
+    order = np.argsort(left, kind="stable")
+    columns = [
+        column_of(left[order]),
+        column_of(right[order], paired[order]),
+        column_of(apart[order], paired[order]),
+    ]
+    if how == "outer":
+        lonely_right = np.ones(rights, np.bool_)
+        lonely_right[found.right] = False
+        others = np.flatnonzero(lonely_right)
+        more = [pa.nulls(len(others), pa.int64()), column_of(others), pa.nulls(len(others), pa.float64())]
+        columns = [pa.concat_arrays(pair) for pair in zip(columns, more, strict=True)]
+    return columns[0], columns[1], columns[2]
+
+
+# -- arguments ---------------------------------------------------------------------------------------------
+
+
+def _of(name: Name, side: int) -> str:
+    return name if isinstance(name, str) else name[side]
+
+
+def _sky(points: Points, names: Sequence[str], what: str) -> Sky:
+    ra, dec, *others = (points.numbers(name) for name in names)
+    return Sky.of(ra, dec, others, what)
+
+
+def _check(radius: float, how: str, find: str) -> None:
+    if isinstance(radius, bool) or not isinstance(radius, (int, float)) or not 0 <= radius <= 180 * 3600:
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"a radius of {radius} arcseconds is none on the sphere",
+            place="radius_arcsec",
+            hint="give a number from 0 to 648000; a degree is 3600 arcseconds",
+        )
+    for value, known, place in ((how, get_args(How), "how"), (find, get_args(Find), "find")):
+        if value not in known:
+            raise EverfreshError(
+                Code.ARGUMENT, f"'{value}' is not known", place=place, hint="one of: " + ", ".join(known)
+            )
+
+
+def _limits(within: Within) -> dict[Name, tuple[float, float]]:
+    found: dict[Name, tuple[float, float]] = {}
+    for name, bounds in within.items():
+        try:
+            low, high = bounds
+            least = -np.inf if low is None else float(low)
+            most = np.inf if high is None else float(high)
+        except (TypeError, ValueError):
+            least, most = 1.0, 0.0
+        if not least <= most:
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"{bounds} bounds nothing",
+                place=f"within, {name}",
+                hint="give (least, greatest) of right minus left: {'mjd': (-30, 0)} is the month before",
+            )
+        found[name] = least, most
+    return found

@@ -1,0 +1,197 @@
+"""Tables of points, whatever holds them: columns by name as numbers, and rows of chosen columns.
+
+Arrow, pandas and Polars, astropy's Tables, dicts of columns, Parquet files and folders of them, and HATS
+catalogs, whose `Norder=/Dir=/Npix=` folders are nothing but partitions. Of files only the columns that are
+asked for are read. Foreign classes are known by their modules' names and never imported.
+
+Invariant: rows are numbered as the data have them, those of a folder by the sorted paths of its files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from everfresh.errors import Code, EverfreshError
+
+Floats = NDArray[np.float64]
+_KINDS = (
+    "points can be a pyarrow Table, a pandas or Polars DataFrame, an astropy Table, a dict of columns, or "
+    "the path of Parquet files or of a HATS catalog"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A table of points; `what` names it in errors."""
+
+    table: pa.Table
+    what: str
+
+    def __len__(self) -> int:
+        rows: int = self.table.num_rows
+        return rows
+
+    def numbers(self, name: str) -> Floats:
+        """A column as doubles; what is NULL is NaN."""
+        column = self.table.column(name)
+        kind = column.type
+        if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+            raise EverfreshError(
+                Code.TYPE,
+                f"column '{name}' is {kind}, not numbers",
+                place=self.what,
+                hint="cast it to DOUBLE: dates to days, for example",
+            )
+        return np.concatenate([np.empty(0), *map(_doubles, column.chunks)])
+
+    def taken(self, name: str, rows: pa.Array) -> Any:
+        """A column at these rows; what has no row is NULL."""
+        column = self.table.column(name)
+        if pa.types.is_string_view(column.type):  # of Polars, which Arrow does not take from
+            column = column.cast(pa.large_string())
+        return column.take(rows)
+
+
+def read_points(data: Any, names: Sequence[str] | None, what: str) -> Points:
+    """The columns `names` of data of any kind, or all of them.
+
+    >>> read_points({"ra": [1.5, 2.5], "mag": [20, 21]}, ["ra"], "left").numbers("ra").tolist()
+    [1.5, 2.5]
+    """
+    if isinstance(data, (str, os.PathLike)):
+        return Points(_read_files(Path(data), names, what), what)
+    module = type(data).__module__.partition(".")[0]
+    if isinstance(data, pa.Table):
+        table = data
+    elif module == "astropy" and hasattr(data, "colnames"):
+        table = _astropy(data, _known(names, data.colnames, what), what)
+    elif isinstance(data, Mapping):
+        table = _named({str(n): _array(v, n, what) for n, v in data.items()}, what)
+    elif module == "pandas" and hasattr(data, "columns"):
+        columns = list(map(str, data.columns))
+        wanted = _known(names, columns, what)
+        table = pa.table({n: pa.array(data.iloc[:, columns.index(n)], from_pandas=True) for n in wanted})
+    elif hasattr(data, "__arrow_c_stream__"):
+        table = pa.table(data)
+    else:
+        raise EverfreshError(
+            Code.ARGUMENT, f"a {type(data).__name__} is not a table of points", place=what, hint=_KINDS
+        )
+    return Points(table.select(list(_known(names, table.column_names, what))), what)
+
+
+def column_of(values: NDArray[Any], there: NDArray[np.bool_] | None = None) -> pa.Array:
+    """64-bit integers or doubles as Arrow data; what is not `there` is NULL.
+
+    `pa.array` would do, and load pandas on its first call, which takes longer than many a match.
+
+    >>> column_of(np.array([1.5, 2.5]), np.array([True, False])).to_pylist()
+    [1.5, None]
+    """
+    kind = {"i": pa.int64(), "f": pa.float64()}[values.dtype.kind]
+    plain = np.ascontiguousarray(values, np.int64 if values.dtype.kind == "i" else np.float64)
+    bitmap = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(plain), [bitmap, pa.py_buffer(plain)])
+
+
+def _doubles(chunk: pa.Array) -> Floats:
+    """An Arrow array of numbers as doubles, without loading pandas."""
+    if not pa.types.is_float64(chunk.type):
+        chunk = chunk.cast(pa.float64())
+    bitmap, values = chunk.buffers()
+    start, end = chunk.offset, chunk.offset + len(chunk)
+    if end == start:
+        return np.empty(0)
+    found = np.frombuffer(values, np.float64, count=end)[start:].copy()
+    if chunk.null_count:
+        bits = np.unpackbits(np.frombuffer(bitmap, np.uint8), bitorder="little")
+        found[bits[start:end] == 0] = np.nan
+    return found
+
+
+def _known(names: Sequence[str] | None, columns: Sequence[str], what: str) -> list[str]:
+    """The names, once each, if all are columns."""
+    if names is None:
+        return list(columns)
+    for name in names:
+        if name not in columns:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"there is no column '{name}'",
+                place=what,
+                hint="columns are: " + ", ".join(map(str, columns)),
+            )
+    return list(dict.fromkeys(names))
+
+
+def _array(values: Any, name: Any, what: str) -> Any:
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "if":
+        return column_of(values)
+    try:
+        return values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise EverfreshError(
+            Code.ARGUMENT, f"column '{name}' cannot be read: {error}", place=what, hint=_KINDS
+        ) from None
+
+
+def _named(columns: Mapping[str, Any], what: str) -> pa.Table:
+    try:
+        return pa.Table.from_arrays(list(columns.values()), list(columns))
+    except pa.ArrowInvalid as error:
+        raise EverfreshError(Code.ARGUMENT, f"columns differ in length: {error}", place=what) from None
+
+
+def _astropy(data: Any, names: Sequence[str], what: str) -> pa.Table:
+    """Columns of an astropy Table: angles in degrees, masked values NULL."""
+    columns: dict[str, Any] = {}
+    for name in names:
+        column = data[name]
+        unit = getattr(column, "unit", None)
+        if unit is not None and getattr(unit, "physical_type", None) == "angle":
+            column = getattr(column, "quantity", column).to("deg")
+        mask = np.ma.getmaskarray(column) if hasattr(column, "mask") else None
+        values = np.asarray(getattr(column, "value", column))
+        if values.dtype.kind not in "iufbSU" or values.ndim != 1:
+            raise EverfreshError(
+                Code.TYPE, f"column '{name}' has no plain values", place=what, hint="choose other columns"
+            )
+        native = values.astype(values.dtype.newbyteorder("="))  # FITS is big-endian
+        texts = [v.decode() for v in native.tolist()] if native.dtype.kind == "S" else native
+        columns[name] = pa.array(texts, mask=None if mask is None else np.asarray(mask))
+    return pa.table(columns)
+
+
+def _read_files(path: Path, names: Sequence[str] | None, what: str) -> pa.Table:
+    from pyarrow import dataset, parquet
+
+    if not path.exists():
+        raise EverfreshError(Code.NOT_FOUND, f"there is no file or folder '{path}'", place=what)
+    if path.is_dir():
+        inside = path / "dataset" if (path / "dataset").is_dir() else path  # of a HATS catalog
+        files = sorted(
+            str(file)
+            for file in inside.rglob("*.parquet")
+            if not any(part.startswith(("_", ".")) for part in file.relative_to(inside).parts)
+        )
+        if not files:
+            raise EverfreshError(Code.NOT_FOUND, f"there is no Parquet file in '{path}'", place=what)
+    else:
+        files = [str(path)]
+    try:
+        found = dataset.dataset(files, format="parquet")
+        wanted = _known(names, found.schema.names, what)
+        pieces = [parquet.ParquetFile(file).read(columns=wanted).select(wanted) for file in files]
+        return pa.concat_tables(pieces, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise EverfreshError(
+            Code.FORMAT, f"'{path}' cannot be read as Parquet: {error}", place=what
+        ) from None

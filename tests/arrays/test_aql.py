@@ -1,0 +1,229 @@
+"""The language of arrays: text both ways, queries against brute force, Example 2, refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from array_strategies import shapes
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everfresh.arrays import evaluate as evaluation
+from everfresh.arrays.aql import CreateArray
+from everfresh.arrays.aql_parser import parse
+from everfresh.arrays.cells import Array, array_of
+from everfresh.arrays.evaluate import evaluate
+from everfresh.arrays.join import brute_force
+from everfresh.errors import EverfreshError
+
+TEXTS = [
+    "CREATE ARRAY a <v: INTEGER, u: DOUBLE NOT NULL> [i=1,8,2; j=-5,8,2]",
+    'CREATE UNIQUE ARRAY "my array" <p: DECIMAL(9,2)> [i=1,8,2]',
+    "CREATE ARRAY a <> [i=1,8,2]",
+    "DROP ARRAY a",
+    "DROP ARRAY IF EXISTS a",
+    "a",
+    "APPLY(a, SUM(v + u), COUNT(*) AS n, L1(1) WITHOUT CENTER UNION [0:2, -1])",
+    "APPLY(a, SUM(v), {(0, 1), (2, 0)})",
+    "BETWEEN(SUBARRAY(a, 1, 1, 4, 4), 0, 0, 1, 1)",
+    "FILTER(PROJECT(a, v, u), v > 3 AND u IN (1, 2))",
+    "REGRID(a, 2, 3, SUM(v) AS s, MAX(u) AS m)",
+    "SELECT * FROM a",
+    "SELECT i, SUM(v) AS s FROM a WHERE v > 1 GROUP BY i",
+    "SELECT * INTO t FROM a SIMILARITY JOIN b ON (a.i = b.i AND a.j = b.j) WITH SHAPE LINF(1)",
+    "SELECT x.i, 'it''s, FROM' AS w INTO t [i=1,4,2; k=0,9,5] FROM a AS x SIMILARITY JOIN a AS y "
+    "ON (y.i = 2*x.j + 1) WITH SHAPE L2(1.5) WHERE x.v < y.v GROUP BY x.i",
+    "SELECT * FROM a SIMILARITY JOIN b ON '(x1, x0)' WITH SHAPE [0:1, *]",
+    "SELECT * FROM a JOIN b ON (a.i = b.i AND a.v = b.j) WHERE a.v > 2",
+    "SELECT * FROM FILTER(a, v > 2) AS f SIMILARITY JOIN (SELECT i, j, v FROM a) AS g "
+    "ON (f.i = g.i AND f.j = g.j) WITH SHAPE L0",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_statements_print_and_parse(text: str) -> None:
+    statement = parse(text)
+    assert str(statement) == text
+    assert parse(str(statement)) == statement
+
+
+def test_words_in_any_case_and_names_of_types() -> None:
+    statement = parse("create array A <v: int, w: varchar not null> [I=1,8,2] ;")
+    assert str(statement) == "CREATE ARRAY A <v: INTEGER, w: VARCHAR NOT NULL> [I=1,8,2]"
+    assert str(parse("select  v\n+ 1 as w from a b where  v>1")) == "SELECT v + 1 as w FROM a AS b WHERE v>1"
+
+
+def _array(ddl: str, cells: Any) -> Array:
+    statement = parse(ddl)
+    assert isinstance(statement, CreateArray)
+    return array_of(statement.schema, cells)
+
+
+A = _array(
+    "CREATE ARRAY a <v: INT, u: DOUBLE> [i=1,8,2; j=1,8,2]",
+    [(1, 1, 1, 0.5), (1, 2, 2, None), (2, 2, 3, 1.5), (2, 2, 4, 2.5), (8, 8, None, 9.0)],
+)
+ARRAYS = {"a": A}
+
+
+def _run(text: str, **arrays: Array) -> list[tuple[Any, ...]]:
+    found = evaluate(parse(text), {**ARRAYS, **arrays})
+    table = found.to_arrow() if isinstance(found, Array) else found
+    return list(zip(*table.to_pydict().values(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("FILTER(a, v >= 3)", [(2, 2, 3, 1.5), (2, 2, 4, 2.5)]),
+        ("PROJECT(a, u)", [(1, 1, 0.5), (1, 2, None), (2, 2, 1.5), (2, 2, 2.5), (8, 8, 9.0)]),
+        ("BETWEEN(a, 1, 2, 2, 8)", [(1, 2, 2, None), (2, 2, 3, 1.5), (2, 2, 4, 2.5)]),
+        ("SUBARRAY(a, 1, 2, 2, 8)", [(0, 0, 2, None), (1, 0, 3, 1.5), (1, 0, 4, 2.5)]),
+        ("REGRID(a, 2, 4, SUM(v) AS s, COUNT(*) AS n)", [(1, 1, 10, 4), (4, 2, None, 1)]),
+        ("APPLY(a, COUNT(*) AS n, SUM(v + u) AS s, L1(1))",
+         [(1, 1, 2, 1.5), (1, 2, 4, 12.5), (2, 2, 3, 11.0), (8, 8, 1, None)]),
+        ("APPLY(a, COUNT(*) AS n, MAX(v) AS m, L1(1) WITHOUT CENTER)",
+         [(1, 1, 1, 2), (1, 2, 3, 4), (2, 2, 1, 2), (8, 8, 0, None)]),
+        ("SELECT j, SUM(v) AS s FROM a WHERE v IS NOT NULL GROUP BY j ", [(1, 1), (2, 9)]),
+        ("SELECT x.v, y.v FROM a x JOIN a AS y ON x.v = y.i WHERE y.u = 0.5", [(1, 1)]),
+        ("SELECT x.i, x.j, COUNT(*) AS n, SUM(y.v - x.v) AS d INTO t FROM a x SIMILARITY JOIN a y "
+         "ON (x.i = y.i AND x.j = y.j) WITH SHAPE [1, 0] WHERE y.u > 1 GROUP BY x.i, x.j", [(1, 2, 2, 3)]),
+        ("SELECT COUNT(*) AS n FROM FILTER(a, v < 3) AS f SIMILARITY JOIN BETWEEN(a, 2, 2, 8, 8) AS g "
+         "ON (f.i = g.i AND f.j = g.j) WITH SHAPE LINF(1)", [(4,)]),
+        ("SELECT COUNT(*) AS n FROM a x SIMILARITY JOIN a y ON '(-1*x0 + 9, x1)' WITH SHAPE HAMMING(1)",
+         [(15,)]),
+    ],
+)  # fmt: skip
+def test_queries(text: str, rows: list[tuple[Any, ...]]) -> None:
+    assert Counter(_run(text)) == Counter(rows)
+
+
+def test_example_2_of_the_paper() -> None:
+    alpha = _array(
+        "CREATE ARRAY alpha <> [i=1,4,2; j=1,4,2]", [(1, 1), (3, 1), (3, 2), (2, 3), (4, 3), (1, 4)]
+    )
+    beta = _array("CREATE ARRAY beta <> [k=1,3,2]", [(1,), (3,)])
+    found = evaluate(
+        parse("SELECT * INTO t FROM alpha SIMILARITY JOIN beta ON (k = j) WITH SHAPE [0:1]"),
+        {"alpha": alpha, "beta": beta},
+    )
+    assert isinstance(found, Array)
+    assert set(zip(*found.to_arrow().to_pydict().values(), strict=True)) == {
+        (1, 1, 1), (3, 1, 1), (2, 3, 3), (4, 3, 3), (3, 2, 3),
+    }  # fmt: skip
+    assert found.schema.ddl == "CREATE ARRAY t <> [i=1,4,2; j=1,3,2; k=1,3,2]"
+
+
+def test_results_are_chunked_as_they_are_told() -> None:
+    found = evaluate(parse("SELECT i, j, v INTO t [j=0,9,3] FROM a"), ARRAYS)
+    assert isinstance(found, Array)
+    assert found.schema.ddl == "CREATE ARRAY t <i: BIGINT NOT NULL, v: INTEGER> [j=0,9,3]"
+    both = evaluate(parse("SELECT * INTO t FROM a x SIMILARITY JOIN a y ON (x.i = y.i AND x.j = y.j) "
+                          "WITH SHAPE L0"), ARRAYS)  # fmt: skip
+    assert isinstance(both, Array)
+    assert both.schema.dimension_names == ("x_i", "x_j", "y_i", "y_j")
+    assert len(both) == 1 + 1 + 4 + 1
+
+
+@given(st.data())
+def test_similarity_joins_equal_brute_force(data: st.DataObject) -> None:
+    """However the arrays are chunked, and for a mapping that mirrors."""
+    shape = data.draw(shapes(2))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
+    cells = [rng.integers(0, 8, (2, data.draw(st.integers(0, 15)))) for _ in range(2)]
+    chunk = data.draw(st.integers(1, 9))
+    ddl = f"<v: INT> [i=0,7,{chunk}; j=0,7,3]"
+    left, right = (
+        _array(f"CREATE ARRAY {name} {ddl}", (coords.T, np.arange(coords.shape[1])))
+        for name, coords in zip("ab", cells, strict=True)
+    )
+    found = evaluate(
+        parse(
+            f"SELECT a.v, b.v FROM a SIMILARITY JOIN b ON (b.i = -1*a.j + 7 AND a.i = b.j) WITH SHAPE {shape}"
+        ),
+        {"a": left, "b": right},
+    )
+    assert isinstance(found, pa.Table)
+    images = np.stack([7 - cells[0][1], cells[0][0]])
+    want = Counter(zip(*map(list, brute_force(images, cells[1], shape)), strict=True))
+    assert Counter(zip(found.column(0).to_pylist(), found.column(1).to_pylist(), strict=True)) == want
+
+
+@given(st.data())
+def test_apply_is_a_join_with_itself(data: st.DataObject) -> None:
+    """In one block or in many."""
+    shape = data.draw(shapes(2))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
+    coords = rng.integers(0, 6, (2, data.draw(st.integers(0, 20))))
+    values = rng.integers(0, 100, coords.shape[1])
+    array = _array("CREATE ARRAY a <v: INT> [i=0,5,2; j=0,5,3]", (coords.T, values))
+    groups: dict[tuple[int, ...], list[int]] = {tuple(cell): [] for cell in coords.T.tolist()}
+    centers = np.array(sorted(groups), np.int64).reshape(-1, 2).T
+    for i, j in zip(*brute_force(centers, coords, shape), strict=True):
+        groups[tuple(centers[:, i].tolist())].append(int(values[j]))
+    want = [(*cell, len(of), sum(of) if of else None) for cell, of in sorted(groups.items())]
+    before, evaluation._BLOCK = evaluation._BLOCK, data.draw(st.sampled_from([1 << 21, 7, 1]))
+    try:
+        assert _run(f"APPLY(a, COUNT(*) AS n, SUM(v) AS s, {shape})", a=array) == want
+    finally:
+        evaluation._BLOCK = before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a name is expected"),
+        ("CREATE ARRAY a <v INT> [i=1,2,1]", "':' is expected"),
+        ("CREATE ARRAY a <v: NOTYPE> [i=1,2,1]", "NOTYPE"),
+        ("CREATE ARRAY a <v: INT) FROM x> [i=1,2,1]", "not"),
+        ("CREATE ARRAY a <v: INT> [i=1,2]", "',' is expected"),
+        ("APPLY(a, L1(1))", "needs an aggregate"),
+        ("APPLY(a, SUM(v))", "a shape is expected"),
+        ("BETWEEN(a, 1, 2, 3)", "first and the last index"),
+        ("SELECT FROM a", "an expression is expected"),
+        ("SELECT * FROM FILTER(a, v > 1)", "needs a name"),
+        ("SELECT * FROM a SIMILARITY JOIN a AS b ON (a.i = b.i) WITHOUT SHAPE L1(1)", "expected"),
+        ("a b", "should end here"),
+    ],
+)
+def test_what_is_no_statement_is_refused(text: str, message: str) -> None:
+    with pytest.raises(EverfreshError, match=message):
+        parse(text)
+
+
+JOIN = "SELECT * FROM a SIMILARITY JOIN a AS b ON {on} WITH SHAPE {shape}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("none", "no array 'none'"),
+        ("DROP ARRAY a", "is not a query"),
+        ("FILTER(a, w > 1)", "w"),
+        ("FILTER(a, v + ) ", "missing|expected|syntax"),
+        ("PROJECT(a, w)", "w"),
+        ("BETWEEN(a, 1, 2)", "needs 2 dimensions"),
+        ("REGRID(a, 2, SUM(v))", "needs 2 dimensions"),
+        ("APPLY(a, SUM(v), [0:1])", "has 1 dimensions"),
+        ("APPLY(a, SUM(v) AS i, L1(1))", "two dimensions or attributes"),
+        ("SELECT * FROM a SIMILARITY JOIN a ON (i = i) WITH SHAPE L1(1)", "two arrays"),
+        (JOIN.format(on="(a.i = b.i)", shape="L1(1)"), "says nothing of dimension 'j'"),
+        (JOIN.format(on="(a.i = b.i AND a.j = b.v)", shape="L1(1)"), "no dimension 'v'"),
+        (JOIN.format(on="(i = b.i AND a.j = b.j)", shape="L1(1)"), "'i' is ambiguous"),
+        (JOIN.format(on="(a.i = a.j AND a.j = b.j)", shape="L1(1)"), "compares a dimension of b"),
+        (JOIN.format(on="(a.i = 2*b.i AND a.j = b.j)", shape="L1(1)"), "compares a dimension of b"),
+        (JOIN.format(on="(c.i = b.i AND a.j = b.j)", shape="L1(1)"), "no dimension of the arrays"),
+        (JOIN.format(on="'(x0)'", shape="L1(1)"), "the arrays have 2 and 2"),
+        (JOIN.format(on="(a.i = b.i AND a.j = b.j)", shape="[0:1]"), "has 1 dimensions"),
+        ("SELECT v INTO t FROM a", "none of the columns is a dimension"),
+        ("SELECT i INTO t [k=1,2,1] FROM a", "'k' that is not selected"),
+        ("SELECT i INTO t [i=1,2,1] FROM a", "is outside of 1..2"),
+    ],
+)
+def test_bad_queries_are_refused(text: str, message: str) -> None:
+    with pytest.raises(EverfreshError, match=message):
+        _run(text)

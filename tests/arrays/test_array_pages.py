@@ -1,0 +1,35 @@
+"""What the page on arrays says of shapes is so, and its picture is what the code draws."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from everfresh.arrays.evaluate import create
+from everfresh.arrays.shape import parse
+from everfresh.errors import EverfreshError
+
+DOCS = Path(__file__).parents[2] / "docs"
+ROWS = re.findall(r"^\| `([^`]+)` \| .* \| (\d+) \|$", (DOCS / "arrays.md").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("shape", "cells"), ROWS)
+def test_shapes_have_the_cells_that_are_documented(shape: str, cells: str) -> None:
+    assert parse(shape).cells(2) == int(cells)
+
+
+def test_all_rows_are_read() -> None:
+    assert len(ROWS) == 10
+
+
+def test_the_picture_is_what_the_code_draws() -> None:
+    drawn = parse("RING(3, 4) UNION [-1:1, 0:2]").svg()
+    assert (DOCS / "images" / "array-shape.svg").read_text() == drawn
+
+
+def test_create_takes_create_only() -> None:
+    with pytest.raises(EverfreshError, match="creates no array"):
+        create("DROP ARRAY a")
+    assert len(create("CREATE ARRAY a <> [i=1,2,1]")) == 0

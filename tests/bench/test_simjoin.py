@@ -1,0 +1,49 @@
+"""The benchmark of similarity joins measures every algorithm, and judges what it measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from everfresh.arrays.plan import place
+from everfresh.bench import Report, Settings, simjoin
+from everfresh.bench._simjoin_workloads import ROW, catalog_of, ptf_2d, ptf_3d
+
+
+def test_every_algorithm_has_a_row_and_every_bar_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simjoin, "WORKERS", (2, 8))
+    report = Report("simjoin", machine={})
+    simjoin._algorithms(report, Settings(quick=True), ptf_3d(4))
+    planned = {(row["workers"], row["how"]) for row in report.rows if "mb" in row}
+    assert planned == {(workers, name) for workers in (2, 8) for name in simjoin.ALL}
+    assert all(
+        row["against_opt"] >= 1 for row in report.rows if row["how"] in ("bhvc", "hvc", "mbh", "struct")
+    )
+    assert len(report.bars) == 5
+    assert all(isinstance(bar.value, float) for bar in report.bars)
+    simulated = [row for row in report.rows if row["how"].startswith("simulated, schedule")]
+    assert len(simulated) == 8
+    assert all(row["makespan"] > 0 for row in simulated)
+
+
+def test_small_joins_are_held_to_the_exact_least(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simjoin, "ptf_3d", lambda nights: ptf_2d(nights))
+    report = Report("simjoin", machine={})
+    simjoin._exact(report, Settings())
+    assert report.rows
+    assert all(row["ratio"] >= 1 for row in report.rows)
+
+
+def test_two_instances_have_no_pair_in_two_directions() -> None:
+    problem = ptf_3d(3).problem(4, two=True)
+    assert set(problem.ways.tolist()) == {1}
+    assert len(problem.cells) == 2 * len(ptf_3d(3).chunks)
+
+
+def test_a_catalog_of_cells_has_their_boxes_and_counts() -> None:
+    points = np.array([[1, 1], [2, 2], [5, 1], [6, 2], [6, 1]])
+    found = catalog_of(points[::-1], (1, 1), (4, 4))
+    assert found.lo.tolist() == [[1, 1], [5, 1]]
+    assert found.hi.tolist() == [[2, 2], [6, 2]]
+    assert (found.cells.tolist(), found.bytes.tolist()) == ([2, 3], [2 * ROW, 3 * ROW])
+    assert place(found, "round-robin", 2).home.tolist() == [0, 1]
