@@ -57,7 +57,7 @@ CLUSTER_SETTINGS = {
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session on two cores that retries tasks, as everfresh asks for."""
-    from everfresh.spark.clusters import QUICK_JAVA, connect_server, standalone
+    from everfresh.spark.session.clusters import QUICK_JAVA, connect_server, standalone
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     where = request.config.getoption("--spark")
@@ -149,5 +149,5 @@ class _All(set[str]):
 @pytest.fixture
 def all_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is to be compiled behind a test is found compiled: it is only loaded."""
-    monkeypatch.setattr("everfresh.local.keeping.settled", _All)
-    monkeypatch.setattr("everfresh.local.keeping.is_done", lambda item: True)
+    monkeypatch.setattr("everfresh.local.jit.code_cache.settled", _All)
+    monkeypatch.setattr("everfresh.local.jit.code_cache.is_done", lambda item: True)

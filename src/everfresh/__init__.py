@@ -28,9 +28,9 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 
 if TYPE_CHECKING:
-    from everfresh import linalg
+    from everfresh import arrays, linalg
     from everfresh.database import Database, connect
-    from everfresh.matrices import LinearView
+    from everfresh.linalg.domain.handles import LinearView
     from everfresh.relations import Result, Table, View
     from everfresh.sources import Stream
 
@@ -46,6 +46,7 @@ __all__ = [
     "Table",
     "View",
     "__version__",
+    "arrays",
     "connect",
     "linalg",
 ]
@@ -54,7 +55,7 @@ __all__ = [
 _LAZY = {
     "connect": "database",
     "Database": "database",
-    "LinearView": "matrices",
+    "LinearView": "linalg.domain.handles",
     "Result": "relations",
     "Stream": "sources",
     "Table": "relations",
@@ -63,8 +64,8 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "linalg":
-        return import_module("everfresh.linalg")
+    if name in ("arrays", "linalg"):
+        return import_module(f"everfresh.{name}")
     if name in _LAZY:
         return getattr(import_module(f"everfresh.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'everfresh' has no attribute '{name}'")

@@ -20,24 +20,27 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from everfresh import sql as s
-from everfresh.compiler import Catalog, explain
-from everfresh.delta import Delta, SparkRows, read_local, read_rows
-from everfresh.delta.feeds import is_feed, named
+from everfresh.compiler import Catalog
+from everfresh.delta import Delta
+from everfresh.epochs import Domain, Objects
+from everfresh.epochs.lazy import Lazy
+from everfresh.epochs.queue import Queue, Waiting, chosen
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Vector, evaluate
-from everfresh.matrices import LinearView, Matrices, MatrixMethods
 from everfresh.options import Options
-from everfresh.program import Batch, Engine, OnConflict, Part, Progress, Stale
-from everfresh.program.queue import Queue, Waiting
-from everfresh.program.waiting import shown
-from everfresh.relations import Explanation, Names, Result, Table, View, database_html
+from everfresh.program import Batch, Engine, Part, Progress
+from everfresh.relations import Names, Result, Table, View, database_html
 from everfresh.sources import Stream, StreamMethods
 from everfresh.state import is_url, told
-from everfresh.types import Column, TableSchema, is_unicode
+from everfresh.statements import Statements, explained, part_of
+from everfresh.types import TableSchema, is_unicode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from everfresh.arrays.handle import StoredArray
+    from everfresh.linalg import Columns, ViewOptions
+    from everfresh.linalg.domain.handles import LinearView, Matrix
+    from everfresh.linalg.run.setup import Definition
 
 MEMORY = ":memory:"
 """A path that is none, as elsewhere."""
@@ -86,12 +89,27 @@ def connect(
             hint="give a folder of a local file system, or connect with engine='spark'",
         )
     with told(f"{path if path is not None else 'the database'} cannot be opened"):
-        return _connected(path, engine, spark, read_only, options)
+        return connected(path, engine, spark, read_only, options, domains_of(options))
 
 
-def _connected(
-    path: str | Path | None, engine: str, spark: SparkSession | None, read_only: bool, options: Options
+def domains_of(options: Options) -> tuple[Domain, ...]:
+    """The domains of every database, beside tables and SQL views."""
+    matrices = Lazy(
+        "matrix", "everfresh.linalg.domain.matrices:made", "everfresh.linalg.run.updates", options.history
+    )
+    arrays = Lazy("array", "everfresh.arrays.domain:made", "", options.history)
+    return (matrices, arrays)
+
+
+def connected(
+    path: str | Path | None,
+    engine: str,
+    spark: SparkSession | None,
+    read_only: bool,
+    options: Options,
+    domains: Sequence[Domain],
 ) -> Database:
+    """A database with these domains beside tables."""
     if engine == "local":
         if spark is not None:
             raise EverfreshError(
@@ -99,36 +117,32 @@ def _connected(
             )
         from everfresh.local.engine import LocalEngine
 
-        matrices = Matrices()
-        local = LocalEngine(path, options, read_only=read_only, domains=(matrices,))
-        return Database(local, read_only=read_only, matrices=matrices)
+        local = LocalEngine(path, options, read_only=read_only, domains=domains)
+        return Database(local, read_only=read_only)
     if engine == "spark":
         from everfresh.spark.engine import SparkEngine
 
-        matrices = Matrices()
-        runtime = SparkEngine(path, options, session=spark, read_only=read_only, domains=(matrices,))
-        return Database(runtime, read_only=read_only, matrices=matrices)
+        runtime = SparkEngine(path, options, session=spark, read_only=read_only, domains=domains)
+        return Database(runtime, read_only=read_only)
     raise EverfreshError(Code.ARGUMENT, f"there is no engine '{engine}'", hint="engines are: spark, local")
 
 
-class Database(MatrixMethods, StreamMethods):
+class Database(StreamMethods):
     """Tables, views over them, and the one way to change both. Made by `everfresh.connect`."""
 
-    def __init__(self, engine: Engine, *, read_only: bool = False, matrices: Matrices | None = None) -> None:
+    def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
         self._engine = engine
-        self._matrices = matrices or Matrices()
         self._read_only = read_only
         self._lock = threading.RLock()
         """Held by whoever changes something; readers need it only where the engine cannot do without."""
         self._queue = Queue(self._commit_all)
-        self._read: Callable[..., Any] = getattr(engine, "read_input", read_local)
-        """Rows of any kind as the engine takes them."""
         self._closed = False
         self._forked_from: int | None = None
         """The process that opened the database, in a child that was forked from it."""
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
         self._streams: dict[str, Stream] = {}
+        self._statements = Statements(self)
         _opened.add(self)
 
     # -- life --------------------------------------------------------------------------------------
@@ -199,6 +213,14 @@ class Database(MatrixMethods, StreamMethods):
         with self._lock:
             yield self._open()
 
+    def _current(self) -> None:
+        """Raise if the database was closed; a handle that may be behind is brought up to date."""
+        if self._closed:
+            self._open()
+        if self._engine.behind:
+            with self._lock:
+                self._open()
+
     @property
     def epoch(self) -> int:
         """The number of the last committed change."""
@@ -225,8 +247,10 @@ class Database(MatrixMethods, StreamMethods):
     def view(self, name: str) -> View:
         """The view called `name`."""
         catalog = self.catalog  # as of now: a reader catches up
-        if name in self._matrices.views:
-            return LinearView(self, name)
+        found = self._engine.objects.find(name)
+        if found is not None and found.kind.endswith("view"):
+            held: View = self._domain(found.domain).hold(self, found.name)
+            return held
         return View(self, catalog.expect_view(name).name)
 
     def table(self, name: str) -> Table:
@@ -266,35 +290,42 @@ class Database(MatrixMethods, StreamMethods):
                 Code.ARGUMENT, "a batch key is a string of Unicode", hint='db.apply(batch, key="load-17")'
             )
         given = {**batch, **tables} if batch else tables
-        engine = self._engine
-        if not engine.concurrent or self._matrices.takes_some(given):
-            with self._lock:
-                return self._apply(given, key)
         if self._closed or self._read_only:
             self._writable()
+        engine = self._engine
+        if not engine.concurrent:
+            with self._lock:
+                catalog = self._writable().catalog
+                before = engine.committed(key) if key is not None else None
+                return before if before is not None else self._commit(self._batch(given, key, catalog))
         before = engine.committed(key) if key is not None else None
         if before is not None:
             return before
         catalog = engine.catalog  # rows are read beside other batches, and queue with them
-        parts: list[Part] = []
-        for name, rows in given.items():
-            parts += self._parts(catalog.expect_table(name), rows)
-        return self._queue.commit(Batch(tuple(parts), key), catalog, self._lock)
+        return self._queue.commit(self._batch(given, key, catalog), catalog, self._lock)
 
-    def _apply(self, given: Mapping[str, Any], key: str | None) -> int:
-        """A batch by itself, with the lock held."""
-        engine = self._writable()
-        before = engine.committed(key) if key is not None else None
-        if before is not None:
-            return before
-        parts = [
-            part
-            for name, rows in given.items()
-            if not self._matrices.takes(name, rows)
-            for part in self._parts(engine.catalog.expect_table(name), rows)
-        ]
-        updates = {name: change for name, change in given.items() if self._matrices.takes(name, change)}
-        return self._commit(self._with_matrices(Batch(tuple(parts), key), updates))
+    def _batch(self, given: Mapping[str, Any], key: str | None, catalog: Catalog) -> Batch:
+        """What a user gives, as a batch: rows of tables, and changes of other objects as their domains have
+        prepared them."""
+        parts: list[Part] = []
+        changes: dict[str, Any] = {}
+        for name, some in given.items():
+            domain = self._changed(name, some, catalog)
+            if domain is None:
+                parts += self._parts(catalog.expect_table(name), some)
+            else:
+                changes[name] = domain.prepare(name, some)
+        return Batch(tuple(parts), key, changes)
+
+    def _changed(self, name: str, given: Any, catalog: Catalog) -> Domain | None:
+        """The domain of what a user changes; None for a table."""
+        if name in catalog.tables:
+            return None
+        objects: Objects = self._engine.objects
+        found = objects.domain_of(name)
+        if found is None and catalog.resolve(name) is None:
+            found = next((domain for domain in objects.domains.values() if domain.takes(given)), None)
+        return found
 
     def _parts(self, schema: TableSchema, rows: Any) -> list[Part]:
         if isinstance(rows, pa.Table):
@@ -303,14 +334,16 @@ class Database(MatrixMethods, StreamMethods):
 
     def _part_of(self, schema: TableSchema, op: Any, data: Any) -> Part:
         what = f"table '{schema.name}', {op}s"
-        return _part(schema, op, self._read(data, schema, what, op), what)
+        return part_of(schema, op, self._engine.read_input(data, schema, what, op), what)
 
     def _commit(self, batch: Batch) -> int:
-        for name in {part.table for part in batch.parts}:
-            self._check_static(name)
-        applied = self._engine.apply(batch)
-        self._tell(applied.epoch)
-        return applied.epoch
+        """A batch by itself, with the lock held."""
+        mine = Waiting(batch, self._engine.catalog)
+        self._commit_all([mine])
+        if isinstance(mine.result, Exception):
+            raise mine.result
+        assert mine.result is not None
+        return mine.result
 
     def _commit_all(self, group: Sequence[Waiting]) -> None:
         """Commit what has queued, with the lock held; each is told what came of it."""
@@ -328,7 +361,7 @@ class Database(MatrixMethods, StreamMethods):
             else:
                 ready.append(waiting)
         while ready:
-            now, later = self._chosen(ready)
+            now, later = chosen(ready, engine.committed)
             results = engine.apply_all([waiting.batch for waiting in now]) if now else ()
             for waiting, result in zip(now, results, strict=True):
                 waiting.result = result if isinstance(result, Exception) else result.epoch
@@ -337,25 +370,6 @@ class Database(MatrixMethods, StreamMethods):
                     if isinstance(waiting.result, int):
                         self._tell(waiting.result)
             ready = later
-
-    def _chosen(self, ready: list[Waiting]) -> tuple[list[Waiting], list[Waiting]]:
-        """What to apply now, and what to look at again after it: batches with the key of one before them. One
-        whose key was committed has its result."""
-        now: list[Waiting] = []
-        later: list[Waiting] = []
-        keys: set[str] = set()
-        for waiting in ready:
-            key = waiting.batch.key
-            if key is not None:
-                waiting.result = self._engine.committed(key)
-                if waiting.result is not None:
-                    continue
-                if key in keys:
-                    later.append(waiting)
-                    continue
-                keys.add(key)
-            now.append(waiting)
-        return now, later
 
     def _check_static(self, name: str) -> None:
         catalog = self._engine.catalog
@@ -366,6 +380,140 @@ class Database(MatrixMethods, StreamMethods):
                 f"static table '{name}' is read by {', '.join(v.name for v in readers)} and cannot change",
                 hint="drop these views, change it and create them again, or create the table without STATIC",
             )
+
+    # -- objects of other domains ------------------------------------------------------------------
+
+    def _domain(self, name: str) -> Any:
+        """A domain by its name."""
+        domain = self._engine.objects.domains[name]
+        return domain.domain if isinstance(domain, Lazy) else domain
+
+    def _define(self, domain: str, *statements: Any) -> int:
+        """Make or drop objects of a domain, in an epoch of its own; the lock is held."""
+        return self._commit(Batch(statements={domain: statements}))
+
+    def _check_free(self, name: str) -> None:
+        """Raise if something has the name."""
+        engine = self._writable()
+        found = engine.catalog.relation(name)
+        if found is not None:
+            raise EverfreshError(
+                Code.EXISTS, f"there is already a {found[0]} '{name}'", hint="choose another name"
+            )
+        engine.objects.check_free(name)
+
+    def _drop(self, name: str, cascade: bool = False) -> int:
+        """Drop an object of another domain than tables; with `cascade`, first what reads it."""
+        with self._lock:
+            objects: Objects = self._writable().objects
+            found = objects.find(name)
+            if found is None:
+                known = ", ".join(one.name for one in objects) or "none yet"
+                raise EverfreshError(Code.NOT_FOUND, f"there is no '{name}'", hint=f"there are: {known}")
+            statements = objects.dropped_with([found.name], cascade=cascade)
+            statements.setdefault(found.domain, []).extend(objects.domains[found.domain].dropping(found.name))
+            return self._commit(Batch(statements=statements))
+
+    def array(self, name: str) -> StoredArray:
+        """The array called `name`: made by `CREATE ARRAY`, changed by `db.apply`.
+
+        >>> import everfresh as ef
+        >>> with ef.connect(engine="local") as db:
+        ...     _ = db.sql("CREATE ARRAY a <v: INT> [i=1,8,2; j=1,8,2]")
+        ...     _ = db.apply(a=[(1, 1, 10), (1, 2, 20), (8, 8, 30)])
+        ...     db.array("a").to_pylist()[0], len(db.array("a"))
+        ({'i': 1, 'j': 1, 'v': 10}, 3)
+        """
+        self._current()
+        found = self._engine.objects.find(name)
+        if found is None or found.kind != "array":
+            there = [one.name for one in self._engine.objects if one.kind == "array"]
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"there is no array '{name}'",
+                hint=f"arrays are: {', '.join(there) or 'none yet'}",
+            )
+        array: StoredArray = self._domain(found.domain).hold(self, found.name)
+        return array
+
+    @property
+    def arrays(self) -> Mapping[str, StoredArray]:
+        """All arrays by name."""
+        return self._held("array")
+
+    def create_matrix(self, name: str, array: Any, static: bool = False) -> int:
+        """Keep a matrix; one that is `static` never changes, and views of it have no triggers for it.
+
+        The array is copied: a NumPy array, a nested list, or a PyTorch tensor, which stays on its device.
+
+        >>> import everfresh as ef
+        >>> with ef.connect(engine="local") as db:
+        ...     _ = db.create_matrix("A", [[1.0, 2.0], [0.0, 1.0]])
+        ...     _ = db.create_matrix_view("square", "B := A A;")
+        ...     _ = db.apply(A=ef.linalg.EntryUpdate(0, 1, 3.0))
+        ...     db.view("square").to_numpy()
+        array([[1., 6.],
+               [0., 1.]])
+        """
+        from everfresh.linalg.domain.verbs import create_matrix
+
+        return create_matrix(self, name, array, static)
+
+    def create_matrix_view(
+        self,
+        name: str,
+        program: Definition | Callable[..., Any],
+        *,
+        inputs: Mapping[str, str | Columns] | None = None,
+        strategy: str = "auto",
+        model: str = "auto",
+        ranks: Mapping[str, int] | int = 1,
+        options: ViewOptions | None = None,
+    ) -> int:
+        """Keep the results of a program over matrices; returns the epoch.
+
+        `program` is a function under `everfresh.linalg.program`, a text such as `B := A A;`, or an analytic
+        such as `everfresh.linalg.Ridge(0.1)`. Its inputs are the matrices of these names, or those that
+        `inputs` names; one may also be columns of a table or SQL view (`everfresh.linalg.columns`), which it
+        then follows. `strategy`, `model` and `ranks` (of a usual update) are as for
+        `everfresh.linalg.compile`.
+        """
+        from everfresh.linalg.domain.verbs import create_matrix_view
+
+        how = {
+            "strategy": strategy,
+            "model": model,
+            "ranks": ranks if isinstance(ranks, int) else dict(ranks),
+        }
+        return create_matrix_view(self, name, program, inputs, how, options)
+
+    def matrix(self, name: str) -> Matrix:
+        """The matrix called `name`."""
+        self._current()
+        found: Matrix | None = self._held("matrix").get(name)
+        if found is None:
+            self._domain("matrix").store.expect_matrix(name)
+        assert found is not None
+        return found
+
+    @property
+    def matrices(self) -> Mapping[str, Matrix]:
+        """All matrices by name."""
+        return self._held("matrix")
+
+    @property
+    def matrix_views(self) -> Mapping[str, LinearView]:
+        """All matrix views by name."""
+        return self._held("matrix view")
+
+    def _held(self, kind: str) -> dict[str, Any]:
+        """What a user holds of all objects of a kind."""
+        self._current()
+        return {
+            found.name: self._domain(found.domain).hold(self, found.name)
+            for found in self._engine.objects
+            if found.kind == kind
+        }
 
     # -- listeners ---------------------------------------------------------------------------------
 
@@ -380,11 +528,15 @@ class Database(MatrixMethods, StreamMethods):
 
         return stop
 
+    def _knows(self, view: str) -> bool:
+        """Whether there is such a view."""
+        return view in self._engine.catalog.views or self._engine.objects.find(view) is not None
+
     def _tell(self, epoch: int) -> None:
         """Hand each listener the change of its view. The batch is committed: a listener that fails is
         logged, not raised."""
         for view, listeners in list(self._listeners.items()):
-            if not listeners or view not in self._engine.catalog.views:
+            if not listeners or not self._knows(view):
                 continue
             change = self._engine.changes(view, epoch - 1)
             if not change.num_rows:
@@ -403,157 +555,17 @@ class Database(MatrixMethods, StreamMethods):
         A SELECT gives a `Result`, which reads like a view; a change gives its epoch. A script stops at its
         first error; what came before it stays done.
         """
-        parsed = s.split(text, dialect)
-        if len(parsed) == 1 and parsed[0].asks and self._engine.concurrent and not self._read_only:
-            return self._ask(parsed[0])
-        result: Result | int | None = None
-        with self._lock:
-            current = _Current(self._open(), self._matrices)
-            for statement in parsed:
-                result = self._run(s.bind(statement, current))
-        return result
-
-    def _ask(self, parsed: s.Parsed) -> Result | int | None:
-        """One statement that changes nothing, as of the last committed epoch."""
-        while True:
-            catalog = self.catalog
-            statement = s.bind(parsed, catalog)
-            if isinstance(statement, s.Show | s.Explain):
-                return self._describe(statement)
-            if not isinstance(statement, s.Select):
-                with self._lock:  # a change behind a WITH
-                    return self._run(s.bind(parsed, _Current(self._open(), self._matrices)))
-            try:
-                return Result(self._open().select(statement.plan, catalog))
-            except Stale:  # something was created, altered or dropped in between
-                continue
-
-    def _run(self, statement: s.Statement) -> Result | int | None:
-        match statement:
-            case s.Select(plan):
-                return Result(self._open().select(plan))
-            case s.Show() | s.Explain():
-                return self._describe(statement)
-            case s.Insert():
-                return self._insert(statement)
-            case s.Delete(table, where):
-                rows, _ = self._writable().matching(table, where)
-                return self._commit(Batch((Part(table, "delete", rows, f"DELETE FROM {table}"),)))
-            case s.Update(table, assignments, where):
-                return self._update(table, assignments, where)
-            case s.Copy():
-                return self._copy(statement)
-            case _:
-                return self._ddl(statement)
-
-    def _ddl(self, statement: s.Statement) -> int:
-        engine = self._writable()
-        if isinstance(statement, s.Drop) and statement.kind in ("matrix", "matrix view"):
-            known = self._matrices.kind_of(statement.name) is not None
-            return self._drop_matrix(statement.name, statement.cascade) if known else engine.epoch
-        self._matrices.check_statement(statement)
-        with shown(self._progress) as told:
-            epoch = engine.execute(statement, told)
-        for view in [name for name in self._listeners if name not in engine.catalog.views]:
-            del self._listeners[view]
-        return epoch
-
-    def _insert(self, statement: s.Insert) -> int:
-        engine = self._writable()
-        schema = engine.catalog.tables[statement.table]
-        what = f"INSERT INTO {schema.name}"
-        if statement.plan is not None:
-            rows = engine.select(statement.plan)
-            rows = self._read(_renamed(rows, statement.columns), schema, what, "insert")
-        else:
-            rows = _constants(statement, schema, what)
-        conflict = statement.conflict
-        if conflict is None:
-            return self._commit(Batch((Part(schema.name, "insert", rows, what),)))
-        action = OnConflict(conflict.assignments if conflict.action == "update" else (), conflict.where)
-        return self._commit(Batch((Part(schema.name, "upsert", rows, what, action),)))
-
-    def _update(self, table: str, assignments: Any, where: Any) -> int:
-        engine = self._writable()
-        schema = engine.catalog.tables[table]
-        old, new = engine.matching(table, where, assignments)
-        what = f"UPDATE {table}"
-        if isinstance(new, pa.Table):
-            new = read_rows(new, schema, what=what)
-        return self._commit(Batch((Part(table, "delete", old, what), Part(table, "insert", new, what))))
-
-    def _copy(self, statement: s.Copy) -> int:
-        engine = self._writable()
-        schema = engine.catalog.tables[statement.table]
-        unknown = set(statement.options) - {"header", "format"}
-        if unknown:
-            raise EverfreshError(
-                Code.UNSUPPORTED,
-                f"COPY has no option '{sorted(unknown)[0]}'",
-                place=statement.place,
-                hint="a CSV file has a header line and commas",
-            )
-        if statement.options.get("header") is False:
-            raise EverfreshError(
-                Code.UNSUPPORTED,
-                "a CSV file without a header line is not supported",
-                place=statement.place,
-                hint="add a first line with the column names",
-            )
-        what = f"COPY {schema.name}"
-        if statement.format is None:
-            rows = self._read(statement.path, schema, what, "insert")
-        else:
-            rows = read_rows(statement.path, schema, what=what, kind=statement.format)
-        return self._commit(Batch((_part(schema, "insert", rows, what),)))
-
-    def _describe(self, statement: s.Show | s.Explain) -> Result:
-        catalog = self.catalog
-        if isinstance(statement, s.Explain):
-            text = (
-                self.explain(statement.view)
-                if statement.view is not None
-                else str(getattr(statement.statement, "plan", ""))
-            )
-            return Explanation(text)
-        if statement.kind == "describe":
-            found = catalog.relation(statement.name or "")
-            columns: tuple[Column, ...] = found[1] if found is not None else ()
-            return Result(
-                pa.table(
-                    {
-                        "column_name": [c.name for c in columns],
-                        "column_type": [str(c.type) for c in columns],
-                        "null": ["YES" if c.nullable else "NO" for c in columns],
-                    }
-                )
-            )
-        names = list(catalog.tables if statement.kind == "tables" else catalog.views)
-        return Result(pa.table({"name": pa.array(names, pa.string())}))
+        return self._statements.script(text, dialect)
 
     def explain(self, view: str, format: str = "text", distributed: bool = False) -> str:
         """How a view is maintained, and why: as "text", "json" or "dot"; or (`distributed`) where its maps
         are on a cluster, and what runs where."""
         with self._reading() as engine:
-            catalog = engine.catalog
-            definition = catalog.expect_view(view)
-            if distributed:
-                return _distributed(engine, definition.name)
-            known, sizes = getattr(engine, "explain", None), getattr(engine, "entries", None)
-            return explain(
-                definition.compiled,
-                definition.text,
-                format,
-                known(definition.name) if known is not None else None,
-                catalog.sharing(definition.name),
-                catalog.passing,
-                sizes(definition.name) if sizes is not None else None,
-                {
-                    name: [schema.names.index(c) for c in schema.key]
-                    for name, schema in catalog.tables.items()
-                    if schema.key
-                },
-            )
+            found = engine.objects.find(view)
+            if found is not None:
+                text: str = self._domain(found.domain).explain(found.name, format)
+                return text
+            return explained(engine, engine.catalog, view, format, distributed)
 
 
 _opened: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -568,75 +580,3 @@ def _let_go_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_let_go_in_child)
-
-
-def _distributed(engine: Engine, view: str) -> str:
-    """How a view is distributed, as the engine has placed its maps, or would by the sizes of its tables."""
-    from everfresh.distributed import best, explained
-
-    catalog, where = getattr(engine, "programs", engine.catalog), getattr(engine, "placement", None)
-    if where is None:
-        tables = engine.statistics()["tables"]
-        sizes = {name: known["rows"] for name, known in tables.items() if isinstance(known.get("rows"), int)}
-        where = best(catalog, sizes)
-    return explained(catalog, where, view)
-
-
-class _Current:
-    """The catalog as the binder sees it: always the engine's current one, so that a script sees its own
-    DDL."""
-
-    def __init__(self, engine: Engine, matrices: Matrices) -> None:
-        self._engine, self._matrices = engine, matrices
-
-    def other(self, name: str) -> tuple[str, str] | None:
-        return self._matrices.kind_of(name)
-
-    def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
-        return self._engine.catalog.relation(name)  # type: ignore[no-any-return]
-
-    def table(self, name: str) -> TableSchema | None:
-        return self._engine.catalog.table(name)  # type: ignore[no-any-return]
-
-    def names(self) -> list[str]:
-        return self._engine.catalog.names()  # type: ignore[no-any-return]
-
-    def resolve(self, name: str) -> str | None:
-        return self._engine.catalog.resolve(name)  # type: ignore[no-any-return]
-
-
-def _names(rows: Any) -> list[str]:
-    return [name for name, _ in rows.names] if isinstance(rows, SparkRows) else list(rows.column_names)
-
-
-def _part(schema: TableSchema, op: Any, rows: Any, what: str) -> Part:
-    """Rows as they were read, with their operation: a delete may be by the key, and the rows of a change feed
-    say themselves what it is."""
-    if isinstance(rows, pa.Table) and rows.num_columns == len(schema.columns):
-        return Part(schema.name, op, rows, what)  # exactly the table's columns: neither of them
-    if op == "delete" and set(_names(rows)) != set(schema.names):
-        return Part(schema.name, "delete_key", rows, what)
-    if op == "insert" and is_feed(_names(rows), schema):
-        return Part(schema.name, "change", rows, named(what))
-    return Part(schema.name, op, rows, what)
-
-
-def _renamed(rows: Any, names: tuple[str, ...]) -> Any:
-    return rows.rename_columns(list(names)) if isinstance(rows, pa.Table) else rows.frame.toDF(*names)
-
-
-def _constants(statement: s.Insert, schema: TableSchema, what: str) -> pa.Table:
-    """The rows of VALUES as an Arrow table; columns that are not named are NULL."""
-    arrays: dict[str, pa.Array] = {}
-    for index, name in enumerate(statement.columns):
-        column = schema.column(name)
-        values = []
-        for row, exprs in enumerate(statement.rows or []):
-            try:
-                values.append(evaluate(exprs[index], {}))
-            except EverfreshError as error:
-                raise error.at(f"{what}, row {row}, column {name}") from error
-        arrays[name] = Vector.from_pylist(values, column.type).to_arrow()
-    rows = read_rows(pa.table(arrays), schema, what=what)
-    assert isinstance(rows, pa.Table)
-    return rows

@@ -36,6 +36,16 @@ class Code:
     ENVIRONMENT: Final = "environment"  # something is missing, too old, full, or refused by the system
     STREAM: Final = "stream"  # the source of a stream failed
     ARGUMENT: Final = "argument"  # a call's arguments do not fit
+    SIG_OVERLAP: Final = "E-SIG-OVERLAP"  # two events of a signal overlap, or windows that nothing merges
+    SIG_LATE: Final = "E-SIG-LATE"  # an event before the watermark
+    SIG_GRID: Final = "E-SIG-GRID"  # a sample off the grid of its signal
+    SIG_PERIOD: Final = "E-SIG-PERIOD"  # a period, factor, shift or span that does not fit
+    SIG_FILL: Final = "E-SIG-FILL"  # a gap too long to fill
+    SIG_KIND: Final = "E-SIG-KIND"  # an operation that this kind of signal does not have
+    SIG_TYPE: Final = "E-SIG-TYPE"  # values that no signal is made of
+    SIG_SIZE: Final = "E-SIG-SIZE"  # a function of windows returned another shape
+    SIG_KEYS: Final = "E-SIG-KEYS"  # keys of joined signals differ
+    SIG_STATE: Final = "E-SIG-STATE"  # the state of the groups exceeds its bound
 
 
 class EverfreshError(Exception):

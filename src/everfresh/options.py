@@ -69,6 +69,12 @@ class Options:
     """Local: whether `statistics()` has the seconds that batches spent in each phase, on the clock or, for
     `"processor"`, of this process's processor time. See `everfresh.local.phases`."""
 
+    signal_max_fill: int = 10_000_000
+    """Signals: how many beats of one gap, or of one event, are filled at most; a longer one is refused."""
+
+    signal_memory: int = 4 << 30
+    """Signals: how many bytes the state of the groups of one query may take."""
+
     fault: str | None = None
     """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See
     `everfresh.state.faults`."""

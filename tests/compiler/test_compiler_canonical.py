@@ -32,8 +32,8 @@ from everfresh.calculus import (
     parse,
     rename,
 )
-from everfresh.compiler import canonical as module
-from everfresh.compiler.canonical import Canonical, canonical
+from everfresh.compiler.viewlet import canonical as module
+from everfresh.compiler.viewlet.canonical import Canonical, canonical
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var, build, variables
 from everfresh.types import BIGINT, INTEGER, VARCHAR, Column
 

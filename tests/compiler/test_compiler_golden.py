@@ -22,11 +22,11 @@ from everfresh.compiler import Catalog, CompiledView, ViewDef, explain
 from everfresh.compiler.listing import parse_listing
 from everfresh.delta.bags import difference, expand, net, subtract
 from everfresh.expr import Vector
-from everfresh.local.columnar import run
-from everfresh.local.mapstore import MapStore
-from everfresh.local.recompute import recompute
-from everfresh.local.strings import Interner
+from everfresh.local.batch.recompute import recompute
+from everfresh.local.store.map_store import MapStore
+from everfresh.local.store.strings import Interner
 from everfresh.program import Program
+from everfresh.testing.one_change import OneChange
 from everfresh.types import NAN
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -136,9 +136,9 @@ def test_run(name: str) -> None:
     compiled = replace(CATALOG.views[name].compiled, program=parsed(name))
     (base,) = compiled.bases
     columns = CATALOG.tables[base].columns
-    names = [c.name for c in columns]
     for seed in range(3):
-        store, table = MapStore(compiled, Interner()), Gmr()
+        interner, table = Interner(), Gmr()
+        store, trigger = MapStore(compiled, interner), compiled.program.trigger(base)
         for batch in random_batches(compiled, random.Random(seed)):
             vectors = {
                 c.name: Vector.from_pylist([row[i] for row, _ in batch], c.type)
@@ -146,8 +146,9 @@ def test_run(name: str) -> None:
             }
             weights = np.array([w for _, w in batch], np.int64)
             before, change = expand(store.rows()), store.no_change()
-            for plan in store.plans(base):
-                touched = store.add(run(plan, names, {n: vectors[n] for n in plan.columns(names)}, weights))
+            scope = OneChange(columns, vectors, weights, interner)
+            for statement in trigger.statements if trigger else ():
+                touched = scope.add(store, statement.expr)
                 change = store.published(touched)
                 store.pool.commit(touched)
                 assert change.num_rows == net(change).num_rows  # no row twice, none with weight 0

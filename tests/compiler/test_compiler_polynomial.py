@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everfresh.compiler.polynomial import Monomial, polynomial
+from everfresh.compiler.viewlet.polynomial import Monomial, polynomial
 from everfresh.errors import EverfreshError
 from everfresh.expr import Const, Expr, Var, build, evaluate, variables
 from everfresh.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, INTEGER

@@ -7,13 +7,13 @@ from compiler_support import joined_catalog
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Query, parse
-from everfresh.compiler.aggregates import Components, NotFlat, aggregate
-from everfresh.compiler.lower import Lowered, lower
-from everfresh.compiler.prune import pruned
-from everfresh.compiler.rows import Fresh, Term, arrange, settle
+from everfresh.compiler.lowering.aggregates import Components, NotFlat, aggregate
+from everfresh.compiler.lowering.lower import Lowered, lower
+from everfresh.compiler.lowering.products import Fresh, Term, arrange, settle
+from everfresh.compiler.lowering.prune import pruned
 from everfresh.expr import Const, Expr, Var, build
 from everfresh.program import View
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, INTEGER, VARCHAR, Column
 
 NULLABLE, SURE = Column("x", BIGINT), Column("y", BIGINT, False)

@@ -18,12 +18,12 @@ from compiler_support import joined_catalog
 import everfresh as ef
 from everfresh.calculus import Query, parse
 from everfresh.compiler import compile as compiling
-from everfresh.compiler.canonical import canonical
 from everfresh.compiler.compile import CompiledView
-from everfresh.compiler.held import Choices
-from everfresh.compiler.lower import lower
-from everfresh.compiler.materialize import transform
-from everfresh.compiler.prune import pruned
+from everfresh.compiler.lowering.lower import lower
+from everfresh.compiler.lowering.prune import pruned
+from everfresh.compiler.viewlet.canonical import canonical
+from everfresh.compiler.viewlet.map_registry import Choices
+from everfresh.compiler.viewlet.materialize import transform
 from everfresh.program import Program
 from everfresh.types import BIGINT, Column
 from everfresh.workloads import WORKLOADS, compiled

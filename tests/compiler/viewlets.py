@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from everfresh.calculus import (
+    Bind,
     Cond,
     MapRef,
     Plus,
@@ -10,6 +11,7 @@ from everfresh.calculus import (
     Query,
     Rel,
     Sum,
+    Value,
     delta,
     inputs,
     outputs,
@@ -17,11 +19,12 @@ from everfresh.calculus import (
     relations,
     union,
 )
-from everfresh.compiler.canonical import canonical
-from everfresh.compiler.graph import components
-from everfresh.compiler.held import Spend
 from everfresh.compiler.passes import simplify
 from everfresh.compiler.passes.expand import expand
+from everfresh.compiler.viewlet.canonical import canonical
+from everfresh.compiler.viewlet.decisions import Decision, DecisionKind, Decisions
+from everfresh.compiler.viewlet.join_graph import components
+from everfresh.compiler.viewlet.map_registry import Spend
 from everfresh.expr import Var
 from everfresh.program import MapDef, Program, Statement, Trigger
 
@@ -34,7 +37,7 @@ class Viewlets:
         self.built = 0
 
     def __call__(
-        self, decisions: frozenset[str] = frozenset(), spend: Spend = lambda factors: None
+        self, decisions: Decisions = frozenset(), spend: Spend = lambda factors: None
     ) -> Program[Query]:
         self.built += 1
         self.decisions = decisions
@@ -64,7 +67,7 @@ class Viewlets:
         read: list[MapRef] = []
         for part in components(atoms, bound):
             whole, left = self.component(part, rest, bound, group)
-            if len(part) > 1 and canonical(whole).key in self.decisions:
+            if len(part) > 1 and Decision(DecisionKind.APART, canonical(whole).key) in self.decisions:
                 for atom in part:
                     others = {v.name for other in part if other is not atom for v in other.vars}
                     single, rest = self.component([atom], rest, bound | others, group)
@@ -103,3 +106,15 @@ def connected(read: list[MapRef], bound: set[str]) -> list[MapRef]:
         done.append(following)
         bound |= {v.name for v in following.keys}
     return done
+
+
+def composites(program: Program[Query]) -> dict[Decision, str]:
+    """The maps that could be split: all but the view's that join two or more relations."""
+    found: dict[Decision, str] = {}
+    for target in program.maps[1:]:
+        body = target.definition.body if isinstance(target.definition, Sum) else target.definition
+        factors = body.factors if isinstance(body, Prod) else (body,)
+        flat = all(isinstance(f, Rel | Cond | Bind | Value) for f in factors)
+        if flat and sum(isinstance(f, Rel) for f in factors) > 1:
+            found[Decision(DecisionKind.APART, canonical(target.definition).key)] = target.name
+    return found

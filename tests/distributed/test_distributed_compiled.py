@@ -18,14 +18,14 @@ import pytest
 from everfresh.algebra import Kind
 from everfresh.calculus import Prod
 from everfresh.distributed import RANDOM, REPLICATED
-from everfresh.distributed import compiled as compiling
-from everfresh.distributed.ir import Eval
+from everfresh.distributed.plan.ir import Eval
+from everfresh.distributed.worker.native_blocks import as_before
 from everfresh.errors import EverfreshError
 from everfresh.expr import Var
-from everfresh.local.entries import EntryStore
 from everfresh.local.native import manager
-from everfresh.local.pool import Layout, Values
-from everfresh.local.strings import Interner
+from everfresh.local.store.entries import EntryStore
+from everfresh.local.store.pool import Layout, Values
+from everfresh.local.store.strings import Interner
 from everfresh.program import MapDef
 from everfresh.testing.random_sql import random_case, spelled
 from everfresh.types import BIGINT, arrow_schema, quoted
@@ -138,10 +138,10 @@ def test_nobody_waits_for_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def ask(form: manager.Form, owner: object, how: str) -> None:
         assert how == "background"
-        form.asked = True
+        form.code.asked = True
         asked.append(form)
 
-    monkeypatch.setattr(compiling, "ask", ask)
+    monkeypatch.setattr(manager, "ask", ask)
     state = started([TABLE, "CREATE MATERIALIZED VIEW a AS SELECT g, SUM(v) AS s FROM t GROUP BY g"])
     twins = Twins(state, (1,), compile="background")
     traffic = []
@@ -167,10 +167,10 @@ def test_what_was_before_is_read_where_marks_still_point() -> None:
 
     wiring = SimpleNamespace(stores=lambda name: store)
     form = SimpleNamespace(made=SimpleNamespace(places=SimpleNamespace(befores={"m": None})))
-    eval_ = Eval(None, Prod(()), "v", 3, 0, frozenset(("map:m",)), ())  # type: ignore[arg-type]
+    eval_ = Eval(None, Prod(()), "v", "r", 0, frozenset(("map:m",)), ())  # type: ignore[arg-type]
     first = added(7, 8, 9)
-    assert compiling._as_before(form, eval_, wiring, {"m": first})  # type: ignore[arg-type]
-    assert compiling._as_before(form, eval_, wiring, {})  # type: ignore[arg-type]
+    assert as_before(form, eval_, wiring, {"m": first})  # type: ignore[arg-type]
+    assert as_before(form, eval_, wiring, {})  # type: ignore[arg-type]
     second = added(9, 8)
-    assert not compiling._as_before(form, eval_, wiring, {"m": first})  # type: ignore[arg-type]
-    assert compiling._as_before(form, eval_, wiring, {"m": second})  # type: ignore[arg-type]
+    assert not as_before(form, eval_, wiring, {"m": first})  # type: ignore[arg-type]
+    assert as_before(form, eval_, wiring, {"m": second})  # type: ignore[arg-type]

@@ -25,14 +25,14 @@ from everfresh.distributed import (
     placed,
     settled,
 )
-from everfresh.distributed.annotate import annotated
-from everfresh.distributed.flat import Programs
-from everfresh.distributed.ir import Eval, Send, Step, Temp
-from everfresh.distributed.located import Move, NotWellFormed, tag_of
-from everfresh.distributed.rules import optimised
-from everfresh.distributed.spec import check
-from everfresh.distributed.tags import Tag, parse_tag, renamed
-from everfresh.distributed.text import to_text
+from everfresh.distributed.plan.annotate import annotated
+from everfresh.distributed.plan.ir import Eval, Send, Step, Temp
+from everfresh.distributed.plan.located import Move, NotWellFormed, tag_of
+from everfresh.distributed.plan.programs import Programs
+from everfresh.distributed.plan.rules import optimised
+from everfresh.distributed.plan.spec import check
+from everfresh.distributed.plan.tags import Tag, parse_tag, renamed
+from everfresh.distributed.plan.text import to_text
 from everfresh.expr import Made, Var
 from everfresh.expr.tokens import TokenStream
 from everfresh.sql import parse_and_bind

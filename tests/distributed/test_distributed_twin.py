@@ -29,8 +29,8 @@ from everfresh.distributed import (
     distributed,
     inprocess,
 )
-from everfresh.distributed.early import done_early
-from everfresh.distributed.tags import Tag
+from everfresh.distributed.plan.early import done_early
+from everfresh.distributed.plan.tags import Tag
 from everfresh.errors import EverfreshError
 from everfresh.local.state import LocalState
 from everfresh.testing.random_sql import random_case, spelled

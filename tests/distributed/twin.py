@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from everfresh.compiler import Catalog
 from everfresh.delta.bags import WEIGHT
-from everfresh.distributed.compile import ALL, Passes
 from everfresh.distributed.inprocess import InProcess
-from everfresh.distributed.placement import Limits
-from everfresh.distributed.tags import REPLICATED, Tag
+from everfresh.distributed.plan.compile import ALL, Passes
+from everfresh.distributed.plan.placement import Limits
+from everfresh.distributed.plan.tags import REPLICATED, Tag
 from everfresh.local.state import LocalState
 from everfresh.program import Part
 from everfresh.sql import parse_and_bind

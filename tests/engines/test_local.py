@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 import everfresh as ef
+from everfresh.testing.engine.suite_base import refused
 from everfresh.testing.engine_suite import EngineSuite
-from everfresh.testing.suite_base import refused
 
 
 class TestLocal(EngineSuite):

@@ -14,10 +14,10 @@ import pyarrow.parquet
 import pytest
 
 import everfresh as ef
+from everfresh.testing.engine.suite_feeds import History, feed
+from everfresh.testing.engine.suite_inputs import EXPECTED, TABLE, VIEW
 from everfresh.testing.engine_suite import EngineSuite
 from everfresh.testing.oracle import assert_rows, assert_same
-from everfresh.testing.suite_feeds import History, feed
-from everfresh.testing.suite_inputs import EXPECTED, TABLE, VIEW
 
 pytestmark = pytest.mark.spark
 
@@ -109,25 +109,25 @@ class TestSpark(EngineSuite):
 
 
 def test_a_distributed_map_cannot_be_opened_in_the_driver() -> None:
-    from everfresh.spark import units
+    from everfresh.spark.state import chain
 
     class Base:
         unit = "maps/0"
 
     with pytest.raises(AssertionError, match="driver"):
-        units.bring_to(Base(), None)  # type: ignore[arg-type]
+        chain.bring_to(Base(), None)  # type: ignore[arg-type]
 
 
 def test_the_check_of_the_driver_is_what_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    from everfresh.spark import units
+    from everfresh.spark.state import chain
 
-    monkeypatch.setattr(units, "_never_in_driver", lambda unit: None)
+    monkeypatch.setattr(chain, "_never_in_driver", lambda unit: None)
 
     class Base:
         unit = "maps/0"
 
     with pytest.raises(AttributeError):
-        units.bring_to(Base(), None)  # type: ignore[arg-type]
+        chain.bring_to(Base(), None)  # type: ignore[arg-type]
 
 
 _DRIVER = """

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from everfresh.expr import Var, Vector
-from everfresh.expr.readers import read
+from everfresh.expr.library.readers import read
 from everfresh.types import (
     BIGINT,
     BOOLEAN,

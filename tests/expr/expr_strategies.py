@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from everfresh.errors import EverfreshError
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var, build
-from everfresh.expr.render import render
+from everfresh.expr.library.render import render
 from everfresh.types import (
     BIGINT,
     BOOLEAN,

@@ -10,7 +10,7 @@ from expr_strategies import exprs, rows
 from hypothesis import HealthCheck, given, settings
 
 from everfresh.errors import EverfreshError
-from everfresh.expr import FOLD, Expr, build, evaluate, parse, to_text
+from everfresh.expr import FOLD, Expr, build, evaluate, parse, to_text, total
 from everfresh.rewrite import rewrite
 
 QUICK = settings(deadline=None, max_examples=250, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -31,6 +31,15 @@ def test_folding_never_changes_the_value(expr: Expr, table: list[dict[str, Any]]
     assert expr.nullable or not folded.nullable
     for row in table:
         assert outcome(folded, row) == outcome(expr, row), f"{expr} -> {folded}"
+
+
+@QUICK
+@given(exprs(depth=4), rows)
+def test_what_is_total_raises_on_no_row(expr: Expr, table: list[dict[str, Any]]) -> None:
+    for node in expr.walk():
+        if isinstance(node, Expr) and total(node):
+            for row in table:
+                evaluate(node, row)
 
 
 FOLDED = [

@@ -14,8 +14,8 @@ from expr_strategies import domain, single
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import FUNCTIONS, Call, Cast, Function, Var, Vector, build, concat, evaluate_vector, parse
-from everfresh.expr.casts import cast_value, castable
 from everfresh.expr.column import dtype_of
+from everfresh.expr.library.casts import cast_value, castable
 from everfresh.types import (
     BIGINT,
     BOOLEAN,

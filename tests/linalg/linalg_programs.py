@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import everfresh.linalg as la
-from everfresh.linalg.nodes import (
+from everfresh.linalg.lang.nodes import (
     Add,
     Constant,
     Expr,

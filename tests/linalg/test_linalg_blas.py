@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import everfresh.linalg as la
-from everfresh.linalg import blas, kernels
+from everfresh.linalg.kernels import blas
+from everfresh.linalg.kernels import both_ways as kernels
 
 
 def test_calm_is_one_thread_and_ends_as_it_began() -> None:

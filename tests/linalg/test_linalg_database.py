@@ -16,7 +16,7 @@ import pytest
 
 import everfresh as ef
 import everfresh.linalg as la
-from everfresh.linalg.steps import Change, CreateMatrix, CreateView, Drop, decode, encode
+from everfresh.linalg.domain.steps import Change, CreateMatrix, CreateView, Drop, decode, encode
 from everfresh.testing.matrix_suite import MatrixSuite, close, ols
 
 
@@ -104,18 +104,19 @@ def test_steps_survive_the_log() -> None:
         Change({"A": updates}),
         Drop("v"),
     ]
-    again = decode(encode(steps))
+    told = encode(steps)
+    again = decode(told.ddl, told.sections)
     assert isinstance(again[0], CreateMatrix)
     assert np.array_equal(again[0].array, steps[0].array)  # type: ignore[union-attr]
     assert again[0].static
     assert isinstance(again[1], CreateView)
     assert again[1].how == {"ranks": {"A": 2}}
-    assert isinstance(again[2], Change)
-    for before, after in zip(updates, again[2].updates["A"], strict=True):
+    assert isinstance(again[3], Change)
+    for before, after in zip(updates, again[3].updates["A"], strict=True):
         assert type(before) is type(after)
         for a, b in zip(vars(before).values(), vars(after).values(), strict=True):
             assert np.array_equal(np.asarray(a), np.asarray(b))
-    assert again[3] == Drop("v")
+    assert again[2] == Drop("v")
 
 
 def test_an_update_is_taken_back() -> None:
@@ -147,7 +148,7 @@ def test_an_update_is_taken_back() -> None:
         view.update({some: la.LowRank(np.ones(inputs[some].shape[0]), np.ones(inputs[some].shape[1]))})
         before = {name: view.read(name) for name in view.state}
         said = view.version, view.reevaluations
-        applied, undo = view.attempt(update)
+        applied, undo, _ = view.attempt(update)
         assert applied.version == said[0] + 1
         undo()
         assert (view.version, view.reevaluations) == said, text

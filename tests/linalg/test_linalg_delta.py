@@ -12,13 +12,14 @@ from linalg_programs import expressions
 
 import everfresh.linalg as la
 from everfresh.errors import EverfreshError
-from everfresh.linalg.delta import delta
-from everfresh.linalg.evaluate import IllConditioned, evaluate
-from everfresh.linalg.models import expand
-from everfresh.linalg.nodes import Expr, Matrix
-from everfresh.linalg.text import parse_expr
-from everfresh.linalg.trees import substitute
-from everfresh.linalg.woodbury import update_inverse
+from everfresh.linalg.compiler.delta import delta
+from everfresh.linalg.compiler.woodbury import woodbury
+from everfresh.linalg.kernels.backend import backend_of
+from everfresh.linalg.lang.models import expand
+from everfresh.linalg.lang.nodes import Expr, Matrix
+from everfresh.linalg.lang.text import parse_expr
+from everfresh.linalg.lang.trees import substitute
+from everfresh.linalg.run.evaluate import Evaluator, IllConditioned, evaluate
 from everfresh.rewrite import node
 
 SQUARE = {name: Matrix(name, 3, 3) for name in ("A", "B", "dA", "dB")}
@@ -96,6 +97,14 @@ def test_common_factors_are_extracted():
     compiled = la.compile(la.parse("C := A A + A + 2 A';", A=(9, 9)), strategy="incremental")
     ranks = {s.target: s.expr.left.columns for s in compiled.trigger({"A": 1}).statements if s.op == "+="}
     assert ranks["C"] == 3  # [u, A u + u (v' u) + u, 2 v] [A' v, v, u]
+
+
+def update_inverse(W, P, Q, condition_limit=1e12):
+    """inv(inv(W) + P Q') from W, with the check of conditioning."""
+    env = {"W": W, "P": P, "Q": Q}
+    left, right = woodbury(*(Matrix(name, *array.shape) for name, array in env.items()))
+    evaluator = Evaluator(env, backend_of(W, P, Q), W, condition_limit)
+    return W + evaluator.value(left) @ evaluator.value(right).T
 
 
 @given(n=st.integers(1, 12), k=st.integers(1, 4), seed=st.integers(0, 10_000))

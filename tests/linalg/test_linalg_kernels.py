@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import everfresh.linalg as la
-from everfresh.linalg import kernels
-from everfresh.linalg.backend import NumpyBackend
-from everfresh.linalg.calibrate import measure
-from everfresh.linalg.execute import make_plan
-from everfresh.linalg.nodes import Matrix, Transpose
-from everfresh.linalg.schedule import Assign, Columns, Multiply, schedule
+from everfresh.linalg.compiler.calibrate import measure
+from everfresh.linalg.compiler.product_schedule import Assign, Columns, Multiply, schedule
+from everfresh.linalg.kernels import both_ways as kernels
+from everfresh.linalg.kernels.backend import NumpyBackend
+from everfresh.linalg.lang.nodes import Matrix, Transpose
+from everfresh.linalg.run.execute import make_plan
 
 
 @pytest.mark.parametrize("shape", [(700, 400), (603, 511), (30, 20), (1, 300_000)])

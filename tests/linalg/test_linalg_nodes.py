@@ -9,11 +9,11 @@ from linalg_programs import sources
 
 import everfresh.linalg as la
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg.flatten import flatten
-from everfresh.linalg.models import expand, steps
-from everfresh.linalg.nodes import Add, Inverse, Matrix, Power, Stack
-from everfresh.linalg.simplify import simplify
-from everfresh.linalg.spec import SpecError, check_expanded, check_flat
+from everfresh.linalg.compiler.flatten import flatten
+from everfresh.linalg.compiler.simplify import simplify
+from everfresh.linalg.lang.models import expand, steps
+from everfresh.linalg.lang.nodes import Add, Inverse, Matrix, Power, Stack
+from everfresh.linalg.lang.spec import SpecError, check_expanded, check_flat
 
 A, B, R = Matrix("A", 3, 4), Matrix("B", 5, 2), Matrix("R", 3, 3)
 

@@ -7,9 +7,9 @@ import pytest
 
 import everfresh.linalg as la
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg.backend import NumpyBackend
-from everfresh.linalg.pending import Held
-from everfresh.linalg.updates import recompress
+from everfresh.linalg.kernels.backend import NumpyBackend
+from everfresh.linalg.run.pending import Held
+from everfresh.linalg.run.updates import recompress
 
 POWER = "B := A A; C := B B;"
 OLS = "beta := inv(X' X) X' Y;"

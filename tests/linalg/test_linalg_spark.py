@@ -137,9 +137,9 @@ def test_a_matrix_is_gathered_from_files(cluster: Any) -> None:
     for i in range(3):
         u, v = random(2 * i, 9, 2), random(2 * i + 1, 7, 2)
         blocks, a = made.plus(blocks, u, v), a + u @ v.T
-    before = sorted(made.folder.rglob("*"))
+    before = made.files.names()
     assert close(made.gather(blocks), a)
-    assert sorted(made.folder.rglob("*")) == before
+    assert made.files.names() == before
 
 
 def test_answers_that_are_missing_are_told(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,13 +147,13 @@ def test_answers_that_are_missing_are_told(cluster: Any, monkeypatch: pytest.Mon
     made = cluster(2)
     blocks = made.scatter(random(0, 4, 4))
     made.run([Take(blocks, "at")], {"at": np.arange(4)})
-    whole = made._plan
+    whole = made._requests._frame
 
     class Short:
         def collect(self) -> Any:
             return whole.collect()[:1]
 
-    monkeypatch.setattr(made, "_plan", Short())
+    monkeypatch.setattr(made._requests, "_frame", Short())
     with pytest.raises(ef.EverfreshError, match="1 of 2 workers answered") as e:
         made.run([Take(blocks, "at")], {"at": np.arange(4)})
     assert e.value.code == "environment"
@@ -218,13 +218,13 @@ def test_a_reader_whose_files_are_removed_takes_newer_ones(
     a, missed = random(0, 8, 8) / 8, list[str]()
     with suite.connect(tmp_path / "db", options=suite.options(snapshot_epochs=1)) as writer:
 
-        def late(folder: Path, blocks: Any) -> Any:
+        def late(files: Any, blocks: Any) -> Any:
             if not missed:
                 for i in range(3):
                     a[i] = random(i + 1, 8) / 8
                     writer.apply(A=la.RowUpdate(i, a[i]))
             try:
-                return assemble(folder, blocks)
+                return assemble(files, blocks)
             except FileNotFoundError as error:
                 missed.append(error.filename)
                 raise

@@ -13,9 +13,9 @@ from linalg_programs import sources
 
 import everfresh.linalg as la
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg.listing import parse_listing
-from everfresh.linalg.nodes import MatMul, Matrix, Scale, Transpose
-from everfresh.linalg.text import parse_expr
+from everfresh.linalg.compiler.listing import parse_listing
+from everfresh.linalg.lang.nodes import MatMul, Matrix, Scale, Transpose
+from everfresh.linalg.lang.text import parse_expr
 
 GOLDEN = Path(__file__).parent / "golden"
 ENV = {"A": Matrix("A", 3, 3), "B": Matrix("B", 3, 3), "u": Matrix("u", 3, 1)}

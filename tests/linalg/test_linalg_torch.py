@@ -8,7 +8,7 @@ import pytest
 import everfresh as ef
 import everfresh.linalg as la
 from everfresh.errors import EverfreshError
-from everfresh.linalg import gpu
+from everfresh.linalg.kernels import gpu
 
 torch = pytest.importorskip("torch", reason="torch is not installed: the PyTorch backend is not tested")
 

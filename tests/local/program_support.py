@@ -31,7 +31,7 @@ from everfresh.program import (
     side_component,
 )
 from everfresh.sql import parse_and_bind
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.testing.state_check import check, contents
 from everfresh.types import (
     BIGINT,

@@ -14,7 +14,7 @@ import pytest
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Var, build
 from everfresh.local.adhoc import execute
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.types import (
     BIGINT,
     BOOLEAN,

@@ -10,7 +10,7 @@ from typing import Any
 from test_adhoc_support import MONEY, TABLES, VALUES
 
 from everfresh.expr import Call, Const, Expr, Var, build
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, SqlType
 
 

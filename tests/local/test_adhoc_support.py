@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var
 from everfresh.local.adhoc import execute
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.testing.oracle import DuckOracle, assert_same
 from everfresh.types import (
     BIGINT,

@@ -20,13 +20,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from everfresh.local import ahead, behind, keeping
-from everfresh.local.keeping import Item
+from everfresh.local.jit import background as behind
+from everfresh.local.jit import code_cache, compiler_process
+from everfresh.local.jit.code_cache import Item
 
 PRELUDE = """
 import json, os, sys, threading
 import numpy as np
-from everfresh.local import behind, incoming_kernels, keeping
+from everfresh.local.jit import background as behind
+from everfresh.local.kernels import incoming as incoming_kernels
+from everfresh.local.jit import code_cache
 slots = np.array([3, 4, -1])
 """
 
@@ -111,7 +114,7 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
         """
         first = incoming_kernels.lacking(slots)
         behind.join()
-        print(json.dumps([first, type(incoming_kernels.lacking).__name__, str(keeping.root())]))
+        print(json.dumps([first, type(incoming_kernels.lacking).__name__, str(code_cache.root())]))
         """,
         tmp_path,
         XDG_CACHE_HOME=str(tmp_path / "file"),
@@ -162,22 +165,24 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("cache")
 def test_what_is_wanted_is_made_once_and_in_order() -> None:
-    some = Item("", "ef_generated"), Item("everfresh.local.kernels", "find", "l1C")
+    some = Item("", "ef_generated"), Item("everfresh.local.kernels.hashing", "find", "l1C")
     for item in (*some, *some):
-        keeping.want(item)
-    assert keeping.wanted() == [some[1], some[0]]
-    keeping.settle(some[1])
-    assert keeping.is_done(some[1])
-    assert keeping.wanted() == [some[0]]
+        code_cache.want(item)
+    assert code_cache.wanted() == [some[1], some[0]]
+    code_cache.settle(some[1])
+    assert code_cache.is_done(some[1])
+    assert code_cache.wanted() == [some[0]]
 
 
 @pytest.mark.usefixtures("cache")
-@pytest.mark.parametrize("item", [Item("os", "system", "l"), Item("everfresh.local.kernels", "none", "l")])
+@pytest.mark.parametrize(
+    "item", [Item("os", "system", "l"), Item("everfresh.local.kernels.hashing", "none", "l")]
+)
 def test_what_cannot_be_made_says_so_and_is_left(item: Item, caplog: pytest.LogCaptureFixture) -> None:
-    keeping.want(item)
-    ahead.make(item)
-    assert not keeping.wanted()
-    assert keeping.failure(item)
+    code_cache.want(item)
+    compiler_process.make(item)
+    assert not code_cache.wanted()
+    assert code_cache.failure(item)
     asked = behind.Asked(item, lambda here: True)
     assert asked.take()
     assert asked.failed
@@ -187,21 +192,21 @@ def test_what_cannot_be_made_says_so_and_is_left(item: Item, caplog: pytest.LogC
 
 @pytest.mark.usefixtures("cache")
 def test_what_was_made_for_another_processor_is_made_again() -> None:
-    item = Item("everfresh.local.kernels", "find", "l1C")
-    keeping.settle(item)
+    item = Item("everfresh.local.kernels.hashing", "find", "l1C")
+    code_cache.settle(item)
     asked = behind.Asked(item, lambda here: False)
     assert not asked.take()
-    assert not keeping.is_done(item)
-    assert keeping.wanted() == [item]
+    assert not code_cache.is_done(item)
+    assert code_cache.wanted() == [item]
 
 
 @pytest.mark.usefixtures("cache")
 def test_one_process_compiles_at_a_time() -> None:
-    held = keeping.try_lock()
+    held = code_cache.try_lock()
     assert held is not None
-    assert keeping.try_lock() is None
+    assert code_cache.try_lock() is None
     held.close()
-    again = keeping.try_lock()
+    again = code_cache.try_lock()
     assert again is not None
     again.close()
 
@@ -214,10 +219,10 @@ def test_numba_does_not_fill_a_log_of_everything() -> None:
 
 
 def test_types_other_than_the_first_are_compiled_too() -> None:
-    from everfresh.local import kernels
-    from everfresh.local.jit import kernel_of
+    from everfresh.local.jit.kernel import kernel_of
+    from everfresh.local.kernels import pool_values
 
-    kernel = kernel_of(kernels.gather)
+    kernel = kernel_of(pool_values.gather)
     for kind in (np.int64, np.float64):
         matrix, out = np.arange(6, dtype=kind).reshape(2, 3), np.empty((2, 2), kind)
         kernel.native(matrix, np.array([2, -1]), 3, out)
@@ -242,8 +247,36 @@ def test_a_process_that_is_killed_again_and_again_is_given_up(monkeypatch: pytes
 
     monkeypatch.setattr(behind, "start", killed)
     shop = behind.Workshop()
-    asked = behind.Asked(Item("everfresh.local.kernels", "find", "l1C"), lambda here: True)
+    asked = behind.Asked(Item("everfresh.local.kernels.hashing", "find", "l1C"), lambda here: True)
     shop.add(asked)
     assert asked._settled.wait(60)
     assert asked.failed
     shop.close()
+
+
+def test_folders_of_earlier_digests_go(tmp_path: Path) -> None:
+    """All but the last few, unless somebody uses one, or has today."""
+    cache = tmp_path / "everfresh"
+    folders = [cache / f"kernels-{i:024d}" for i in range(9)]
+    for age, folder in enumerate(folders, 2):
+        folder.mkdir(parents=True)
+        (folder / "some.nbc").touch()
+        if age % 2:
+            (folder / "used").touch()
+    today = cache / "kernels-today"
+    today.mkdir()
+    code = "import json, sys, time; from everfresh.local.jit import code_cache; from pathlib import Path\n"
+    code += "code_cache._held(Path(sys.argv[1])); print(json.dumps(1), flush=True); time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", code, str(folders[8])], stdout=subprocess.PIPE) as user:
+        assert user.stdout is not None
+        assert user.stdout.readline()
+        for age, folder in enumerate(folders, 2):
+            times = (time.time() - 86_400 * age,) * 2
+            for path in (*folder.iterdir(), folder):
+                os.utime(path, times)
+        left = run("print(json.dumps(os.path.basename(code_cache.kernels())))", tmp_path)
+        names = {path.name for path in cache.glob("kernels-*")}
+        user.kill()
+    assert left in names
+    kept = {today, *folders[: code_cache.KEPT - 2], folders[8]}
+    assert names - {left} == {path.name for path in kept}

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everfresh.expr import Vector
-from everfresh.local.codec import Codec, from_word, to_word
-from everfresh.local.strings import Interner
+from everfresh.local.store.codec import Codec, from_word, to_word
+from everfresh.local.store.strings import Interner
 from everfresh.types import (
     BIGINT,
     BOOLEAN,

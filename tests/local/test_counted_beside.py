@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import everfresh as ef
-from everfresh.compiler.beside import BESIDE
+from everfresh.compiler.viewlet.decisions import DecisionKind, any_of
 
 SCHEMA = """
 CREATE TABLE o (k INTEGER, f VARCHAR);
@@ -64,7 +64,7 @@ def batches(seed: int, size: int) -> list[dict[str, ef.Delta]]:
 
 
 def merged(db: ef.Database, view: str) -> bool:
-    return any(choice.startswith(BESIDE) for choice in db.catalog.views[view].compiled.split)
+    return any_of(DecisionKind.COUNTED, db.catalog.views[view].compiled.decisions)
 
 
 @pytest.mark.parametrize("size", [1, 7, 120])

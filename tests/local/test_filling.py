@@ -172,7 +172,7 @@ def largest(db: ef.Database) -> int:
 @pytest.mark.parametrize("name", LONG)
 def test_filling_and_state_are_linear(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of frames are counted, in what fills and in what maintains."""
-    from everfresh.local import joined
+    from everfresh.local.interpret import interpreter as joined
 
     met = [0]
     real = joined._take

@@ -11,13 +11,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from everfresh.algebra import Kind
 from everfresh.expr import Vector
-from everfresh.local.bands import Band
-from everfresh.local.codec import Codec
-from everfresh.local.followers import Extremes, TopRows
-from everfresh.local.pool import Kind, Layout, Pool, Touched, Values
-from everfresh.local.ranking import Ranks, SortKey
-from everfresh.local.strings import Interner
+from everfresh.local.order.followers import Extremes, TopRows
+from everfresh.local.order.ranking import Ranks, SortKey
+from everfresh.local.order.value_index import Band
+from everfresh.local.store.codec import Codec
+from everfresh.local.store.pool import Layout, Pool, Touched, Values
+from everfresh.local.store.strings import Interner
 from everfresh.types import BIGINT, DOUBLE, HUGEINT, VARCHAR, Column
 
 GROUP, TEXT = Column("g", VARCHAR, nullable=True), Column("s", VARCHAR, nullable=True)
@@ -166,7 +167,7 @@ class Machine(RuleBasedStateMachine):
         entries = self.entries()
         for column, extremes in self.extremes.items():
             at = COLUMNS.index(column)
-            words = extremes.group_words([Vector.from_pylist(groups, VARCHAR)], len(groups))
+            words = extremes._groups.encode_vectors([Vector.from_pylist(groups, VARCHAR)], len(groups))
             first, last = extremes.first(words).tolist(), extremes.last(words).tolist()
             rows = {slot: row for slot, row, _, _ in entries}
             for group, low, high in zip(groups, first, last, strict=True):

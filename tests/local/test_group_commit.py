@@ -16,14 +16,15 @@ import pyarrow as pa
 import pytest
 
 import everfresh as ef
+from everfresh.epochs.queue import ROWS
 from everfresh.local.engine import LocalEngine
+from everfresh.local.state import Changing
 from everfresh.program import Applied, Batch, Part
-from everfresh.program.queue import ROWS
 from everfresh.state import InjectedFault
 from everfresh.state import log as log_module
 from everfresh.state.frames import FRAME_BYTES
+from everfresh.testing.engine.suite_base import refused
 from everfresh.testing.oracle import assert_rows, assert_same
-from everfresh.testing.suite_base import refused
 
 TABLES = "CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x BIGINT)"
 VIEWS = {
@@ -366,3 +367,40 @@ def test_many_threads_without_a_folder() -> None:
         with refused(ef.Code.CLOSED):
             db.close()
             db.apply(t=[(1, "a", 1)])
+
+
+@pytest.mark.parametrize("where", ["folder", "memory"])
+def test_batches_are_taken_back_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """If taking back the last batch of a group is struck before it began, those before it wait for it."""
+    path = tmp_path / "db" if where == "folder" else None
+    with ef.connect(path, engine="local", options=ef.Options(durable=False, compile="off")) as db:
+        db.sql("CREATE TABLE b (s VARCHAR, x BIGINT)")
+        db.sql("CREATE MATERIALIZED VIEW names AS SELECT s || '!' AS s, COUNT(*) AS n FROM b GROUP BY s")
+        db.sql("CREATE MATERIALIZED VIEW above AS SELECT SUM(n) AS n FROM names")
+        db.apply(b=[("one", 1)] * 3)
+        engine = db._engine
+        assert isinstance(engine, LocalEngine)
+        right, struck = Changing._take_back, list[Changing]()
+
+        def strike(self: Changing, error: BaseException) -> None:
+            if not struck:
+                struck.append(self)
+                raise RuntimeError("struck")
+            right(self, error)
+
+        def fail(drafts: Any) -> None:
+            raise RuntimeError("no commit")
+
+        rows = pa.table({"s": ["one", "two", "two"], "x": [1, 2, 3]})
+        batches = [Batch((Part("b", "insert", rows, "b"),)) for _ in range(2)]
+        with monkeypatch.context() as patch:
+            patch.setattr(Changing, "_take_back", strike)
+            patch.setattr(engine, "_commit", fail)
+            with pytest.raises(RuntimeError, match="struck"):
+                engine.apply_all(batches)
+        assert struck
+        for name in ("names", "above"):
+            assert db.view(name).verify().num_rows == 0
+        assert_rows(db.view("above"), (3,))
+        db.apply(b=[("two", 1)])
+        assert_rows(db.view("above"), (4,))

@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everfresh.algebra import Kind
-from everfresh.local import kernels, pool
-from everfresh.local.pool import Layout, Pool, Values
+from everfresh.local.kernels import hashing
+from everfresh.local.store import pool
+from everfresh.local.store.pool import Layout, Pool, Values
 
 SMALL = {"_LASTING": 32, "_LARGE": 64, "_RESERVED": 128, "_SLOTS": 1024}
 
@@ -71,9 +72,9 @@ def test_a_table_is_spread_as_it_is_rehashed(tags: list[int]) -> None:
             at = (at + 1) & 15
         table[at] = (tag << 32) | (slot + 1)
     bigger = np.zeros(32, np.int64)
-    kernels.rehash(table, bigger)
+    hashing.rehash(table, bigger)
     spread = np.concatenate([table, np.zeros(16, np.int64)])
-    kernels.spread(spread, 16)
+    hashing.spread(spread, 16)
     assert sorted(spread.tolist()) == sorted(bigger.tolist())
     for slot, tag in enumerate(tags):  # every cell is reached from its home
         at = tag & 31

@@ -19,12 +19,13 @@ from test_codec import EDGES, TYPES
 from everfresh.delta.rows import read_local
 from everfresh.errors import EverfreshError
 from everfresh.expr import Vector
-from everfresh.local import incoming
-from everfresh.local.arrivals import Arrivals
-from everfresh.local.codec import Codec
-from everfresh.local.pool import Layout, Pool
-from everfresh.local.strings import Interner
-from everfresh.local.table import Net, Table, _Signed
+from everfresh.local.input import incoming
+from everfresh.local.input.arrivals import Arrivals
+from everfresh.local.store.codec import Codec
+from everfresh.local.store.pool import Layout, Pool
+from everfresh.local.store.resolution import Net, Resolution
+from everfresh.local.store.strings import Interner
+from everfresh.local.store.table import Table
 from everfresh.program import Part
 from everfresh.types import BIGINT, VARCHAR, Column, TableSchema, to_arrow
 
@@ -242,16 +243,16 @@ def test_batches_are_judged_as_by_the_reference(kept: Any, there: dict[int, Any]
     table = Table(SCHEMA, Interner(), kept=kept)
     table.commit(table.apply(table.resolve(parts([], [(k, *r[1:]) for k, r in there.items()]))))
     asked = parts(*sides)
-    signed = _Signed()
+    resolution = Resolution(table)
     for part in asked:
-        getattr(table, f"_{part.op}")(part, signed)
-    words, weights = signed.joined(table.codec.words)
+        getattr(resolution, f"_{part.op}")(part)
+    words, weights = resolution._signed.joined(table.codec.words)
     try:
-        expected = table._judged(words, weights, signed)
+        expected = resolution._judged(words, weights)
     except EverfreshError:
-        assert table._quickly(words, weights) is None
+        assert resolution._quickly(words, weights) is None
         return
-    found = table._quickly(words, weights)
+    found = resolution._quickly(words, weights)
     if found is None:  # more than one row of a key: the reference decides
         keys = [(r[0], i) for i, side in enumerate(sides) for r in side]
         assert len(set(keys)) < len(keys)

@@ -13,7 +13,7 @@ import pytest
 import everfresh as ef
 from everfresh.calculus import Database, degree, evaluate
 from everfresh.expr import Made
-from everfresh.local.recompute import relation
+from everfresh.local.batch.recompute import relation
 from everfresh.testing.oracle import DuckOracle, assert_same
 
 DDL = """

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from everfresh.local.pool import (
-    Kind,
-    Layout,
-    Pool,
+from everfresh.algebra import Kind
+from everfresh.local.store.components import (
     float_total,
     wide_from_int64,
     wide_from_python,
     wide_to_float,
     wide_to_python,
 )
+from everfresh.local.store.pool import Layout, Pool
 
 TOP = (1 << 127) - 1
 BOTTOM = -(1 << 127)

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from everfresh.expr import Call, Const, Var, evaluate_vector
-from everfresh.local.cells import Cells, VectorsOf
-from everfresh.local.likes import matched
-from everfresh.local.strings import Interner
+from everfresh.local.interpret.frame_columns import Cells, VectorsOf
+from everfresh.local.kernels.like_patterns import matched
+from everfresh.local.store.strings import Interner
 from everfresh.types import VARCHAR
 
 TEXTS = st.one_of(st.none(), st.text("abé%_\\", max_size=9))

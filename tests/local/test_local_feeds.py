@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everfresh as ef
+from everfresh.testing.engine.suite_feeds import TABLE, VIEW, History, feed
 from everfresh.testing.oracle import assert_rows
-from everfresh.testing.suite_feeds import TABLE, VIEW, History, feed
 
 sizes = st.lists(st.integers(0, 12), min_size=1, max_size=5)
 

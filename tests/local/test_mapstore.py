@@ -21,14 +21,14 @@ from everfresh.compiler import Catalog
 from everfresh.delta.bags import WEIGHT, difference, expand, net, subtract
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector
-from everfresh.local.columnar import run
-from everfresh.local.mapstore import MapStore, weighted_schema
-from everfresh.local.pool import Pool, Touched
-from everfresh.local.recompute import recompute, relation
-from everfresh.local.strings import Interner
-from everfresh.local.table import Table
+from everfresh.local.batch.recompute import recompute, relation
+from everfresh.local.store.map_store import MapStore, weighted_schema
+from everfresh.local.store.pool import Pool, Touched
+from everfresh.local.store.strings import Interner
+from everfresh.local.store.table import Table
 from everfresh.program import Part
 from everfresh.sql import parse_and_bind
+from everfresh.testing.one_change import OneChange
 from everfresh.types import NAN, to_arrow
 
 SCHEMA = "CREATE TABLE t (g VARCHAR, x INTEGER, d DOUBLE, p DECIMAL(15,2), w DECIMAL(38,2))"
@@ -87,11 +87,12 @@ class State:
 
     def add(self, name: str, change: Any) -> list[Touched]:
         store = self.stores[name]
-        found = []
-        for plan in store.plans("t"):
-            vectors = self.table.codec.vectors(change.words, plan.columns(T.names))
-            found.append(store.add(run(plan, T.names, vectors, change.weights)))
-        return found
+        trigger = store.compiled.program.trigger("t")
+        scope = self.scope(change.words, change.weights)
+        return [scope.add(store, s.expr) for s in trigger.statements] if trigger else []
+
+    def scope(self, words: Any, weights: Any) -> OneChange:
+        return OneChange(T.columns, self.table.codec.vectors(words), weights, self.interner)
 
     def resolve(self, inserts: list[tuple[Any, ...]], deletes: list[tuple[Any, ...]]) -> Any:
         return self.table.resolve(
@@ -150,11 +151,9 @@ def test_loading_piece_by_piece_equals_maintaining(rows: list[tuple[Any, ...]], 
         for t in state.add(name, change):
             store.pool.commit(t)
         loaded = MapStore(CATALOG.views[name].compiled, state.interner)
-        plan = loaded.load_plan()
-        assert (plan is None) == (name == "nothing")
-        for slots in state.table.chunks(size) if plan is not None else []:
-            vectors = state.table.codec.vectors(state.table.pool.keys_at(slots), plan.columns(T.names))
-            loaded.pool.commit(loaded.add(run(plan, T.names, vectors, state.table.pool.gather(slots).n)))
+        for slots in state.table.chunks(size):
+            scope = state.scope(state.table.pool.keys_at(slots), state.table.pool.gather(slots).n)
+            loaded.pool.commit(scope.add(loaded, loaded.target.definition))
         assert same(expand(store.rows()), expand(loaded.rows()), 1e-12)
         # a pool that is taken over is the map
         again = MapStore(

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everfresh.local.netting import netted, netted_rows
+from everfresh.local.kernels.netting import netted, netted_rows
 
 WORD = st.sampled_from([0, 1, -1, 1 << 32, -(1 << 63), (1 << 63) - 1])
 

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from everfresh.local.ordered import OrderedIndex
-from everfresh.local.pool import Kind, Layout, wide_from_python, wide_to_python
+from everfresh.algebra import Kind
+from everfresh.local.order.ordered_index import OrderedIndex
+from everfresh.local.store.components import wide_from_python, wide_to_python
+from everfresh.local.store.pool import Layout
 from everfresh.testing.sorted_list import SortedList
 
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
@@ -39,7 +41,7 @@ def sums_of(pairs: list) -> np.ndarray:
 
 
 def check_blocks(index: OrderedIndex) -> None:
-    """What ordered_kernels promises about its arrays."""
+    """What ordered_blocks promises about its arrays."""
     count = int(index._state[0])
     assert sorted(index._order.tolist()) == list(range(len(index._order)))
     fills = index._totals[index._order[:count], 0].tolist()

@@ -17,9 +17,15 @@ import pytest
 from program_support import apply, check, contents, nets
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.local import extremes, intervals, joined, ranges, reading, toprows, wiring
-from everfresh.local.reclaim import renumber
+from everfresh.local.batch import linked_programs as wiring
+from everfresh.local.interpret import interpreter as joined
+from everfresh.local.order import extremes
+from everfresh.local.order import range_join as ranges
+from everfresh.local.relations import intervals
+from everfresh.local.relations import top_rows as toprows
+from everfresh.local.relations import view_reader as reading
 from everfresh.local.state import LocalState
+from everfresh.local.store.reclaim import renumber
 from everfresh.program import Intervals
 
 TABLES = [

@@ -8,12 +8,12 @@ import pytest
 
 from everfresh.calculus import MapRef, Query, Rel, Sum, parse
 from everfresh.expr import Var
-from everfresh.local.atoms import TableRows
-from everfresh.local.determined import determining
-from everfresh.local.fanout import fanout
-from everfresh.local.ordering import ordered
-from everfresh.local.strings import Interner
-from everfresh.local.table import Table
+from everfresh.local.interpret.atoms import TableRows
+from everfresh.local.interpret.determined import determining
+from everfresh.local.interpret.fanout import fanout
+from everfresh.local.interpret.join_order import ordered
+from everfresh.local.store.strings import Interner
+from everfresh.local.store.table import Table
 from everfresh.types import BIGINT, Column, TableSchema
 
 NUMBER = [Column("a", BIGINT), Column("b", BIGINT)]

@@ -11,17 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from everfresh.algebra import Kind
 from everfresh.errors import Code, EverfreshError
-from everfresh.local.pool import (
-    Kind,
-    Layout,
-    Pool,
-    Touched,
-    Values,
-    float_total,
-    wide_from_python,
-    wide_to_python,
-)
+from everfresh.local.store.components import float_total, wide_from_python, wide_to_python
+from everfresh.local.store.pool import Layout, Pool, Touched, Values
 
 LAYOUT = Layout((Kind.WIDE, Kind.FLOAT, Kind.COUNT))
 LOW, HIGH = -(1 << 63), (1 << 63) - 1

@@ -35,7 +35,7 @@ from everfresh.compiler import ViewDef
 from everfresh.compiler.compile import compile_view
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Var
-from everfresh.local import loading
+from everfresh.local.batch import loading
 from everfresh.local.state import LocalState
 from everfresh.program import component, side_component
 from everfresh.sql import parse_and_bind

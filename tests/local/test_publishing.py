@@ -20,8 +20,9 @@ import everfresh
 from everfresh.algebra import Kind
 from everfresh.delta.values import limits
 from everfresh.errors import Code, EverfreshError
-from everfresh.local.pool import Layout, Values, wide_from_python
-from everfresh.local.publishing import Change, fits
+from everfresh.local.relations.publishing import Change, fits
+from everfresh.local.store.components import wide_from_python
+from everfresh.local.store.pool import Layout, Values
 from everfresh.types import BIGINT, DECIMAL, HUGEINT, SqlType
 
 TABLES = """

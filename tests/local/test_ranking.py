@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everfresh.expr import Vector
-from everfresh.local.codec import Codec
-from everfresh.local.ranking import Ordering, Ranks, SortKey, encode
-from everfresh.local.strings import Interner
+from everfresh.local.order.ranking import Ordering, Ranks, SortKey, encode
+from everfresh.local.store.codec import Codec
+from everfresh.local.store.strings import Interner
 from everfresh.types import (
     BIGINT,
     BOOLEAN,

@@ -24,14 +24,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everfresh as ef
-from everfresh.local import ranges, reclaim, strings
-from everfresh.local.bands import Band
 from everfresh.local.committed import Committed
 from everfresh.local.engine import LocalEngine
-from everfresh.local.entries import EntryStore
-from everfresh.local.reclaim import Held, renumber
+from everfresh.local.order import range_join as ranges
+from everfresh.local.order.value_index import Band
 from everfresh.local.state import LocalState
-from everfresh.local.table import Table
+from everfresh.local.store import reclaim, strings
+from everfresh.local.store.entries import EntryStore
+from everfresh.local.store.reclaim import Held, renumber
+from everfresh.local.store.table import Table
 from everfresh.testing.oracle import DuckOracle, assert_same
 
 TABLES = (

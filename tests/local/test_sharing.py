@@ -23,8 +23,8 @@ from everfresh.compiler import Catalog
 from everfresh.compiler.sharing import offers, readers
 from everfresh.errors import Code
 from everfresh.expr import Made
-from everfresh.local import loading
-from everfresh.local.steps import Steps
+from everfresh.local.batch import loading
+from everfresh.local.batch.steps import Steps
 from everfresh.sql import parse_and_bind
 from everfresh.testing.oracle import DuckOracle, assert_same
 from everfresh.testing.state_check import check_state

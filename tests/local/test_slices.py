@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 
 from everfresh.expr import Vector
-from everfresh.local.codec import Codec
-from everfresh.local.pool import Layout, Pool
-from everfresh.local.slices import Slice, every_pair
-from everfresh.local.strings import Interner
-from everfresh.local.texts import Texts
+from everfresh.local.store.codec import Codec
+from everfresh.local.store.kept_strings import Texts
+from everfresh.local.store.pool import Layout, Pool
+from everfresh.local.store.slices import Slice, every_pair
+from everfresh.local.store.strings import Interner
 from everfresh.types import BIGINT, HUGEINT, VARCHAR, Column
 
 COLUMNS = (Column("a", BIGINT), Column("g", VARCHAR), Column("h", HUGEINT), Column("i", BIGINT, False))

@@ -6,7 +6,7 @@ import pytest
 
 from everfresh.calculus import Prod, parse
 from everfresh.expr import Var
-from everfresh.local.squares import apart
+from everfresh.local.interpret.self_products import apart
 from everfresh.types import BIGINT, Column
 
 RELATIONS = {"R": [Column(n, BIGINT, False) for n in "abc"]}

@@ -30,14 +30,14 @@ from everfresh.calculus import (
     outputs,
 )
 from everfresh.expr import Const, Expr, Var, Vector, build
-from everfresh.local import ranges
-from everfresh.local.atoms import Atom, Picked, Rows
-from everfresh.local.codec import Codec
-from everfresh.local.entries import EntryStore
-from everfresh.local.joined import run_terms
-from everfresh.local.ordering import ordered
-from everfresh.local.pool import Values
-from everfresh.local.strings import Interner
+from everfresh.local.interpret.atoms import Atom, Picked, Rows
+from everfresh.local.interpret.interpreter import run_terms
+from everfresh.local.interpret.join_order import ordered
+from everfresh.local.order import range_join as ranges
+from everfresh.local.store.codec import Codec
+from everfresh.local.store.entries import EntryStore
+from everfresh.local.store.pool import Values
+from everfresh.local.store.strings import Interner
 from everfresh.program import MapDef
 from everfresh.types import BIGINT, DOUBLE, VARCHAR, Column
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import everfresh as ef
+from everfresh.testing.engine.suite_base import refused
 from everfresh.testing.oracle import assert_rows, assert_same
-from everfresh.testing.suite_base import refused
 
 COLUMNS = "(k BIGINT, g VARCHAR, x DOUBLE, p DECIMAL(9,2))"
 VIEWS = {
@@ -231,7 +231,7 @@ def test_a_refused_batch_has_not_passed(tmp_path: Path) -> None:
 
 
 def test_strings_of_rows_that_have_passed_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everfresh.local.reclaim._LEAST", 100)
+    monkeypatch.setattr("everfresh.local.store.reclaim._LEAST", 100)
     with ef.connect(engine="local") as db:
         db.sql("CREATE TABLE s (k VARCHAR, g VARCHAR) WITH (retain = false)")
         db.sql("CREATE MATERIALIZED VIEW v AS SELECT g, COUNT(*) AS n FROM s GROUP BY g")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everfresh.local import strings as module
-from everfresh.local.strings import Alive, Interner
+from everfresh.local.store import strings as module
+from everfresh.local.store.strings import Alive, Interner
 
 TEXT = st.one_of(
     st.none(),

@@ -22,8 +22,8 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Var, Vector, evaluate
 from everfresh.expr import parse as parse_expr
 from everfresh.expr.build import MAKERS
-from everfresh.local.strings import Interner
-from everfresh.local.table import Net, Table, unread
+from everfresh.local.store.strings import Interner
+from everfresh.local.store.table import Net, Table, unread
 from everfresh.program import OnConflict, Part
 from everfresh.types import (
     BIGINT,

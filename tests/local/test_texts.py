@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everfresh
-from everfresh.local import arena
-from everfresh.local.texts import Texts
+from everfresh.local.store import arena
+from everfresh.local.store.kept_strings import Texts
 
 TEXT = st.one_of(
     st.none(),

@@ -18,30 +18,43 @@ import pyarrow as pa
 import pytest
 
 import everfresh as ef
-from everfresh.local import (
+from everfresh.algebra import Kind
+from everfresh.local.jit import code_cache
+from everfresh.local.jit.kernel import Inline, Kernel, Primitive, kernel_of
+from everfresh.local.kernels import (
     arrow_memory,
-    chains,
-    incoming_kernels,
-    keeping,
-    kernels,
-    likes,
+    hashing,
+    interning,
     netting,
-    ordered_kernels,
+    ordered_blocks,
+    ordered_changes,
+    ordered_questions,
     plain,
-    products,
-    text_kernels,
+    pool_changes,
+    pool_values,
+    primitives,
 )
-from everfresh.local.jit import Inline, Kernel, Primitive, kernel_of
-from everfresh.local.native import placing
-from everfresh.local.pool import Kind, Layout, Pool, Values
+from everfresh.local.kernels import exact_products as products
+from everfresh.local.kernels import incoming as incoming_kernels
+from everfresh.local.kernels import like_patterns as likes
+from everfresh.local.kernels import slice_links as chains
+from everfresh.local.kernels import text_heap as text_kernels
+from everfresh.local.native.runtime import row_places as placing
+from everfresh.local.store.pool import Layout, Pool, Values
 
 MODULES = (
     chains,
     incoming_kernels,
-    kernels,
+    hashing,
+    interning,
     likes,
     netting,
-    ordered_kernels,
+    ordered_blocks,
+    ordered_changes,
+    ordered_questions,
+    pool_changes,
+    pool_values,
+    primitives,
     products,
     text_kernels,
     placing,
@@ -190,7 +203,7 @@ def test_callers_find_the_compiled_form(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_source_of_every_kernel_and_of_what_it_uses_is_in_the_digest() -> None:
-    hashed = {path.resolve() for path in keeping.sources()}
+    hashed = {path.resolve() for path in code_cache.sources()}
     for kernel in all_kernels():
         uses = [kernel, *(kernel.py_func.__globals__.get(name) for name in kernel.py_func.__code__.co_names)]
         for used in uses:
@@ -206,16 +219,16 @@ def test_work_is_what_a_batch_brings_not_what_is_held() -> None:
     some = np.zeros(1 << 20, np.uint8)
     chained = kernel_of(chains.fill)
     assert chained.rows((held, held, few, few, few)) == 100
-    assert kernel_of(kernels.copy_strings).rows((some, held, few, few, some)) == 100
-    assert kernel_of(kernels.spread).rows((held, 16)) == 1 << 20
+    assert kernel_of(interning.copy_strings).rows((some, held, few, few, some)) == 100
+    assert kernel_of(hashing.spread).rows((held, 16)) == 1 << 20
 
 
 def test_what_a_twin_calls_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, called = kernel_of(kernels.remove), kernel_of(kernels._release)
+    kernel, called = kernel_of(pool_changes.remove), kernel_of(hashing.release)
     for one in (kernel, called):
         monkeypatch.setattr(one, "_compiled", None)
         monkeypatch.setattr(one, "asked", {})
-        monkeypatch.setattr(kernels, one.__name__, one)
+        monkeypatch.setattr(sys.modules[one.__module__], one.__name__, one)
     pool = Pool(1, Layout())
     slots = pool.insert(np.arange(5)[None], np.ones(5, np.int64))
     kernel.twin(*pool._index, *pool._cells, slots)

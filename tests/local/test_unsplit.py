@@ -112,7 +112,7 @@ LARGE = 100_000
 
 
 def _count_checks(db: ef.Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    from everfresh.local.unsplit import Unsplit
+    from everfresh.local.batch.overflow import Unsplit
 
     seen: list[str] = []
     compute = Unsplit._compute

@@ -16,8 +16,9 @@ import pytest
 from everfresh.algebra import Kind
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector
-from everfresh.local.pool import Layout, float_total, wide_from_python, wide_to_python
-from everfresh.local.weights import Cascade, Number, Weights, from_vector, from_words, times
+from everfresh.local.interpret.weights import Cascade, Number, Weights, from_vector, from_words, times
+from everfresh.local.store.components import float_total, wide_from_python, wide_to_python
+from everfresh.local.store.pool import Layout
 from everfresh.types import BIGINT, DOUBLE, HUGEINT
 
 INTS = [0, 1, -1, 3, -7, (1 << 31) + 5, (1 << 53) + 1, (1 << 62) - 1, (1 << 63) - 1, -(1 << 63)]

@@ -8,7 +8,7 @@ import everfresh as ef
 from everfresh.calculus import Rel, parse, to_text
 from everfresh.compiler import WIDE
 from everfresh.rewrite import Node
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.testing.random_sql.drive import drive
 
 COLUMNS = 300

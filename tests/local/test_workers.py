@@ -14,8 +14,8 @@ import pytest
 
 import everfresh as ef
 from everfresh.local.workers import Workers
+from everfresh.testing.engine.suite_base import refused
 from everfresh.testing.state_check import check_state
-from everfresh.testing.suite_base import refused
 
 TABLES = (
     "CREATE TABLE t (k BIGINT, g VARCHAR, x DOUBLE, p DECIMAL(12,2)); "

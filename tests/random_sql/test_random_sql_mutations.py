@@ -18,26 +18,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-import everfresh.compiler.lower
+import everfresh.compiler.lowering.lower
 import everfresh.local.adhoc.run  # noqa: F401
 from everfresh.calculus import Cond, Prod, product, union
-from everfresh.compiler import (
-    Catalog,
-    Monomial,
-    closing,
-    held,
-    materialize,
-    partitions,
-    quantified,
-    rows,
-    subqueries,
-)
+from everfresh.compiler import Catalog, Monomial
+from everfresh.compiler.lowering import decorrelate as closing
+from everfresh.compiler.lowering import partitions, quantified, subqueries
+from everfresh.compiler.lowering import products as rows
+from everfresh.compiler.viewlet import map_registry as held
+from everfresh.compiler.viewlet import materialize
 from everfresh.expr import Call, Const, build
-from everfresh.local import reading, state, steps, wiring
+from everfresh.local import state
 from everfresh.local.adhoc import aggregate, graph, join, run, window
 from everfresh.local.adhoc.subquery import Answers
-from everfresh.sql import plan as p
-from everfresh.sql.conditions import conjuncts
+from everfresh.local.batch import linked_programs as wiring
+from everfresh.local.batch import steps
+from everfresh.local.relations import view_reader as reading
+from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.conditions import conjuncts
 from everfresh.testing.forgetting import forget_compiled
 from everfresh.testing.random_sql.data import Case, random_case
 from everfresh.testing.random_sql.drive import Judge
@@ -45,7 +43,7 @@ from everfresh.testing.state_check import check_state
 from everfresh.types import BOOLEAN
 
 delta: Any = sys.modules["everfresh.calculus.delta"]
-lower: Any = sys.modules["everfresh.compiler.lower"]
+lower: Any = sys.modules["everfresh.compiler.lowering.lower"]
 Patch = pytest.MonkeyPatch
 
 
@@ -102,10 +100,10 @@ def old_and_new_swapped(patch: Patch) -> None:
 
     def wrong(self: Any, name: str, net: Any) -> None:
         table = self._wiring.tables[name]
-        self.did(table, table.apply(net))
+        self._change(table, net)
         change = steps.Rows(table.codec, net.words, net.weights)
-        self._distribute(self._evaluate(self._wiring.statements(name), change, -1))
-        self._units()
+        self._distribute(self._statements(self._wiring.statements(name), change, -1))
+        self._units(name)
 
     assert right is steps.Steps.table
     patch.setattr(steps.Steps, "table", wrong)

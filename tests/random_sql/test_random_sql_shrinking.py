@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from everfresh.local.adhoc import run
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.testing.histories import History, is_valid
 from everfresh.testing.random_sql.data import Case, random_case
 from everfresh.testing.random_sql.drive import Judge, drive

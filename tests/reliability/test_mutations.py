@@ -15,11 +15,16 @@ import numpy as np
 import pytest
 
 import everfresh as ef
-import everfresh.compiler.lower
+import everfresh.compiler.lowering.lower
 from everfresh.calculus import Bind, Cond, Prod, Rel
 from everfresh.calculus.spec import SpecError
 from everfresh.expr import Const
-from everfresh.local import joined, mapstore, reading, state, steps, table
+from everfresh.local import state
+from everfresh.local.batch import steps
+from everfresh.local.interpret import interpreter as joined
+from everfresh.local.relations import view_reader as reading
+from everfresh.local.store import map_store as mapstore
+from everfresh.local.store import resolution
 from everfresh.testing.forgetting import forget_compiled
 from everfresh.testing.histories import random_history
 from everfresh.testing.oracle import DuckOracle
@@ -29,7 +34,7 @@ WITHIN = 15
 """In how many histories a mutation must be found."""
 
 delta = sys.modules["everfresh.calculus.delta"]
-lower: Any = sys.modules["everfresh.compiler.lower"]
+lower: Any = sys.modules["everfresh.compiler.lowering.lower"]
 Patch = Callable[[Any, str, Any], None]
 
 
@@ -163,13 +168,13 @@ def a_batch_reaches_only_its_first_table(patch: Patch) -> None:
 
 
 def equal_rows_of_a_batch_are_one(patch: Patch) -> None:
-    right = table._net
+    right = resolution._net
 
     def wrong(words: Any, weights: Any) -> Any:
         found, total, first = right(words, weights)
         return found, np.sign(total), first
 
-    patch(table, "_net", wrong)
+    patch(resolution, "_net", wrong)
 
 
 def an_infinity_is_a_nan(patch: Patch) -> None:

@@ -128,11 +128,11 @@ def test_matrices_are_dropped_by_sql(db: ef.Database):
             db.sql(statement)
         assert said in str(error.value)
     db.sql("drop view SQUARE; DROP MATRIX IF EXISTS nope; DROP MATRIX a")
-    assert not db._matrices.matrices
+    assert not db.matrices
     db.create_matrix("A", [[1.0]])
     db.create_matrix_view("square", "B := A A;")
     db.sql("DROP MATRIX A CASCADE")
-    assert not db._matrices.views
+    assert not db.matrix_views
 
 
 def test_equals_is_explained_in_matrix_programs(db: ef.Database):

@@ -10,8 +10,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 import everfresh as ef
+from everfresh.testing.engine.suite_feeds import History, feed
 from everfresh.testing.oracle import assert_rows
-from everfresh.testing.suite_feeds import History, feed
 
 FLAT = """
 CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x INTEGER NOT NULL);

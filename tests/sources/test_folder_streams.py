@@ -16,8 +16,8 @@ import pytest
 from stream_inbox import FLAT, JOIN, Inbox
 
 import everfresh as ef
+from everfresh.testing.engine.suite_base import refused
 from everfresh.testing.oracle import assert_rows
-from everfresh.testing.suite_base import refused
 
 DDL = FLAT + JOIN
 BASE = 4

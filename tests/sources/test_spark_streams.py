@@ -14,8 +14,8 @@ from stream_inbox import FLAT, JOIN, Inbox
 
 import everfresh as ef
 from everfresh.sources import methods
+from everfresh.testing.engine.suite_base import refused
 from everfresh.testing.oracle import assert_rows
-from everfresh.testing.suite_base import refused
 
 pytestmark = pytest.mark.spark
 

@@ -22,9 +22,12 @@ import pyspark
 import pytest
 from pyspark.errors import PySparkException
 
-from everfresh.spark import artifacts, blocks, engine, reading, tables, tasks, units
-from everfresh.spark import session as sessions
-from everfresh.spark.failures import TaskError
+from everfresh.spark import frames
+from everfresh.spark.jobs import plans, requests, snapshots, tasks
+from everfresh.spark.jobs import row_tasks as tables
+from everfresh.spark.session import sessions
+from everfresh.spark.session.failures import TaskError
+from everfresh.spark.state import artifacts, chain, reading, table_content
 from everfresh.types import arrow_schema
 
 Partition = list[pa.RecordBatch]
@@ -236,16 +239,16 @@ def install(monkeypatch: pytest.MonkeyPatch, processes: int = 2) -> FakeSession:
     """Let `everfresh.connect(engine="spark", spark=...)` run on the session that is returned."""
     session = FakeSession(processes)
     session.forget()
-    monkeypatch.setattr(units, "_CACHE", _OfProcess("cache"))
-    monkeypatch.setattr(units, "_SIZES", _OfProcess("sizes"))
-    monkeypatch.setattr(units, "_PROGRAMS", _OfProcess("programs"))
+    monkeypatch.setattr(chain, "_CACHE", _OfProcess("cache"))
+    monkeypatch.setattr(chain, "_SIZES", _OfProcess("sizes"))
+    monkeypatch.setattr(table_content, "_PROGRAMS", _OfProcess("programs"))
     monkeypatch.setattr(artifacts, "_KNOWN", _OfProcess("compiled"))
     monkeypatch.setattr(pyspark, "TaskContext", _Task)
     monkeypatch.setattr(pyspark, "inheritable_thread_target", lambda given: lambda fn: fn)
     monkeypatch.setattr(tasks, "TaskContext", _Task)
-    for module in (blocks, tables, reading):
+    for module in (plans, requests, snapshots, tables, reading):
         monkeypatch.setattr(module, "freeze", lambda: None)
     monkeypatch.setattr(sessions, "own", lambda given: given)
     monkeypatch.setattr(sessions, "missing_settings", lambda given: {})
-    monkeypatch.setattr(engine, "spark_schema", lambda columns: arrow_schema(tuple(columns)))
+    monkeypatch.setattr(frames, "spark_schema", lambda columns: arrow_schema(tuple(columns)))
     return session

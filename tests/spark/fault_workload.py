@@ -89,15 +89,15 @@ def assert_exact(path: Path, spark: Any, batches: list[ef.Delta]) -> None:
 
 def forget_caches(spark: Any) -> None:
     """Every Python process forgets its units, as if it were new: those of the workers, and this one."""
-    from everfresh.spark import units as here
+    from everfresh.spark.state import chain as here
 
     here._CACHE.clear()
 
     def forget(batches: Any) -> Any:
-        from everfresh.spark import units
+        from everfresh.spark.state import chain
 
         for batch in batches:
-            units._CACHE.clear()
+            chain._CACHE.clear()
             yield batch
 
     for _ in range(4):  # enough tasks that every process gets one

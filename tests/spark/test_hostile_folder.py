@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_spark import FakeSession, _Task, install
+from fake_spark import FakeSession, install
 
 import everfresh as ef
 from everfresh import linalg as la
 from everfresh.errors import Code
-from everfresh.linalg.spark import tasks as matrix_tasks
-from everfresh.spark.jobs import Job
+from everfresh.spark.jobs.job import Job
 from everfresh.state import open_sealed, seal, unpack_arrays
 from everfresh.state.files import _PREFIX, MAGIC
 
@@ -59,7 +58,6 @@ def marker(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
-    monkeypatch.setattr(matrix_tasks, "TaskContext", _Task)
     return install(monkeypatch)
 
 
@@ -182,7 +180,7 @@ def test_a_task_takes_only_what_the_driver_left(
         before = db.epoch
         for change in (
             lambda: db.apply(t=[(2, "g1", 4)]),
-            lambda: db.sql("CREATE MATERIALIZED VIEW x AS SELECT SUM(n) AS n FROM u"),
+            lambda: db.sql("CREATE MATERIALIZED VIEW late AS SELECT SUM(n) AS n FROM u"),
             lambda: db.sql("ALTER TABLE t ADD COLUMN z BIGINT DEFAULT 1"),
             lambda: db.create_matrix_view("c", "Q := X X' X;", options=la.ViewOptions(distribute=1)),
             lambda: db._engine.snapshot(),

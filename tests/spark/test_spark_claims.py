@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.spark.claims import _CLAIM, _name, claimed, forget
-from everfresh.spark.jobs import Job, World
+from everfresh.spark.jobs.claims import _CLAIM, _name, claimed, forget
+from everfresh.spark.jobs.job import Job, World
 
 
 def job(root: Path, workers: int, nonce: str = "n") -> Job:

@@ -17,7 +17,7 @@ import pytest
 from fake_spark import FakeSession, install
 
 import everfresh as ef
-from everfresh.spark.compaction import Compaction
+from everfresh.spark.state.compaction import Compaction
 from everfresh.state import SnapshotStore
 from everfresh.testing.oracle import assert_same
 
@@ -229,7 +229,7 @@ def test_a_snapshot_that_fails_harms_no_batch(
             send(db, range(number, number + 1))
             compaction(db).wait()
         assert "tried again later" in caplog.text
-        assert db._engine._ledger.snapshot_epoch > db.epoch - 2 * OPTIONS.snapshot_epochs
+        assert db._engine._ledger.timeline.snapshot_epoch > db.epoch - 2 * OPTIONS.snapshot_epochs
         assert all((tmp_path / "parts" / file).exists() for file in named_files(db))
     check(session, tmp_path, 12)
 

@@ -14,9 +14,9 @@ import pytest
 from fake_spark import FakeSession, install
 
 import everfresh as ef
-from everfresh.distributed import execute
-from everfresh.local import behind
-from everfresh.local.keeping import Item
+from everfresh.local.jit import background
+from everfresh.local.jit.code_cache import Item
+from everfresh.local.native import manager
 from everfresh.testing.oracle import assert_same
 
 TABLES = "CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, v BIGINT); CREATE TABLE u (g BIGINT, w BIGINT);"
@@ -90,12 +90,12 @@ def test_a_view_that_is_made_again_has_maps_of_its_own(session: FakeSession) -> 
 def test_a_new_view_lets_the_others_keep_their_code(
     session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(execute, "ENOUGH", 200)
+    monkeypatch.setattr(manager, "ENOUGH", 200)
     dbs = Beside(session, "background")
     dbs.sql(f"CREATE MATERIALIZED VIEW j AS {JOINED}")
     assert not dbs.batch(20, ("j",))["compiled"]
     dbs.batch(500, ("j",))
-    behind.join(generated=True)
+    background.join(generated=True)
     before = dbs.batch(4, ("j",))
     assert before["compiled"]
     dbs.sql(OTHER)
@@ -108,12 +108,12 @@ def test_batches_say_how_much_is_being_compiled(session: FakeSession) -> None:
     dbs.sql(f"CREATE MATERIALIZED VIEW j AS {JOINED}")
     assert not dbs.batch(4, ("j",))["compiling"]
     go = threading.Event()
-    behind.ask(Item("", "some"), lambda _: go.wait(60), weakref.ref(dbs))
+    background.ask(Item("", "some"), lambda _: go.wait(60), weakref.ref(dbs))
     try:
         assert dbs.batch(4, ("j",))["compiling"]
     finally:
         go.set()
-    behind.join(generated=True)
+    background.join(generated=True)
     assert not dbs.batch(4, ("j",))["compiling"]
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from everfresh.spark import daemon
+from everfresh.spark.session import daemon
 
 PROGRAM = """
 import everfresh as ef

@@ -13,7 +13,9 @@ import pytest
 from fake_spark import FakeSession, install
 
 import everfresh as ef
-from everfresh.spark import jobs, tasks, units
+from everfresh.spark.jobs import job as jobs
+from everfresh.spark.jobs import tasks
+from everfresh.spark.state import chain
 from everfresh.state import pack_table
 from everfresh.testing.oracle import assert_same
 
@@ -238,7 +240,7 @@ def test_a_batch_that_one_task_refuses_is_refused(session: FakeSession, tmp_path
 def test_what_maps_cannot_take_is_run_in_stages(
     session: FakeSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from everfresh.spark import blocks
+    from everfresh.spark.jobs import map_tasks as blocks
 
     with local() as expected, connect(session) as db:
         db.sql(DDL)
@@ -319,9 +321,9 @@ def test_the_driver_holds_no_entry_of_a_distributed_map(session: FakeSession) ->
         db.sql(DDL)
         history(db)
         tags = db._engine.placement.maps
-        (held,) = [unit for (_, name), unit in units._CACHE.items() if name == "driver"]
+        (held,) = [unit for (_, name), unit in chain._CACHE.items() if name == "driver"]
         found = {}
-        for identity, pool in held.pools.items():
+        for identity, pool in held.content.pools.items():
             found[identity.split("\n")[1]] = len(pool)
         assert any(str(tags[name]) == "@driver" and size for name, size in found.items())
         assert not [name for name, size in found.items() if size and str(tags[name]) != "@driver"]
@@ -342,7 +344,8 @@ def test_a_refusal_by_the_driver_changes_nothing(session: FakeSession) -> None:
 def test_a_fresh_process_compiles_nothing(
     session: FakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from everfresh.spark import artifacts, jobs
+    from everfresh.spark.jobs import job as jobs
+    from everfresh.spark.state import artifacts
 
     with connect(session, tmp_path) as db:
         db.sql(DDL)
@@ -372,17 +375,17 @@ def test_a_snapshot_is_taken_when_the_log_is_a_third_of_the_last(
         for number in range(12):
             db.apply(batch(number))
             ledger = db._engine._ledger
-            taken.append(ledger.snapshot_epoch == db.epoch)
-            assert ledger.snapshot_bytes == sum(
+            taken.append(ledger.timeline.snapshot_epoch == db.epoch)
+            assert ledger.timeline.snapshot_bytes == sum(
                 (tmp_path / "parts" / base.snapshot.file).stat().st_size
                 for base in ledger.bases.values()
                 if base.snapshot is not None
             )
-            assert taken[-1] or ledger.log_bytes <= ledger.snapshot_bytes // 3
+            assert taken[-1] or ledger.timeline.log_bytes <= ledger.timeline.snapshot_bytes // 3
         assert True in taken
         assert False in taken
     with connect(session, tmp_path) as db:
-        assert db._engine._ledger.snapshot_bytes > 0
+        assert db._engine._ledger.timeline.snapshot_bytes > 0
 
 
 def test_messages_have_an_end(session: FakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

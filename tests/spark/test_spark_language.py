@@ -11,12 +11,12 @@ from fake_spark import FakeSession, install
 
 import everfresh as ef
 from everfresh.delta.bags import EPOCH, net, weigh
-from everfresh.spark.ledger import Ledger
-from everfresh.spark.programs import executed, no_catalog
+from everfresh.spark.jobs.programs import executed, no_catalog
+from everfresh.spark.state.ledger import Ledger
 from everfresh.sql import parse_and_bind
 from everfresh.state import InjectedFault
+from everfresh.testing.engine.suite_language import TABLES, VIEWS, _history
 from everfresh.testing.oracle import DuckOracle, assert_same
-from everfresh.testing.suite_language import TABLES, VIEWS, _history
 
 _BATCHES = 5
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import everfresh as ef
-from everfresh.spark.jobs import EXCHANGE
+from everfresh.spark.jobs.job import EXCHANGE
 
 pytestmark = pytest.mark.spark
 
@@ -61,13 +61,13 @@ def test_progress_counts_tasks(db: Any) -> None:
 @pytest.mark.parametrize("how", [KeyboardInterrupt, RuntimeError])
 def test_a_load_that_is_ended_leaves_nothing(db: Any, tmp_path: Path, spark: Any, how: Any) -> None:
     before, epoch = files(tmp_path / "db"), db.epoch
-    work = db._engine._runner._plan
+    work = db._engine._runner._frame
 
     def slow(*args: Any) -> Any:
         """The same plan, with a long wait behind what it does."""
         return work(*args).mapInArrow(slowly, EXCHANGE)
 
-    db._engine._runner._plan = slow
+    db._engine._runner._frame = slow
 
     def tell(what: str, done: int, total: int) -> None:
         if total > 1:  # tasks are known: the job runs
@@ -77,7 +77,7 @@ def test_a_load_that_is_ended_leaves_nothing(db: Any, tmp_path: Path, spark: Any
     db.on_progress(tell)
     with pytest.raises(how, match="enough"):
         db.sql(VIEW)
-    db._engine._runner._plan = work
+    db._engine._runner._frame = work
     assert not spark.sparkContext.statusTracker().getActiveJobsIds()
     assert files(tmp_path / "db") == before
     assert db.epoch == epoch

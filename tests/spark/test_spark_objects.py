@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import fault_workload
+import numpy as np
 import pytest
 from fake_spark import FakeSession, install
 from test_spark_compaction import DDL, OPTIONS, compaction, send
 
 import everfresh as ef
+import everfresh.linalg as la
 from everfresh.state import InjectedFault, Store, store_of
 from everfresh.testing.oracle import assert_same
 
@@ -72,7 +74,7 @@ def test_a_database_in_a_store(session: FakeSession, root: str, inline_bytes: in
                 assert reader.epoch == db.epoch
                 session.forget()
                 assert_same(db.view("many").to_arrow(), db.view("many").to_spark().toArrow())
-        assert db._engine._ledger.snapshot_epoch > 3
+        assert db._engine._ledger.timeline.snapshot_epoch > 3
         before = db.view("few").to_arrow(at=db.epoch - 1)
         send(db, range(8, 9))
         assert_same(before, db.view("few").to_arrow(at=db.epoch - 2))
@@ -199,14 +201,36 @@ def test_what_is_refused(session: FakeSession, root: str) -> None:
         ef.connect(root, engine="local")
     with connect(session, root) as db:
         db.sql(DDL)
-        with pytest.raises(ef.EverfreshError, match="are kept in a folder") as caught:
-            db.create_matrix("A", [[1.0]])
-        assert caught.value.code == ef.Code.UNSUPPORTED
         send(db, range(1))
     store = store_of(root)
     store.remove("FORMAT")
     with pytest.raises(ef.EverfreshError, match="is not empty"):
         connect(session, root)
+
+
+def test_matrices_in_a_store(session: FakeSession, root: str) -> None:
+    """Blocks of matrices are files that go through the store, and those that nothing names go."""
+    numbers = np.random.default_rng(3)
+    a = numbers.standard_normal((6, 6)) / 6
+    with connect(session, root, snapshot_epochs=3, snapshots="now") as db:
+        db.sql(DDL)
+        db.create_matrix("A", a)
+        db.create_matrix_view(
+            "square", "B := A A;", strategy="reevaluate", options=la.ViewOptions(distribute=1)
+        )
+        for number in range(7):
+            row = numbers.standard_normal(6) / 6
+            db.apply(A=la.RowUpdate(number % 6, row))
+            a[number % 6] = row
+            send(db, range(number, number + 1))
+        store: Store = db._engine.folder.store
+        assert 0 < len([n for n in store.names("matrices") if "/rows-" in n]) <= 2 * 2 * 3
+    for read_only in (False, True):
+        session.forget()
+        with connect(session, root, read_only) as db:
+            np.testing.assert_allclose(db.matrix("A").to_numpy(), a)
+            np.testing.assert_allclose(db.view("square").to_numpy(), a @ a)  # type: ignore[attr-defined]
+    assert not any(name.endswith(".tmp") for name in store.names("matrices"))
 
 
 def test_a_place_without_a_conditional_put_is_refused(session: FakeSession, tmp_path: Path) -> None:

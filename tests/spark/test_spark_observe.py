@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import everfresh as ef
-from everfresh.spark import observe
+from everfresh.spark.session import observe
 
 pytestmark = pytest.mark.spark
 

@@ -6,24 +6,27 @@ Catches: an IR with a class that tasks cannot read, a program that changes on it
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import everfresh as ef
 from everfresh.calculus import Query
-from everfresh.compiler import Catalog
+from everfresh.compiler import Catalog, CompiledView
+from everfresh.compiler.viewlet.decisions import decision
 from everfresh.errors import Code
 from everfresh.expr import Const, Expr, Var
 from everfresh.program import OnConflict
 from everfresh.rewrite import Node
-from everfresh.spark import artifacts, packed
-from everfresh.spark.jobs import Base, Job, Link, PartSpec, World
-from everfresh.spark.messages import opened, written
-from everfresh.spark.programs import batch_program, executed, load_program, no_catalog, whole_program
-from everfresh.spark.stages import Staged
+from everfresh.spark.jobs import packed
+from everfresh.spark.jobs.job import Base, Job, Link, PartSpec, World
+from everfresh.spark.jobs.messages import opened, written
+from everfresh.spark.jobs.programs import batch_program, executed, load_program, no_catalog, whole_program
+from everfresh.spark.jobs.stages import Staged
+from everfresh.spark.state import artifacts
 from everfresh.sql import parse_and_bind
-from everfresh.sql.plan import Plan
+from everfresh.sql.logical.plan import Plan
 from everfresh.types import BIGINT, DOUBLE, INTERVAL, VARCHAR
 from everfresh.workloads import WORKLOADS
 
@@ -85,6 +88,15 @@ def test_catalogs_are_read_back(catalog: Catalog) -> None:
     found = read_back(catalog)
     assert found == catalog
     assert list(found.views) == list(catalog.views)
+
+
+def test_decisions_are_read_back_and_written_alike(catalog: Catalog) -> None:
+    made = [decision(text) for text in ("1f", ">4", "+a0", "-a0", "&22")]
+    compiled = catalog.views["plain"].compiled
+    views = [replace(compiled, decisions=frozenset(some)) for some in (made, made[::-1])]
+    texts = [packed.packed(view) for view in views]
+    assert texts[0] == texts[1]
+    assert packed.unpacked(texts[0], CompiledView, "a view").decisions == frozenset(made)
 
 
 def programs_of(catalog: Catalog) -> list[Staged | None]:

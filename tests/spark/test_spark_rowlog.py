@@ -19,12 +19,12 @@ from fake_spark import FakeSession, install
 
 import everfresh as ef
 from everfresh.delta.parquet import read_exact
-from everfresh.local.stream_table import make_table
-from everfresh.local.strings import Interner
-from everfresh.local.table import Table
+from everfresh.local.store.stream_table import make_table
+from everfresh.local.store.strings import Interner
+from everfresh.local.store.table import Table
 from everfresh.program import Part
-from everfresh.spark.rowlog import replay_rows, row_sections
-from everfresh.spark.tasks import Behind
+from everfresh.spark.jobs.tasks import Behind
+from everfresh.spark.state.rowlog import replay_rows, row_sections
 from everfresh.state import unpack_table
 from everfresh.types import BIGINT, VARCHAR, Column, TableSchema, arrow_schema
 

@@ -14,7 +14,7 @@ import pytest
 
 import everfresh as ef
 from everfresh.delta import read_rows
-from everfresh.spark.scans import scanned
+from everfresh.spark.input.scans import scanned
 
 pytestmark = pytest.mark.spark
 

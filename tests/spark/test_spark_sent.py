@@ -18,11 +18,12 @@ from test_spark_stages import SIZES, catalog_of
 
 import everfresh as ef
 from everfresh.distributed import ALL, RANDOM, Passes, distributed
-from everfresh.distributed.early import done_early
-from everfresh.spark import blocks, tables
-from everfresh.spark.jobs import CONTROL, DATA, GATHERED
-from everfresh.spark.programs import incremental, placement_of
-from everfresh.spark.tables import split
+from everfresh.distributed.plan.early import done_early
+from everfresh.spark.jobs import map_tasks as blocks
+from everfresh.spark.jobs import row_tasks as tables
+from everfresh.spark.jobs.job import CONTROL, DATA, GATHERED
+from everfresh.spark.jobs.programs import incremental, placement_of
+from everfresh.spark.jobs.row_tasks import split
 from everfresh.state import unpack_table
 from everfresh.testing.oracle import assert_same
 from everfresh.types import arrow_schema

@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 
 from everfresh.compiler import Catalog, explain
-from everfresh.distributed.execute import Journal, Site
-from everfresh.distributed.routing import owners
-from everfresh.distributed.tags import Replicated
-from everfresh.distributed.wire import Held
-from everfresh.local.table import Net
-from everfresh.spark.distribute import (
+from everfresh.distributed.plan.tags import Replicated
+from everfresh.distributed.worker.execute import Journal, Site
+from everfresh.distributed.worker.routing import owners
+from everfresh.distributed.worker.wire import Held
+from everfresh.local.store.table import Net
+from everfresh.spark.jobs.exchange import (
     came,
     given,
     given_whole,
@@ -32,8 +32,8 @@ from everfresh.spark.distribute import (
     ran,
     received,
 )
-from everfresh.spark.jobs import GATHERED, STAGED, WHOLE, World
-from everfresh.spark.programs import (
+from everfresh.spark.jobs.job import GATHERED, STAGED, WHOLE, World
+from everfresh.spark.jobs.programs import (
     batch_program,
     executed,
     home_of,
@@ -43,8 +43,8 @@ from everfresh.spark.programs import (
     replayed,
     whole_program,
 )
-from everfresh.spark.stages import MAPS, RESULTS, ROWS, Staged
-from everfresh.spark.units import Unit
+from everfresh.spark.jobs.stages import MAPS, RESULTS, ROWS, Staged
+from everfresh.spark.state.table_content import TableContent
 from everfresh.sql import parse_and_bind
 from everfresh.testing.oracle import assert_same
 
@@ -89,10 +89,10 @@ class Cluster:
         self.root = TemporaryDirectory()
         self.world = World(self.root.name, "x", workers, entries, ids, frozenset(), 1, 0, False, None)
         self.units = {
-            role: [Unit(f"{role}/{w}", self.world) for w in range(workers)]
+            role: [TableContent(f"{role}/{w}", self.world) for w in range(workers)]
             for role in ("base", "maps", "results")
         }
-        self.driver = Unit("driver", self.world)
+        self.driver = TableContent("driver", self.world)
         self.changes: dict[str, list[pa.Table]] = {}
         self.forms: set[str] = set()
 

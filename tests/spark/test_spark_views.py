@@ -25,7 +25,7 @@ from everfresh.compiler import explain
 from everfresh.delta.bags import EPOCH, expand, net, weigh
 from everfresh.distributed import REPLICATED
 from everfresh.errors import EverfreshError
-from everfresh.spark.programs import (
+from everfresh.spark.jobs.programs import (
     batch_program,
     executed,
     incremental,

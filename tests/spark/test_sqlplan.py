@@ -21,11 +21,11 @@ from everfresh import types as ty
 from everfresh.datasets import tpch
 from everfresh.errors import Code, EverfreshError
 from everfresh.local.adhoc import execute
-from everfresh.spark.failures import translated
-from everfresh.spark.session import own
-from everfresh.spark.sqltext import plan_sql, spark_type
+from everfresh.spark.session.failures import translated
+from everfresh.spark.session.sessions import own
+from everfresh.spark.sql.text import plan_sql, spark_type
 from everfresh.sql import CreateTable, parse_and_bind
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.types import Column, TableSchema
 from everfresh.workloads import WORKLOADS, Query
 

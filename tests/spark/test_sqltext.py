@@ -16,10 +16,10 @@ from pyspark.errors import PySparkException
 from everfresh import types as ty
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import FUNCTIONS, Call, Cast, Const, Expr, Var, Vector, build, evaluate, parse
-from everfresh.spark.failures import translated
-from everfresh.spark.session import own
-from everfresh.spark.sqlfunctions import SQL
-from everfresh.spark.sqltext import expr_sql, plan_sql, spark_type
+from everfresh.spark.session.failures import translated
+from everfresh.spark.session.sessions import own
+from everfresh.spark.sql.functions import SQL
+from everfresh.spark.sql.text import expr_sql, plan_sql, spark_type
 from everfresh.sql import parse_and_bind
 from everfresh.types import Column, SqlType, TableSchema
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from everfresh.expr.nodes import Expr, Var
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 
 
 def check(plan: p.Plan) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 from everfresh import types as ty
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import evaluate
-from everfresh.expr.casts import cast_value
+from everfresh.expr.library.casts import cast_value
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 
 Row = dict[str, Any]
 Env = Mapping[str, Any]

@@ -15,7 +15,7 @@ import plan_interpreter
 from everfresh import types as ty
 from everfresh.errors import EverfreshError
 from everfresh.sql import Statement, parse_and_bind
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.testing.letter_case import recased
 from everfresh.types import Column, TableSchema
 

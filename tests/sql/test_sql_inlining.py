@@ -9,8 +9,8 @@ from plan_check import check
 from everfresh.compiler import Catalog
 from everfresh.local import adhoc
 from everfresh.sql import parse_and_bind
-from everfresh.sql import plan as p
-from everfresh.sql.inlining import inlined
+from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.inlining import inlined
 from everfresh.testing.oracle import assert_same
 
 TABLE = "CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, v BIGINT NOT NULL)"

@@ -13,7 +13,7 @@ import pytest
 from sql_support import bind_one, connect, duck_type, logical
 
 from everfresh.sql import Select
-from everfresh.sql.clauses import distinct_names
+from everfresh.sql.queries.clauses import distinct_names
 
 CON = connect()
 

@@ -11,8 +11,8 @@ from small_tables import CATALOG, SCHEMAS
 from sql_support import DictCatalog, bind_one
 
 from everfresh.errors import EverfreshError
-from everfresh.sql import plan as p
-from everfresh.sql.plan_text import OPERATORS, parse_plan
+from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.plan_text import OPERATORS, parse_plan
 from everfresh.testing.random_sql.grammar import Queries
 from everfresh.types import BIGINT, VARCHAR, Column, TableSchema
 

@@ -11,7 +11,7 @@ from small_tables import CATALOG, connect, physical
 from sql_support import bind_one, duck_type, same_rows
 
 from everfresh.sql import Select
-from everfresh.sql.clauses import distinct_names
+from everfresh.sql.queries.clauses import distinct_names
 
 CON = connect()
 TABLES = physical()

@@ -11,7 +11,7 @@ import pytest
 from small_tables import CATALOG, SCHEMAS, connect, physical
 from sql_support import bind_one, duck_type, same_rows
 
-from everfresh.sql.clauses import distinct_names
+from everfresh.sql.queries.clauses import distinct_names
 from everfresh.testing.random_sql.grammar import Queries
 from everfresh.types import SqlType
 

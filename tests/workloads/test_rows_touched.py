@@ -28,7 +28,7 @@ from workload_compare import DATA_SETS, ddl_of, queries_of, read
 import everfresh
 from everfresh.compiler import CompiledView, top_of
 from everfresh.expr import Made
-from everfresh.local import wiring
+from everfresh.local.batch import linked_programs as wiring
 from everfresh.program import Partitions
 
 CHANGED = 40

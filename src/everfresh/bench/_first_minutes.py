@@ -65,7 +65,7 @@ _STREAM = """
 import json, sys, time
 import everfresh as ef
 import pyarrow as pa
-from everfresh.local import behind
+from everfresh.local.jit import background
 
 mode, warm, most = sys.argv[1], sys.argv[2] == "warm", int(sys.argv[3])
 db = ef.connect(engine="local", options=ef.Options(compile=mode))
@@ -84,9 +84,9 @@ def batch(number):
 
 batch(0)  # asks for all that batches need
 if warm:
-    behind.join()
+    background.join()
 took = []
-while len(took) < most and (len(took) < 100 or behind.waiting()):
+while len(took) < most and (len(took) < 100 or background.waiting()):
     took.append(batch(len(took) + 1))
     time.sleep(0.05)
 assert db.view("v").verify().num_rows == 0

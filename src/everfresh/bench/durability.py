@@ -23,7 +23,7 @@ import pyarrow as pa
 from everfresh.bench import Settings
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median, seconds
-from everfresh.local import behind
+from everfresh.local.jit import background
 
 NAME = "durability"
 DESCRIPTION = "what the log, the disk, queueing writers and readers cost a batch of the local engine"
@@ -83,7 +83,7 @@ def _measure_log(settings: Settings, report: Report, data: dict[str, pa.Table], 
     with open(folder / "raw", "ab") as file:
         for turn in range(warm + rounds):
             if turn == warm:
-                behind.join()  # until kernels are compiled
+                background.join()  # until kernels are compiled
             batch = data["lineitem"].slice(turn * ROWS, ROWS)
             before = log.stat().st_size
             for kind in KINDS if turn % 2 else reversed(KINDS):

@@ -233,7 +233,7 @@ def _alternatives(
 ) -> dict[str, MatrixView]:
     """The ways to run a program that cost at most `limit` times the cheapest by the model; that one first."""
     import everfresh.linalg as la
-    from everfresh.linalg.cost import CPU
+    from everfresh.linalg.compiler.cost import CPU
 
     source = la.parse(program, {name: array.shape for name, array in inputs.items()}, static=static)
     compiled = la.compile(source, ranks=dict(ranks), strategy=only, machine=machine or CPU)
@@ -280,7 +280,7 @@ def _choices(report: Report, settings: Settings) -> None:
     """Whether the strategy that the cost model chooses is the best, or nearly."""
     import numpy as np
 
-    from everfresh.linalg.calibrate import measure
+    from everfresh.linalg.compiler.calibrate import measure
 
     machine = measure(np.zeros((1, 1)), 600 if settings.quick else 0)
     good = total = 0

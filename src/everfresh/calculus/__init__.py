@@ -6,7 +6,7 @@ of lift.
 
 from everfresh.calculus.binding import hidden, inputs, outputs, pattern
 from everfresh.calculus.delta import delta
-from everfresh.calculus.domain import domain
+from everfresh.calculus.domain_extraction import domain
 from everfresh.calculus.evaluate import Database, Function, evaluate
 from everfresh.calculus.nodes import (
     ONE,

@@ -1,7 +1,7 @@
 """The delta of a query (section 2.2.3): one table, one line per operator.
 
 Lifts and Exists follow the revised rule of section 3.4.2: old and new are computed only where the body
-changes, by its domain (`everfresh.calculus.domain`).
+changes, by its domain (`everfresh.calculus.domain_extraction`).
 
 `delta(Q, names)` is the change of Q when the relations `names` change by `ΔR`, read against the state
 *before* the change: `Q(D + ΔD) = Q(D) + delta(Q)(D, ΔD)`. With several names it is the simultaneous delta
@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from everfresh.calculus.domain import restriction
+from everfresh.calculus.domain_extraction import restriction
 from everfresh.calculus.nodes import (
     ONE,
     ZERO,

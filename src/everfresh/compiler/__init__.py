@@ -5,15 +5,15 @@ lower -> simplify (`passes`) -> delta -> simplify -> `Program`. Each stage is ch
 
 from everfresh.compiler.catalog import Catalog, Effect, ViewDef
 from everfresh.compiler.compile import CompiledView, compile_view, reevaluated
-from everfresh.compiler.crossing import Crossing, Ordered, crossing
 from everfresh.compiler.explain import explain
-from everfresh.compiler.lower import Lowered, lower
-from everfresh.compiler.narrow import WIDE
+from everfresh.compiler.lowering.lower import Lowered, lower
+from everfresh.compiler.lowering.narrow_scans import WIDE
+from everfresh.compiler.lowering.top_k import Top, top_of
 from everfresh.compiler.passes import PASSES, simplify
-from everfresh.compiler.polynomial import Monomial, polynomial
-from everfresh.compiler.ranges import MIRRORED, VALUE, Comparison, Range, range_of
 from everfresh.compiler.sharing import readers
-from everfresh.compiler.tops import Top, top_of
+from everfresh.compiler.viewlet.crossing import Crossing, Ordered, crossing
+from everfresh.compiler.viewlet.polynomial import Monomial, polynomial
+from everfresh.compiler.viewlet.ranges import MIRRORED, VALUE, Comparison, Range, range_of
 
 __all__ = [
     "MIRRORED",

@@ -13,11 +13,11 @@ from typing import Any
 
 from everfresh.calculus import Query, Rel
 from everfresh.compiler.compile import CompiledView
-from everfresh.compiler.held import products
-from everfresh.compiler.lower import Relation
+from everfresh.compiler.lowering.lower import Relation
+from everfresh.compiler.viewlet.map_registry import products
 from everfresh.expr import Var
 from everfresh.program import MapDef, Partitions, Program, Statement, Trigger
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.types import TableSchema
 
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from everfresh.calculus import Query
 from everfresh.compiler.altering import altered, holds, reads
+from everfresh.compiler.choice.estimate import Statistics, TableStats
 from everfresh.compiler.compile import CompiledView, Setting, compile_view, scans
-from everfresh.compiler.entries import Record, entry_of, record_of, upkeep_of
-from everfresh.compiler.estimate import Statistics, TableStats
+from everfresh.compiler.ddl_log import Record, entry_of, record_of, upkeep_of
 from everfresh.compiler.listing import parse_listing, shown_over
 from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, upkeep
 from everfresh.delta.bags import EPOCH, WEIGHT
@@ -59,6 +59,21 @@ class Effect:
     def nothing(self) -> bool:
         """Whether the statement changes nothing (IF [NOT] EXISTS)."""
         return self == Effect(self.text)
+
+    @property
+    def made(self) -> str | None:
+        """The name of the table or view that it creates."""
+        created = self.create_table or self.create_view
+        return created.name if created is not None else None
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        """The names of tables and views of which something is no longer there after it."""
+        gone = (*self.drop_tables, *self.drop_views)
+        if self.alter_table is not None:
+            old, new, _ = self.alter_table
+            gone += () if set(old.names) <= set(new.names) else (new.name,)
+        return gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +335,7 @@ class Catalog:
         kept = upkeep(shared, [v.program for v in views.values()])
         record = Record(
             prefix if isinstance(prefix, Made) else "",
-            compiled.split,
+            compiled.decisions,
             tuple(map(stored, shared)),
             kept.to_text(shown_over(kept, self.schemas)),
             rows=self.rows,
@@ -345,7 +360,7 @@ class Catalog:
             record.prefix,
             self.static if self.joins else frozenset(),
             tuple(by_name[text] for text in record.shared),
-            record.split,
+            record.decisions,
             self._keyed(record.rows),
             intervals=self.intervals,
             wide=self.wide,

@@ -18,26 +18,27 @@ from functools import cached_property
 from typing import Any
 
 from everfresh.calculus import Query, Rel
-from everfresh.compiler.aggregates import NotFlat
-from everfresh.compiler.beside import countable, counted_beside
-from everfresh.compiler.estimate import Statistics
-from everfresh.compiler.filters import filterable
-from everfresh.compiler.guess import guessed
-from everfresh.compiler.held import HIGHER_ORDER, Choices, Spend
-from everfresh.compiler.instead import replaceable
-from everfresh.compiler.intervals import with_intervals
-from everfresh.compiler.lower import Lowered, lower
-from everfresh.compiler.materialize import transform
-from everfresh.compiler.narrow import narrowed
-from everfresh.compiler.nearest import with_nearest
+from everfresh.compiler.choice.estimate import Statistics
+from everfresh.compiler.choice.search import Told, all_held, search
+from everfresh.compiler.choice.size_guess import guessed
+from everfresh.compiler.lowering.aggregates import NotFlat
+from everfresh.compiler.lowering.lower import Lowered, lower
+from everfresh.compiler.lowering.narrow_scans import narrowed
+from everfresh.compiler.lowering.next_value import with_nearest
+from everfresh.compiler.lowering.prune import pruned
 from everfresh.compiler.overflow import Watched, watched
-from everfresh.compiler.placing import composites
-from everfresh.compiler.prune import pruned
-from everfresh.compiler.search import Told, search
+from everfresh.compiler.viewlet.decisions import Decisions
+from everfresh.compiler.viewlet.decompose import composites
+from everfresh.compiler.viewlet.filtered_maps import filterable
+from everfresh.compiler.viewlet.intervals import with_intervals
+from everfresh.compiler.viewlet.map_registry import HIGHER_ORDER, Choices, Spend
+from everfresh.compiler.viewlet.materialize import transform
+from everfresh.compiler.viewlet.merged_counts import countable, counted_beside
+from everfresh.compiler.viewlet.rows_for_maps import replaceable
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import MapDef, Program, Statement, Trigger, View
-from everfresh.sql import plan as p
-from everfresh.sql.limits import ORDERED_BY_ALL, all_columns, ordered_by_all, takes_any_rows
+from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.limits import ORDERED_BY_ALL, all_columns, ordered_by_all, takes_any_rows
 from everfresh.types import INTERVAL, NULL, Column
 
 _REFUSED = (INTERVAL, NULL)  # types of expressions that no table has
@@ -60,8 +61,8 @@ class Setting:
     """Tables and views that never change."""
     offered: tuple[MapDef[Query], ...] = ()
     """Maps that other views keep and this one may read."""
-    split: frozenset[str] | None = None
-    """The components that are not held, if that is known already; otherwise they are chosen by cost."""
+    decisions: Decisions | None = None
+    """What is decided about the maps, if that is known already; otherwise it is by cost."""
     keyed: Mapping[str, frozenset[int]] = field(default_factory=dict)
     """Tables whose rows statements may read in place of maps, with the places of their primary keys."""
     passing: frozenset[str] = frozenset()
@@ -82,8 +83,8 @@ class CompiledView:
     program: Program[Definition]
     view: View
     strategy: str
-    split: frozenset[str] = frozenset()
-    """The components that were chosen not to be held."""
+    decisions: Decisions = frozenset()
+    """What was decided about its maps."""
     notes: tuple[str, ...] = ()
     """How the query was read where it leaves a choice."""
     exact: bool = False
@@ -213,18 +214,22 @@ def _chosen(
     choices: Choices,
     statistics: Statistics | None,
     told: Told | None,
-) -> tuple[Program[Query], frozenset[str]]:
-    """The program of the choices; with statistics, of the cheapest decisions about its components."""
+    limited: bool,
+) -> tuple[Program[Query], Decisions]:
+    """The program of the choices; with statistics, of the cheapest decisions about its components. One that
+    holds all joins is `limited` in the work that it takes."""
 
     roots = {m.name for m in lowered.maps}
 
-    def build(split: frozenset[str], spend: Spend) -> Program[Query]:
-        asked = replace(choices, split=split)
+    def build(decisions: Decisions, spend: Spend) -> Program[Query]:
+        asked = replace(choices, decisions=decisions)
         made = transform(prefix, lowered.maps, lowered.relations, asked, spend)
-        return counted_beside(made, split, roots)
+        return counted_beside(made, decisions, roots)
 
+    if statistics is None and limited:
+        return all_held(build)
     if statistics is None:
-        return build(choices.split, lambda factors: None), choices.split
+        return build(choices.decisions, lambda factors: None), choices.decisions
     known = guessed(statistics, lowered.maps)
     found = search(
         build,
@@ -259,12 +264,13 @@ def _incremental(
         views=views,
         static=setting.static,
         offered=setting.offered,
-        split=setting.split or frozenset(),
+        decisions=setting.decisions or frozenset(),
         keyed=setting.keyed if strategy == "auto" else {},
         exact=any(scan.table in setting.passing for scan in scans(plan)),
     )
-    free = strategy == "auto" and setting.split is None
-    chosen, split = _chosen(prefix, lowered, choices, statistics if free else None, setting.told)
+    free = strategy == "auto" and setting.decisions is None
+    limited = strategy in ("auto", "higher-order") and setting.decisions is None
+    chosen, decisions = _chosen(prefix, lowered, choices, statistics if free else None, setting.told, limited)
     program: Program[Any] = chosen
     read = {n.name for s in _statements(program) for n in s.expr.walk() if isinstance(n, Rel) and not n.delta}
     for table in sorted(read & setting.passing):
@@ -273,7 +279,9 @@ def _incremental(
         _check_types(Column(v.name, v.type) for v in m.keys)
     if not joins and (len(program.maps) > 1 or program.relations or lowered.view.sides):
         raise NotFlat(_beyond_one_map(plan))
-    return CompiledView(plan, program, replace(lowered.view, name=name), strategy, split, exact=choices.exact)
+    return CompiledView(
+        plan, program, replace(lowered.view, name=name), strategy, decisions, exact=choices.exact
+    )
 
 
 def _statements(program: Program[Any]) -> Iterator[Statement[Any]]:

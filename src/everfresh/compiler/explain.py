@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from everfresh.compiler.compile import CompiledView
 from everfresh.compiler.listing import listing, shower
-from everfresh.compiler.lower import Relation
-from everfresh.compiler.pairs import Keys, paired
-from everfresh.compiler.tops import top_of
+from everfresh.compiler.lowering.lower import Relation
+from everfresh.compiler.lowering.top_k import top_of
+from everfresh.compiler.viewlet.pair_maps import Keys, paired
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import stored, told
 from everfresh.program import Intervals, Partitions, Side, View
@@ -27,6 +28,19 @@ Sharing = Mapping[str, Sequence[str]]
 """Maps that several views have, each with these views, its owner first."""
 Large = Mapping[str, Sequence[str]]
 """Maps that may have an entry for each combination of rows of some relations."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Explained:
+    """What is said of a view."""
+
+    compiled: CompiledView
+    text: str
+    engine: Mapping[str, Any]
+    sharing: Sharing
+    passing: Sequence[str]
+    """The tables that it reads whose rows are not kept."""
+    large: Large
 
 
 def explain(
@@ -47,12 +61,12 @@ def explain(
         raise EverfreshError(
             Code.ARGUMENT, f"there is no format '{format}'", hint="formats are: " + ", ".join(FORMATS)
         )
-    shown = {"text": _text, "json": _json, "dot": _dot}[format]
     large: Large = {}
     if keys is not None and not compiled.reevaluated:
         large = paired(compiled.program, keys, compiled.view.map)  # type: ignore[arg-type]
     bare = [b for b in compiled.bases if b in passing]
-    found = shown(compiled, text, engine or {}, sharing or {}, bare, large)
+    explained = _Explained(compiled, text, engine or {}, sharing or {}, bare, large)
+    found = {"text": _text, "json": _json, "dot": _dot}[format](explained)
     return f"{summary(compiled, entries)}\n\n{found}" if format == "text" else found
 
 
@@ -108,18 +122,12 @@ def rows_of(relation: View) -> str:
 # -- text --------------------------------------------------------------------------------------------
 
 
-def _text(
-    compiled: CompiledView,
-    text: str,
-    engine: dict[str, Any],
-    sharing: Sharing,
-    passing: Sequence[str],
-    large: Large,
-) -> str:
+def _text(explained: _Explained) -> str:
+    compiled = explained.compiled
     view = compiled.view
     lines = [
         f"VIEW {view.name} ({', '.join(map(str, view.columns))})",
-        f"  {text}",
+        f"  {explained.text}",
         "",
         listing(compiled),
         "",
@@ -139,20 +147,20 @@ def _text(
             "CHECKED (a batch after which one may overflow, as far as its columns reach, by the query)",
         ]
         lines += [f"  {value}" for value in values]
-    if passing:
-        lines += ["", "TABLES", *(f"  {name}: not retained" for name in passing)]
-    if large:
-        pairs = ((name, " and ".join(of)) for name, of in large.items())
+    if explained.passing:
+        lines += ["", "TABLES", *(f"  {name}: not retained" for name in explained.passing)]
+    if explained.large:
+        pairs = ((name, " and ".join(of)) for name, of in explained.large.items())
         lines += [
             "",
             "LARGE MAPS",
             *(f"  {stored(n)}: up to an entry for each pair of rows of {of}" for n, of in pairs),
         ]
-    if sharing:
-        kept = ((name, views[0], ", ".join(views[1:])) for name, views in sharing.items())
+    if explained.sharing:
+        kept = ((name, views[0], ", ".join(views[1:])) for name, views in explained.sharing.items())
         lines += ["", "SHARED", *(f"  {name}: kept by {one}, read by {more} too" for name, one, more in kept)]
-    if engine:
-        lines += ["", "ENGINE", *(f"  {name}: {value}" for name, value in engine.items())]
+    if explained.engine:
+        lines += ["", "ENGINE", *(f"  {name}: {value}" for name, value in explained.engine.items())]
     return "\n".join(lines)
 
 
@@ -164,20 +172,14 @@ def _checked(compiled: CompiledView) -> list[str]:
 # -- JSON --------------------------------------------------------------------------------------------
 
 
-def _json(
-    compiled: CompiledView,
-    text: str,
-    engine: dict[str, Any],
-    sharing: Sharing,
-    passing: Sequence[str],
-    large: Large,
-) -> str:
+def _json(explained: _Explained) -> str:
+    compiled = explained.compiled
     view, program, show = compiled.view, compiled.program, shower(compiled)
     own = {m.name for m in program.maps}
     return json.dumps(
         {
             "view": view.name,
-            "sql": text,
+            "sql": explained.text,
             "strategy": compiled.strategy,
             "columns": _columns(view),
             "checked": _checked(compiled),
@@ -188,13 +190,13 @@ def _json(
                     "components": [k.name for k in m.kinds],
                     "definition": show(m.definition),
                     "own": m.name in own,
-                    "pairs of": list(large.get(m.name, ())),
-                    "views": list(sharing.get(m.name, (view.name,))),
+                    "pairs of": list(explained.large.get(m.name, ())),
+                    "views": list(explained.sharing.get(m.name, (view.name,))),
                 }
                 for m in (*program.maps, *program.shared)
             ],
             "static": list(program.static),
-            "not retained": list(passing),
+            "not retained": list(explained.passing),
             "relations": [_relation(r, compiled) for r in program.relations],
             "triggers": [
                 {
@@ -215,7 +217,7 @@ def _json(
             ],
             **_reading(view),
             "notes": list(compiled.notes),
-            "engine": engine,
+            "engine": dict(explained.engine),
         },
         indent=2,
     )
@@ -271,22 +273,15 @@ def _strategy(relation: Partitions[Any]) -> str:
 # -- DOT ---------------------------------------------------------------------------------------------
 
 
-def _dot(
-    compiled: CompiledView,
-    text: str,
-    engine: dict[str, Any],
-    sharing: Sharing,
-    passing: Sequence[str],
-    large: Large,
-) -> str:
+def _dot(explained: _Explained) -> str:
     """Tables and relations feed maps, labelled by the strategies; maps feed relations, and the view."""
-    view, program = compiled.view, compiled.program
+    view, program, sharing = explained.compiled.view, explained.compiled.program, explained.sharing
     derived = {r.name: r for r in program.relations}
     entries = {m.name: f"{stored(m.name)}[{', '.join(v.name for v in m.keys)}]" for m in program.maps}
     shown = f"view {view.name}"
     lines = ["digraph view {", "  rankdir=LR;", f"  {_id(shown)} [shape=box, style=bold];"]
     for base in dict.fromkeys(t.base for t in program.triggers if t.base not in derived):
-        note = ', xlabel="not retained"' if base in passing else ""
+        note = ', xlabel="not retained"' if base in explained.passing else ""
         lines.append(f"  {_id(told(base))} [shape=ellipse{note}];")
     for m in program.maps:
         lines.append(f"  {_id(entries[m.name])} [shape=box];")

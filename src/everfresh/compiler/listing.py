@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from everfresh.calculus import parse, to_text
 from everfresh.compiler.compile import CompiledView, Definition, scans
-from everfresh.compiler.tops import first_rows
+from everfresh.compiler.lowering.top_k import first_rows
 from everfresh.expr import Var
 from everfresh.program import Program, parse_program
-from everfresh.sql.plan import Plan
-from everfresh.sql.plan_text import OPERATORS, parse_plan
+from everfresh.sql.logical.plan import Plan
+from everfresh.sql.logical.plan_text import OPERATORS, parse_plan
 from everfresh.types import Column
 
 Schemas = Mapping[str, Sequence[Column]]

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from everfresh.algebra import Kind
 from everfresh.calculus import Bind, Query, Rel, Value
-from everfresh.compiler.held import products
+from everfresh.compiler.viewlet.map_registry import products
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var, variables
 from everfresh.program import MapDef, Program, View, component
 

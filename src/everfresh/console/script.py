@@ -1,11 +1,14 @@
 """A SQL text as its statements, each with its place, so that a script or a prompt can run them one by one.
 
-Only what hides a semicolon is understood here (quotes, comments, dollar quotes); the rest is the parser's.
+Only what hides a semicolon is understood here (quotes, comments, dollar quotes, dimensions of arrays); the
+rest is the parser's.
 
 >>> [(s.text, s.line) for s in split("SELECT ';' -- one; still one\\n; SELECT 2;").statements]
 [("SELECT ';' -- one; still one", 1), ('SELECT 2', 2)]
 >>> split("SELECT 1; SELECT 'open").rest.text
 "SELECT 'open"
+>>> [s.text for s in split("CREATE ARRAY a <> [i=1,8,2; j=1,8,2]; SELECT 1;").statements]
+['CREATE ARRAY a <> [i=1,8,2; j=1,8,2]', 'SELECT 1']
 """
 
 from __future__ import annotations
@@ -55,11 +58,16 @@ def _tokens(backslash: bool) -> re.Pattern[str]:
 _PLAIN, _ESCAPING = _tokens(backslash=False), _tokens(backslash=True)
 
 
+_DIMENSIONS = re.compile(r"CREATE\s+(UNIQUE\s+)?ARRAY\b|SELECT\b.*\bINTO\b", re.IGNORECASE | re.DOTALL)
+"""Statements in which dimensions stand in brackets, with a semicolon between."""
+
+
 def split(text: str, dialect: str = "duckdb") -> Script:
     """The statements of `text`; those of nothing but comments are left out."""
     pattern = _ESCAPING if dialect in _BACKSLASH_DIALECTS else _PLAIN
     done: list[Statement] = []
     start: int | None = None  # where the current statement begins
+    depth = 0  # of brackets in it
     line, counted, line_start = 1, 0, 0  # the line number at `counted`, and where that line begins
 
     def statement(begin: int, end: int) -> Statement:
@@ -71,12 +79,15 @@ def split(text: str, dialect: str = "duckdb") -> Script:
 
     for token in pattern.finditer(text):
         kind = token.lastgroup
+        if kind == "end" and depth > 0 and _DIMENSIONS.match(text, start or 0, token.start()):
+            continue
         if kind == "end":
             if start is not None:
                 done.append(statement(start, token.start()))
-            start = None
+            start, depth = None, 0
         elif kind != "blank" and start is None:
             start = token.start()
+        depth += (token[0] == "[") - (token[0] == "]")
         if kind == "open":
             break
     rest = None if start is None else statement(start, len(text))

@@ -147,18 +147,18 @@ def _value(scalar: pa.Scalar) -> Any:
 
 
 def _from_values(values: list[Any], column: Column, what: str) -> pa.Array:
-    result = _direct(values, column.type)
+    result = direct(values, column.type)
     return _one_by_one(values, column, what) if result is None else result
 
 
-def _direct(values: list[Any], type_: SqlType) -> pa.Array | None:
+def direct(values: list[Any], type_: SqlType) -> pa.Array | None:
     """The column at once, or None if the values have to be looked at one by one."""
     if type_ == REAL:
-        wide = _direct(values, DOUBLE)
+        wide = direct(values, DOUBLE)
         return None if wide is None else fast_cast(wide, type_)
     classes = set(map(type, values))
     if classes <= _TEXT and type_ != VARCHAR:
-        texts = _direct(values, VARCHAR)
+        texts = direct(values, VARCHAR)
         return None if texts is None else fast_cast(texts, type_)
     if not classes <= _DIRECT.get(type_.name, frozenset({type(None)})):
         return None

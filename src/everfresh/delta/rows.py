@@ -22,13 +22,15 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from everfresh.delta.casts import canonical
 from everfresh.delta.changes import Delta, Operation
-from everfresh.delta.coerce import coerce_column, null_error
+from everfresh.delta.coerce import coerce_column, direct, null_error
 from everfresh.delta.feeds import (
     CHANGE_TYPE,
     COMMIT_VERSION,
@@ -40,7 +42,7 @@ from everfresh.delta.feeds import (
 )
 from everfresh.delta.files import read_files
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import Column, TableSchema, arrow_schema, to_arrow
+from everfresh.types import Column, SqlType, TableSchema, arrow_schema, to_arrow
 
 ACCEPTED = (
     "rows can be a pyarrow Table, a pandas, Polars or Spark DataFrame, a DuckDB relation, a list of dicts "
@@ -206,13 +208,35 @@ def _fit(source: _Source, schema: TableSchema, what: str, op: Operation) -> pa.T
     plan = _plan(source.names, schema, what, op)
     if plan.feed is not None:
         return fit_feed(source.columns, source.rows, plan.feed, plan.chosen, schema, what)
+    known: dict[int, pa.Array] = {}
+    if source.rows <= _FEW and len(plan.chosen) >= _WIDE:
+        known = _together(source, plan)
     arrays = [
-        pa.nulls(source.rows, to_arrow(column.type))
+        known[place]
+        if place in known
+        else pa.nulls(source.rows, to_arrow(column.type))
         if index is None
         else coerce_column(source.columns[index], column, what=what, required=required(column, schema))
-        for column, index in plan.chosen
+        for place, (column, index) in enumerate(plan.chosen)
     ]
     return pa.Table.from_arrays(arrays, schema=plan.arrow)
+
+
+def _together(source: _Source, plan: _Plan) -> dict[int, pa.Array]:
+    """Columns of a few rows by their places: those of one type are made at once, and are parts of one array.
+    Columns whose values have to be looked at one by one, or are NULL, are left out."""
+    found: dict[int, pa.Array] = {}
+    rows, columns = source.rows, source.columns
+    for type_, places in plan.by_type:
+        lists = [columns[index] for _, index in places]
+        if not all(type(values) is list for values in lists):
+            continue
+        array = direct([value for values in lists for value in values], type_)
+        if array is not None and not array.null_count:
+            array = canonical(array)
+            for i, (place, _) in enumerate(places):
+                found[place] = array.slice(i * rows, rows)
+    return found
 
 
 @dataclass(frozen=True)
@@ -224,10 +248,21 @@ class _Plan:
     feed: Feed | None
     arrow: pa.Schema
 
+    @cached_property
+    def by_type(self) -> list[tuple[SqlType, list[tuple[int, int]]]]:
+        """The places of the columns of each type, here and among those that are given."""
+        found: dict[SqlType, list[tuple[int, int]]] = {}
+        for place, (column, index) in enumerate(self.chosen):
+            if index is not None:
+                found.setdefault(column.type, []).append((place, index))
+        return list(found.items())
+
 
 _PLANS: dict[tuple[int, Operation, tuple[Any, ...]], _Plan] = {}
 """By the identity of the schema (which a plan holds), the operation and the given names."""
 _MOST = 1000
+_FEW, _WIDE = 16, 16
+"""Rows up to which, and columns from which, columns of one type are made at once."""
 
 
 def _plan(names: Sequence[Any], schema: TableSchema, what: str, op: Operation) -> _Plan:

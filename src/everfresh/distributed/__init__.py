@@ -1,7 +1,7 @@
 """Distributed programs (chapter 5 of the thesis): a catalog's programs on workers and a driver.
 
 - `placement`   where tables and maps are kept: location tags, by keys and sizes
-- `flat`        a batch as one sequence of steps over all programs
+- `programs`    a catalog's programs: their schedule (`everfresh.program.schedule`), maps and columns
 - `annotate`, `rules`, `lower`   statements with transformers; fewest rounds; single transformer form
 - `sharing`, `fusion`            common subexpressions and dead code; statement blocks
 - `spec`        what every pass must leave
@@ -11,12 +11,12 @@
 Invariant: maps and tables never travel, only changes and what is derived from them.
 """
 
-from everfresh.distributed.compile import ALL, NAIVE, Passes, best, distributed, settled
-from everfresh.distributed.explain import complexity, explained
-from everfresh.distributed.ir import Block, DistributedProgram, Temp
-from everfresh.distributed.placement import Limits, Placement, placed
-from everfresh.distributed.tags import LOCAL, RANDOM, REPLICATED, Dist, Tag
-from everfresh.distributed.text import parse_distributed
+from everfresh.distributed.plan.compile import ALL, NAIVE, Passes, best, distributed, settled
+from everfresh.distributed.plan.explain import complexity, explained
+from everfresh.distributed.plan.ir import Block, DistributedProgram, Temp
+from everfresh.distributed.plan.placement import Limits, Placement, placed
+from everfresh.distributed.plan.tags import LOCAL, RANDOM, REPLICATED, Dist, Tag
+from everfresh.distributed.plan.text import parse_distributed
 
 __all__ = [
     "ALL",

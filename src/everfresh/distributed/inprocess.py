@@ -17,19 +17,27 @@ from numpy.typing import NDArray
 
 from everfresh.compiler import Catalog
 from everfresh.delta.bags import WEIGHT, expand, net, weigh
-from everfresh.distributed.compile import ALL, Passes, best, distributed
-from everfresh.distributed.execute import Before, Journal, Site, run_block
-from everfresh.distributed.ir import DRIVER, WORKERS, Block, DistributedProgram, Send, Temp
-from everfresh.distributed.placement import Limits, Placement
-from everfresh.distributed.routing import owners
-from everfresh.distributed.tags import LOCAL, REPLICATED, Dist, Local, Replicated, Tag
-from everfresh.distributed.wire import Held, empty, entries_table, entries_values, packed, routed, unpacked
+from everfresh.distributed.plan.compile import ALL, Passes, best, distributed
+from everfresh.distributed.plan.ir import DRIVER, WORKERS, Block, DistributedProgram, Send, Temp
+from everfresh.distributed.plan.placement import Limits, Placement
+from everfresh.distributed.plan.tags import LOCAL, REPLICATED, Dist, Local, Replicated, Tag
+from everfresh.distributed.worker.execute import Journal, Site, run_block
+from everfresh.distributed.worker.routing import owners
+from everfresh.distributed.worker.wire import (
+    Held,
+    empty,
+    entries_table,
+    entries_values,
+    packed,
+    routed,
+    unpacked,
+)
 from everfresh.local import adhoc
-from everfresh.local.entries import EntryStore, merged
-from everfresh.local.pool import Layout, Values
 from everfresh.local.state import LocalState
-from everfresh.local.table import Net, Table
-from everfresh.sql import plan as p
+from everfresh.local.store.entries import EntryStore
+from everfresh.local.store.pool import Layout, Values
+from everfresh.local.store.table import Net, Table
+from everfresh.sql.logical import plan as p
 
 Change = tuple[pa.Table, NDArray[np.int64]]
 """Rows of a table, and a weight for each."""
@@ -228,7 +236,7 @@ class InProcess:
         self.traffic.stages += program.stages
         self.traffic.jobs += program.jobs
         there: list[dict[str, Held]] = [{} for _ in self.sites]
-        before: list[Before] = [{} for _ in self.sites]
+        before: list[dict[tuple[int, str], pa.Table]] = [{} for _ in self.sites]
         for name, temp in program.given:
             self._give(temp, *changes[name], there)
         for block in program.blocks:
@@ -260,7 +268,7 @@ class InProcess:
         site: Site,
         block: Block,
         there: dict[str, Held],
-        before: Before,
+        before: dict[tuple[int, str], pa.Table],
         journals: list[tuple[Site, Journal]],
     ) -> None:
         outputs, journal = run_block(site, block, {t.name: there[t.name] for t in block.inputs}, before)
@@ -268,7 +276,7 @@ class InProcess:
         self.traffic.compiled += journal.compiled
         self.traffic.interpreted += journal.interpreted
         there.update(outputs)
-        before.update(journal.before)
+        before.update(journal.handed)
 
     def _send(self, send: Send, there: list[dict[str, Held]]) -> None:
         source, target = send.source, send.target
@@ -298,14 +306,12 @@ class InProcess:
         target = compiled.map.name
         tables = []
         for site in self._having(self.placement.maps[target]):
-            store = site.state.maps[name]
-            mine = [journal for s, journal in journals if s is site]
-            rows = [r for journal in mine for r in journal.changes.get(name, ())]
-            touched = [t for journal in mine for t in journal.touched.get(target, ())]
-            if rows:
-                tables.append(store.table_of(rows))
-            elif touched and target not in site.state.wiring.under:
-                tables.append(store.published(merged(touched)))
+            journal = Journal()
+            for s, other in journals:
+                if s is site:
+                    journal.then(other)
+            change = journal.published(site.state.maps[name], site.state.wiring.under)
+            tables += [change.table] if change is not None else []
         found = [t for t in tables if t.num_rows]
         if found:
             self.changes[name] = pa.concat_tables(found)

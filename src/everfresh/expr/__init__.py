@@ -8,12 +8,13 @@ fast twin on `Vector` columns; `to_text` and `parse` are inverse; `FOLD` evaluat
 from everfresh.expr import build
 from everfresh.expr.column import Vector, concat
 from everfresh.expr.fold import FOLD
-from everfresh.expr.functions import FUNCTIONS, Function, Signature
+from everfresh.expr.library.functions import FUNCTIONS, Function, Signature
 from everfresh.expr.names import Made, stored, told, unstored
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr, Var, substitute, variables
 from everfresh.expr.scalar import evaluate
 from everfresh.expr.text import parse, parse_expr, to_text
 from everfresh.expr.tokens import Token, TokenStream, quote_name
+from everfresh.expr.total import total
 from everfresh.expr.vector import evaluate_vector, satisfied
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "substitute",
     "to_text",
     "told",
+    "total",
     "unstored",
     "variables",
 ]

@@ -16,10 +16,10 @@ from typing import Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import coerce
-from everfresh.expr.casts import cast_value, castable
 from everfresh.expr.coerce import integer_type, is_integer_literal, is_literal
-from everfresh.expr.dates import part_name
-from everfresh.expr.functions import FUNCTIONS
+from everfresh.expr.library.casts import cast_value, castable
+from everfresh.expr.library.dates import part_name
+from everfresh.expr.library.functions import FUNCTIONS
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr
 from everfresh.expr.text import Makers, number
 from everfresh.types import (

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from everfresh.expr.library.signature import Rule
 from everfresh.expr.nodes import Const, Expr
-from everfresh.expr.signature import Rule
 from everfresh.types import (
     BIGINT,
     BOOLEAN,

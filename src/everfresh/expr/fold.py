@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from everfresh.errors import EverfreshError
-from everfresh.expr.functions import FUNCTIONS
+from everfresh.expr.library.functions import FUNCTIONS
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr
 from everfresh.expr.scalar import evaluate
+from everfresh.expr.total import lossless, total
 from everfresh.rewrite import Rule, RuleSet
-from everfresh.types import BOOLEAN, SqlType
+from everfresh.types import BOOLEAN
 
 TRUE, FALSE = Const(True, BOOLEAN), Const(False, BOOLEAN)
 
@@ -48,40 +49,11 @@ def _connective(expr: Call) -> Expr | None:
             break  # what follows is never evaluated
         elif arg != neutral:
             kept.append(arg)
-    if deciding in kept and all(_total(arg) for arg in kept):
+    if deciding in kept and all(total(arg) for arg in kept):
         return deciding
     if not kept:
         return neutral
     return kept[0] if len(kept) == 1 else Call(expr.op, tuple(kept))
-
-
-def _total(expr: Expr) -> bool:
-    """Whether it obviously cannot raise."""
-    if isinstance(expr, Call):
-        return expr.op in _NEVER_RAISE and all(map(_total, expr.args))
-    return not expr.children
-
-
-_NEVER_RAISE = {
-    "=",
-    "<>",
-    "<",
-    "<=",
-    ">",
-    ">=",
-    "is_distinct",
-    "is_not_distinct",
-    "is_null",
-    "and",
-    "or",
-    "not",
-    "in",
-    "coalesce",
-    "greatest",
-    "least",
-    "truth",
-    "not_null01",
-}
 
 
 def _negation(expr: Call) -> Expr | None:
@@ -90,7 +62,7 @@ def _negation(expr: Call) -> Expr | None:
 
 
 def _is_null(expr: Call) -> Expr | None:
-    return FALSE if not expr.args[0].nullable and _total(expr.args[0]) else None
+    return FALSE if not expr.args[0].nullable and total(expr.args[0]) else None
 
 
 def _coalesce(expr: Call) -> Expr | None:
@@ -116,19 +88,9 @@ def _case(expr: Case) -> Expr | None:
             break
         if not isinstance(condition, Const):
             arms.append((condition, value))
-    while arms and arms[-1][1] == default and _total(arms[-1][0]):
+    while arms and arms[-1][1] == default and total(arms[-1][0]):
         arms.pop()
     return Case(tuple(arms), default) if arms else default
-
-
-def _lossless(source: SqlType, to: SqlType) -> bool:
-    """Whether every value of `source` is one of `to`, and can be taken back."""
-    if source.is_exact and to.is_exact:
-        digits = 10 ** max(0, to.scale - source.scale)
-        low, high = source.bounds
-        least, most = to.bounds
-        return to.scale >= source.scale and least <= low * digits and high * digits <= most
-    return (source.name, to.name) == ("REAL", "DOUBLE")
 
 
 def _cast(expr: Cast) -> Expr | None:
@@ -136,7 +98,7 @@ def _cast(expr: Cast) -> Expr | None:
     inner = expr.arg
     if inner.type == expr.to:
         return inner
-    if isinstance(inner, Cast) and _lossless(inner.arg.type, inner.to):
+    if isinstance(inner, Cast) and lossless(inner.arg.type, inner.to):
         if inner.arg.type == expr.to:
             return inner.arg
         if inner.arg.type.is_exact and inner.to.is_exact and expr.to.is_exact:

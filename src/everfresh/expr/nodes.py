@@ -14,7 +14,7 @@ from everfresh.rewrite import Node, node, remembered
 from everfresh.types import SqlType
 
 if TYPE_CHECKING:
-    from everfresh.expr.signature import Signature
+    from everfresh.expr.library.signature import Signature
 
 
 class Expr(Node):
@@ -86,14 +86,14 @@ class Const(Expr):
 
 @node
 class Call(Expr):
-    """A function of the table (`everfresh.expr.functions`) applied to arguments of the types it takes."""
+    """A function of the table (`everfresh.expr.library`) applied to arguments of the types it takes."""
 
     op: str
     args: tuple[Expr, ...]
 
     def check(self) -> None:
         """Compute the result type; raises if the arguments do not fit the function."""
-        from everfresh.expr.functions import FUNCTIONS, Signature
+        from everfresh.expr.library.functions import FUNCTIONS, Signature
 
         function = FUNCTIONS[self.op]
         types = tuple(a.type for a in self.args)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from everfresh.expr.casts import cast_value
-from everfresh.expr.functions import FUNCTIONS
+from everfresh.expr.library.casts import cast_value
+from everfresh.expr.library.functions import FUNCTIONS
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr, Var
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr.casts import cast_value
 from everfresh.expr.coerce import integer_type
-from everfresh.expr.functions import FUNCTIONS
+from everfresh.expr.library.casts import cast_value
+from everfresh.expr.library.functions import FUNCTIONS
+from everfresh.expr.library.readers import read
+from everfresh.expr.library.render import date_text, decimal_text, timestamp_text
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr, Var
-from everfresh.expr.readers import read
-from everfresh.expr.render import date_text, decimal_text, timestamp_text
 from everfresh.expr.tokens import TokenStream, quote_name
 from everfresh.types import (
     BOOLEAN,

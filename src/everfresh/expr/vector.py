@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from everfresh.errors import EverfreshError
-from everfresh.expr.casts import cast_value
 from everfresh.expr.column import Array, Vector, concat, dtype_of, merge_dictionaries
-from everfresh.expr.compare import all_valid
-from everfresh.expr.functions import FUNCTIONS, Function, Signature
+from everfresh.expr.library.casts import cast_value
+from everfresh.expr.library.compare import all_valid
+from everfresh.expr.library.functions import FUNCTIONS, Function, Signature
+from everfresh.expr.library.vector_casts import cast_array
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr, Var, variables
 from everfresh.expr.scalar import evaluate
-from everfresh.expr.vector_casts import cast_array
 from everfresh.types import BOOLEAN, SqlType
 
 __all__ = ["Vector", "concat", "evaluate_vector"]

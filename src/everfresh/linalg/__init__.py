@@ -21,17 +21,19 @@ from everfresh.linalg.analytics import (
     Reachability,
     Ridge,
 )
-from everfresh.linalg.plan import MatrixProgram, compile
-from everfresh.linalg.runtime import MatrixView
-from everfresh.linalg.setup import Applied, ViewOptions
-from everfresh.linalg.source import Source, parse
-from everfresh.linalg.trace import TracedProgram, eye, inv, iterate, power, program, sum_of_powers, zeros
-from everfresh.linalg.updates import AppendRows, ColumnUpdate, DeleteRows, EntryUpdate, LowRank, RowUpdate
+from everfresh.linalg.compiler.plan import MatrixProgram, compile
+from everfresh.linalg.domain.columns import Columns, columns
+from everfresh.linalg.lang.source import Source, parse
+from everfresh.linalg.lang.trace import TracedProgram, eye, inv, iterate, power, program, sum_of_powers, zeros
+from everfresh.linalg.run.setup import Applied, ViewOptions
+from everfresh.linalg.run.updates import AppendRows, ColumnUpdate, DeleteRows, EntryUpdate, LowRank, RowUpdate
+from everfresh.linalg.run.view import MatrixView
 
 __all__ = [
     "AppendRows",
     "Applied",
     "ColumnUpdate",
+    "Columns",
     "DeleteRows",
     "EntryUpdate",
     "GradientDescent",
@@ -47,6 +49,7 @@ __all__ = [
     "Source",
     "TracedProgram",
     "ViewOptions",
+    "columns",
     "compile",
     "eye",
     "inv",

@@ -19,13 +19,12 @@ from typing import Any, Self
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg.backend import Array, backend_of
-from everfresh.linalg.nodes import Eye, Inverse, Iterate, Matrix, Power, PowerSum, Scale, Shape, Zeros
-from everfresh.linalg.runtime import MatrixView
-from everfresh.linalg.setup import ViewOptions
-from everfresh.linalg.source import Source
-from everfresh.linalg.trees import substitute
-from everfresh.linalg.updates import (
+from everfresh.linalg.kernels.backend import Array, backend_of
+from everfresh.linalg.lang.nodes import Eye, Inverse, Iterate, Matrix, Power, PowerSum, Scale, Shape, Zeros
+from everfresh.linalg.lang.source import Source
+from everfresh.linalg.lang.trees import substitute
+from everfresh.linalg.run.setup import ViewOptions
+from everfresh.linalg.run.updates import (
     AppendRows,
     ColumnUpdate,
     DeleteRows,
@@ -34,6 +33,7 @@ from everfresh.linalg.updates import (
     RowUpdate,
     Update,
 )
+from everfresh.linalg.run.view import MatrixView
 
 _EXACT = 2.0**52  # whole numbers below this are exact in a double, and so are their sums
 

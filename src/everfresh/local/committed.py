@@ -1,7 +1,7 @@
 """What readers see: the last committed epoch, whatever a batch or a DDL statement is doing meanwhile.
 
 A running batch changes tables and maps in place and keeps their old values, to take them back should it fail
-(`Steps.done`, `Steps.nets`). A reader that has its turn (`Latch`) puts these over what it finds. DDL replaces
+(`Journal`). A reader that has its turn (`Latch`) puts these over what it finds. DDL replaces
 tables and maps and never changes one, so those of the last epoch are simply still there.
 
 Invariant: everything that one call returns is of one epoch, the last one that was committed when it had its
@@ -11,9 +11,7 @@ end, or refused.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,43 +20,44 @@ from numpy.typing import NDArray
 
 from everfresh.compiler import Catalog
 from everfresh.compiler.compile import scans
-from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, subtract
+from everfresh.delta.bags import WEIGHT, difference, expand
+from everfresh.epochs.history import History
 from everfresh.errors import Code, EverfreshError
 from everfresh.local import adhoc
-from everfresh.local.entries import Before, merged
+from everfresh.local.batch.journal import before
+from everfresh.local.kernels.netting import netted_rows
 from everfresh.local.latch import Turn
-from everfresh.local.mapstore import MapStore, weighted_schema
-from everfresh.local.netting import netted_rows
-from everfresh.local.pool import Touched
-from everfresh.local.publishing import Change
+from everfresh.local.relations.alike import Changes
+from everfresh.local.relations.publishing import Change
 from everfresh.local.state import LocalState, Shaken
-from everfresh.local.strings import Alive
-from everfresh.local.table import Net, Table
+from everfresh.local.store.map_store import MapStore, weighted_schema
+from everfresh.local.store.strings import Alive
+from everfresh.local.store.table import Net, Table
 from everfresh.options import Options
 from everfresh.program import Stale, check_epoch
-from everfresh.sql import plan as p
-from everfresh.state import pack_table, unpack_table
+from everfresh.sql.logical import plan as p
 from everfresh.state.interrupts import HeldBack
 
 T = TypeVar("T")
 Ints = NDArray[np.int64]
 _HISTORY = "history/"
+NOTHING: Mapping[str, pa.Table] = {}
 
 
 class Committed:
     """Tables and views at the last committed epoch, and the changes that led there."""
 
-    def __init__(self, state: LocalState, options: Options) -> None:
-        self._history: deque[tuple[int, dict[str, Change]]] = deque(maxlen=options.history)
+    def __init__(self, state: LocalState, options: Options, epoch: int = 0) -> None:
+        self._history = History(options.history, lambda make: Change(make, ()), epoch, Changes)
         self.catalog: Catalog = state.catalog
         self._state = state
-        self.show(0, state)
+        self.show(epoch, state)
 
-    def show(self, epoch: int, state: LocalState, changes: dict[str, Change] | None = None) -> None:
+    def show(self, epoch: int, state: LocalState, changes: Changes | None = None) -> None:
         """Move to an epoch, with the changes of views that made it; the caller holds the latch."""
         self.epoch = epoch
         if self.catalog is not state.catalog:
-            self._prune(state)
+            self._history.prune(state.created)
         self.catalog = state.catalog
         self._tables, self._maps, self._created = state.tables, state.maps, state.created
         self._beside = state.beside
@@ -66,19 +65,13 @@ class Committed:
         state.running.clear()
         state.past = self
         if changes is not None:
-            self._history.append((epoch, changes))
-
-    def _prune(self, state: LocalState) -> None:
-        """Forget the changes that nobody can ask for: of views that are gone, or were made after them."""
-        for epoch, changes in self._history:
-            for name in [n for n in changes if state.created.get(n, epoch) >= epoch]:
-                del changes[name]
+            self._history.add(epoch, changes)
 
     def mark(self, alive: Alive) -> None:
         """Say which strings the changes have that were not asked for yet."""
-        for _, changes in self._history:
-            for change in changes.values():
-                change.mark(alive)
+        for changes in self._history.epochs():
+            assert isinstance(changes, Changes)
+            changes.mark(alive)
 
     def restore(self, state: LocalState) -> None:
         """Give a state the tables and views that are shown: DDL was abandoned that had replaced some."""
@@ -105,41 +98,29 @@ class Committed:
     def make_changes(self) -> None:
         """Make the rows of all changes: what they are made from is not good any more when strings are
         renumbered."""
-        for _, changes in self._history:
-            for change in changes.values():
-                assert change.table is not None
+        for change in self._history:
+            assert change.table is not None
 
     def reaches(self) -> int:
         """The earliest epoch that reads reach: as far as the options say, or an earlier handle kept."""
         return self._in_turn(self._oldest)
 
     def _oldest(self) -> int:
-        return self._history[0][0] - 1 if self._history else self.epoch
+        return self._history.oldest(self.epoch)
 
     # -- snapshots -----------------------------------------------------------------------------------
 
     def to_sections(self) -> dict[str, bytes]:
         """The changes that are kept, as sections of a snapshot. Commit records have none: those after a
         snapshot are made again when they are replayed."""
-        sections = {}
-        for epoch, changes in list(self._history):
-            sections[f"{_HISTORY}{epoch}"] = b""
-            for name, change in changes.items():
-                table = self._in_turn(lambda change=change: change.table)  # readers make rows of changes too
-                if table.num_rows:
-                    sections[f"{_HISTORY}{epoch}/{name}"] = pack_table(table)
-        return sections
+        return self._history.to_sections(
+            _HISTORY,
+            lambda change: self._in_turn(lambda: change.table),  # readers make rows of changes too
+        )
 
     def load(self, sections: Mapping[str, Any]) -> None:
         """The inverse of `to_sections`."""
-        known: dict[int, dict[str, Change]] = {}
-        for section, data in sections.items():
-            if section.startswith(_HISTORY):
-                epoch, _, name = section.removeprefix(_HISTORY).partition("/")
-                changes = known.setdefault(int(epoch), {})
-                if name:
-                    changes[name] = Change(partial(unpack_table, data), ())
-        self._history.extend(sorted(known.items()))
+        self._history.load(_HISTORY, sections)
 
     # -- rows ----------------------------------------------------------------------------------------
 
@@ -158,19 +139,25 @@ class Committed:
         if at is None or at == self.epoch:
             return self._rows(name)
         check_epoch(name, at, max(self._oldest(), self._created[name]), self.epoch)
-        return self._at(name, at)
+        return self._history.at(name, self._rows(name), at, self._created[name])
 
-    def select(self, plan: p.Plan, bound: Catalog | None = None) -> pa.Table:
-        """The result of an ad hoc query; `Stale` if it was bound to a catalog that is gone."""
-        rows = self._in_turn(self._scanned, plan, bound)
+    def select(
+        self, plan: p.Plan, bound: Catalog | None = None, others: Mapping[str, pa.Table] = NOTHING
+    ) -> pa.Table:
+        """The result of an ad hoc query, which may also read `others` by name; `Stale` if it was bound to a
+        catalog that is gone."""
+        rows = self._in_turn(self._scanned, plan, bound, others)
         if rows is None:
             raise Stale
         return adhoc.execute(plan, rows.__getitem__)
 
-    def _scanned(self, plan: p.Plan, bound: Catalog | None) -> dict[str, pa.Table] | None:
+    def _scanned(
+        self, plan: p.Plan, bound: Catalog | None, others: Mapping[str, pa.Table]
+    ) -> dict[str, pa.Table] | None:
         if bound is not None and bound is not self.catalog:
             return None
-        return {name: self._rows(name) for name in {scan.table for scan in scans(plan)}}
+        named = {scan.table for scan in scans(plan)}
+        return {name: others[name] if name in others else self._rows(name) for name in named}
 
     def _rows(self, name: str) -> pa.Table:
         if name not in self._tables:
@@ -179,7 +166,7 @@ class Committed:
         return expand(rows.append_column(WEIGHT, pa.array(counts)))
 
     def _view_rows(self, store: MapStore) -> pa.Table:
-        rows = store.rows(self._before(store))
+        rows = store.rows(before(self._running, store.view.maps))
         if (rows.column(WEIGHT).to_numpy() < 0).any():  # only trusted deletes can do that
             raise EverfreshError(
                 Code.MISSING_ROW,
@@ -189,17 +176,8 @@ class Committed:
         return expand(rows)
 
     def _table_rows(self, table: Table) -> tuple[pa.Table, Ints]:
-        nets = [change for steps in self._running for change in steps.nets.get(table.schema.name, ())]
+        nets = [change for journal in self._running for change in journal.nets.get(table.schema.name, ())]
         return rows_before(table, nets) if nets and table.schema.retained else table.rows()
-
-    def _before(self, store: MapStore) -> Before:
-        """What running batches have done to the maps that a view is read off."""
-        found: dict[str, list[Touched]] = {}
-        for steps in self._running:
-            for changed, what in steps.done:
-                if isinstance(what, Touched) and changed.target.name in store.view.maps:
-                    found.setdefault(changed.target.name, []).append(what)
-        return {name: merged(done) for name, done in found.items()}
 
     def verify(self, view: str) -> pa.Table:
         """The differences of a view from its recomputation: by the reference evaluator, or its plan run
@@ -216,39 +194,15 @@ class Committed:
 
     def _changes(self, view: str, since: int | None) -> pa.Table:
         self.catalog.expect_view(view)
-        oldest = self._oldest()
-        since = oldest if since is None else since
-        check_epoch(view, since, oldest, self.epoch)
-        parts = self._changes_after(view, since)
-        created, store = self._created[view], self._maps[view]
-        if since < created:  # what it held when it was created is its first change
-            rows = self._at(view, created)
-            first = net(rows.append_column(WEIGHT, pa.array(np.ones(rows.num_rows, np.int64))))
-            parts.insert(0, (created, first))
-        schema = weighted_schema(store.view.columns).append(pa.field(EPOCH, pa.int64(), nullable=False))
-        tables = [
-            t.append_column(EPOCH, pa.array(np.full(t.num_rows, e, np.int64))).cast(schema)
-            for e, t in parts
-            if t.num_rows
-        ]
-        return pa.concat_tables(tables) if tables else schema.empty_table()
-
-    def _at(self, view: str, at: int) -> pa.Table:
-        later = [t for _, t in self._changes_after(view, at)]
-        rows = self._view_rows(self._maps[view])
-        return subtract(rows, net(pa.concat_tables(later))) if later else rows
-
-    def _changes_after(self, view: str, since: int) -> list[tuple[int, pa.Table]]:
-        """The view's changes of the epochs after `since`."""
-        known = dict(self._history)
-        found = []
-        for epoch in range(max(since, self._created[view]) + 1, self.epoch + 1):
-            if epoch not in known:
-                check_epoch(view, since, epoch, self.epoch)
-            change = known[epoch].get(view)
-            if change is not None:
-                found.append((epoch, change.table))
-        return found
+        store = self._maps[view]
+        return self._history.changes(
+            view,
+            since,
+            self._created[view],
+            self.epoch,
+            lambda: self._view_rows(store),
+            weighted_schema(store.view.columns),
+        )
 
 
 def rows_before(table: Table, nets: Sequence[Net]) -> tuple[pa.Table, Ints]:

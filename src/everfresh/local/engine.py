@@ -12,10 +12,8 @@ anew: from the folder, or without one from the tables and maps, if none of them 
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,59 +23,57 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.compiler import Catalog, Effect, readers
+from everfresh.compiler import Catalog, Effect
+from everfresh.compiler.compile import scans
 from everfresh.delta.bags import WEIGHT, split
+from everfresh.epochs import (
+    Domain,
+    EpochDraft,
+    EpochSteps,
+    Making,
+    Objects,
+    Published,
+    RowChange,
+    SnapshotPolicy,
+    Timeline,
+)
+from everfresh.epochs.domain import not_later, sections_of, sql_entries
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Expr, Vector, evaluate_vector, satisfied, stored
-from everfresh.local.arrivals import Arrivals
-from everfresh.local.atoms import Indexed
+from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
 from everfresh.local.committed import Committed
+from everfresh.local.input.arrivals import Arrivals
 from everfresh.local.phases import Untimed, phases_of
-from everfresh.local.pool import Pool
-from everfresh.local.publishing import Change
+from everfresh.local.relations.alike import Changes
 from everfresh.local.sections import InSections
+from everfresh.local.sizes import sizes
 from everfresh.local.state import LocalState, Shaken
-from everfresh.local.table import Net
+from everfresh.local.store.table import Net
 from everfresh.local.workers import Workers, cores
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress
-from everfresh.program.domain import Domain, Sections, sections_of
-from everfresh.sql import plan as p
-from everfresh.state import (
-    Commit,
-    StateFolder,
-    pack_table,
-    read_commit,
-    told,
-    unpack_table,
-)
+from everfresh.sql.logical import plan as p
+from everfresh.state import Commit, StateFolder, pack_table, told, unpack_table
 from everfresh.types import TableSchema
 
-_KEYS_KEPT = 10_000
-_WAIT = 1 << 10
-"""Epochs after which a snapshot that has failed is tried again, at most."""
 _AT_ONCE = 1 << 20  # words among which strings in use are counted while somebody waits
-_log = logging.getLogger("everfresh")
 
 
 @dataclass(slots=True)
-class _Draft:
-    """An epoch that is done in memory and has no record yet."""
+class _Draft(EpochDraft):
+    """An epoch that is done in memory and has no record yet: what views publish, and the other domains."""
 
-    epoch: int
-    keys: tuple[str, ...] = ()
-    ddl: tuple[str, ...] = ()
-    sources: Mapping[str, int] = field(default_factory=dict)
     deltas: Mapping[str, pa.Table] = field(default_factory=dict)
-    changes: dict[str, Change] = field(default_factory=dict)
-    others: Sequence[Callable[[], Sections]] = ()
+    changes: Changes = field(default_factory=Changes)
+    steps: EpochSteps | None = None
 
-    def sections(self) -> dict[str, Any]:
-        """The sections of its record."""
+    def sealed(self) -> EpochDraft:
+        """With all that its record says."""
         sections: dict[str, Any] = {f"delta/{name}": pack_table(t) for name, t in self.deltas.items()}
-        for tell in self.others:
-            sections.update(tell())
-        return sections
+        if self.steps is not None:
+            sections.update(self.steps.sections())
+            self.ddl = (*self.ddl, *self.steps.ddl)
+        self.sections = sections
+        return self
 
 
 class LocalEngine(InSections):
@@ -95,7 +91,7 @@ class LocalEngine(InSections):
         domains: Sequence[Domain] = (),
     ) -> None:
         self._options = options
-        self._domains = tuple(domains)
+        self.objects = Objects(domains)
         self._read_only = read_only
         self._phases: Untimed = phases_of(options.timing)
         self._folder = (
@@ -106,10 +102,8 @@ class LocalEngine(InSections):
         self._workers = Workers(options.threads or cores())
         self._arrivals = Arrivals()
         super().__init__()
-        self._with_domains = False
-        """Whether the change does something to what domains keep."""
-        self._failures = self._not_before = 0
-        """How often snapshots have failed, and the epoch before which none is tried."""
+        self._timeline = Timeline()
+        self._snapshots = SnapshotPolicy(options)
         self._altered: dict[int, tuple[Catalog, Effect]] = {}
         """What DDL since the last snapshot has made, by its epoch: compiled views are not compiled again."""
         self._reset()
@@ -122,16 +116,13 @@ class LocalEngine(InSections):
 
     def _reset(self) -> None:
         self._state = LocalState(self._phases, self._options.compile)
-        for domain in self._domains:
-            domain.load({})
+        for domain in self.objects.domains.values():
+            domain.load({}, 0)
         self._state.workers = self._workers
         self._shown = Committed(self._state, self._options)
-        self._keys: OrderedDict[str, int] = OrderedDict()
-        self._sources: dict[str, int] = {}
-        self._digest = ""
-        self._log_bytes = 0
-        self._snapshot_epoch = 0
-        self._snapshot_bytes = 0
+        self._timeline.begin()
+        self._watched: frozenset[str] = frozenset()
+        """The tables and views that objects of other domains read."""
 
     def _anew(self) -> None:
         """Read the state again from the folder; without one, make anew what can be."""
@@ -140,8 +131,8 @@ class LocalEngine(InSections):
             self._folder.commits.reopen()
             self._reset()
             self._load_snapshot(before)
-            self._replay_to(self._folder.commits.last())
-        elif self._state.lost or self._with_domains:
+            self._follow(self._folder.commits.last())
+        elif self._state.lost or not all(domain.whole for domain in self.objects.domains.values()):
             raise EverfreshError(
                 Code.INTERRUPTED,
                 "an exception struck in the middle of a change, and there is no folder to read it again from",
@@ -171,7 +162,7 @@ class LocalEngine(InSections):
     def sources(self) -> Mapping[str, int]:
         """The last batch of each stream."""
         self._whole()
-        return self._sources
+        return self._timeline.sources
 
     @property
     def folder(self) -> StateFolder | None:
@@ -188,20 +179,33 @@ class LocalEngine(InSections):
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one DDL statement."""
         catalog, effect = self.catalog.execute(statement, self._state.sizes(), progress=progress)
-        return self.epoch if effect.nothing else self._change(self._alter, catalog, effect, progress)
+        if effect.nothing:
+            return self.epoch
+        beside = self.objects.beside(effect.made, effect.gone, cascade=getattr(statement, "cascade", False))
+        return self._change(self._alter, catalog, effect, progress, beside)
 
-    def _alter(self, catalog: Catalog, effect: Effect, progress: Progress | None) -> int:
+    def _alter(
+        self,
+        catalog: Catalog,
+        effect: Effect,
+        progress: Progress | None,
+        beside: Mapping[str, Sequence[Any]],
+    ) -> int:
         self._state.check()
-        with self._state.altering():
-            self._state.execute(catalog, effect, self._shown.epoch + 1, progress)
+        epoch = self._shown.epoch + 1
+        with ExitStack() as stack:
+            steps = stack.enter_context(EpochSteps(self.objects, Making(epoch)))
+            steps.execute(beside)
+            stack.enter_context(self._state.altering())
+            self._state.execute(catalog, effect, epoch, progress)
             if effect.create_view is not None:
                 self._state.check_values({}, effect.create_view.name)
-            self._commit([_Draft(self._shown.epoch + 1, ddl=(effect.text,))])
+            self._commit([_Draft(epoch, ddl=(effect.text,), steps=steps)])
             self._state.finish()
-        self._altered[self._shown.epoch] = catalog, effect
+        self._altered[epoch] = catalog, effect
         self._state.reclaim()
         self._maybe_snapshot()
-        return self._shown.epoch
+        return epoch
 
     # -- batches -----------------------------------------------------------------------------------
 
@@ -213,7 +217,7 @@ class LocalEngine(InSections):
         """The epoch that a batch with this key committed, if one did."""
         if self._marked:
             self._whole()
-        return self._keys.get(key)
+        return self._timeline.keys.get(key)
 
     def apply(self, batch: Batch) -> Applied:
         """Apply a batch atomically."""
@@ -225,8 +229,9 @@ class LocalEngine(InSections):
     def apply_all(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
         """Apply batches in order, each atomically; their records are written and synced together."""
         try:
-            if len(batches) == 1 and not batches[0].steps:
-                return [self._change(self._alone, batches[0])]
+            first = batches[0]
+            if len(batches) == 1 and not (first.changes or first.statements or self._watched):
+                return [self._change(self._alone, first)]
             return self._change(self._together, batches)
         finally:
             self._phases.stop()
@@ -238,7 +243,8 @@ class LocalEngine(InSections):
             nets, deltas = self._resolved(batch)
             with self._state.changing(nets) as changes:
                 begun = True
-                self._commit([_Draft(epoch, batch.keys, (), batch.sources, deltas, changes)])
+                draft = _Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes)
+                self._commit([draft])
         except EverfreshError as error:
             if begun:
                 raise
@@ -264,7 +270,6 @@ class LocalEngine(InSections):
                 self._state.at_work.append(drafts)  # until all of them are final
         if drafts:
             self._state.at_work.clear()
-            self._with_domains = False
             self._state.reclaim()
             self._maybe_snapshot()
         return results
@@ -285,26 +290,33 @@ class LocalEngine(InSections):
         """A batch that is done but for its record, and how many rows it changed; `stack` takes it back or
         makes it final."""
         nets, deltas = self._resolved(batch)
-        others: list[Callable[[], Sections]] = []
-        if not batch.steps:
-            changes = stack.enter_context(self._state.changing(nets))
-        else:
-            self._with_domains = True
-            with ExitStack() as own:
-                for domain in self._domains:
-                    if domain.name in batch.steps:
-                        others.append(own.enter_context(domain.changing(batch.steps[domain.name])))
-                changes = own.enter_context(self._state.changing(nets))
-                stack.enter_context(own.pop_all())
+        with ExitStack() as own:
+            steps = own.enter_context(EpochSteps(self.objects, Making(epoch)))
+            changes = own.enter_context(self._state.changing(nets))
+            steps.execute(batch.statements)
+            steps.run(batch.changes, self._published(nets, changes))
+            stack.enter_context(own.pop_all())
         rows = sum(change.rows for change in nets.values())
-        return _Draft(epoch, batch.keys, (), batch.sources, deltas, changes, others), rows
+        draft = _Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes, steps=steps)
+        return draft, rows
+
+    def _published(self, nets: Mapping[str, Net], changes: Changes) -> dict[str, Published]:
+        """What objects of other domains see of the changes of tables and views."""
+        found: dict[str, Published] = {n: changes[n] for n in self._watched if n in changes}
+        for name in self._watched.intersection(nets):
+            found[name] = RowChange(partial(self._rows_of, name, nets[name]))
+        return found
+
+    def _rows_of(self, name: str, change: Net) -> pa.Table:
+        """A change of a table, with `_weight`."""
+        rows = self._state.tables[name].codec.decode(change.words)
+        return rows.append_column(WEIGHT, pa.array(change.weights))
 
     def _delta(self, name: str, parts: Sequence[Part], change: Net) -> pa.Table:
         """A change of a table as the log keeps it: without `_weight` all rows are inserted once."""
         if all(part.op == "insert" for part in parts) and sum(p.rows.num_rows for p in parts) == len(change):
             return _joined(parts)
-        rows = self._state.tables[name].codec.decode(change.words)
-        return rows.append_column(WEIGHT, pa.array(change.weights))
+        return self._rows_of(name, change)
 
     # -- commit and recovery -----------------------------------------------------------------------
 
@@ -312,41 +324,26 @@ class LocalEngine(InSections):
         """Commit epochs that are done in memory: all of them, or none. They are shown when they are made
         final."""
         if self._folder is not None:
-            digest, records = self._digest, []
-            for draft in drafts:
-                record = Commit(
-                    draft.epoch,
-                    digest,
-                    keys=draft.keys,
-                    ddl=draft.ddl,
-                    sources=draft.sources,
-                    sections=draft.sections(),
-                )
-                records.append(record.encode())
-                digest = record.digest
-            if not self._folder.commits.create_all(drafts[0].epoch, records):
-                raise EverfreshError(
-                    Code.FENCED,
-                    f"epoch {drafts[0].epoch} was committed by another writer",
-                    hint="reopen the database",
-                )
-            self._digest = digest
-            self._log_bytes += sum(map(len, records))
-        self._state.final = partial(self._advance_all, drafts)
+            records = self._timeline.write(self._folder.commits, [draft.sealed() for draft in drafts])
+            self._state.final = partial(self._advance_all, drafts, records)
+        else:
+            self._state.final = partial(self._advance_all, drafts, ())
 
-    def _advance_all(self, drafts: Sequence[_Draft]) -> None:
+    def _advance_all(self, drafts: Sequence[_Draft], records: Sequence[Commit]) -> None:
         for draft in drafts:
-            self._advance(draft.epoch, draft.keys, draft.sources, draft.changes)
+            self._shown.show(draft.epoch, self._state, draft.changes)
+            if draft.steps is not None:
+                draft.steps.commit()
+            if not records:
+                self._timeline.pass_on(draft.epoch, draft.keys, draft.sources)
+        for record in records:
+            self._timeline.advance(record)
+        self._watched = self.objects.read
 
-    def _advance(
-        self, epoch: int, keys: Sequence[str], sources: Mapping[str, int], changes: dict[str, Change]
-    ) -> None:
-        self._shown.show(epoch, self._state, changes)
-        self._sources.update(sources)
-        for key in keys:
-            self._keys[key] = epoch
-            if len(self._keys) > _KEYS_KEPT:
-                self._keys.popitem(last=False)
+    @property
+    def behind(self) -> bool:
+        """Whether `refresh` may have something to do."""
+        return self._marked or self._read_only
 
     def refresh(self) -> None:
         """Be whole; readers: replay what was committed since."""
@@ -356,7 +353,7 @@ class LocalEngine(InSections):
             with told(f"{self._folder.root} cannot be read"):
                 last = self._folder.commits.last()
                 if self.epoch < last:
-                    self._change(self._replay_to, last)
+                    self._change(self._follow, last)
 
     def _recover(self) -> None:
         assert self._folder is not None
@@ -364,37 +361,27 @@ class LocalEngine(InSections):
             self._folder.remove_garbage(new_term=True)
         self._load_snapshot()
         last = self._folder.commits.last()
-        if last < self._shown.epoch:
-            raise EverfreshError(
-                Code.DAMAGED,
-                f"the log of {self._folder.root} ends with epoch {last}, before the snapshot of epoch "
-                f"{self._shown.epoch}",
-                hint="restore the folder from a backup",
-            )
-        self._replay_to(last)
+        self._timeline.check_end(last, self._folder.root)
+        self._follow(last)
 
-    def _replay_to(self, last: int) -> None:
-        """Follow the log. A reader whose next record was trimmed, or withdrawn, starts again from the
-        newest snapshot."""
+    def _follow(self, last: int) -> None:
+        """Replay records. A reader whose next record was trimmed, or withdrawn, starts again."""
         assert self._folder is not None
-        restarted = not self._read_only
-        while self._shown.epoch < last:
-            commit = read_commit(self._folder.commits, self._shown.epoch + 1)
-            if commit is not None and commit.parent == self._digest:
-                self._replay(commit)
-                continue
-            if restarted:
-                raise EverfreshError(
-                    Code.DAMAGED,
-                    f"the log has no record that takes epoch {self._shown.epoch} to the next",
-                    hint="restore the folder from a backup",
-                )
-            restarted = True
+        may_restart = self._read_only
+
+        def restart() -> bool:
+            nonlocal may_restart
+            if not may_restart:
+                return False
+            may_restart = False
             self._reset()
             self._load_snapshot()
+            return True
+
+        self._timeline.follow(self._folder.commits, last, self._replay, restart, self._folder.root)
 
     def _replay(self, commit: Commit) -> None:
-        for text in commit.ddl:
+        for text in sql_entries(commit.ddl):
             catalog, effect = self._altered.get(commit.epoch) or self._state.catalog.replay(text)
             self._state.execute(catalog, effect, commit.epoch)
         nets = {}
@@ -407,44 +394,26 @@ class LocalEngine(InSections):
                     rows, column = split(rows)
                     weights = column.to_numpy()
                 nets[table.schema.name] = table.net(rows, weights)
-        for domain in self._domains:
-            if own := sections_of(domain, commit.sections):
-                domain.replay(own)
         self._state.upkeep.count(nets.values())
-        with self._state.changing(nets, again=True) as changes:
-            pass
-        self._digest = commit.digest
-        self._log_bytes += sum(memoryview(section).nbytes for section in commit.sections.values())
-        self._advance(commit.epoch, commit.keys, commit.sources, changes)
+        with EpochSteps(self.objects, Making(commit.epoch)) as steps:
+            with self._state.changing(nets, again=True) as changes:
+                pass
+            steps.again(commit.ddl, commit.sections)
+            steps.commit()
+        self._shown.show(commit.epoch, self._state, changes)
+        self._timeline.advance(commit)
+        self._watched = self.objects.read
         self._state.reclaim()
 
     def _maybe_snapshot(self) -> None:
         """Snapshot when replaying the log would cost more than loading one."""
-        options = self._options
-        if self._folder is None:
+        if self._folder is None or not self._snapshots.due(self._timeline):
             return
-        enough = self._log_bytes > max(options.snapshot_bytes, self._snapshot_bytes // 3)
-        due = enough or self._shown.epoch - self._snapshot_epoch >= options.snapshot_epochs
-        if due and self._shown.epoch >= self._not_before:
-            self._try_snapshot()
-
-    def _try_snapshot(self) -> None:
-        """Take a snapshot; if that fails, one is tried later: the epoch is committed, and the log serves."""
-        epoch = self._shown.epoch
         try:
             self._snapshot()
-            self._failures = 0
-        except Exception as error:
-            later = min(1 << self._failures, _WAIT)
-            self._not_before, self._failures = epoch + later, self._failures + 1
-            known = isinstance(error, OSError | EverfreshError | Shaken)
-            _log.warning(
-                "no snapshot could be taken of epoch %d: %s; it is tried again at epoch %d",
-                epoch,
-                str(error).splitlines()[0] if str(error) else type(error).__name__,
-                epoch + later,
-                exc_info=None if known else error,
-            )
+            self._snapshots.succeeded()
+        except Exception as error:  # the epoch is committed, and the log serves
+            self._snapshots.failed(self._shown.epoch, error, (Shaken,))
 
     def snapshot(self) -> None:
         """Write everything up to the current epoch to one file, and forget the log before it."""
@@ -455,21 +424,20 @@ class LocalEngine(InSections):
         assert self._folder is not None
         sections: dict[str, Any] = self._state.to_sections()
         sections.update(self._shown.to_sections())
-        for domain in self._domains:
+        for domain in self.objects.domains.values():
             sections.update(domain.to_sections())
+        epoch, timeline = self._shown.epoch, self._timeline
         meta = {
             "ddl": [list(item) for item in self._state.catalog.ddl],
-            "keys": list(self._keys.items()),
-            "sources": self._sources,
             "created": self._state.created,
-            "digest": self._digest,
+            **timeline.to_meta(),
         }
-        self._folder.snapshots.write(self._shown.epoch, sections, meta)
-        self._snapshot_epoch, self._log_bytes, self._altered = self._shown.epoch, 0, {}
-        self._snapshot_bytes = sum(memoryview(section).nbytes for section in sections.values())
+        self._folder.snapshots.write(epoch, sections, meta)
+        timeline.taken(epoch, timeline.log_bytes, sum(memoryview(data).nbytes for data in sections.values()))
+        self._altered = {}
         self._folder.commits.rotate()
-        self._folder.commits.trim(min(self._shown.epoch + 1, self._shown.epoch - self._options.history + 1))
-        self._folder.snapshots.drop(self._shown.epoch)
+        self._folder.commits.trim(min(epoch + 1, epoch - self._options.history + 1))
+        self._folder.snapshots.drop(epoch)
 
     def _load_snapshot(self, before: Catalog | None = None) -> None:
         """Take the newest snapshot; `before` may be its catalog, with views that are compiled."""
@@ -482,33 +450,38 @@ class LocalEngine(InSections):
         self._state = LocalState.from_sections(
             ddl, snapshot.meta["created"], snapshot.sections, self._phases, self._options.compile, known
         )
-        for domain in self._domains:
-            domain.load(sections_of(domain, snapshot.sections))
-        self._keys = OrderedDict((key, epoch) for key, epoch in snapshot.meta["keys"])
-        self._sources = dict(snapshot.meta.get("sources", {}))
-        self._digest = snapshot.meta["digest"]
-        self._snapshot_epoch = snapshot.epoch
+        for domain in self.objects.domains.values():
+            domain.load(sections_of(domain.name, snapshot.sections), snapshot.epoch)
+        self._watched = self.objects.read
+        size = sum(memoryview(section).nbytes for section in snapshot.sections.values())
+        self._timeline.load(snapshot.epoch, snapshot.meta, size)
         self._state.workers = self._workers
-        self._shown = Committed(self._state, self._options)
-        self._shown.show(snapshot.epoch, self._state)
+        self._shown = Committed(self._state, self._options, snapshot.epoch)
         self._shown.load(snapshot.sections)
-        self._snapshot_bytes = sum(memoryview(section).nbytes for section in snapshot.sections.values())
 
     # -- reading -----------------------------------------------------------------------------------
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, now or at an earlier epoch."""
+        domain = self.objects.domain_of(name)
+        if domain is not None:
+            return domain.read(name, not_later(name, at, self._whole().epoch))
         found: pa.Table = self._look("read", name, at)
         return found
 
     def changes(self, view: str, since: int | None) -> pa.Table:
         """The view's change of each epoch after `since`; of all that are kept if that is None."""
+        domain = self.objects.domain_of(view)
+        if domain is not None:
+            return domain.changes(view, not_later(view, since, self._whole().epoch))
         found: pa.Table = self._look("changes", view, since)
         return found
 
     def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:
         """The result of an ad hoc query."""
-        found: pa.Table = self._look("select", plan, bound)
+        named = {scan.table for scan in scans(plan)}
+        others = {n: self.read(n) for n in named if n not in self.catalog.tables and self.objects.find(n)}
+        found: pa.Table = self._look("select", plan, bound, others)
         return found
 
     def matching(
@@ -531,6 +504,9 @@ class LocalEngine(InSections):
     def verify(self, view: str) -> pa.Table:
         """The differences of a view from its recomputation: by the reference evaluator, or its plan run
         again."""
+        domain = self.objects.domain_of(view)
+        if domain is not None:
+            return domain.verify(view)
         found: pa.Table = self._look("verify", view)
         return found
 
@@ -546,29 +522,13 @@ class LocalEngine(InSections):
         """Sizes, for people. A map that several views read is counted once."""
         state = self._state
         state.reclaim(now=state.holders().words <= _AT_ONCE)
-        views, sliced = self.catalog.compiled, state.wiring.tables
         found = {
             "epoch": self._shown.epoch,
-            "tables": {
-                n: {
-                    "rows": len(t) if t.schema.retained else "not retained",
-                    **_bytes(t.pool, sliced[n], t.codec.texts.nbytes),
-                }
-                for n, t in state.tables.items()
-            },
-            "views": {n: {"entries": len(m.pool), **_bytes(m.pool, m)} for n, m in state.maps.items()},
-            "maps beside them": {
-                stored(n): {
-                    "entries": len(m.pool),
-                    **_bytes(m.pool, m),
-                    "views": readers(views, n),
-                    **({"outgrown": True} if m.outgrown else {}),
-                }
-                for n, m in state.beside.items()
-            },
-            "streams": dict(self._sources),
+            **sizes(state, self.catalog),
+            "streams": dict(self._timeline.sources),
             "strings": {"distinct": len(state.interner), "bytes": state.interner.nbytes},
         }
+        found.update((d.name, some) for d in self.objects.domains.values() if (some := d.statistics()))
         if state.wiring.native is not None:
             from everfresh.local.native.report import statistics
 
@@ -584,6 +544,13 @@ class LocalEngine(InSections):
         program = own.compiled.program
         beside = (m.name for m in program.maps if m.name in state.beside)
         return {own.target.name: len(own.pool), **{name: len(state.beside[name].pool) for name in beside}}
+
+    placement = None
+
+    @property
+    def programs(self) -> Catalog:
+        """The catalog: programs are run as they are."""
+        return self.catalog
 
     def explain(self, view: str) -> dict[str, str]:
         """Which triggers of a view are compiled; nothing before there are any."""
@@ -613,7 +580,3 @@ def _joined(parts: Sequence[Part]) -> pa.Table:
         rows: pa.Table = parts[0].rows
         return rows
     return pa.concat_tables([part.rows for part in parts], promote_options="default")
-
-
-def _bytes(pool: Pool, indexed: Indexed, texts: int = 0) -> dict[str, int]:
-    return {"bytes": pool.nbytes + texts, "slice_bytes": indexed.slice_bytes}

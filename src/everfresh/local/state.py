@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,28 +21,29 @@ from everfresh.delta.bags import WEIGHT, expand
 from everfresh.errors import EverfreshError
 from everfresh.expr import evaluate_vector, stored
 from everfresh.local import adhoc
-from everfresh.local.atoms import Pooled, TableRows
-from everfresh.local.entries import EntryStore, merged
+from everfresh.local.batch.columns_read import columns_read
+from everfresh.local.batch.journal import Journal, Visited
+from everfresh.local.batch.linked_programs import Wiring
+from everfresh.local.batch.loading import load
+from everfresh.local.batch.overflow import Unsplit
+from everfresh.local.batch.recompute import recompute, relation
+from everfresh.local.batch.steps import Steps
+from everfresh.local.interpret.atoms import Pooled, TableRows
+from everfresh.local.kernels.netting import netted
 from everfresh.local.latch import Latch, Turn
-from everfresh.local.loading import load
-from everfresh.local.mapstore import MapStore
-from everfresh.local.netting import netted
 from everfresh.local.phases import UNTIMED, Untimed
-from everfresh.local.pool import Pool
-from everfresh.local.publishing import Change
-from everfresh.local.reading import RowSet
-from everfresh.local.reads import columns_read
-from everfresh.local.reclaim import Held, Past, Upkeep
-from everfresh.local.recompute import recompute, relation
-from everfresh.local.steps import Steps, Visited
-from everfresh.local.stream_table import make_table
-from everfresh.local.strings import Interner
-from everfresh.local.table import Net, Table
-from everfresh.local.unsplit import Unsplit
-from everfresh.local.wiring import Wiring
+from everfresh.local.relations.alike import Changes
+from everfresh.local.relations.view_reader import RowSet
+from everfresh.local.store.entries import EntryStore
+from everfresh.local.store.map_store import MapStore
+from everfresh.local.store.pool import Pool
+from everfresh.local.store.reclaim import Held, Past, Upkeep
+from everfresh.local.store.stream_table import make_table
+from everfresh.local.store.strings import Interner
+from everfresh.local.store.table import Net, Table
 from everfresh.local.workers import Workers
 from everfresh.program import Part, Progress
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.state import pack_arrays, unpack_arrays
 from everfresh.state.interrupts import NOT_HELD
 from everfresh.types import TableSchema
@@ -69,7 +69,7 @@ class LocalState:
         self.phases = phases
         self.latch = Latch()
         self.workers = Workers()
-        self.running: list[Steps] = []
+        self.running: list[Journal] = []
         """What has been done and is not shown to readers yet."""
         self.at_work: list[Any] = []
         """What is between two states: if anything is here when nothing runs, the state cannot be trusted."""
@@ -242,19 +242,19 @@ class LocalState:
         else:
             self.unsplit.check(nets, self.tables, self.rows)
 
-    def finish(self, steps: Steps | None = None) -> None:
+    def finish(self, journal: Journal | None = None) -> None:
         """Show what is committed, and make final what was done for it. From here on nothing can be undone."""
         turn = Turn(self.latch)
         with turn.lock:
             turn.come()
-            self.at_work.append(steps)
+            self.at_work.append(journal)
             if self.final is not None:
                 show, self.final = self.final, None
                 show()
-            if steps is not None:
-                steps.commit()
-                if steps in self.running:
-                    self.running.remove(steps)
+            if journal is not None:
+                journal.commit()
+                if journal in self.running:
+                    self.running.remove(journal)
             self.at_work.pop()
 
     @property
@@ -290,31 +290,29 @@ class LocalState:
             self._wiring, self.final, self.held, self.shaken = None, None, NOT_HELD, False
             self.unsplit.forget()
 
-    def published(
-        self, nets: Mapping[str, Net], steps: Steps, breathe: Callable[[], None]
-    ) -> dict[str, Change]:
+    def published(self, nets: Mapping[str, Net], steps: Steps, breathe: Callable[[], None]) -> Changes:
         """The changes of all views. Re-evaluated ones are computed now, each after what it reads."""
-        changes: dict[str, Change] = {}
-        for view in self.wiring.affected_by(tuple(nets)):
+        changes, wiring, journal = Changes(), self.wiring, steps.journal
+        for alike in journal.alike:
+            alike.publish(changes, journal.touched)
+        done = set(changes)
+        for view in wiring.affected_by(tuple(nets)):
+            if view.name in done:
+                continue
             store = self.maps[view.name]
-            touched = steps.touched.get(store.target.name, [])
             if view.compiled.reevaluated and {*nets, *changes}.intersection(view.compiled.bases):
                 self.phases.to("relations")
-                touched = [steps.replaced(store, self._evaluate(store))]
-                if self.wiring.statements(view.name):
-                    words = store.words(touched[0].slots)
-                    now = store.entries(touched[0].slots, {})
-                    rows = RowSet(store.codec, *netted(words, now.n - touched[0].old.n))
-                    steps.view(view.name, rows, touched[0])
+                touched = steps.replaced(store, self._evaluate(store))
+                if wiring.statements(view.name):
+                    words = store.words(touched.slots)
+                    now = store.entries(touched.slots, {})
+                    rows = RowSet(store.codec, *netted(words, now.n - touched.old.n))
+                    steps.view(view.name, rows, touched)
             self.phases.to("publish")
             breathe()
-            if touched:
-                changes[view.name] = store.change(merged(touched))
-            elif view.name in steps.changes:
-                changed = steps.changes[view.name]
-                changes[view.name] = Change(
-                    partial(store.table_of, changed), [(rows.codec, rows.words) for rows in changed]
-                )
+            change = journal.published(store, wiring.under)
+            if change is not None:
+                changes[view.name] = change
         return changes
 
     def _evaluate(self, store: MapStore) -> pa.Table:
@@ -459,25 +457,26 @@ class LocalState:
 class Changing:
     """A block in which net changes are added to tables and maps: see `LocalState.changing`."""
 
-    __slots__ = ("_again", "_nets", "_state", "_steps", "_turn")
+    __slots__ = ("_again", "_journal", "_nets", "_state", "_steps", "_turn")
 
     def __init__(self, state: LocalState, nets: Mapping[str, Net], again: bool) -> None:
         state.visited.clear()
         self._again = again
         self._state, self._nets = state, nets
         self._turn = Turn(state.latch)
+        self._journal = Journal(state.visited)
         self._steps = Steps(
-            state.wiring, state.visited, state.phases, self._breathe, state.workers, state.at_work
+            state.wiring, self._journal, state.phases, self._breathe, state.workers, state.at_work
         )
 
-    def __enter__(self) -> dict[str, Change]:
+    def __enter__(self) -> Changes:
         state, steps, turn = self._state, self._steps, self._turn
         try:
             with turn.lock:
                 turn.come()
                 if state.shaken:
                     raise Shaken
-                state.running.append(steps)
+                state.running.append(self._journal)
                 # One relation after the other: a trigger reads what those before it have left, so that
                 # cross terms between relations are not needed.
                 for name, change in self._nets.items():
@@ -500,7 +499,7 @@ class Changing:
         if error is not None:
             self._take_back(error)
         else:
-            self._state.finish(self._steps)
+            self._state.finish(self._journal)
 
     def _breathe(self) -> None:
         """What is done and the list of it agree: others may read, and the change can be undone."""
@@ -510,7 +509,7 @@ class Changing:
 
     def _take_back(self, error: BaseException) -> None:
         """Undo everything, unless nobody knows what there is to undo."""
-        state, steps = self._state, self._steps
+        state, journal = self._state, self._journal
         if isinstance(error, EverfreshError):
             state.at_work.clear()  # it refused its change, whole
         if state.at_work:
@@ -518,10 +517,12 @@ class Changing:
         turn = Turn(state.latch)
         with turn.lock:
             turn.come()
-            state.at_work.append(steps)
+            if journal in state.running and state.running[-1] is not journal:
+                return  # one that came later was not taken back: all of them are, in order, by `mend`
+            state.at_work.append(journal)
             state.final = None
-            steps.rollback()
-            if steps in state.running:
-                state.running.remove(steps)
+            journal.rollback()
+            if journal in state.running:
+                state.running.remove(journal)
             state.discard(self._nets)
             state.at_work.pop()

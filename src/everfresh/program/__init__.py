@@ -1,4 +1,5 @@
-"""What the compiler emits and the engines run: the program IR, and the engine protocol."""
+"""What the compiler emits and the engines run: the program IR, the schedule of a batch, and the engine
+protocol."""
 
 from everfresh.program.engine import (
     Applied,
@@ -6,7 +7,6 @@ from everfresh.program.engine import (
     Engine,
     OnConflict,
     Part,
-    Progress,
     Stale,
     check_epoch,
     one_by_one,
@@ -26,7 +26,9 @@ from everfresh.program.ir import (
     side_component,
     side_of,
 )
+from everfresh.program.schedule import Round, Run, Schedule, Unit, parse_schedule, scheduled
 from everfresh.program.text import parse_program
+from everfresh.progress import Progress
 
 __all__ = [
     "Applied",
@@ -39,10 +41,14 @@ __all__ = [
     "Partitions",
     "Program",
     "Progress",
+    "Round",
+    "Run",
+    "Schedule",
     "Side",
     "Stale",
     "Statement",
     "Trigger",
+    "Unit",
     "View",
     "beside",
     "check_epoch",
@@ -50,6 +56,8 @@ __all__ = [
     "component_index",
     "one_by_one",
     "parse_program",
+    "parse_schedule",
+    "scheduled",
     "side_component",
     "side_of",
 ]

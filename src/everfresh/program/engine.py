@@ -7,22 +7,22 @@ and `select` answer from committed epochs only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Expr
+from everfresh.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from everfresh.options import Options
     from everfresh.state import StateFolder
+    from everfresh.types import TableSchema
 
 Op = Literal["insert", "delete", "delete_key", "update", "upsert", "change"]
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many rows (or how much work) are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,16 @@ class Part:
 class Batch:
     """One atomic batch over any number of tables; `key`, if given, is applied at most once.
 
-    `steps` are what it does to the objects of domains (`everfresh.program.domain`), by the domain's name.
-    `source` is the stream that it was read from and its number there, which the commit record keeps.
+    `changes` are what it does to the objects of other domains (`everfresh.epochs.domain`), by name, as their
+    domains prepared them; `statements` make and drop such objects, by the domain's name, before anything
+    changes. `source` is the stream that it was read from and its number there, which the commit record keeps.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = ()
     key: str | None = None
-    steps: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
     source: tuple[str, int] | None = None
+    statements: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -132,6 +134,17 @@ class Engine(Protocol):
     def options(self) -> Options:
         """What the database was opened with."""
 
+    @property
+    def objects(self) -> Any:
+        """The objects of other domains than tables (`everfresh.epochs.Objects`)."""
+
+    def read_input(self, data: Any, schema: TableSchema, what: str, op: Any) -> Any:
+        """Rows of any kind, as the engine takes them in a `Part`."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether `refresh` may have something to do."""
+
     def refresh(self) -> None:
         """Be at an epoch, whole: readers move to the last committed one, and a change that was abandoned in
         the middle is done or undone."""
@@ -172,6 +185,20 @@ class Engine(Protocol):
 
     def to_spark(self, name: str, at: int | None = None) -> Any:
         """A Spark DataFrame over a table or view."""
+
+    def explain(self, view: str) -> dict[str, Any]:
+        """What the engine adds to a view's explanation."""
+
+    def entries(self, view: str) -> dict[str, int] | None:
+        """How many entries the maps of a view have, if that is known here."""
+
+    @property
+    def programs(self) -> Any:
+        """The catalog as the programs that run see it."""
+
+    @property
+    def placement(self) -> Any:
+        """Where tables and maps are on a cluster; None without one."""
 
     def statistics(self) -> dict[str, Any]:
         """Sizes of tables, views and their state, for people."""

@@ -101,7 +101,7 @@ class Packing:
         if type(value) in self._known:
             yield value
         elif isinstance(value, tuple | frozenset):
-            for item in value:
+            for item in sorted(value, key=str) if isinstance(value, frozenset) else value:
                 yield from self._inside(item)
         elif isinstance(value, Mapping):
             for item in value.values():

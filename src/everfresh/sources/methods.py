@@ -172,7 +172,7 @@ def _as_it_is(frame: Any) -> Any:
 
 
 def _connect(session: Any) -> bool:
-    from everfresh.spark.session import is_connect
+    from everfresh.spark.session.sessions import is_connect
 
     return is_connect(session)
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from everfresh.algebra import Kind
 from everfresh.compiler import Catalog
 from everfresh.delta import SparkRows
-from everfresh.distributed.execute import Site
-from everfresh.distributed.flat import tables_of
-from everfresh.local.joined import PoolDelta
-from everfresh.local.pool import Layout, Values
+from everfresh.distributed.plan.programs import tables_of
+from everfresh.distributed.worker.execute import Site
+from everfresh.local.interpret.interpreter import PoolDelta
+from everfresh.local.store.pool import Layout, Values
 from everfresh.program import Batch
 
 _log = logging.getLogger("everfresh.batches")

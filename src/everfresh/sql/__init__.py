@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from everfresh.sql.bind import bind
-from everfresh.sql.parse import Parsed, split
-from everfresh.sql.plan import (
+from everfresh.sql.logical.plan import (
     Aggregate,
     AggregateCall,
     Distinct,
@@ -30,6 +29,7 @@ from everfresh.sql.plan import (
     Window,
     WindowCall,
 )
+from everfresh.sql.parse import Parsed, split
 from everfresh.sql.scope import Catalog
 from everfresh.sql.statements import (
     AddColumn,

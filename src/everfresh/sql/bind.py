@@ -14,7 +14,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.sql import ddl, dml
 from everfresh.sql.ddl import common
 from everfresh.sql.parse import VERBS, Parsed
-from everfresh.sql.query import bind_query
+from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog, spelled
 from everfresh.sql.source import near
 from everfresh.sql.statements import Explain, Select, Show, Statement
@@ -88,9 +88,9 @@ def _name(parsed: Parsed, catalog: Catalog, words: list[str], usage: str, kind: 
     if len(words) != 1:
         raise EverfreshError(Code.SYNTAX, usage, place=parsed.source.start)
     found = catalog.relation(words[0])
-    if found is None or (kind and found[0] != kind):
+    if found is None or (kind and found[0] == "table"):  # arrays and matrix views are views as well here
         what = kind or "table or view"
-        names = [n for n in catalog.names() if not kind or (catalog.relation(n) or ("",))[0] == kind]
+        names = [n for n in catalog.names() if not kind or (catalog.relation(n) or ("",))[0] != "table"]
         raise parsed.source.error(
             Code.NOT_FOUND, f"there is no {what} '{words[0]}'", hint=near(words[0], names, f"{what}s")
         )

@@ -13,8 +13,8 @@ from everfresh.errors import Code
 from everfresh.sql.source import Source
 
 if TYPE_CHECKING:
-    from everfresh.sql.clauses import Query
     from everfresh.sql.expressions import Binder
+    from everfresh.sql.queries.clauses import Query
     from everfresh.sql.scope import Catalog
 
 _MOST_REFERENCES = 1000  # to common table expressions in one statement, counting those inside of others
@@ -87,6 +87,8 @@ class Context:
 
     def bind(self, tree: Any, outer: Binder | None, alias: str = "") -> Query:
         """A query inside of another; `outer` binds the columns that it does not have itself."""
-        from everfresh.sql.query import bind_tree  # queries nest: the modules that bind them meet here
+        from everfresh.sql.queries.query import (
+            bind_tree,  # queries nest: the modules that bind them meet here
+        )
 
         return bind_tree(tree, self, outer, alias=alias)

@@ -14,12 +14,12 @@ from sqlglot import exp
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import evaluate
 from everfresh.expr.nodes import Const
-from everfresh.sql.clauses import refuse_clauses
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.expressions import Binder
+from everfresh.sql.logical.plan import Project
 from everfresh.sql.parse import Parsed
-from everfresh.sql.plan import Project
-from everfresh.sql.query import bind_query
+from everfresh.sql.queries.clauses import refuse_clauses
+from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog, Scope, spelled, table_name
 from everfresh.sql.source import Source, near, words
 from everfresh.sql.statements import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement

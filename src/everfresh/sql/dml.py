@@ -12,12 +12,12 @@ from sqlglot import exp
 from everfresh.errors import Code
 from everfresh.expr import build
 from everfresh.expr.nodes import Expr, Var
-from everfresh.sql.clauses import refuse_clauses
 from everfresh.sql.ddl import base_table, common, missing_column
 from everfresh.sql.expressions import Binder
+from everfresh.sql.logical.plan import Plan, Project
 from everfresh.sql.parse import Parsed
-from everfresh.sql.plan import Plan, Project
-from everfresh.sql.query import bind_query
+from everfresh.sql.queries.clauses import refuse_clauses
+from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog, Relation, Scope
 from everfresh.sql.source import Source
 from everfresh.sql.statements import Assignments, Conflict, Copy, Delete, Insert, Update

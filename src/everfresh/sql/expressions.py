@@ -17,9 +17,10 @@ from sqlglot import exp
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build
 from everfresh.expr.nodes import Expr
-from everfresh.sql import calls, refusals, subqueries, windows
-from everfresh.sql.aggregates import AGGREGATES, aggregate_name, bind_aggregate
+from everfresh.sql import calls, refusals
 from everfresh.sql.datatypes import sql_type
+from everfresh.sql.queries import subqueries, windows
+from everfresh.sql.queries.aggregates import AGGREGATES, aggregate_name, bind_aggregate
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import Source
 from everfresh.types import BOOLEAN, DOUBLE, SqlType

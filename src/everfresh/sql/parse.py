@@ -367,8 +367,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logger.removeFilter(nothing)
-
-
-def is_query(tree: Any) -> bool:
-    """Whether a tree is a query of any kind."""
-    return isinstance(tree, (exp.Query, exp.Values))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Var
 from everfresh.sql.context import Context
-from everfresh.sql.plan import Plan
+from everfresh.sql.logical.plan import Plan
 from everfresh.sql.source import Source, near
 from everfresh.types import Column, TableSchema
 

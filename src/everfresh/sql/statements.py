@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from everfresh.expr.nodes import Const, Expr
-from everfresh.sql.plan import Plan
+from everfresh.sql.logical.plan import Plan
 from everfresh.types import Column, TableSchema
 
 Assignments = tuple[tuple[str, Expr], ...]

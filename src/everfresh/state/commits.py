@@ -1,6 +1,6 @@
 """Where commit records are kept: the protocol, and the store with one file per epoch.
 
-Implements `CommitStore` of the note on state, section 2. `FileCommits` serves databases on Spark, whose
+Implements "Files of a folder" of docs/design/state.md. `FileCommits` serves databases on Spark, whose
 tasks read records by themselves; `LogCommits` (`everfresh.state.log`) serves the local engine, where one
 write to an open file is all that a commit may cost. `StoreCommits` (`everfresh.state.remote`) keeps them in
 an object store: `create` is a conditional put there.

@@ -1,6 +1,6 @@
 """Faults on purpose, for tests: one function, called at every point where a crash must be survived.
 
-Implements section 9 of the note on state. A fault is the text of `Options.fault`,
+A fault is the text of `Options.fault`,
 `point:kind[:unit[:times]]`:
 
 - `point` names the place, such as `mid-commit`; a call at another place does nothing;

@@ -1,6 +1,6 @@
 """Sealed files, and the two ways to put one into a folder: created if absent, or replaced.
 
-Implements "Sealed file" and "Local atomicity" of the note on state, section 2. A sealed file is
+Implements "Files of a folder" of docs/design/state.md. A sealed file is
 
     magic, version, length of kind, length of header, length of file | kind | header and directory (JSON)
     | sections, each at a multiple of 64 bytes from the start of the file | digest

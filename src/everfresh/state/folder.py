@@ -1,6 +1,6 @@
 """The folder of a database: what makes it one, who may write it, and what in it is garbage.
 
-Implements the layout of the note on state, section 2, and "Garbage" of section 3:
+Implements "Files of a folder" of docs/design/state.md:
 
     FORMAT      what the folder is: version, engine, workers, partition hash, database id; created once
     WRITER      the writer's lock

@@ -1,6 +1,6 @@
 """The writer's lock of a folder: one process writes, and whoever comes second learns who it is.
 
-`WRITER` of the note on state, section 2: an advisory lock (flock) on a file whose text names the owner. The
+`WRITER` of docs/design/state.md: an advisory lock (flock) on a file whose text names the owner. The
 system frees it when the owner ends, however it ends; the text alone means nothing.
 """
 

@@ -1,6 +1,6 @@
 """The commit record: everything recovery needs of one epoch, in one sealed file.
 
-Implements "Commit record" of the note on state, section 2. A record names the digest of the record before
+Implements "Files of a folder" of docs/design/state.md. A record names the digest of the record before
 it, so records of one database form a chain that a stray or exchanged record cannot join.
 
 Invariant: `Commit.decode(commit.encode())` equals `commit`, and equal commits encode to equal bytes.

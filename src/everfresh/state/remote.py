@@ -260,7 +260,7 @@ class RemoteFolder(StateFolder):
         """There is none."""
         raise EverfreshError(
             Code.UNSUPPORTED,
-            f"matrices and streams are kept in a folder, and {self.root} is none",
+            f"streams are kept in a folder, and {self.root} is none",
             hint="open a database at a path for them",
         )
 

@@ -1,6 +1,6 @@
 """Snapshots: everything up to one epoch, in one sealed file that is opened by mapping it into memory.
 
-Implements "Snapshot" of the note on state, section 2: `snaps/0000000040` holds the state at epoch 40. The
+Implements "Files of a folder" of docs/design/state.md: `snaps/0000000040` holds the state at epoch 40. The
 local engine keeps its pools in the sections; on Spark the file is the manifest, and `meta` names the files
 of the units.
 

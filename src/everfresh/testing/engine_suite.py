@@ -20,15 +20,15 @@ of it may expect. The subjects:
 
 from __future__ import annotations
 
-from everfresh.testing.suite_api import ApiSuite
-from everfresh.testing.suite_bad_input import BadInputSuite
-from everfresh.testing.suite_durability import DurabilitySuite
-from everfresh.testing.suite_feeds import FeedSuite
-from everfresh.testing.suite_histories import HistorySuite
-from everfresh.testing.suite_inputs import InputSuite
-from everfresh.testing.suite_language import LanguageSuite
-from everfresh.testing.suite_statements import StatementSuite
-from everfresh.testing.suite_values import ValueSuite
+from everfresh.testing.engine.suite_api import ApiSuite
+from everfresh.testing.engine.suite_bad_input import BadInputSuite
+from everfresh.testing.engine.suite_durability import DurabilitySuite
+from everfresh.testing.engine.suite_feeds import FeedSuite
+from everfresh.testing.engine.suite_histories import HistorySuite
+from everfresh.testing.engine.suite_inputs import InputSuite
+from everfresh.testing.engine.suite_language import LanguageSuite
+from everfresh.testing.engine.suite_statements import StatementSuite
+from everfresh.testing.engine.suite_values import ValueSuite
 
 
 class EngineSuite(

@@ -5,7 +5,7 @@ order of a dictionary that holds its state. Values come from small domains with 
 so that groups empty and refill and counts go 0, 1, 2, 1, 0. Doubles are multiples of 1/8, so that sums are
 exact in any order and a comparison is an exact one.
 
-Implements "Histories" in section 9 of the notes on SQL.
+Implements "Random queries" of docs/design/sql.md.
 """
 
 from __future__ import annotations

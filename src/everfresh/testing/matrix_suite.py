@@ -18,7 +18,7 @@ from everfresh import linalg as la
 from everfresh.database import Database
 from everfresh.errors import Code
 from everfresh.options import Options
-from everfresh.testing.suite_base import refused
+from everfresh.testing.engine.suite_base import refused
 
 OLS = "beta := inv(X' X) X' Y;"
 Arrays = dict[str, Any]
@@ -164,10 +164,7 @@ class MatrixSuite:
         assert view.to_arrow().column_names == ["c0"]
         assert len(view) == 3
         assert view.drift < 1e-12
-        calls: list[Any] = [view.changes, view.to_spark, lambda: view.to_arrow(at=1)]
-        for call in calls:
-            with refused(Code.UNSUPPORTED, "ols", "to_numpy"):
-                call()
+        assert [column.name for column in view.columns] == ["c0"]
 
     def test_what_is_dropped(self, db: Database) -> None:
         """A view gives its matrices back; a matrix that is read stays."""
@@ -188,6 +185,148 @@ class MatrixSuite:
             db.matrix("Y")
         with refused(Code.NOT_FOUND, "ols"):
             db.view("ols")
+
+    def test_the_past(self, db: Database) -> None:
+        """Earlier epochs, changes and listeners: of low rank, with rows that come and go, re-evaluated."""
+        arrays = self.regression(db)
+        self.view(db, "gram", "G := X' X;", strategy="incremental")
+        self.view(db, "again", "G := X' X;", strategy="reevaluate")
+        self.view(db, "scaled", "S := 2 X;", strategy="incremental")
+        names = ["ols", "gram", "again", "scaled"]
+        seen: list[int] = []
+        stop = db.view("gram").on_change(lambda change: seen.append(change.num_rows))
+        start = db.epoch
+        known = {start: {name: db.view(name).to_numpy() for name in names}}  # type: ignore[attr-defined]
+        x = arrays["X"]
+        for i in range(6):
+            if i % 3 == 2:
+                row = random(30 + i, 1, 3)
+                epoch = db.apply(
+                    X=[la.DeleteRows([i]), la.AppendRows(row)],
+                    Y=[la.DeleteRows([i]), la.AppendRows(np.ones((1, 1)))],
+                )
+                x = np.vstack([np.delete(x, i, 0), row])
+            else:
+                epoch = db.apply(X=la.RowUpdate(i, row := random(40 + i, 3)))
+                x = x.copy()
+                x[i] = row
+            known[epoch] = {name: db.view(name).to_numpy() for name in names}  # type: ignore[attr-defined]
+        assert close(known[epoch]["gram"], x.T @ x)
+        for name in names:
+            view = db.view(name)
+            for epoch, values in known.items():
+                rows = view.to_arrow(at=epoch)
+                found = np.column_stack([rows.column(n).to_numpy() for n in rows.column_names])
+                assert close(found, values[name]), (name, epoch)
+            changes = view.changes(since=start)
+            assert set(changes.column("_epoch").to_pylist()) <= set(known)
+            totals = np.array(changes.column("_weight"))
+            assert totals.sum() == len(known[max(known)][name]) - len(known[start][name])
+            for epoch in range(start + 1, max(known) + 1):
+                after, before = known[epoch][name], known[epoch - 1][name]
+                one = changes.filter(np.array(changes.column("_epoch")) == epoch)
+                came = one.filter(np.array(one.column("_weight")) > 0)
+                for row in came.to_pylist():
+                    assert close(after[row["row"]], np.array([row[c] for c in rows_named(after)]))
+                same = [i for i in range(min(len(after), len(before))) if (after[i] == before[i]).all()]
+                assert not set(same) & set(came.column("row").to_pylist()), (name, epoch)
+        assert len(seen) == 6
+        stop()
+        db.apply(X=la.EntryUpdate(0, 0, 1.0))
+        assert len(seen) == 6
+        with refused(Code.HISTORY, "not committed yet"):
+            db.view("ols").to_arrow(at=db.epoch + 1)
+        db.view("scaled").drop()  # type: ignore[attr-defined]
+        assert db.view("gram").to_arrow(at=start).num_rows == 3
+
+    # -- over views of SQL -------------------------------------------------------------------------
+
+    def spending(self, db: Database) -> None:
+        """Orders, and what customers spend; a regression over that."""
+        db.sql(
+            "CREATE TABLE orders (id BIGINT PRIMARY KEY, customer VARCHAR, price DECIMAL(15,2), n INTEGER)"
+        )
+        db.sql(
+            "CREATE MATERIALIZED VIEW spend AS SELECT customer, SUM(price) AS total, COUNT(*) AS n, "
+            "AVG(n) AS mean FROM orders GROUP BY customer"
+        )
+        db.apply(orders=[(i, f"c{i % 7}", f"{i}.25", i % 5) for i in range(30)])
+        how = {"index": "customer"}
+        db.create_matrix_view(
+            "fit",
+            "beta := inv(X' X) X' Y;",
+            inputs={
+                "X": la.columns("spend", values=[1, "n", "mean"], **how),  # type: ignore[arg-type]
+                "Y": la.columns("SPEND", values=["total"], **how),  # type: ignore[arg-type]
+            },
+        )
+
+    def fitted(self, db: Database) -> Any:
+        """The regression from scratch."""
+        rows = db.sql("SELECT n, mean, total FROM spend").to_pylist()  # type: ignore[union-attr]
+        x = np.array([[1.0, float(r["n"]), float(r["mean"])] for r in rows])
+        return ols(x, np.array([[float(r["total"])] for r in rows]))
+
+    def test_a_view_over_a_view_of_sql(self, db: Database) -> None:
+        """Rows that come, go and change in a SQL view are low-rank updates in the same epoch."""
+        self.spending(db)
+        rng = np.random.default_rng(3)
+        view = db.view("fit")
+        assert close(view.to_numpy(), self.fitted(db))  # type: ignore[attr-defined]
+        alive, next_id = list(range(30)), 30
+        for turn in range(12):
+            gone = [int(i) for i in rng.choice(alive, 4, replace=False)]
+            if turn == 5:  # a customer goes altogether, and comes again later
+                gone = [i for i in alive if i % 7 == 3]
+            more = [(next_id + i, f"c{rng.integers(0, 12)}", f"{turn}.5", int(turn % 4)) for i in range(6)]
+            epoch = db.epoch
+            db.apply(orders=ef.Delta(inserts=more, deletes=[{"id": i} for i in gone]))
+            assert db.epoch == epoch + 1
+            alive, next_id = [i for i in alive if i not in gone] + [m[0] for m in more], next_id + 6
+            assert close(view.to_numpy(), self.fitted(db)), turn  # type: ignore[attr-defined]
+        keys = db.matrix("fit.X").keys
+        assert keys is not None
+        rows = {r["customer"]: r for r in db.view("spend").to_pylist()}
+        for key, values in zip(
+            keys.column("customer").to_pylist(), db.matrix("fit.X").to_numpy(), strict=True
+        ):
+            assert values.tolist() == [1.0, float(rows.pop(key)["n"]), values[2]]
+        assert not rows
+        db.sql(f"DELETE FROM orders WHERE id = {alive[0]}")
+        assert close(view.to_numpy(), self.fitted(db))  # type: ignore[attr-defined]
+
+    def test_what_follows_a_view_of_sql_is_bound_to_it(self, db: Database) -> None:
+        """Names, drops, NULL and keys that identify nothing."""
+        self.spending(db)
+        with refused(Code.DEPENDENCY, "spend", "fit.X"):
+            db.sql("DROP MATERIALIZED VIEW spend")
+        with refused(Code.ARGUMENT, "fit.X", "follows 'spend'"):
+            db.apply({"fit.X": la.EntryUpdate(0, 0, 1.0)})
+        wrong: list[tuple[Any, str, tuple[str, ...]]] = [
+            (la.columns("spend", index="who", values=["n"]), Code.NOT_FOUND, ("who", "customer")),
+            (la.columns("spend", index="customer", values=["nothing"]), Code.NOT_FOUND, ("nothing",)),
+            (la.columns("spend", index="total", values=["customer"]), Code.TYPE, ("customer", "number")),
+            (la.columns("nowhere", index="k", values=["v"]), Code.NOT_FOUND, ("nowhere",)),
+        ]
+        epoch = db.epoch
+        for columns, code, said in wrong:
+            with refused(code, *said):
+                db.create_matrix_view("bad", "B := A' A;", inputs={"A": columns})
+        assert db.epoch == epoch
+        assert sorted(db.matrices) == ["fit.X", "fit.Y"]
+        db.create_matrix_view(
+            "strict", "B := A' A;", inputs={"A": la.columns("spend", index="customer", values=["mean"])}
+        )
+        before = db.view("fit").to_numpy()  # type: ignore[attr-defined]
+        with refused(Code.VALUE, "mean", "NULL"):  # AVG of nothing but NULL
+            db.apply(orders=[(1000, "new", "1.00", None)])
+        assert close(db.view("fit").to_numpy(), before)  # type: ignore[attr-defined]
+        assert "new" not in [row["customer"] for row in db.view("spend").to_pylist()]
+        db.view("strict").drop()  # type: ignore[attr-defined]
+        assert sorted(db.matrices) == ["fit.X", "fit.Y"]
+        db.sql("DROP MATERIALIZED VIEW spend CASCADE")
+        assert not db.matrices
+        assert not db.matrix_views
 
     # -- epochs ------------------------------------------------------------------------------------
 
@@ -293,6 +432,28 @@ class MatrixSuite:
                 assert close(db.view("ols").to_numpy(), ols(x, y))  # type: ignore[attr-defined]
                 assert db.view("ols").verify().num_rows == 0
 
+    def test_what_follows_is_there_again(self, tmp_path: Path) -> None:
+        """Keys, matrices and their past survive reopening from the log and from snapshots."""
+        path = tmp_path / "db"
+        with self.connect(path, options=self.options(snapshot_epochs=4)) as db:
+            self.spending(db)
+        for turn in range(5):
+            with self.connect(path, options=self.options(snapshot_epochs=4)) as db:
+                view = db.view("fit")
+                before = view.to_numpy()  # type: ignore[attr-defined]
+                assert close(before, self.fitted(db))
+                epoch = db.epoch
+                db.apply(
+                    orders=ef.Delta(
+                        inserts=[(100 + turn, f"new {turn}", "7.25", 3)],
+                        deletes=[{"id": i} for i in (turn, turn + 7)],
+                    )
+                )
+                assert close(view.to_numpy(), self.fitted(db))  # type: ignore[attr-defined]
+                assert close(view.to_arrow(at=epoch).column("c0").to_numpy(), before[:, 0])
+                first = view.to_arrow(at=epoch - turn).column("c0").to_numpy()
+                assert turn == 0 or not close(first, before[:, 0])
+
     def test_readers_follow(self, tmp_path: Path) -> None:
         """A reader sees what the writer commits, and writes nothing."""
         with self.connect(tmp_path / "db") as db:
@@ -322,6 +483,11 @@ class MatrixSuite:
             db.apply(X=la.EntryUpdate(0, 0, 7.0))
             arrays["X"][0, 0] = 7.0
             assert close(db.view("ols").to_numpy(), ols(**_lower(arrays)))  # type: ignore[attr-defined]
+
+
+def rows_named(matrix: np.ndarray[Any, Any]) -> list[str]:
+    """The names of a matrix's columns as rows."""
+    return [f"c{j}" for j in range(matrix.shape[1])]
 
 
 def _lower(arrays: Arrays) -> Arrays:

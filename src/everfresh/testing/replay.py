@@ -23,7 +23,7 @@ from everfresh.database import Database
 from everfresh.delta.bags import EPOCH, expand, net, weigh
 from everfresh.delta.changes import Delta
 from everfresh.errors import Code, EverfreshError
-from everfresh.local.recompute import recompute, relation
+from everfresh.local.batch.recompute import recompute, relation
 from everfresh.testing.histories import Change, History, net_of
 from everfresh.testing.oracle import DuckOracle, assert_same
 from everfresh.types import TableSchema, quoted, to_arrow

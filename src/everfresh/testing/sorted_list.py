@@ -1,4 +1,4 @@
-"""The slow twin of `everfresh.local.ordered.OrderedIndex`: a sorted Python list.
+"""The slow twin of `everfresh.local.order.ordered_index.OrderedIndex`: a sorted Python list.
 
 The same operations with the same results, one entry at a time, sums as Python integers taken afresh.
 """
@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from everfresh.local.ordered_kernels import Ints
-from everfresh.local.pool import Kind, Layout, wide_from_python, wide_to_python
+from everfresh.algebra import Kind
+from everfresh.local.kernels.ordered_blocks import Ints
+from everfresh.local.store.components import wide_from_python, wide_to_python
+from everfresh.local.store.pool import Layout
 
 
 class SortedList:

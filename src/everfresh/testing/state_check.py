@@ -11,11 +11,12 @@ from typing import Any
 
 from everfresh.algebra import Gmr, Kind
 from everfresh.database import Database
-from everfresh.local.codec import Codec
-from everfresh.local.pool import Values, wide_to_python
-from everfresh.local.recompute import relation
+from everfresh.local.batch.recompute import relation
 from everfresh.local.state import LocalState
-from everfresh.local.twins import program_state, relation_rows
+from everfresh.local.store.codec import Codec
+from everfresh.local.store.components import wide_to_python
+from everfresh.local.store.pool import Values
+from everfresh.testing.reference_programs import program_state, relation_rows
 from everfresh.types import canonical_float
 
 

@@ -23,9 +23,10 @@ import pytest
 
 import everfresh as ef
 from everfresh.algebra import Kind
-from everfresh.local.entries import EntryStore
-from everfresh.local.native import helpers, indexes
-from everfresh.local.pool import float_total, wide_to_python
+from everfresh.local.kernels import primitives
+from everfresh.local.native.runtime import helpers, indexes
+from everfresh.local.store.components import float_total, wide_to_python
+from everfresh.local.store.entries import EntryStore
 
 _MASK = (1 << 64) - 1
 
@@ -119,14 +120,14 @@ def _run(text: str, names: dict[str, Any]) -> dict[str, Any]:
 
 
 _HELPERS: dict[str, Any] = {}
-for _module in (helpers, indexes):
-    _HELPERS |= _run(Path(_module.__file__).read_text(), {})
+for _module in (primitives, helpers, indexes):
+    _HELPERS |= _run(Path(_module.__file__).read_text(), _HELPERS)
 
 
-def plain(text: str) -> Callable[[int, int, int], int]:
-    """The function of a generated text, run by Python."""
+def plain(text: str, entry: str = "run") -> Callable[[int, int, int], int]:
+    """A function of a generated text, run by Python."""
     made = _run(text, {k: v for k, v in _HELPERS.items() if isinstance(v, types.FunctionType)})
-    found: Callable[[int, int, int], int] = made["run"]
+    found: Callable[[int, int, int], int] = made[entry]
     return found
 
 
@@ -134,8 +135,8 @@ def plain(text: str) -> Callable[[int, int, int], int]:
 def run_plain() -> Iterator[None]:
     """Within it no compiler is called."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("everfresh.local.native.build.build", plain)
-        patch.setattr("everfresh.local.native.build.index_calls", lambda: (0,) * 6)
+        patch.setattr("everfresh.local.native.runtime.build.build", plain)
+        patch.setattr("everfresh.local.native.runtime.build.index_calls", lambda: (0,) * 6)
         yield
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from everfresh.local import keeping
-from everfresh.local.native import build as building
+from everfresh.local.jit import code_cache
+from everfresh.local.native.runtime import build as building
 
 ALONE = '''
 """{}"""
@@ -49,21 +49,21 @@ def test_threads_run_a_module_once(text: str) -> None:
         assert building.is_loaded(text)
         assert len(set(found)) == 1
         assert found[0](0, 0, 0) == 0
-        assert (keeping.generated() / "ran").read_text() == "x"
-        assert not list(keeping.generated().glob("*.tmp"))
+        assert (code_cache.generated() / "ran").read_text() == "x"
+        assert not list(code_cache.generated().glob("*.tmp"))
     finally:
         sys.modules.pop(building.name_of(text), None)
 
 
 def test_processes_run_a_module_one_after_the_other(text: str) -> None:
-    code = f"from everfresh.local.native.build import build; build({text!r})"
+    code = f"from everfresh.local.native.runtime.build import build; build({text!r})"
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
     assert [process.wait(120) for process in running] == [0, 0, 0]
-    assert (keeping.generated() / "ran").read_text() == "xxx"
+    assert (code_cache.generated() / "ran").read_text() == "xxx"
 
 
 def test_a_module_that_fails_is_not_kept(text: str) -> None:
-    (keeping.generated() / "busy").touch()
+    (code_cache.generated() / "busy").touch()
     for _ in range(2):
         with pytest.raises(FileExistsError):
             building.build(text)

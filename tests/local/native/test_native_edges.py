@@ -16,9 +16,9 @@ import pytest
 from native_support import entries, forms, opened, plain, run_plain, slices_hold
 
 import everfresh as ef
-from everfresh.local import behind
-from everfresh.local.native import build as building
+from everfresh.local.jit import background
 from everfresh.local.native import manager
+from everfresh.local.native.runtime import build as building
 
 SCHEMA = """
 CREATE TABLE r (a INTEGER, b BIGINT, x DECIMAL(12,2), d DOUBLE, s VARCHAR);
@@ -197,7 +197,7 @@ def test_a_failed_compilation_is_logged_and_the_view_stays_right(
     def fails(text: str) -> Any:
         raise RuntimeError("no compiler")
 
-    monkeypatch.setattr("everfresh.local.native.build.build", fails)
+    monkeypatch.setattr("everfresh.local.native.runtime.build.build", fails)
     with caplog.at_level(logging.ERROR, "everfresh"), opened("now") as db, opened("off") as interpreted:
         for one in (db, interpreted):
             one.sql(SCHEMA)
@@ -213,7 +213,7 @@ def test_a_failed_compilation_is_logged_and_the_view_stays_right(
 def test_code_that_is_too_long_is_cut_or_interpreted(
     monkeypatch: pytest.MonkeyPatch, longest: int, compiled: bool, small: int
 ) -> None:
-    monkeypatch.setattr("everfresh.local.native.generate.LONGEST", longest)
+    monkeypatch.setattr("everfresh.local.native.codegen.generate.LONGEST", longest)
     with run_plain(), opened("now", small) as db, opened("off") as interpreted:
         for one in (db, interpreted):
             one.sql(SCHEMA)
@@ -263,8 +263,9 @@ def test_the_interpreter_serves_until_it_is_ready(monkeypatch: pytest.MonkeyPatc
         built.set()
         return plain(text)
 
-    monkeypatch.setattr("everfresh.local.native.build.build", slow)
-    monkeypatch.setattr("everfresh.local.native.build.is_loaded", lambda text: False)  # by another test
+    monkeypatch.setattr("everfresh.local.native.runtime.build.build", slow)
+    building = "everfresh.local.native.runtime.build"
+    monkeypatch.setattr(f"{building}.is_loaded", lambda text: False)  # by another test
     monkeypatch.setattr(manager, "ENOUGH", 0)
     with opened("background") as db, opened("off") as interpreted:
         for one in (db, interpreted):
@@ -280,7 +281,7 @@ def test_the_interpreter_serves_until_it_is_ready(monkeypatch: pytest.MonkeyPatc
                 assert not forms(db)
                 gate.set()
                 assert built.wait(60)
-                behind.join(generated=True)
+                background.join(generated=True)
         assert forms(db)
         assert "r" in db.statistics()["compiled"]
 
@@ -297,7 +298,7 @@ def test_generated_code_has_no_text_of_a_user(monkeypatch: pytest.MonkeyPatch) -
         return plain(text)
 
     with run_plain(), opened("now", WHOLE) as db:
-        monkeypatch.setattr("everfresh.local.native.build.build", built)
+        monkeypatch.setattr("everfresh.local.native.runtime.build.build", built)
         db.sql(f"CREATE TABLE {r} ({a} BIGINT, {b} BIGINT, {s} VARCHAR)")
         db.sql(f"CREATE TABLE {t} ({b} BIGINT, {s} VARCHAR)")
         db.sql(

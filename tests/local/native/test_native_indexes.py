@@ -9,10 +9,11 @@ import pytest
 from native_support import _HELPERS
 
 from everfresh.algebra import Kind
-from everfresh.local.native.binding import address
-from everfresh.local.native.indexes import EDGES, INDEX_SIZE
-from everfresh.local.ordered import OrderedIndex
-from everfresh.local.pool import Layout, wide_from_python, wide_to_python
+from everfresh.local.native.runtime.binding import address
+from everfresh.local.native.runtime.indexes import EDGES, INDEX_SIZE
+from everfresh.local.order.ordered_index import OrderedIndex
+from everfresh.local.store.components import wide_from_python, wide_to_python
+from everfresh.local.store.pool import Layout
 
 LAYOUT = Layout((Kind.COUNT, Kind.WIDE))
 SLOTS = 400

@@ -14,7 +14,7 @@ import pytest
 from native_support import entries, forms, opened, run_plain, slices_hold
 
 import everfresh as ef
-from everfresh.local.orders import key_order
+from everfresh.local.order.read_orders import key_order
 
 COLUMNS = "id BIGINT PRIMARY KEY, broker BIGINT NOT NULL, volume BIGINT NOT NULL, price BIGINT NOT NULL"
 TABLES = f"CREATE TABLE bids ({COLUMNS}); CREATE TABLE asks ({COLUMNS});"
@@ -88,7 +88,7 @@ def agree(view: str, low: int = 1) -> list[Any]:
 
 def bands_hold(db: ef.Database) -> None:
     """What keeps a map in order has its live entries, with their values, where one made anew has them."""
-    from everfresh.local.bands import Band
+    from everfresh.local.order.value_index import Band
 
     for store in db._engine._state.stores().values():  # type: ignore[attr-defined]
         for band in store._followers.values():
@@ -114,7 +114,7 @@ def test_in_one_call(view: str, way: str) -> None:
 
 def bands(db: ef.Database) -> dict[str, list[Any]]:
     """The ordered indexes of maps."""
-    from everfresh.local.bands import Band
+    from everfresh.local.order.value_index import Band
 
     stores = db._engine._state.stores()  # type: ignore[attr-defined]
     return {n: [f for f in store._followers.values() if isinstance(f, Band)] for n, store in stores.items()}
@@ -125,7 +125,7 @@ def test_an_index_that_another_function_reads_is_kept_up_by_the_one_that_changes
     few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of few rows: many are noted, and enter it when it is read."""
-    monkeypatch.setattr("everfresh.local.native.binding._FEW", few)
+    monkeypatch.setattr("everfresh.local.native.runtime.binding._FEW", few)
     late = 0
     with run_plain(), opened("now", BY_ROW) as compiled, opened("off") as interpreted:
         for db in (compiled, interpreted):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from everfresh.bench.tpch_local.events import Batches, Events
-from everfresh.local import behind
+from everfresh.local.jit import background
 from everfresh.types import TableSchema, quoted
 from everfresh.workloads import WORKLOADS, Query
 
@@ -315,6 +315,6 @@ def warm(make: Callable[[], Subject], events: Events) -> None:
         for size in WARMING:
             subject.apply(subject.prepare(events.batch(at, at + size)))
             at += size
-        behind.join()
+        background.join()
     finally:
         subject.close()

@@ -50,7 +50,7 @@ def _ways(plan: Plan, query: Query, data: dict[str, Any]) -> Iterator[tuple[str,
     from everfresh.distributed import distributed, placed
     from everfresh.distributed.inprocess import InProcess
     from everfresh.local.state import LocalState
-    from everfresh.local.table import Net
+    from everfresh.local.store.table import Net
     from everfresh.workloads.strategies import catalog_of
 
     catalog = catalog_of([*tpch.TABLES.values(), query.ddl])

@@ -24,7 +24,7 @@ OURS, THEIRS = "db.apply, Q6", "createDataFrame, mapInArrow, collect"
 def measure(report: Report, settings: Settings, plan: Plan, session: Any, db: Any, files: Files) -> None:
     """Both in turns; `db` has its tables, loaded, and is left with as many rows."""
     import everfresh as ef
-    from everfresh.spark.session import own
+    from everfresh.spark.session.sessions import own
 
     settings.note(f"{ROWS:,} rows of Arrow against nothing in mapInArrow")
     query = WORKLOADS["thesis"].query("q06")

@@ -21,7 +21,7 @@ def started(plan: Plan, master: str = "", **settings: str) -> Iterator[Any]:
     """A session; one that is there already (in tests) is used and left."""
     from pyspark.sql import SparkSession
 
-    from everfresh.spark.session import start
+    from everfresh.spark.session.sessions import start
 
     there = SparkSession.getActiveSession()
     if there is not None:

@@ -7,8 +7,8 @@ every worker adds to its blocks when it next serves them. So an epoch that is no
 worker, and blocks can always be made again from files.
 
 - `blocks`   which files make up a matrix
-- `tasks`    what runs in tasks: blocks in memory, products, rows of a statement
-- `cluster`  jobs: what the driver asks
+- `tasks`    how a worker answers: blocks in memory, products, rows of a statement
+- `cluster`  what the driver asks (requests: `everfresh.spark.jobs.requests`)
 - `held`     a stored matrix whose base is with the workers
 - `store`    the views, and the matrices of a database on Spark
 """

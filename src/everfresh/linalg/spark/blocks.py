@@ -6,19 +6,20 @@ file in the chain.
 
 from __future__ import annotations
 
-import os
+import io
 import re
 import uuid
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.spark.state.named import NamedFiles
 from everfresh.state import open_sealed, pack_arrays, seal, unpack_arrays
 
 Array = np.ndarray[Any, Any]
+_HEAD = 1 << 12  # more than the header of an array of numbers
 _FILE = re.compile(r"[0-9a-f]+/(?:[0-9]+-[0-9a-f]+\.add)?")
 
 
@@ -81,58 +82,69 @@ def fresh_id() -> str:
     return uuid.uuid4().hex
 
 
-def write_rows(root: Path, blocks_id: str, worker: int, rows: Array) -> None:
+def files_of(root: str) -> NamedFiles:
+    """The files of the matrices of a database."""
+    return NamedFiles(root, "matrices")
+
+
+def write_rows(files: NamedFiles, blocks_id: str, worker: int, rows: Array) -> None:
     """Write a worker's rows; another attempt writes the same."""
-    folder = root / blocks_id
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{worker}-{uuid.uuid4().hex}.tmp"
-    with temporary.open("wb") as file:
-        np.save(file, np.ascontiguousarray(rows))
-    os.replace(temporary, folder / rows_file(worker))
+    head, rows = io.BytesIO(), np.ascontiguousarray(rows)
+    np.lib.format.write_array_header_1_0(head, np.lib.format.header_data_from_array_1_0(rows))
+    files.write(f"{blocks_id}/{rows_file(worker)}", [head.getvalue(), rows.reshape(-1).view(np.uint8).data])
 
 
-def read_rows(root: Path, blocks: Blocks, worker: int) -> Array:
-    """A worker's rows as they were written, mapped."""
-    path = root / blocks.id / rows_file(worker)
+def read_rows(files: NamedFiles, blocks: Blocks, worker: int) -> Array:
+    """A worker's rows as they were written, mapped where that can be."""
+    name = f"{blocks.id}/{rows_file(worker)}"
     part = blocks.rows_of(worker)
     if part.start == part.stop or blocks.columns == 0:  # nothing that could be mapped
         return np.zeros((part.stop - part.start, blocks.columns), blocks.dtype)
     try:
-        found: Array = np.lib.format.open_memmap(path, mode="r")
+        found = _array(files.view(name))
     except ValueError as error:
-        raise _damaged(path, str(error)) from error
+        raise _damaged(files.place(name), str(error)) from error
     shape = (part.stop - part.start, blocks.columns)
     if found.shape != shape or str(found.dtype) != blocks.dtype:
-        raise _damaged(path, f"it holds {found.dtype}{found.shape}, where {blocks.dtype}{shape} belongs")
+        what = f"it holds {found.dtype}{found.shape}, where {blocks.dtype}{shape} belongs"
+        raise _damaged(files.place(name), what)
     return found
 
 
-def _damaged(path: Path, what: str) -> EverfreshError:
+def _array(data: memoryview) -> Array:
+    """An array in NumPy's format, without a copy."""
+    head = io.BytesIO(bytes(data[:_HEAD]))
+    if np.lib.format.read_magic(head) != (1, 0):
+        raise ValueError("it is of another version of NumPy's format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(head)
+    if fortran or dtype.hasobject:
+        raise ValueError("it holds no rows of numbers")
+    return np.frombuffer(data[head.tell() :], dtype).reshape(shape)
+
+
+def _damaged(path: str, what: str) -> EverfreshError:
     return EverfreshError(Code.DAMAGED, f"{path} is damaged: {what}", hint="restore the folder from a backup")
 
 
-def write_factors(root: Path, blocks: Blocks, left: Array, right: Array) -> Blocks:
+def write_factors(files: NamedFiles, blocks: Blocks, left: Array, right: Array) -> Blocks:
     """The value after `left right'` was added to it."""
-    folder = root / blocks.id
-    folder.mkdir(parents=True, exist_ok=True)
     name = f"{blocks.id}/{len(blocks.chain):06d}-{uuid.uuid4().hex}.add"
-    data = seal("factors", {}, {"factors": pack_arrays({"left": left.T, "right": right.T})})
-    (root / name).write_bytes(data)
+    files.write(name, seal("factors", {}, {"factors": pack_arrays({"left": left.T, "right": right.T})}))
     return replace(blocks, chain=(*blocks.chain, name))
 
 
-def read_factors(root: Path, name: str) -> tuple[Array, Array]:
+def read_factors(files: NamedFiles, name: str) -> tuple[Array, Array]:
     """The factors of a link of a chain."""
-    sealed = open_sealed((root / name).read_bytes(), "factors", str(root / name))
+    sealed = open_sealed(files.view(name), "factors", files.place(name))
     arrays = unpack_arrays(sealed.sections["factors"])
     return arrays["left"].T, arrays["right"].T
 
 
-def assemble(root: Path, blocks: Blocks) -> Array:
+def assemble(files: NamedFiles, blocks: Blocks) -> Array:
     """The whole matrix from its files."""
-    parts = [read_rows(root, blocks, worker) for worker in range(blocks.workers)]
+    parts = [read_rows(files, blocks, worker) for worker in range(blocks.workers)]
     whole = np.concatenate(parts, axis=0)
     for name in blocks.chain:
-        left, right = read_factors(root, name)
+        left, right = read_factors(files, name)
         whole += left @ right.T
     return whole

@@ -6,70 +6,49 @@ nobody names.
 
 from __future__ import annotations
 
-import os
-import shutil
-import uuid
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from everfresh.errors import Code, EverfreshError
-from everfresh.linalg.nodes import Expr, Matrix
-from everfresh.linalg.spark.blocks import Array, Blocks, assemble, cut, fresh_id, write_factors, write_rows
+from everfresh.linalg.lang.nodes import Expr, Matrix
+from everfresh.linalg.lang.trees import distinct, names
+from everfresh.linalg.spark.blocks import (
+    Array,
+    Blocks,
+    assemble,
+    cut,
+    files_of,
+    fresh_id,
+    write_factors,
+    write_rows,
+)
 from everfresh.linalg.spark.ops import EVALUATED, Evaluate, Op, packed_ops
-from everfresh.linalg.spark.tasks import matrix_block
-from everfresh.linalg.trees import distinct, names
-from everfresh.spark.failures import translated
-from everfresh.spark.jobs import ERROR, EXCHANGE, PROPERTY, read_error
-from everfresh.state import store_of, unpack_arrays
+from everfresh.linalg.spark.tasks import answer
+from everfresh.spark.jobs.requests import Requests
+from everfresh.state import unpack_arrays
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class Cluster:
     """The workers of one database, as far as matrices go."""
 
     def __init__(self, session: SparkSession, root: str, workers: int) -> None:
-        self.session = session
         self.workers = workers
-        self.folder = Path(root) / "matrices"
-        self._root = root
-        self._plan: DataFrame | None = None
-        self.jobs = 0
+        self.files = files_of(root)
+        self._requests = Requests(session, root, workers, answer)
+
+    @property
+    def jobs(self) -> int:
+        """How many were run."""
+        return self._requests.jobs
 
     def run(self, ops: Sequence[Op], arrays: Mapping[str, Array]) -> list[list[Array]]:
         """The answers of all workers to each operation."""
-        if self._plan is None:
-            anchor = self.session.range(0, self.workers, 1, self.workers)
-            self._plan = anchor.mapInArrow(partial(matrix_block, self._root), EXCHANGE)
-        nonce = uuid.uuid4().hex
-        store, name = store_of(self._root), f"inbox/{nonce}"
-        message, told = packed_ops(ops, arrays)
-        store.replace(name, message, durable=False)
-        self.session.conf.set(PROPERTY, f"{nonce}.{told}")
-        self.jobs += 1
-        try:
-            with translated():
-                rows = self._plan.collect()
-        finally:
-            store.remove(name)
-        for row in rows:
-            if row["kind"] == ERROR:
-                raise read_error(bytes(row["payload"]))
-        found = {int(row["to"]): unpack_arrays(bytes(row["payload"])) for row in rows}
-        if (
-            len(found) < self.workers
-        ):  # Spark ends a result that its driver has no memory for, and says nothing
-            raise EverfreshError(
-                Code.ENVIRONMENT,
-                f"{len(found)} of {self.workers} workers answered: too much for the memory of Spark's driver",
-                hint="give it more memory (spark.driver.memory)",
-            )
-        return [[found[w][str(i)] for w in range(self.workers)] for i in range(len(ops))]
+        found = [unpack_arrays(one) for one in self._requests.ask(packed_ops(ops, arrays))]
+        return [[arrays[str(i)] for arrays in found] for i in range(len(ops))]
 
     def asked(self, ops: Sequence[Op], arrays: Mapping[str, Array]) -> list[Array]:
         """The answers, those of the workers one below the other."""
@@ -80,19 +59,19 @@ class Cluster:
         array = np.asarray(array)
         name = fresh_id()
         for worker in range(self.workers):
-            write_rows(self.folder, name, worker, array[cut(array.shape[0], worker, self.workers)])
+            write_rows(self.files, name, worker, array[cut(array.shape[0], worker, self.workers)])
         rows, columns = (int(size) for size in array.shape)
         return Blocks(name, rows, columns, self.workers, str(array.dtype), (), float(array.sum()))
 
     def gather(self, blocks: Blocks) -> Array:
         """A whole matrix, here: from files, so that it need not fit the memory of Spark's driver."""
         if not blocks.chain:
-            return assemble(self.folder, blocks)
+            return assemble(self.files, blocks)
         written = self.compacted(blocks)
         try:
-            return assemble(self.folder, written)
+            return assemble(self.files, written)
         finally:
-            shutil.rmtree(self.folder / written.id, ignore_errors=True)
+            self.files.remove(written.files())
 
     def compacted(self, blocks: Blocks) -> Blocks:
         """The same value without a chain: the workers write their rows anew."""
@@ -100,7 +79,7 @@ class Cluster:
 
     def plus(self, blocks: Blocks, left: Array, right: Array) -> Blocks:
         """The value after a change by factors; it reaches the workers with the next job."""
-        return write_factors(self.folder, blocks, left, right)
+        return write_factors(self.files, blocks, left, right)
 
     def can_evaluate(self, expr: Expr) -> bool:
         """Whether the workers can evaluate a flat expression row by row."""
@@ -114,24 +93,3 @@ class Cluster:
         (totals,) = self.run([Evaluate(name, self.workers, expr, held)], given)
         total = float(sum(part[0, 0] for part in totals))
         return Blocks(name, expr.rows, expr.columns, self.workers, dtype, (), total)
-
-    def remove_all_but(self, files: Collection[str]) -> None:
-        """Remove the files of matrices that nothing names."""
-        if not self.folder.exists():
-            return
-        kept = set(files)
-        for path in sorted(self.folder.rglob("*"), reverse=True):
-            if path.is_dir():
-                if not any(path.iterdir()):
-                    path.rmdir()
-            elif str(path.relative_to(self.folder)) not in kept:
-                path.unlink(missing_ok=True)
-
-    def sync(self, files: Collection[str]) -> None:
-        """Wait until files are on disk: a manifest is about to name them."""
-        for name in files:
-            handle = os.open(self.folder / name, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)

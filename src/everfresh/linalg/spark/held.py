@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from everfresh.linalg.backend import Array, NumpyBackend
-from everfresh.linalg.pending import Held
+from everfresh.linalg.kernels.backend import Array, NumpyBackend
+from everfresh.linalg.run.pending import Held
 from everfresh.linalg.spark.blocks import Blocks
 from everfresh.linalg.spark.cluster import Cluster
 from everfresh.linalg.spark.ops import Op, Peek, Take, Times, TimesSome
@@ -98,6 +98,13 @@ class SparkHeld(Held):
     def mark(self) -> Any:
         """What `restore` needs."""
         return self.blocks, self.width, self.updates, self._added, dict(self._parts)
+
+    def mark_value(self) -> Any:
+        """`mark`: files of blocks that are replaced are not kept."""
+        return self.mark()
+
+    def before(self, mark: Any, rows: Any, columns: Any) -> None:
+        """Nobody knows: the files may go."""
 
     def restore(self, mark: Any) -> None:
         """The value of the moment of `mark`."""

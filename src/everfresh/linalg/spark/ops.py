@@ -1,4 +1,4 @@
-"""What workers can be asked of matrices, as a message says it.
+"""What workers can be asked of matrices, as a request says it.
 
 | operation | answer |
 |---|---|
@@ -16,23 +16,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from everfresh.linalg.nodes import Add, Expr, Eye, MatMul, Matrix, Scale, Transpose, Zeros
+from everfresh.linalg.lang.nodes import Add, Expr, Eye, MatMul, Matrix, Scale, Transpose, Zeros
 from everfresh.linalg.spark.blocks import Blocks
 from everfresh.rewrite.packing import Packing
-from everfresh.spark.messages import taken, written
+from everfresh.spark.jobs.requests import Request
 from everfresh.state import pack_arrays, plain, unpack_arrays
-
-if TYPE_CHECKING:
-    from typing_extensions import Buffer
 
 Array = np.ndarray[Any, Any]
 EVALUATED = (Matrix, Transpose, MatMul, Scale, Add, Eye, Zeros)
 """What workers evaluate row by row."""
-_KIND = "matrix-job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +91,14 @@ class _Asked:
 _PACKING = Packing(_Asked, Times, TimesSome, Take, Peek, Evaluate, Blocks, *EVALUATED)
 
 
-def packed_ops(ops: Sequence[Op], arrays: Mapping[str, Array]) -> tuple[list[Buffer], str]:
-    """Operations and their arrays as a message, and what workers are to be told of it."""
+def packed_ops(ops: Sequence[Op], arrays: Mapping[str, Array]) -> dict[str, bytes]:
+    """Operations and their arrays as the sections of a request."""
     asked = json.dumps(_PACKING.packed(_Asked(tuple(ops)))).encode()
-    return written(_KIND, {}, {"ops": asked, "arrays": pack_arrays(arrays)})
+    return {"ops": asked, "arrays": pack_arrays(arrays)}
 
 
-def asked_ops(root: str, name: str, told: str) -> tuple[tuple[Op, ...], dict[str, Array]]:
-    """The operations and arrays of the message that was told of."""
-    sections = taken(root, name, _KIND, told).sections
+def asked_ops(request: Request) -> tuple[tuple[Op, ...], dict[str, Array]]:
+    """The operations and arrays of a request."""
+    sections, name = request.sections, request.name
     asked = _PACKING.unpacked(plain(sections["ops"], name), _Asked, name)
     return asked.ops, unpack_arrays(sections["arrays"])

@@ -10,29 +10,28 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg.drift import sample
-from everfresh.linalg.evaluate import Evaluator
-from everfresh.linalg.execute import evaluate_flat
-from everfresh.linalg.nodes import Expr
-from everfresh.linalg.pending import Held
-from everfresh.linalg.plan import MatrixProgram
-from everfresh.linalg.runtime import MatrixView
-from everfresh.linalg.snapshots import restore
-from everfresh.linalg.source import parse
-from everfresh.linalg.spark.blocks import Array, Blocks, assemble
+from everfresh.linalg.compiler.plan import MatrixProgram
+from everfresh.linalg.domain.snapshots import restore
+from everfresh.linalg.domain.store import MatrixStore, ViewInfo, view_arguments
+from everfresh.linalg.lang.nodes import Expr
+from everfresh.linalg.lang.source import parse
+from everfresh.linalg.run.drift import sample
+from everfresh.linalg.run.evaluate import Evaluator
+from everfresh.linalg.run.execute import evaluate_flat
+from everfresh.linalg.run.pending import Held
+from everfresh.linalg.run.updates import Change
+from everfresh.linalg.run.view import MatrixView
+from everfresh.linalg.spark.blocks import Array, Blocks, assemble, files_of
 from everfresh.linalg.spark.cluster import Cluster
 from everfresh.linalg.spark.held import SparkBackend, SparkHeld, Wanted, fetch
-from everfresh.linalg.store import MatrixStore, ViewInfo, view_arguments
-from everfresh.linalg.updates import Change
 
 if TYPE_CHECKING:
-    from everfresh.spark.engine import Host
+    from everfresh.spark.host import Host
 
 _SAME_PLACES = 64  # updates after which drift is looked for at other places
 _BLOCKS = "#blocks:"
@@ -149,7 +148,7 @@ class SparkView(MatrixView):
 
 
 def _names(expr: Expr) -> frozenset[str]:
-    from everfresh.linalg.trees import names
+    from everfresh.linalg.lang.trees import names
 
     return names(expr)
 
@@ -162,12 +161,8 @@ class SparkMatrixStore(MatrixStore):
         self._host = host
         self._named: set[str] = set()
         self.cluster = (
-            None if host.read_only else Cluster(host.session, str(host.folder.path), host.folder.workers)
+            None if host.read_only else Cluster(host.session, host.folder.root, host.folder.workers)
         )
-
-    @property
-    def _folder(self) -> Path:
-        return Path(self._host.folder.path) / "matrices"
 
     def _made(
         self, name: str, text: str, inputs: Mapping[str, Array], static: list[str], how: Mapping[str, Any]
@@ -189,8 +184,8 @@ class SparkMatrixStore(MatrixStore):
         if self.cluster is not None:
             files = self._files()
             if self._host.options.durable:
-                self.cluster.sync(files)
-            self.cluster.remove_all_but(files | self._named)
+                self.cluster.files.settle(files)
+            self.cluster.files.keep_only(files | self._named)
             self._named = files
         return sections
 
@@ -209,7 +204,7 @@ class SparkMatrixStore(MatrixStore):
         super().load(sections)
         if self.cluster is not None:
             self._named = self._files()
-            self.cluster.remove_all_but(self._named)
+            self.cluster.files.keep_only(self._named)
 
     def _restored(
         self,
@@ -239,11 +234,11 @@ class SparkMatrixStore(MatrixStore):
     def _whole(self, view: str, matrix: str, blocks: Blocks) -> Array:
         """A matrix in a reader, which a writer may take the files from."""
         try:
-            return assemble(self._folder, blocks)
+            return assemble(files_of(self._host.folder.root), blocks)
         except FileNotFoundError as error:
             raise EverfreshError(
                 Code.DAMAGED,
-                f"a file of the matrix '{matrix}' of the view '{view}' is missing: {error.filename}",
+                f"a file of the matrix '{matrix}' of the view '{view}' is missing: {error.filename or error}",
                 hint="restore the folder from a backup",
             ) from error
 

@@ -6,35 +6,30 @@ that was asked for. Invariant: what a task returns depends on the files and on w
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from pyspark import TaskContext
 
-from everfresh.errors import EverfreshError
-from everfresh.linalg.backend import NumpyBackend
-from everfresh.linalg.nodes import Add, Expr, Eye, MatMul, Matrix, Scale, Transpose, Zeros
+from everfresh.linalg.kernels.backend import NumpyBackend
+from everfresh.linalg.lang.nodes import Add, Expr, Eye, MatMul, Matrix, Scale, Transpose, Zeros
 from everfresh.linalg.spark.blocks import (
     Array,
     Blocks,
     assemble,
     cut,
+    files_of,
     read_factors,
     read_rows,
     write_rows,
 )
 from everfresh.linalg.spark.ops import Evaluate, Op, Peek, Take, Times, TimesSome, asked_ops
-from everfresh.spark.jobs import CONTROL, ERROR, PROPERTY, pack_error
+from everfresh.spark.jobs.requests import Kept, Request
+from everfresh.spark.state.named import NamedFiles
 from everfresh.state import pack_arrays
 
-_CACHE_BYTES = 4 << 30
 _BACKEND = NumpyBackend(threads=1)  # a task has one processor
-_SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())])
 
 
 @dataclass(slots=True)
@@ -51,39 +46,37 @@ class Part:
         return self.rows.nbytes + (self.columns.nbytes if self.columns is not None else 0)
 
 
-_CACHE: OrderedDict[tuple[str, str, int], Part] = OrderedDict()
+_KEPT: Kept[tuple[str, str, int], Part] = Kept(4 << 30)
 
 
 @dataclass(slots=True)
 class Worker:
     """One task's view of the matrices."""
 
-    root: Path
+    files: NamedFiles
     number: int
     whole: dict[Blocks, Array] = field(default_factory=dict)
 
     def part(self, blocks: Blocks, columns: bool = False) -> Part:
         """This worker's part of a matrix, at the value asked for."""
-        key = (str(self.root), blocks.id, self.number)
-        part = _CACHE.get(key)
+        key = (self.files.root, blocks.id, self.number)
+        part = _KEPT.get(key)
         if part is None or blocks.chain[: len(part.chain)] != part.chain:
-            part = Part(np.array(read_rows(self.root, blocks, self.number)), None)
+            part = Part(np.array(read_rows(self.files, blocks, self.number)), None)
         if columns and part.columns is None:
             some = blocks.columns_of(self.number)
-            pieces = [read_rows(self.root, blocks, w)[:, some] for w in range(blocks.workers)]
+            pieces = [read_rows(self.files, blocks, w)[:, some] for w in range(blocks.workers)]
             part.columns = np.concatenate(pieces, axis=0)
             for name in part.chain:
-                left, right = read_factors(self.root, name)
+                left, right = read_factors(self.files, name)
                 _BACKEND.add_product(part.columns, left, right[some])
         for name in blocks.chain[len(part.chain) :]:
-            left, right = read_factors(self.root, name)
+            left, right = read_factors(self.files, name)
             _BACKEND.add_product(part.rows, left[blocks.rows_of(self.number)], right)
             if part.columns is not None:
                 _BACKEND.add_product(part.columns, left, right[blocks.columns_of(self.number)])
             part.chain = (*part.chain, name)
-        _CACHE[key] = part
-        _CACHE.move_to_end(key)
-        _evict(key)
+        _KEPT.put(key, part)
         return part
 
     def columns(self, blocks: Blocks) -> Array:
@@ -95,7 +88,7 @@ class Worker:
     def all_of(self, blocks: Blocks) -> Array:
         """A whole matrix, for the time of this task."""
         if blocks not in self.whole:
-            self.whole[blocks] = assemble(self.root, blocks)
+            self.whole[blocks] = assemble(self.files, blocks)
         return self.whole[blocks]
 
     # -- what can be asked -------------------------------------------------------------------------
@@ -123,7 +116,7 @@ class Worker:
             case Evaluate(blocks_id, workers, expr, held):
                 rows = cut(expr.rows, self.number, workers)
                 value = np.asarray(self.value(expr, rows, {**given, **held}))
-                write_rows(self.root, blocks_id, self.number, value)
+                write_rows(self.files, blocks_id, self.number, value)
                 return np.array([[value.sum()]])
 
     def value(self, expr: Expr, rows: slice, env: Mapping[str, Blocks | Array]) -> Array:
@@ -157,30 +150,8 @@ class Worker:
         return self.all_of(held) if isinstance(held, Blocks) else held
 
 
-def _evict(keep: tuple[str, str, int]) -> None:
-    total = sum(part.nbytes for part in _CACHE.values())
-    for key in list(_CACHE):
-        if total <= _CACHE_BYTES:
-            return
-        if key != keep:
-            total -= _CACHE.pop(key).nbytes
-
-
-def matrix_block(root: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Do what the job's file in the inbox asks, and answer with one array for each operation."""
-    for _ in batches:  # a task that leaves input behind is not used again
-        pass
-    context = TaskContext.get()
-    nonce, told = context.getLocalProperty(PROPERTY).split(".")
-    number = int(context.partitionId())
-    kind = CONTROL
-    try:
-        ops, given = asked_ops(root, f"inbox/{nonce}", told)
-        worker = Worker(Path(root) / "matrices", number)
-        payload = pack_arrays({str(i): worker.do(op, given) for i, op in enumerate(ops)})
-    except EverfreshError as error:
-        kind, payload = ERROR, pack_error(error.to_dict())
-    yield pa.RecordBatch.from_arrays(
-        [pa.array([number], pa.int32()), pa.array([kind], pa.int32()), pa.array([payload], pa.binary())],
-        schema=_SCHEMA,
-    )
+def answer(request: Request) -> bytes:
+    """Do what a request asks, and answer with one array for each operation."""
+    ops, given = asked_ops(request)
+    worker = Worker(files_of(request.root), request.worker)
+    return pack_arrays({str(i): worker.do(op, given) for i, op in enumerate(ops)})

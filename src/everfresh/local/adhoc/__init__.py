@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from everfresh.local.adhoc.run import CHUNK, Run, Source
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
 from everfresh.types import arrow_schema
 
 __all__ = ["execute"]

@@ -18,11 +18,12 @@ from everfresh.algebra import Kind
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector
 from everfresh.expr.column import object_array
-from everfresh.local import kernels
 from everfresh.local.adhoc.frame import Ints, Mask, take
 from everfresh.local.adhoc.keys import Groups, Words, codes, known
-from everfresh.local.codec import wide_words
-from everfresh.local.pool import Layout, Values, float_total, wide_to_python
+from everfresh.local.kernels import pool_values
+from everfresh.local.store.codec import wide_words
+from everfresh.local.store.components import float_total, wide_to_python
+from everfresh.local.store.pool import Layout, Values
 from everfresh.types import BIGINT, DOUBLE, NULL, SqlType
 
 Floats = NDArray[np.float64]
@@ -78,7 +79,7 @@ def exact_sums(values: NDArray, groups: Ints, count: int) -> list[int]:
     total = Values.zeros(Layout((Kind.WIDE,)), count)
     high, low = wide_words(Vector(BIGINT, values))
     kinds, nothing = np.array([Kind.WIDE], np.int64), np.zeros(len(groups), np.int64)
-    failed = kernels.accumulate(
+    failed = pool_values.accumulate(
         total.n,
         total.ints,
         total.floats,
@@ -99,7 +100,7 @@ def float_sums(values: Floats, groups: Ints, count: int) -> Floats:
     deltas = np.zeros((3, len(groups)))
     deltas[0] = np.where(finite, values, 0.0)
     kinds, nothing = np.array([Kind.FLOAT], np.int64), np.zeros(len(groups), np.int64)
-    failed = kernels.accumulate(
+    failed = pool_values.accumulate(
         total.n,
         total.ints,
         total.floats,

@@ -47,7 +47,7 @@ class TableColumns(Mapping[str, Vector]):
         return len(self._places)
 
 
-class Part:
+class PickedRows:
     """Vectors, and which of their rows; -1 stands for a row of NULLs. `index` None: all rows in order."""
 
     def __init__(self, source: Mapping[str, Vector], index: Ints | None = None) -> None:
@@ -63,13 +63,13 @@ class Part:
             found = self._done[name] = take(self.source[name], self.index)
         return found
 
-    def take(self, index: Ints) -> Part:
+    def take(self, index: Ints) -> PickedRows:
         """Some rows of the part, -1 for NULLs."""
         if self.index is None:
-            return Part(self.source, index)
+            return PickedRows(self.source, index)
         if not len(self.index):
-            return Part(self.source, np.full(len(index), -1, np.int64))
-        return Part(self.source, np.where(index < 0, -1, self.index[index]))
+            return PickedRows(self.source, np.full(len(index), -1, np.int64))
+        return PickedRows(self.source, np.where(index < 0, -1, self.index[index]))
 
 
 def take(vector: Vector, index: Ints) -> Vector:
@@ -88,14 +88,14 @@ class Frame(Mapping[str, Vector]):
 
     __slots__ = ("_columns", "rows")
 
-    def __init__(self, columns: Mapping[str, tuple[Part, str]], rows: int) -> None:
+    def __init__(self, columns: Mapping[str, tuple[PickedRows, str]], rows: int) -> None:
         self._columns = dict(columns)
         self.rows = rows
 
     @staticmethod
     def of(source: Mapping[str, Vector], rows: int) -> Frame:
         """All columns of `source`."""
-        part = Part(source)
+        part = PickedRows(source)
         return Frame({name: (part, name) for name in source}, rows)
 
     def __getitem__(self, name: str) -> Vector:

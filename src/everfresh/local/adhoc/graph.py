@@ -18,10 +18,11 @@ from functools import cached_property
 from everfresh.errors import EverfreshError
 from everfresh.expr import Expr, Vector
 from everfresh.local.adhoc.frame import D, Frame, Ints, Outer
-from everfresh.local.adhoc.free import Names, conjuncts, has_subquery, names
 from everfresh.local.adhoc.join import Evaluate, Key, Lookup, Side, find_pairs, is_true, key_of
 from everfresh.local.adhoc.keys import Words
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.conditions import conjuncts
+from everfresh.sql.logical.subqueries import Names, has_subquery, names
 
 
 def flatten(plan: p.Plan) -> tuple[list[p.Plan], list[Expr]]:

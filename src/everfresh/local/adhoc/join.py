@@ -15,9 +15,10 @@ import numpy as np
 from everfresh.errors import EverfreshError
 from everfresh.expr import Call, Expr, Vector
 from everfresh.local.adhoc.frame import D, Frame, Ints, Mask, Outer
-from everfresh.local.adhoc.free import Names, conjuncts, has_subquery, names
 from everfresh.local.adhoc.keys import Groups, Words, known
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.conditions import conjuncts
+from everfresh.sql.logical.subqueries import Names, has_subquery, names
 
 Evaluate = Callable[[Expr, Frame], Vector]
 Pairs = tuple[Ints, Ints]

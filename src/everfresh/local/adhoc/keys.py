@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from everfresh.expr import Vector
-from everfresh.expr.dates import interval_order
+from everfresh.expr.library.dates import interval_order
 from everfresh.local.adhoc.frame import Ints, Mask
-from everfresh.local.codec import to_word
-from everfresh.local.pool import Layout, Pool, Values, wide_from_python
-from everfresh.local.strings import Interner
+from everfresh.local.store.codec import to_word
+from everfresh.local.store.components import wide_from_python
+from everfresh.local.store.pool import Layout, Pool, Values
+from everfresh.local.store.strings import Interner
 from everfresh.types import DOUBLE
 
 Floats = NDArray[np.float64]

@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from everfresh.expr import Expr, Var, Vector, evaluate_vector
 from everfresh.local.adhoc.aggregate import Input, aggregate
-from everfresh.local.adhoc.frame import D, Frame, Ints, Outer, Part, TableColumns, stack
-from everfresh.local.adhoc.free import free, has_subquery, names, subqueries
+from everfresh.local.adhoc.frame import D, Frame, Ints, Outer, PickedRows, TableColumns, stack
 from everfresh.local.adhoc.graph import flatten, join_graph
 from everfresh.local.adhoc.join import is_true, outer_join
 from everfresh.local.adhoc.keys import Groups, Words, sort_index, within
 from everfresh.local.adhoc.subquery import Answers
 from everfresh.local.adhoc.window import window
-from everfresh.sql import plan as p
+from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.subqueries import answered, free, has_subquery, names, subqueries
 
 Source = Callable[[str], pa.Table]
 
@@ -39,7 +39,7 @@ class Run:
     def __init__(self, source: Source, chunk: int = CHUNK) -> None:
         self.source, self.chunk = source, chunk
         self.words = Words()
-        self._tables: dict[str, tuple[Part, int]] = {}
+        self._tables: dict[str, tuple[PickedRows, int]] = {}
         self._once: dict[p.Plan, Frame] = {}
 
     # -- expressions ----------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ class Run:
             name = f"\0q{len(answers)}"
             answers[query] = Var(name, query.type, query.nullable)
             vectors[name] = self._ask(query, frame)
-        return frame.having(vectors), _replaced(expr, answers)
+        return frame.having(vectors), answered(expr, answers)
 
     def _ask(self, query: p.Subquery, frame: Frame) -> Vector:
         """A subquery's value on every row: once for each combination of the outer values that it mentions."""
@@ -112,7 +112,7 @@ class Run:
     def _scan(self, plan: p.Scan, outer: Outer | None) -> Frame:
         if plan.table not in self._tables:
             table = self.source(plan.table)
-            self._tables[plan.table] = Part(TableColumns(table, plan.vars)), table.num_rows
+            self._tables[plan.table] = PickedRows(TableColumns(table, plan.vars)), table.num_rows
         part, rows = self._tables[plan.table]  # further scans share what the first has converted
         return Frame({v.name: (part, name) for v, name in zip(plan.vars, part.source, strict=True)}, rows)
 
@@ -218,12 +218,6 @@ def _kept(plan: p.SetOperation, words: Ints, left: int) -> Ints:
     else:
         keep = (place == 0) & ((right > 0) == (plan.op == "intersect"))
     return np.flatnonzero(keep)
-
-
-def _replaced(expr: Expr, answers: dict[Expr, Var]) -> Expr:
-    if isinstance(expr, p.Subquery):
-        return answers[expr]
-    return expr.map_children(lambda child: _replaced(child, answers))
 
 
 _OPERATORS: dict[type[p.Plan], Callable[[Run, Any, Outer | None], Frame]] = {

@@ -18,7 +18,7 @@ from everfresh.local.adhoc.frame import D, Frame, Ints, take
 from everfresh.local.adhoc.join import Evaluate
 from everfresh.local.adhoc.keys import Groups, Words, codes, sort_index
 from everfresh.local.adhoc.over import OVER, Frames
-from everfresh.sql.plan import WindowCall
+from everfresh.sql.logical.plan import WindowCall
 from everfresh.types import BIGINT, NULL
 
 Keys = list[tuple[Vector, bool, bool]]

@@ -1,6 +1,8 @@
-"""Which statements of a wiring run compiled, in which form: planned when their relation first changes.
+"""How statements run, interpreted or compiled, and in which form: `pays` and `chosen` decide it, for the
+statements of a wiring (`Native`) as for those of blocks on workers, which have the first form alone.
 
-A statement without a native form stays with the interpreter. There are two forms:
+They are planned when their relation has changed often enough. A statement without a native form stays with
+the interpreter. There are two forms:
 
 - *whole*: all statements are evaluated against the state before the change, what they make is emitted. It is
   always right, and the faster one for large changes: maps are then changed batch-wise.
@@ -12,19 +14,21 @@ A statement without a native form stays with the interpreter. There are two form
 
 from __future__ import annotations
 
-import logging
-import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
+from weakref import WeakValueDictionary
 
-from everfresh.local.codec import Codec
-from everfresh.local.keeping import Item
-from everfresh.local.native.adding import Job
-from everfresh.local.native.chaining import chained
-from everfresh.local.native.generate import Generated, Generator, TooLong, generate
-from everfresh.local.native.runner import Function, Runner
-from everfresh.local.native.scalars import Unsupported
-from everfresh.local.wiring import Group, Prepared, Unit, Wiring
+from everfresh.local.batch.linked_programs import Group, Prepared, Unit, Wiring
+from everfresh.local.native.code import Code
+from everfresh.local.native.codegen import each
+from everfresh.local.native.codegen.adding import Job
+from everfresh.local.native.codegen.chaining import chained
+from everfresh.local.native.codegen.generate import Generated, Generator, Known, TooLong, generate
+from everfresh.local.native.codegen.scalars import Unsupported
+from everfresh.local.native.runtime.runner import Function, Runner
+from everfresh.local.native.templates import Template
+from everfresh.local.store.codec import Codec
 
 SMALL = 2048
 """Changes of up to so many rows run by row."""
@@ -36,10 +40,17 @@ ENOUGH = 5_000
 waits for a compiler."""
 BATCH = 32
 """What a batch costs beside its rows, in rows."""
+MANY = 8
+"""Views of one template from which one call runs all of them."""
+PLANS = 2
+"""Groups that are planned for one change at most, and one more for each 32 that there are: a plan takes some
+2 ms, and no batch waits for a thousand."""
 _OFTEN = 16
 _MOST = 2048
 """Entries that a row may look at to find those in a range."""
-_log = logging.getLogger("everfresh")
+BACKGROUND, OFF = "background", "off"
+"""How statements are compiled, if not `now`."""
+K = TypeVar("K")
 
 
 @dataclass
@@ -52,12 +63,30 @@ class Form:
     made: Generated
     chain: tuple[Unit, ...] = ()
     """The relations that are stepped with each row."""
-    function: Function | None = None
-    asked: bool = False
-    failed: bool = False
     bad: int = 0
     """How many times the interpreter had to run them after all: after some it is left in charge."""
+    code: Code = field(init=False)
+    """What is compiled of its text, which forms of views of one shape share."""
     _runner: Runner | None = None
+    _joins: bool | None = None
+
+    def __post_init__(self) -> None:
+        names = sorted({job.prepared.view for job in self.made.jobs})
+        places = self.made.places
+        self.code = Code(self.made.text, names, ordered=bool(places.bands or places.followed))
+
+    @property
+    def function(self) -> Function | None:
+        """What runs it, once that is compiled."""
+        return self.code.function
+
+    def joins(self, statements: int, under: Collection[str]) -> bool:
+        """Whether it can run together with others of its text: it is ready, and all that the statements of
+        its views make goes to maps at once, of which no relation (`under`) is read off."""
+        if self._joins is None:
+            whole = len(self.covered) == statements and not self.chain and each.is_whole(self.made)
+            self._joins = whole and not any(j.prepared.store.target.name in under for j in self.made.jobs)
+        return self._joins and self.runner is not None
 
     def light(self) -> bool:
         """Whether it is good for many rows: the maps that it applies to are small, and it does not keep up
@@ -70,11 +99,20 @@ class Form:
     @property
     def runner(self) -> Runner | None:
         """How to run it, once it is compiled. Slices are made here, in the thread that changes the maps."""
-        if self.function is None or self.bad >= _OFTEN:
+        function = self.code.function
+        if function is None or self.bad >= _OFTEN:
             return None
         if self._runner is None:
-            self._runner = Runner(self.made, self.function)
+            self._runner = Runner(self.made, function)
         return self._runner
+
+
+@dataclass
+class Gathered:
+    """Groups of statements on one relation: those that run by template, by its text, and the others."""
+
+    left: Sequence[Group]
+    templates: dict[str, Template] = field(default_factory=dict)
 
 
 @dataclass
@@ -109,6 +147,15 @@ class Native:
         self.small: int = SMALL if before is None else before.small
         self._work: dict[Key, int] = {}
         """Rows that came so far for a relation without a plan, and what batches cost beside them."""
+        self._codes: WeakValueDictionary[str, Code] = WeakValueDictionary()
+        """By text."""
+        self._each: dict[str, Code] = {}
+        """What runs all views of a template, by their text."""
+        self._gathered: dict[int, Gathered] = {}
+        self._alike_work: dict[Hashable, int] = {}
+        self._plans = 0
+        """How many groups were planned for the change that is being worked on."""
+        self._most = PLANS
         if before is not None:
             self._take_over(before)
 
@@ -119,8 +166,8 @@ class Native:
             if self._wiring.kept.issuperset(key[2]):
                 self.planned[key] = planned
                 for form in planned.forms:
-                    if form.function is None and not form.failed:
-                        form.asked = False  # who asked is gone, and what it asked for may be too
+                    form.code.forgotten()
+                    self._codes.setdefault(form.made.text, form.code)
 
     def of(self, group: Group, codec: Codec, unit: int, rows: int, alone: bool = True) -> tuple[Form, ...]:
         """The forms that are ready in which a group of statements runs for a change of some rows. Unless it
@@ -129,19 +176,75 @@ class Native:
         found = self.planned.get(key)
         if found is None:
             work = self._work[key] = self._work.get(key, 0) + rows + BATCH
-            if self._how != "now" and work < ENOUGH:
+            if self._how != "now" and not self._pays(group, unit, rows, work):
                 return ()
-            found = self.planned[key] = plan(self._wiring, group.base, group.statements, codec, unit)
-        by_row = found.by_row if alone else None
-        if by_row is not None and by_row.made.ranged and (rows > self.small or _many(by_row.made)):
-            by_row = None
-        first, second = found.whole, () if by_row is None else (by_row,)
-        if not first or (by_row is not None and (rows <= self.small or (self.small > 0 and by_row.light()))):
-            first, second = second, first
-        for form in first:
-            if not form.asked:
-                ask(form, self, self._how)
-        return _ready(first) or _ready(second)
+            found = self.planned[key] = self._plan(group, codec, unit)
+        return chosen(found, rows, self, self._how, self.small, alone)
+
+    def _pays(self, group: Group, unit: int, rows: int, work: int) -> bool:
+        """Whether so much work has come that code is worth having: for a group, or for all that look like it,
+        which will share it. Not too many are planned at a time."""
+        statements = group.statements
+        shape = unit, group.base, *((s.store.codec.words, s.store.layout, len(s.terms)) for s in statements)
+        shared = self._alike_work[shape] = self._alike_work.get(shape, 0) + rows + BATCH
+        return (work >= ENOUGH or shared >= MANY * ENOUGH) and self._plans < self._most
+
+    def _plan(self, group: Group, codec: Codec, unit: int) -> Planned:
+        self._plans += 1
+        planned = plan(self._wiring, group.base, group.statements, codec, unit)
+        for form in planned.forms:
+            form.code = self._codes.setdefault(form.made.text, form.code)
+            form.made = replace(form.made, text=form.code.text)  # one string for all
+        return planned
+
+    # -- views of one template ---------------------------------------------------------------------
+
+    def alike(self, groups: Sequence[Group], unit: int, rows: int) -> tuple[list[Template], Sequence[Group]]:
+        """For a change of some rows, which nothing else runs on at the same time: the views that one call
+        runs together, and the groups that are left to run one by one."""
+        self._plans, self._most = 0, PLANS + len(groups) // 32
+        if len(groups) < MANY:
+            return [], groups
+        found = self._gathered.get(id(groups))
+        if found is None:
+            found = self._gathered[id(groups)] = Gathered(groups)
+        if found.left:
+            self._gather(found, unit)
+        templates = [
+            t for t in found.templates.values() if rows <= self.small or (self.small > 0 and t.light())
+        ]
+        if len(templates) == len(found.templates):
+            return templates, found.left
+        apart = [group for t in found.templates.values() if t not in templates for group, _ in t.members]
+        return templates, [*found.left, *apart]
+
+    def covers(self, groups: Sequence[Group], unit: int, rows: int) -> bool:
+        """Whether all of them run by template for a change of some rows: that is not worth sharing out."""
+        return not self.alike(groups, unit, rows)[1]
+
+    def _gather(self, found: Gathered, unit: int) -> None:
+        """Let views that are ready join those of their template."""
+        ready: dict[str, list[tuple[Group, Form]]] = {}
+        for group in found.left:
+            planned = self.planned.get((unit, group.base, group.views))
+            form = None if planned is None else planned.by_row
+            if form is not None and form.joins(len(group.statements), self._wiring.under):
+                ready.setdefault(form.code.text, []).append((group, form))
+        for text, members in ready.items():
+            known = found.templates.get(text)
+            if known is None and len(members) < MANY:
+                continue
+            made = members[0][1].made
+            code = self._each.get(text)
+            if code is None:
+                code = self._each[text] = Code(each.each(made), members[0][0].views, entry="run_each")
+            if not code.asked:
+                code.ask(self, self._how)
+            if code.function is not None:
+                before = () if known is None else known.members
+                found.templates[text] = Template([*before, *members], code.function)
+                joined = {id(group) for group, _ in members}
+                found.left = [group for group in found.left if id(group) not in joined]
 
     def everything(self) -> None:
         """Plan and compile all statements, in all forms, whether their relation changes or not."""
@@ -153,11 +256,10 @@ class Native:
         for statements, codec, number in relations:
             if statements:
                 for group in wiring.together(statements):
-                    planned = plan(wiring, group.base, group.statements, codec, number)
-                    self.planned[number, group.base, group.views] = planned
+                    planned = self.planned[number, group.base, group.views] = self._plan(group, codec, number)
                     for form in planned.forms:
-                        form.asked = True
-                        compile_now(form)
+                        if form.code.function is None:
+                            compile_now(form)
 
     def source(self) -> dict[str, str]:
         """The generated texts, by the relation whose change they run on, the views, and the form."""
@@ -168,6 +270,34 @@ class Native:
                 part = f" {planned.whole.index(form) + 1}" if name == "whole" and planned.whole[1:] else ""
                 found[f"{base}, {' and '.join(views)}, {name}{part}"] = form.made.text
         return found
+
+
+def pays(work: MutableMapping[K, int], key: K, rows: int, how: str) -> bool:
+    """Whether enough has come for some statements, with these rows, that they are to be compiled. `work` is
+    what came for each: its rows, and what batches cost beside them."""
+    if how != BACKGROUND:
+        return how != OFF
+    done = work.get(key, 0)
+    if done < ENOUGH:
+        done = work[key] = done + rows + BATCH
+    return done >= ENOUGH
+
+
+def chosen(
+    planned: Planned, rows: int, owner: object, how: str, small: int = SMALL, alone: bool = True
+) -> tuple[Form, ...]:
+    """How planned statements run for a change of some rows: row by row, in their whole form, or, if there is
+    nothing here, interpreted. What is wanted is compiled; until it is there, what is there is taken."""
+    by_row = planned.by_row if alone else None
+    if by_row is not None and by_row.made.ranged and (rows > small or _many(by_row.made)):
+        by_row = None
+    first, second = planned.whole, () if by_row is None else (by_row,)
+    if not first or (by_row is not None and (rows <= small or (small > 0 and by_row.light()))):
+        first, second = second, first
+    for form in first:
+        if not form.code.asked:
+            ask(form, owner, how)
+    return _ready(first) or _ready(second)
 
 
 def _ready(forms: Iterable[Form]) -> tuple[Form, ...]:
@@ -185,45 +315,12 @@ def _many(made: Generated) -> bool:
 
 def compile_now(form: Form) -> None:
     """Compile, or load what was compiled before; a failure is logged and leaves the interpreter in charge."""
-    from everfresh.local.native.build import build
-
-    try:
-        form.function = build(form.made.text)
-    except Exception:
-        _failed(form)
-
-
-def _failed(form: Form) -> None:
-    form.failed = True
-    names = sorted({job.prepared.view for job in form.made.jobs})
-    _log.exception("triggers of %s could not be compiled: the interpreter runs them", ", ".join(names))
+    form.code.compile_now()
 
 
 def ask(form: Form, owner: object, how: str) -> None:
-    """Have a form compiled: `now`, or behind what goes on, as long as its owner is there. What this process
-    has loaded already is had at once."""
-    from everfresh.local import behind
-    from everfresh.local.native import build
-
-    form.asked = True
-    text = form.made.text
-    if how == "now" or build.is_loaded(text):
-        compile_now(form)
-        return
-    ordered = bool(form.made.places.bands or form.made.places.followed)
-
-    def load(here: bool) -> bool:
-        if ordered:
-            build.index_calls()
-        compile_now(form)
-        return True
-
-    try:
-        item = Item("", build.write(text), build.ORDERED if ordered else "")
-    except OSError:
-        _failed(form)
-    else:
-        behind.ask(item, load, weakref.ref(owner))
+    """Have a form compiled: see `Code.ask`."""
+    form.code.ask(owner, how)
 
 
 # -- planning --------------------------------------------------------------------------------------
@@ -232,42 +329,54 @@ def ask(form: Form, owner: object, how: str) -> None:
 def plan(wiring: Wiring, base: str, statements: Sequence[Prepared], codec: Codec, unit: int) -> Planned:
     """The native forms of the statements on a relation."""
     reasons: dict[int, str] = {}
+    known: Known = {}
     alone: dict[bool, list[int]] = {True: [], False: []}
     for i, statement in enumerate(statements):
         for apply, able in alone.items():
             try:
-                generate(wiring, [Job(statement, apply)], codec, unit)
+                generate(wiring, [Job(statement, apply)], codec, unit, known=known)
                 able.append(i)
             except Unsupported as error:
                 reasons[i] = str(error)
-    whole = _whole(wiring, statements, alone[False], codec, unit)
-    by_row, unstepped = _by_row(wiring, base, statements, alone[True], codec, unit)
+    whole = _whole(wiring, statements, alone[False], codec, unit, known)
+    by_row, unstepped = _by_row(wiring, base, statements, alone[True], codec, unit, known)
     planned = Planned(whole, by_row, {}, unstepped)
     left = set(reasons).difference(*(form.covered for form in planned.forms))
     return replace(planned, reasons={statements[i].store.target.name: reasons[i] for i in sorted(left)})
 
 
 def _whole(
-    wiring: Wiring, statements: Sequence[Prepared], able: Sequence[int], codec: Codec, unit: int
+    wiring: Wiring,
+    statements: Sequence[Prepared],
+    able: Sequence[int],
+    codec: Codec,
+    unit: int,
+    known: Known,
 ) -> tuple[Form, ...]:
     """The statements in one function, or, since none sees what another makes, in as few as it takes."""
     if not able:
         return ()
     try:
-        made, _ = generate(wiring, [Job(statements[i], False) for i in able], codec, unit)
+        made, _ = generate(wiring, [Job(statements[i], False) for i in able], codec, unit, known=known)
     except TooLong:
         half = len(able) // 2
         parts = (able[:half], able[half:])
-        return tuple(form for some in parts for form in _whole(wiring, statements, some, codec, unit))
+        return tuple(form for some in parts for form in _whole(wiring, statements, some, codec, unit, known))
     return (Form(frozenset(able), frozenset(), made),)
 
 
 def _by_row(
-    wiring: Wiring, base: str, statements: Sequence[Prepared], able: Sequence[int], codec: Codec, unit: int
+    wiring: Wiring,
+    base: str,
+    statements: Sequence[Prepared],
+    able: Sequence[int],
+    codec: Codec,
+    unit: int,
+    known: Known,
 ) -> tuple[Form | None, Mapping[str, str]]:
     """Row by row, with the relations that a table's change reaches stepped where that can be."""
     if unit < 0 and base in wiring.tables:
-        found = chained(wiring, base, statements, able, codec)
+        found = chained(wiring, base, statements, able, codec, known)
         if found is None or not (found.applied or found.chain):
             return None, {}
         return Form(found.covered, found.applied, found.made, found.chain), found.reasons
@@ -278,7 +387,7 @@ def _by_row(
         return None, {}
     jobs = [Job(statements[i], i in applied) for i in able]
     try:
-        made, generator = generate(wiring, jobs, codec, unit)
+        made, generator = generate(wiring, jobs, codec, unit, known=known)
     except TooLong:
         return None, {}
     if not _in_step(generator, base, unit, {*names}, {names[i] for i in applied}):

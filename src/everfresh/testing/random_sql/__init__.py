@@ -8,7 +8,7 @@
 
 `python -m everfresh.testing.random_sql --seed 17` prints one case and runs it.
 
-Implements section 9 of the notes on SQL.
+Implements "Random queries" of docs/design/sql.md.
 """
 
 from everfresh.testing.random_sql.data import Case, random_case

@@ -1,0 +1,3 @@
+"""From a bound plan to the calculus: products of atoms, aggregates, subqueries decorrelated, windows,
+top-k.
+"""

@@ -1,0 +1,19 @@
+"""The table of scalar functions: one row per function, contributed by the modules of each subject.
+
+`+ - * / // % neg` (arithmetic), `= <> < <= > >= is_distinct is_not_distinct in greatest least` (compare),
+`and or not is_null coalesce` and the 0/1 helpers of lowering (logic), `abs sign round floor ceil trunc sqrt
+ln ...` (numeric), strings, dates. Invariant: names are unique; the text form and `everfresh.expr.build` know
+functions by these names only.
+"""
+
+from __future__ import annotations
+
+from everfresh.expr.library import arithmetic, compare, dates, logic, numeric, strings
+from everfresh.expr.library.signature import Function, Signature
+
+_ROWS = (*arithmetic.ROWS, *compare.ROWS, *logic.ROWS, *numeric.ROWS, *strings.ROWS, *dates.ROWS)
+
+FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}
+assert len(FUNCTIONS) == len(_ROWS)
+
+__all__ = ["FUNCTIONS", "Function", "Signature"]

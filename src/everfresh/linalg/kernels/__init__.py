@@ -1,0 +1,1 @@
+"""Arrays and the loops over them: NumPy, PyTorch, BLAS threads, thin products in Numba and Triton."""

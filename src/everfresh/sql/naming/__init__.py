@@ -1,0 +1,1 @@
+"""Names of output columns, as DuckDB prints them."""

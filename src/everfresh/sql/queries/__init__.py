@@ -1,0 +1,1 @@
+"""Binding queries: SELECT clause by clause, set operations, subqueries and windows."""

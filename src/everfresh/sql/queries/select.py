@@ -1,0 +1,278 @@
+"""Binding a SELECT: from FROM, WHERE, GROUP BY and HAVING over windows to the SELECT list and its order.
+
+Names resolve as in DuckDB: a column of FROM comes first, an alias of the SELECT list where no column fits;
+only a bare name in ORDER BY prefers the alias. Invariant: inside of a statement, a `Project` gives a variable
+of its input no other meaning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from everfresh.errors import Code
+from everfresh.expr.nodes import Expr, Var
+from everfresh.sql import refusals
+from everfresh.sql.context import Context
+from everfresh.sql.expressions import Binder, unwrap
+from everfresh.sql.logical.plan import Aggregate, Distinct, Filter, Limit, Named, Plan, Project, Sort, Window
+from everfresh.sql.logical.renaming import canonical, free_variables
+from everfresh.sql.logical.row_calls import SortKey
+from everfresh.sql.naming.column_names import output_name
+from everfresh.sql.queries.aggregates import calls_aggregate
+from everfresh.sql.queries.clauses import (
+    Query,
+    distinct_names,
+    limited,
+    position,
+    refuse_clauses,
+    sort_items,
+)
+from everfresh.sql.queries.from_clause import bind_from
+from everfresh.sql.queries.grouping import Groups
+from everfresh.sql.queries.windows import Windows
+from everfresh.sql.source import near
+
+_BOUND = {
+    "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset",
+    "hint", "with_", "windows", "qualify",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Item:
+    """One column of the SELECT list: its name, whether that is an alias, and its tree."""
+
+    name: str
+    aliased: bool
+    tree: Any
+
+
+def bind_select(node: Any, context: Context, outer: Binder | None, alias: str, top: bool) -> Query:
+    """A SELECT; at the `top` of a statement its output names are variables as they are."""
+    return _Select(node, context, outer, alias, top).bind()
+
+
+class _Select:
+    """One SELECT being bound."""
+
+    def __init__(self, node: Any, context: Context, outer: Binder | None, alias: str, top: bool) -> None:
+        source = context.source
+        refuse_clauses(source, node, _BOUND)
+        if not node.expressions:
+            raise source.error(Code.SYNTAX, "SELECT has no columns", node)
+        self.node, self.source, self.names, self.alias, self.top = node, source, context.names, alias, top
+        self.plan, self.scope = bind_from(node, context, outer)
+        self.named = {w.name.lower(): w for w in node.args.get("windows") or []}
+        self.items = self._expand(node.expressions)
+        self.aliases = {i.name.lower(): i.tree for i in reversed(self.items) if i.aliased}
+        self.windows = Windows(self.names)
+        self.groups: Groups | None = None
+
+    def bind(self) -> Query:
+        """The plan, bottom up."""
+        where = self.node.args.get("where")
+        if where is not None:
+            self.plan = Filter(self.plan, self._binder("WHERE").condition(where.this))
+        self.groups = self._groups()
+        bound = [self._item(i) for i in range(len(self.items))]
+        having, qualify = self.node.args.get("having"), self.node.args.get("qualify")
+        kept = None if having is None else self._lifted(having.this, "HAVING", condition=True)
+        chosen = None if qualify is None else self._lifted(qualify.this, "QUALIFY", condition=True)
+        if qualify is not None and not self.windows.items:
+            raise self.source.error(Code.TYPE, "QUALIFY needs a window function", qualify, keyword="QUALIFY")
+        order = self._order(bound)
+        if self.groups is not None:
+            self.plan = Aggregate(self.plan, self.groups.keys, self.groups.aggregates, self.groups.grouped)
+        if kept is not None:
+            self.plan = Filter(self.plan, kept)
+        if self.windows.items:
+            self.plan = Window(self.plan, self.windows.items)
+        if chosen is not None:
+            self.plan = Filter(self.plan, chosen)
+        return Query(self._finish(self._outputs(bound), order), tuple(i.name for i in self.items))
+
+    def _binder(self, clause: str, upto: int | None = None, windows: bool = False) -> Binder:
+        aliases = self.aliases
+        if upto is not None:  # in the SELECT list, an alias is seen only to its right
+            aliases = {i.name.lower(): i.tree for i in reversed(self.items[:upto]) if i.aliased}
+        return Binder(self.scope, clause, aliases, self.groups is not None, windows=windows, named=self.named)
+
+    # -- the SELECT list ----------------------------------------------------------------------------------
+
+    def _expand(self, trees: list[Any]) -> list[Item]:
+        items: list[Item] = []
+        for tree in map(unwrap, trees):
+            star = tree.this if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star) else tree
+            if isinstance(star, exp.Star):
+                items += self._star(tree, star)
+            elif isinstance(tree, exp.Alias):
+                items.append(Item(tree.alias, True, tree.this))
+            elif isinstance(tree, exp.Column):
+                found = self.scope.resolve(tree)
+                items.append(Item(found[0] if found else tree.name, False, tree))
+            elif isinstance(tree, exp.Aliases):
+                raise refusals.refuse(self.source, tree)
+            else:
+                items.append(Item(output_name(tree, self.source), False, tree))
+        return items
+
+    def _star(self, tree: Any, star: Any) -> list[Item]:
+        refuse_clauses(self.source, star, {"except_"})
+        if not self.scope.relations:
+            raise self.source.error(Code.NOT_FOUND, "'*' needs a FROM clause", tree)
+        columns = self.scope.columns()
+        if star is not tree:
+            if tree.args.get("db") or tree.args.get("catalog"):
+                raise self.source.unsupported(f"the qualified name '{tree.sql('duckdb')}'", tree)
+            relation = self.scope.relation(tree.table)
+            if relation is None:
+                raise self.scope.no_relation(tree.table, tree)
+            columns = [(relation.alias, n, v) for n, v in relation.columns]
+        left_out: list[tuple[str, str]] = []
+        for column in star.args.get("except_") or []:
+            qualifier = column.table.lower() if isinstance(column, exp.Column) else ""
+            left_out.append((qualifier, column.name.lower()))
+            if not any(_is_named(c, *left_out[-1]) for c in columns):
+                raise self.source.error(
+                    Code.NOT_FOUND,
+                    f"there is no column '{column.name}' to exclude",
+                    column,
+                    hint=near(column.name, [n for _, n, _ in columns], "columns"),
+                )
+        kept = [c for c in columns if not any(_is_named(c, *names) for names in left_out)]
+        if not kept:
+            raise self.source.error(Code.NOT_FOUND, "nothing is left of '*'", tree)
+        return [Item(n, False, _reference(a, n, v, tree)) for a, n, v in kept]
+
+    def _item(self, i: int) -> Expr:
+        binder = self._binder("SELECT", upto=i, windows=True)
+        return self._lift(binder.bind(self.items[i].tree), self.items[i].tree, binder)
+
+    def _lift(self, expr: Expr, tree: Any, binder: Binder) -> Expr:
+        """An expression over the rows that the SELECT list sees."""
+        if self.groups is not None:
+            expr = self.groups.lift(expr, tree, binder)
+        return self.windows.lift(expr)
+
+    def _lifted(self, tree: Any, clause: str, condition: bool = False) -> Expr:
+        binder = self._binder(clause, windows=clause != "HAVING")
+        return self._lift(binder.condition(tree) if condition else binder.bind(tree), tree, binder)
+
+    def _outputs(self, bound: list[Expr]) -> tuple[Named, ...]:
+        """The items with the variables that stand for them: inside of a statement, new ones where needed."""
+        if self.top:
+            names = distinct_names([i.name for i in self.items])
+            return tuple(zip(names, bound, strict=True))
+        own = {v.name for v in self.plan.variables}
+        outputs: list[Named] = []
+        for item, expr in zip(self.items, bound, strict=True):
+            if isinstance(expr, Var) and expr.name in own:
+                own.discard(expr.name)
+                outputs.append((expr.name, expr))
+            else:
+                hint = item.name if item.name.isidentifier() else "expr"
+                outputs.append((self.names.fresh(hint, self.alias), expr))
+        return tuple(outputs)
+
+    # -- GROUP BY -----------------------------------------------------------------------------------------
+
+    def _groups(self) -> Groups | None:
+        """The keys of an aggregation, or None if the query has none."""
+        group, having = self.node.args.get("group"), self.node.args.get("having")
+        trees = [i.tree for i in self.items] + [self.node.args.get(k) for k in ("having", "order", "qualify")]
+        trees += list(self.named.values())
+        if group is None and having is None and not any(t is not None and calls_aggregate(t) for t in trees):
+            return None
+        hints = {i.name.lower(): i.tree for i in reversed(self.items)}
+        groups = Groups(self.source, {v.name for v in self.plan.variables}, self.names)
+        if group is None:
+            return groups
+        refuse_clauses(self.source, group, {"expressions", "all"})
+        binder = self._binder("GROUP BY")
+        if group.args.get("all"):
+            trees = [i.tree for i in self.items if not calls_aggregate(i.tree)]
+            keys = [(t, binder.bind(t)) for t in trees]
+            keys = [(t, e) for t, e in keys if free_variables(e)]
+        else:
+            rows = [t.expressions if isinstance(t, exp.Tuple) else [t] for t in group.expressions]
+            trees = [tree for row in rows for tree in row]
+            keys = [(t, binder.bind(t)) for t in map(self._positional, trees)]
+        for tree, expr in keys:
+            name = next(
+                (n for n, t in hints.items() if t is tree), tree.name if isinstance(tree, exp.Column) else ""
+            )
+            groups.add_key(self._spelled(name), expr)
+        return groups
+
+    def _spelled(self, name: str) -> str:
+        return next((i.name for i in self.items if i.name.lower() == name.lower()), name)
+
+    def _positional(self, tree: Any) -> Any:
+        i = position(self.source, tree, "GROUP BY", len(self.items))
+        return tree if i is None else self.items[i].tree
+
+    # -- ORDER BY, DISTINCT, LIMIT ------------------------------------------------------------------------
+
+    def _order(self, bound: list[Expr]) -> list[tuple[Expr | int, bool, bool]]:
+        """The sort keys: an expression, or the index of the SELECT item that it is."""
+        known = [canonical(b) for b in bound]
+        keys: list[tuple[Expr | int, bool, bool]] = []
+        for tree, ascending, nulls_first in sort_items(self.source, self.node.args.get("order"), len(bound)):
+            i = tree if isinstance(tree, int) else self._listed(tree)
+            key: Expr | int = self._lifted(tree, "ORDER BY") if i is None else i
+            if isinstance(key, Expr) and canonical(key) in known:
+                key = known.index(canonical(key))
+            keys.append((key, ascending, nulls_first))
+        return keys
+
+    def _listed(self, tree: Any) -> int | None:
+        if not isinstance(tree, exp.Column) or tree.table:
+            return None
+        return next((k for k, item in enumerate(self.items) if item.name.lower() == tree.name.lower()), None)
+
+    def _finish(self, items: tuple[Named, ...], order: list[tuple[Expr | int, bool, bool]]) -> Plan:
+        distinct = self.node.args.get("distinct")
+        if distinct is not None and distinct.args.get("on"):
+            raise self.source.unsupported("DISTINCT ON", distinct, keyword="DISTINCT")
+        if not self.top and not isinstance(limited(self.source, self.node, self.plan), Limit):
+            order = []  # inside of a query, an order without a limit is nothing
+        hidden: list[Named] = []
+        keys: list[SortKey] = []
+        for key, ascending, nulls_first in order:
+            if isinstance(key, int):
+                name, expr = items[key]
+            else:
+                name, expr = self._hidden_name(len(hidden) + 1, items), key
+                hidden.append((name, expr))
+            keys.append((Var(name, expr.type, expr.nullable), ascending, nulls_first))
+        if hidden and distinct is not None:
+            raise self.source.unsupported(
+                "ORDER BY an expression that SELECT DISTINCT does not list", self.node.args["order"]
+            )
+        plan: Plan = Project(self.plan, (*items, *hidden))
+        plan = Distinct(plan) if distinct is not None else plan
+        plan = Sort(plan, tuple(keys)) if keys else plan
+        plan = limited(self.source, self.node, plan)
+        return Project(plan, tuple((v.name, v) for v in plan.variables[: len(items)])) if hidden else plan
+
+    def _hidden_name(self, k: int, items: tuple[Named, ...]) -> str:
+        """A variable for a sort key that is no output."""
+        name = self.names.fresh(f"_order{k}")
+        while name.lower() in {n.lower() for n, _ in items}:
+            name = self.names.numbered(name)
+        return name
+
+
+def _is_named(column: tuple[str, str, Var], alias: str, name: str) -> bool:
+    return column[1].lower() == name and (not alias or column[0].lower() == alias)
+
+
+def _reference(alias: str, name: str, var: Var, star: Any) -> Any:
+    column = exp.column(name, alias or None, quoted=True)
+    if star.this is not None and "start" in star.meta:
+        column.meta.update(star.meta)
+    column.meta["bound"] = var
+    return column

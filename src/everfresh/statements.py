@@ -1,0 +1,288 @@
+"""Statements of SQL, run on a database: each becomes a query, a batch or a change of what there is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from everfresh import sql as s
+from everfresh.arrays.script import about_arrays, pieces
+from everfresh.compiler import explain
+from everfresh.delta import SparkRows, read_rows
+from everfresh.delta.feeds import is_feed, named
+from everfresh.errors import Code, EverfreshError
+from everfresh.expr import Vector, evaluate
+from everfresh.program import Batch, Engine, OnConflict, Part, Stale
+from everfresh.progress import shown
+from everfresh.relations import Explanation, Result
+from everfresh.types import Column, TableSchema
+
+if TYPE_CHECKING:
+    from everfresh.database import Database
+
+
+class Statements:
+    """Runs the statements of one database."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def script(self, text: str, dialect: str) -> Result | int | None:
+        """Run one statement or a script; what its last statement gives."""
+        if not about_arrays(text):
+            return self._sql(text, dialect)
+        from everfresh.arrays.verbs import run
+
+        result: Result | int | None = None
+        for piece, of_arrays in pieces(text):
+            result = run(self._db, piece) if of_arrays else self._sql(piece, dialect)
+        return result
+
+    def _sql(self, text: str, dialect: str) -> Result | int | None:
+        db, parsed = self._db, s.split(text, dialect)
+        if len(parsed) == 1 and parsed[0].asks and db._engine.concurrent and not db._read_only:
+            return self.ask(parsed[0])
+        result: Result | int | None = None
+        with db._lock:
+            current, readable = _Current(db._open()), _Readable(db._engine)
+            for statement in parsed:
+                result = self.run(s.bind(statement, readable if statement.asks else current))
+        return result
+
+    def ask(self, parsed: s.Parsed) -> Result | int | None:
+        """One statement that changes nothing, as of the last committed epoch."""
+        while True:
+            catalog = self._db.catalog
+            statement = s.bind(parsed, _Readable(self._db._engine, catalog))
+            if isinstance(statement, s.Show | s.Explain):
+                return self._describe(statement)
+            if not isinstance(statement, s.Select):
+                with self._db._lock:  # a change behind a WITH
+                    return self.run(s.bind(parsed, _Current(self._db._open())))
+            try:
+                return Result(self._db._open().select(statement.plan, catalog))
+            except Stale:  # something was created, altered or dropped in between
+                continue
+
+    def run(self, statement: s.Statement) -> Result | int | None:
+        """Run a bound statement."""
+        match statement:
+            case s.Select(plan):
+                return Result(self._db._open().select(plan))
+            case s.Show() | s.Explain():
+                return self._describe(statement)
+            case s.Insert():
+                return self._insert(statement)
+            case s.Delete(table, where):
+                rows, _ = self._db._writable().matching(table, where)
+                return self._db._commit(Batch((Part(table, "delete", rows, f"DELETE FROM {table}"),)))
+            case s.Update(table, assignments, where):
+                return self._update(table, assignments, where)
+            case s.Copy():
+                return self._copy(statement)
+            case _:
+                return self._ddl(statement)
+
+    def _ddl(self, statement: s.Statement) -> int:
+        engine = self._db._writable()
+        if isinstance(statement, s.Drop) and statement.kind in ("matrix", "matrix view"):
+            known = engine.objects.find(statement.name) is not None
+            return self._db._drop(statement.name, statement.cascade) if known else engine.epoch
+        with shown(self._db._progress) as told:
+            epoch = engine.execute(statement, told)
+        for view in [name for name in self._db._listeners if not self._db._knows(name)]:
+            del self._db._listeners[view]
+        return epoch
+
+    def _insert(self, statement: s.Insert) -> int:
+        engine = self._db._writable()
+        schema = engine.catalog.tables[statement.table]
+        what = f"INSERT INTO {schema.name}"
+        if statement.plan is not None:
+            rows = engine.select(statement.plan)
+            rows = self._db._engine.read_input(_renamed(rows, statement.columns), schema, what, "insert")
+        else:
+            rows = _constants(statement, schema, what)
+        conflict = statement.conflict
+        if conflict is None:
+            return self._db._commit(Batch((Part(schema.name, "insert", rows, what),)))
+        action = OnConflict(conflict.assignments if conflict.action == "update" else (), conflict.where)
+        return self._db._commit(Batch((Part(schema.name, "upsert", rows, what, action),)))
+
+    def _update(self, table: str, assignments: Any, where: Any) -> int:
+        engine = self._db._writable()
+        schema = engine.catalog.tables[table]
+        old, new = engine.matching(table, where, assignments)
+        what = f"UPDATE {table}"
+        if isinstance(new, pa.Table):
+            new = read_rows(new, schema, what=what)
+        return self._db._commit(Batch((Part(table, "delete", old, what), Part(table, "insert", new, what))))
+
+    def _copy(self, statement: s.Copy) -> int:
+        engine = self._db._writable()
+        schema = engine.catalog.tables[statement.table]
+        unknown = set(statement.options) - {"header", "format"}
+        if unknown:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"COPY has no option '{sorted(unknown)[0]}'",
+                place=statement.place,
+                hint="a CSV file has a header line and commas",
+            )
+        if statement.options.get("header") is False:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                "a CSV file without a header line is not supported",
+                place=statement.place,
+                hint="add a first line with the column names",
+            )
+        what = f"COPY {schema.name}"
+        if statement.format is None:
+            rows = self._db._engine.read_input(statement.path, schema, what, "insert")
+        else:
+            rows = read_rows(statement.path, schema, what=what, kind=statement.format)
+        return self._db._commit(Batch((part_of(schema, "insert", rows, what),)))
+
+    def _describe(self, statement: s.Show | s.Explain) -> Result:
+        catalog = self._db.catalog
+        if isinstance(statement, s.Explain):
+            text = (
+                self._db.explain(statement.view)
+                if statement.view is not None
+                else str(getattr(statement.statement, "plan", ""))
+            )
+            return Explanation(text)
+        if statement.kind == "describe":
+            found = _Readable(self._db._engine, catalog).relation(statement.name or "")
+            columns: tuple[Column, ...] = found[1] if found is not None else ()
+            return Result(
+                pa.table(
+                    {
+                        "column_name": [c.name for c in columns],
+                        "column_type": [str(c.type) for c in columns],
+                        "null": ["YES" if c.nullable else "NO" for c in columns],
+                    }
+                )
+            )
+        names = list(catalog.tables if statement.kind == "tables" else catalog.views)
+        return Result(pa.table({"name": pa.array(names, pa.string())}))
+
+
+def explained(engine: Engine, catalog: Any, view: str, format: str, distributed: bool) -> str:
+    """How a view is maintained, and why."""
+    definition = catalog.expect_view(view)
+    if distributed:
+        return _distributed(engine, definition.name)
+    return explain(
+        definition.compiled,
+        definition.text,
+        format,
+        engine.explain(definition.name),
+        catalog.sharing(definition.name),
+        catalog.passing,
+        engine.entries(definition.name),
+        {
+            name: [schema.names.index(c) for c in schema.key]
+            for name, schema in catalog.tables.items()
+            if schema.key
+        },
+    )
+
+
+def _distributed(engine: Engine, view: str) -> str:
+    """How a view is distributed, as the engine has placed its maps, or would by the sizes of its tables."""
+    from everfresh.distributed import best, explained
+
+    catalog, where = engine.programs, engine.placement
+    if where is None:
+        tables = engine.statistics()["tables"]
+        sizes = {name: known["rows"] for name, known in tables.items() if isinstance(known.get("rows"), int)}
+        where = best(catalog, sizes)
+    return explained(catalog, where, view)
+
+
+class _Current:
+    """The catalog as the binder sees it: always the engine's current one, so that a script sees its own
+    DDL."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def other(self, name: str) -> tuple[str, str] | None:
+        found = self._engine.objects.find(name)
+        return (found.kind, found.name) if found is not None else None
+
+    def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
+        return self._engine.catalog.relation(name)  # type: ignore[no-any-return]
+
+    def table(self, name: str) -> TableSchema | None:
+        return self._engine.catalog.table(name)  # type: ignore[no-any-return]
+
+    def names(self) -> list[str]:
+        return self._engine.catalog.names()  # type: ignore[no-any-return]
+
+    def resolve(self, name: str) -> str | None:
+        return self._engine.catalog.resolve(name)  # type: ignore[no-any-return]
+
+
+class _Readable(_Current):
+    """What can be read: also the objects of other domains, as relations. `catalog` is that of an epoch; the
+    engine's current one without it."""
+
+    def __init__(self, engine: Engine, catalog: Any = None) -> None:
+        super().__init__(engine)
+        self._catalog = catalog
+
+    def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
+        catalog = self._engine.catalog if self._catalog is None else self._catalog
+        known: tuple[str, tuple[Column, ...]] | None = catalog.relation(name)
+        found = self._engine.objects.find(name) if known is None else None
+        if found is None:
+            return known
+        return found.kind, self._engine.objects.domains[found.domain].columns(found.name)
+
+    def resolve(self, name: str) -> str | None:
+        found = self._engine.objects.find(name)
+        known: str | None = self._engine.catalog.resolve(name)
+        return found.name if known is None and found is not None else known
+
+    def names(self) -> list[str]:
+        return [*self._engine.catalog.names(), *(found.name for found in self._engine.objects)]
+
+
+def _names(rows: Any) -> list[str]:
+    return [name for name, _ in rows.names] if isinstance(rows, SparkRows) else list(rows.column_names)
+
+
+def part_of(schema: TableSchema, op: Any, rows: Any, what: str) -> Part:
+    """Rows as they were read, with their operation: a delete may be by the key, and the rows of a change feed
+    say themselves what it is."""
+    if isinstance(rows, pa.Table) and rows.num_columns == len(schema.columns):
+        return Part(schema.name, op, rows, what)  # exactly the table's columns: neither of them
+    if op == "delete" and set(_names(rows)) != set(schema.names):
+        return Part(schema.name, "delete_key", rows, what)
+    if op == "insert" and is_feed(_names(rows), schema):
+        return Part(schema.name, "change", rows, named(what))
+    return Part(schema.name, op, rows, what)
+
+
+def _renamed(rows: Any, names: tuple[str, ...]) -> Any:
+    return rows.rename_columns(list(names)) if isinstance(rows, pa.Table) else rows.frame.toDF(*names)
+
+
+def _constants(statement: s.Insert, schema: TableSchema, what: str) -> pa.Table:
+    """The rows of VALUES as an Arrow table; columns that are not named are NULL."""
+    arrays: dict[str, pa.Array] = {}
+    for index, name in enumerate(statement.columns):
+        column = schema.column(name)
+        values = []
+        for row, exprs in enumerate(statement.rows or []):
+            try:
+                values.append(evaluate(exprs[index], {}))
+            except EverfreshError as error:
+                raise error.at(f"{what}, row {row}, column {name}") from error
+        arrays[name] = Vector.from_pylist(values, column.type).to_arrow()
+    rows = read_rows(pa.table(arrays), schema, what=what)
+    assert isinstance(rows, pa.Table)
+    return rows

@@ -1,0 +1,143 @@
+"""The suite of domains on Spark, on a session that runs its tasks here: in folders and in an object store."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from counters import Counters, Create
+from fake_spark import FakeSession, install
+from test_domains import CounterSuite, MatrixSuite, TableSuite
+
+import everfresh as ef
+from everfresh.database import connected
+from everfresh.epochs import Domain, Published
+from everfresh.testing.oracle import assert_rows
+
+
+class OnSpark:
+    """How a suite connects; in a process that is killed there is no fixture."""
+
+    session: Any = None
+    batches = 4
+    kills = 2
+    strikes = 6
+    points = ("before-commit", "after-commit", "before-manifest", "after-manifest")
+    test_readers_see_whole_epochs = None  # readers of this engine take turns with batches
+
+    @pytest.fixture(autouse=True)
+    def _session(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        type(self).session = install(monkeypatch)
+        yield
+        type(self).session = None
+
+    def options(self, **changes: Any) -> ef.Options:
+        return ef.Options(workers=2, durable=False, snapshots="now").with_(**changes)
+
+    def domains(self, options: ef.Options) -> tuple[Domain, ...]:
+        return ef.database.domains_of(options)
+
+    def connect(self, path: str | Path | None = None, **kwargs: Any) -> ef.Database:
+        session: FakeSession = self.session or install(pytest.MonkeyPatch())
+        options = kwargs.get("options") or self.options()
+        read_only = kwargs.get("read_only", False)
+        return connected(path, "spark", session, read_only, options, self.domains(options))  # type: ignore[arg-type]
+
+
+class TestCounters(OnSpark, CounterSuite):
+    def domains(self, options: ef.Options) -> tuple[Domain, ...]:
+        return (Counters(options.history),)
+
+
+class TestMatrices(OnSpark, MatrixSuite):
+    def options(self, **changes: Any) -> ef.Options:
+        return super().options(**{"snapshots": "background", **changes})
+
+
+class TestTables(OnSpark, TableSuite):
+    def check(self, db: ef.Database) -> None:
+        """There is no SQL here: by hand."""
+        groups: dict[str, list[int]] = {}
+        for row in db.table("t").to_pylist():
+            groups.setdefault(row["g"], []).append(row["x"])
+        assert_rows(db.view("v"), *((g, sum(xs), len(xs)) for g, xs in groups.items()))
+        counted = Counter(len(xs) for xs in groups.values())
+        assert_rows(db.view("over"), *counted.items())
+
+
+class InObjectStore:
+    """The folder of a database is a place in an object store: one for each path."""
+
+    test_killed = None  # what is in memory goes with its process
+
+    def connect(self, path: str | Path | None = None, **kwargs: Any) -> ef.Database:
+        pytest.importorskip("obstore")
+        place = f"memory://{uuid.uuid5(uuid.NAMESPACE_URL, str(path)).hex}" if path is not None else None
+        return super().connect(place, **kwargs)  # type: ignore[misc,no-any-return]
+
+
+class TestCountersInAStore(InObjectStore, TestCounters):
+    pass
+
+
+class TestMatricesInAStore(InObjectStore, TestMatrices):
+    pass
+
+
+class Seen(Counters):
+    """Keeps what it is told of what it reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, pa.Table]] = []
+
+    def make(self, name: str, own: Any, inputs: Mapping[str, Published]) -> Any:
+        self.seen += [(read, change.table) for read, change in inputs.items()]
+        return super().make(name, own, inputs)
+
+
+def told_of(engine: str, session: Any, whole_bytes: int) -> list[dict[str, Counter[Any]]]:
+    """What tables and a view over them publish in some batches."""
+    domain, found = Seen(), []
+    options = ef.Options(workers=1 if engine == "local" else 3, durable=False, whole_bytes=whole_bytes)
+    with connected(None, engine, session, False, options, (domain,)) as db:
+        db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, g VARCHAR, x DECIMAL(9,2))")
+        db.sql("CREATE TABLE u (g VARCHAR, y DOUBLE)")
+        db.sql(VIEW)
+        with db._lock:
+            db._define("counter", Create("c", ("t", "u", "v")))
+        for batch in BATCHES:
+            domain.seen.clear()
+            db.apply(batch)
+            told: dict[str, Counter[Any]] = {name: Counter() for name, table in domain.seen if table.num_rows}
+            for name, table in domain.seen:
+                for *row, weight in zip(*table.to_pydict().values(), strict=True):
+                    told[name][tuple(row)] += weight
+            found.append(told)
+    return found
+
+
+VIEW = """
+CREATE MATERIALIZED VIEW v AS SELECT t.g, k, SUM(y) AS s FROM t JOIN u ON t.g = u.g GROUP BY t.g, k
+"""
+BATCHES: list[dict[str, Any]] = [
+    {"t": [(k, f"g{k % 3}", k) for k in range(9)], "u": [("g0", 1.5), ("g0", 1.5), ("g1", None)]},
+    {"t": ef.Delta(deletes=[{"k": 4}, {"k": 5}], updates=[(1, "g2", 7)])},
+    {"u": ef.Delta(deletes=[("g0", 1.5)], inserts=[("g2", 0.5), ("g2", 0.5)])},
+    {"t": ef.Delta(inserts=[(20, None, None)], deletes=[(0, "g0", 0)])},
+    {"t": ef.Delta(inserts=[(20, None, 3)], deletes=[(20, None, None)]), "u": [(None, 2.0)]},
+]
+
+
+@pytest.mark.parametrize("whole_bytes", [0, 1 << 20])
+def test_tables_publish_what_they_do_on_the_local_engine(
+    monkeypatch: pytest.MonkeyPatch, whole_bytes: int
+) -> None:
+    on_spark = told_of("spark", install(monkeypatch), whole_bytes)
+    assert on_spark == told_of("local", None, whole_bytes)
+    assert [sorted(told) for told in on_spark][:2] == [["t", "u", "v"], ["t", "v"]]
