@@ -2,8 +2,8 @@
 
 After section 4.1 of the paper on distributed caching for raw arrays. PTF-1 explores two places of the sky
 through all nights: shifted, closer, back again. PTF-2 has four ranges side by side that come in turns. GEO
-moves north by a constant and back. Ranges are given by their corner and size in cells; the parameters were chosen
-before anything was measured.
+moves north by a constant and back. Ranges are given by their corner and size in cells; the parameters were
+chosen before anything was measured.
 """
 
 from __future__ import annotations
