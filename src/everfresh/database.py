@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from everfresh.linalg import Columns, ViewOptions
     from everfresh.linalg.domain.handles import LinearView, Matrix
     from everfresh.linalg.run.setup import Definition
+    from everfresh.raw.handles import Cache
 
 MEMORY = ":memory:"
 """A path that is none, as elsewhere."""
@@ -98,7 +99,8 @@ def domains_of(options: Options) -> tuple[Domain, ...]:
         "matrix", "everfresh.linalg.domain.matrices:made", "everfresh.linalg.run.updates", options.history
     )
     arrays = Lazy("array", "everfresh.arrays.domain:made", "", options.history)
-    return (matrices, arrays)
+    raw = Lazy("raw", "everfresh.raw.domain:made", "everfresh.raw.domain", options.history)
+    return (matrices, arrays, raw)
 
 
 def connected(
@@ -426,8 +428,8 @@ class Database(StreamMethods):
         """
         self._current()
         found = self._engine.objects.find(name)
-        if found is None or found.kind != "array":
-            there = [one.name for one in self._engine.objects if one.kind == "array"]
+        if found is None or not found.kind.endswith("array"):
+            there = [one.name for one in self._engine.objects if one.kind.endswith("array")]
             raise EverfreshError(
                 Code.NOT_FOUND,
                 f"there is no array '{name}'",
@@ -439,7 +441,23 @@ class Database(StreamMethods):
     @property
     def arrays(self) -> Mapping[str, StoredArray]:
         """All arrays by name."""
-        return self._held("array")
+        return {**self._held("array"), **self._held("external array")}
+
+    @property
+    def cache(self) -> Cache:
+        """The cache of external arrays: how much it holds, what is in it, what the last query read.
+
+        >>> import everfresh as ef
+        >>> with ef.connect(engine="local") as db:
+        ...     db.cache.configure(workers=2, budget=1_000_000)
+        ...     db.cache
+        <cache of external arrays: 0 pieces, 0 of 2000000 bytes>
+        """
+        from everfresh.raw.handles import Cache
+        from everfresh.raw.verbs import domain_of
+
+        self._current()
+        return Cache(domain_of(self))
 
     def create_matrix(self, name: str, array: Any, static: bool = False) -> int:
         """Keep a matrix; one that is `static` never changes, and views of it have no triggers for it.

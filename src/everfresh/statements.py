@@ -32,7 +32,7 @@ class Statements:
         """Run one statement or a script; what its last statement gives."""
         if not about_arrays(text):
             return self._sql(text, dialect)
-        from everfresh.arrays.verbs import run
+        from everfresh.raw.verbs import run
 
         result: Result | int | None = None
         for piece, of_arrays in pieces(text):

@@ -54,6 +54,11 @@ def _statement(stream: TokenStream) -> aql.Statement:
 
 def _create(stream: TokenStream) -> ArraySchema:
     stream.expect("CREATE")
+    return read_array(stream)
+
+
+def read_array(stream: TokenStream) -> ArraySchema:
+    """What comes after CREATE: `[UNIQUE] ARRAY name <attributes> [dimensions]`."""
     unique = stream.accept("UNIQUE")
     stream.expect("ARRAY")
     name = stream.name()
@@ -85,6 +90,11 @@ def _box(stream: TokenStream) -> tuple[Dimension, ...]:
         found.append(Dimension(name, lo, hi, stream.integer()))
     stream.expect("]")
     return tuple(found)
+
+
+def read_expression(stream: TokenStream) -> str:
+    """A piece of SQL up to a comma or a closing bracket."""
+    return _text(stream)
 
 
 def _text(stream: TokenStream, ends: tuple[str, ...] = (), comma: bool = True) -> str:

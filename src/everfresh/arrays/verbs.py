@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,10 +24,11 @@ DOMAIN = "array"
 _SHOW = re.compile(r"\s*SHOW\s+ARRAYS\s*\Z", re.IGNORECASE)
 
 
-def run(db: Database, text: str) -> Result | int:
-    """Run one statement: a query gives its result, a change its epoch."""
+def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dict) -> Result | int:
+    """Run one statement: a query gives its result, a change its epoch. `others` gives the arrays that a query
+    reads beside those of the domain."""
     if _SHOW.match(text):
-        names = [found.name for found in db._engine.objects if found.kind == "array"]
+        names = [found.name for found in db._engine.objects if found.kind.endswith("array")]
         return Result(pa.table({"name": pa.array(names, pa.string())}))
     statement = parse(text)
     domain: Arrays = db._domain(DOMAIN)
@@ -39,19 +41,22 @@ def run(db: Database, text: str) -> Result | int:
             found = db._engine.objects.find(statement.name)
             if found is None and statement.if_exists:
                 return db._writable().epoch
-            return db._drop(found.name if found is not None and found.kind == "array" else statement.name)
+            return db._drop(
+                found.name if found is not None and found.kind.endswith("array") else statement.name
+            )
     if isinstance(statement, aql.Query) and statement.into:
         with db._lock:  # nobody changes what it reads
             db._check_free(statement.into)
-            return _stored(db, evaluate(statement, _known(domain, db)))
+            return _stored(db, evaluate(statement, _known(domain, others())))
     db._current()
-    value = evaluate(statement, _known(domain, db))
+    value = evaluate(statement, _known(domain, others()))
     return Result(value.to_arrow() if isinstance(value, Array) else value)
 
 
-def _known(domain: Arrays, db: Database) -> dict[str, Array]:
+def _known(domain: Arrays, others: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays of the database, by their names in whatever case a statement has them."""
-    return {**{name.lower(): value for name, value in domain.all().items()}, **domain.all()}
+    found = {**domain.all(), **others}
+    return {**{name.lower(): value for name, value in found.items()}, **found}
 
 
 def _stored(db: Database, value: Any) -> int:
