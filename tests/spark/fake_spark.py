@@ -4,8 +4,8 @@ collect and toArrow, partition by partition, each as a task of its own.
 Each task is served by one of some processes, that is, caches of units: which one is random, so that units are
 found at the right version, behind it, ahead of it, or not at all. Threads may run jobs at the same time: a
 process serves one task after the other. In a block of `trouble` tasks are tried again, from the start or
-where they had done everything, and have twins that end before or after them. What becomes of processes that are
-killed is tested with Spark itself.
+where they had done everything, and have twins that end before or after them. What becomes of processes that
+are killed is tested with Spark itself.
 """
 
 from __future__ import annotations

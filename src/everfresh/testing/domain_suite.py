@@ -248,7 +248,7 @@ class DomainSuite:
     # -- tasks -------------------------------------------------------------------------------------
 
     def test_tasks_that_are_retried_or_run_twice(self, tmp_path: Path) -> None:
-        """What an attempt did that nobody heard of is not there, now, at earlier epochs and when opened again."""
+        """What an attempt did that nobody heard of is not there: now, earlier, and opened again."""
         rng, options = random.Random(9), self.options(snapshot_epochs=3)
         with self.connect(tmp_path / "db", options=options) as db:
             with self.troubled():
