@@ -334,11 +334,11 @@ class LocalEngine(InSections):
             self._shown.show(draft.epoch, self._state, draft.changes)
             if draft.steps is not None:
                 draft.steps.commit()
+                self._watched = self.objects.read
             if not records:
                 self._timeline.pass_on(draft.epoch, draft.keys, draft.sources)
         for record in records:
             self._timeline.advance(record)
-        self._watched = self.objects.read
 
     @property
     def behind(self) -> bool:
