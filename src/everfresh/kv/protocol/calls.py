@@ -178,8 +178,10 @@ def _first(store: Store, table: str, lo: bytes, limit: int) -> list[tuple[bytes,
 def _base_at(
     store: Store, partition: int, tables: Sequence[str], logs: Sequence[tuple[int, Position]]
 ) -> list[tuple[str, bytes, bytes]]:
-    """A snapshot of now, in which every row that was written since has its first before-image again."""
-    inside = next(p for p in store.partitions() if p.id == partition)
+    """A snapshot of now, in which every row that was written since has its first before-image again.
+
+    The partition may have been split since it was asked for: it has the keys that its descendants have now.
+    """
     snapshot = store.snapshot([partition])
     try:
         rows: dict[tuple[str, bytes], bytes | None] = {
@@ -193,13 +195,23 @@ def _base_at(
             upto = snapshot.positions.get(id_, store.log_end(id_))
             for entry in store.log(id_, after, upto.offset - after.offset):
                 place = (entry.table, entry.key)
-                mine = id_ == partition or store.partition_of(*place).id == inside.id
-                if entry.table in tables and mine and place not in undone:
+                if entry.table not in tables or place in undone:
+                    continue
+                if id_ == partition or _had(store, partition, entry.table, entry.key):
                     undone.add(place)
                     rows[place] = entry.before
     finally:
         snapshot.close()
     return [(table, key, value) for (table, key), value in sorted(rows.items()) if value is not None]
+
+
+def _had(store: Store, partition: int, table: str, key: bytes) -> bool:
+    """Whether a key belongs to a partition, or did before that was split."""
+    inside, every = {store.partition_of(table, key).id}, store.partitions()
+    for part in reversed(every):  # parents come before their children
+        if inside & {*part.children}:
+            inside.add(part.id)
+    return partition in inside
 
 
 def slices(ends: Sequence[tuple[Any, Position]], before: Cut, upto: Cut) -> tuple[Slice, ...]:
