@@ -93,11 +93,14 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The entries of one log after one position up to another: `list[Entry]`."""
+    """The entries of one log after one position up to another: `list[Entry]`. `root` is the partition that
+    this one came from by splits: whoever reads it reads all that came from it, so that the entries of a
+    record are read by one manager, in order."""
 
     partition: int
     after: Position
     upto: Position
+    root: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class BaseAt:
     partition: int
     tables: tuple[str, ...]
     logs: tuple[tuple[int, Position], ...] = field(default=())
+    root: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,11 +223,14 @@ def slices(ends: Sequence[tuple[Any, Position]], before: Cut, upto: Cut) -> tupl
     ended."""
     found = []
     starts: dict[int, Position] = {}
+    roots: dict[int, int] = {}
     for partition, end in ends:
+        root = roots.setdefault(partition.id, partition.id)
+        roots.update(dict.fromkeys(partition.children, root))
         after = before.at.get(partition.id, starts.get(partition.id, START))
         last = upto.at.get(partition.id, after)
         if last.offset > after.offset:
-            found.append(Slice(partition.id, after, last))
+            found.append(Slice(partition.id, after, last, root))
         starts.update(dict.fromkeys(partition.children, end))
     return tuple(found)
 
@@ -239,5 +246,5 @@ def bases(ends: Sequence[tuple[Any, Position]], tables: Sequence[str], cut: Cut)
         lines.update(dict.fromkeys(partition.children, line))
         starts.update(dict.fromkeys(partition.children, end))
         if partition.open:
-            found.append(BaseAt(partition.id, tuple(tables), line))
+            found.append(BaseAt(partition.id, tuple(tables), line, line[0][0]))
     return tuple(found)
