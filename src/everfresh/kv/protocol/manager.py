@@ -75,7 +75,7 @@ class _Manager:
         """Rows that were prepared, by epoch, until they are resolved."""
         self.gone: list[ViewRow] = []
         self.first: dict[tuple[str, bytes], ViewRow] = {}
-        """Rows that views over nothing have, until the first epoch writes them."""
+        """Rows of views that nobody has seen yet, until the first epoch writes them."""
 
     def take(self, message: Any) -> Machine:
         match message:
@@ -131,7 +131,8 @@ class _Manager:
     def _finish(self, order: Restore | Work, rows: Sequence[ViewRow]) -> Machine:
         changed = {(row.table, row.key): row for row in rows}
         if isinstance(order, Restore):
-            self.first = changed if order.epoch == 0 else {}
+            fresh = (row for row in rows if self.dataflow.is_new(row, order.version))
+            self.first = {(row.table, row.key): row for row in fresh}
         else:
             rows = list({**self.first, **changed}.values())
             self.first = {}
