@@ -12,7 +12,8 @@ A query is made by calls, each of which gives a new one, and is the same for row
 """
 
 from everfresh.signals.aggregate import Aggregate
-from everfresh.signals.api import (
+from everfresh.signals.nodes import Fn
+from everfresh.signals.queries import (
     Signal,
     Stream,
     Uniform,
@@ -25,7 +26,6 @@ from everfresh.signals.api import (
     user,
     zero_order,
 )
-from everfresh.signals.nodes import Fn
 from everfresh.signals.run.pipeline import Pipeline
 from everfresh.signals.text import parse, to_text
 
