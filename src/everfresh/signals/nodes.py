@@ -68,6 +68,17 @@ class Reading(Node):
     nan: str = "keep"
     overlap: bool = False
     unit: str = "us"
+    deletes: str = "revise"
+    idle: int | None = None
+    retain: int | None = None
+
+
+@node
+class Viewed(Node):
+    """The query of a signal view, read by another."""
+
+    input: Node
+    view: str
 
 
 @node

@@ -358,6 +358,8 @@ class Plan:
                 )
             return node, [], node.size, np.dtype(payload.dtype)
         window, steps, size, dtype = self._chain(node.children[0])
+        if isinstance(node, n.Viewed):
+            return window, steps, size, dtype
         made, size, dtype = frames.step_of(node, steps, window, size, dtype)
         return window, made, size, dtype
 
@@ -468,6 +470,7 @@ def _squares(node: Node, size: int) -> Array:
 
 _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.Reading: Plan._reading,
+    n.Viewed: Plan._same,
     n.ToSignal: Plan._same,
     n.UntilNext: Plan._until_next,
     n.AsofLeft: Plan._asof_left,

@@ -113,6 +113,23 @@ class Query:
                 raise faults.kind(name, CALLED[self.kind], *step)
         raise AttributeError(f"{type(self).__name__} has no {name!r}")
 
+    def _of(self, db: Database) -> Query:
+        """The query, of a database."""
+        return query(self.node, db)  # type: ignore[no-any-return]
+
+    def create_view(self, name: str) -> int:
+        """Keep the rows of the query in its database: those of the rows that are there, and then of those
+        that come. The epoch in which the view was made."""
+        if self._db is None:
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"create_view('{name}') of a query that belongs to no database",
+                hint="begin it with db.signal(table, ...); run(rows) computes it over rows at hand",
+            )
+        from everfresh.signals.domain.verbs import create_view
+
+        return create_view(self._db, name, self.node)
+
     @property
     def unit(self) -> str:
         """The unit of ticks."""

@@ -22,14 +22,17 @@ def reading(
     where: str | None = None,
     lateness: Ticks = 0,
     late: str = "refuse",
+    deletes: str = "revise",
     order: str = "table",
+    retain: Ticks | None = None,
     nan: str = "keep",
     overlap: bool = False,
     unit: str = "us",
 ) -> Any:
     """Rows of a table as a signal, or with `overlap=True` as a stream. `value` is `"value"` if not given."""
     for name, given, allowed in (
-        ("late", late, ("refuse", "drop")),
+        ("late", late, ("refuse", "drop", "revise")),
+        ("deletes", deletes, ("revise", "refuse")),
         ("order", order, ("table", "group")),
         ("nan", nan, ("keep", "missing")),
         ("unit", unit, (*UNITS, "d")),
@@ -48,7 +51,8 @@ def reading(
         raise faults.period(f"lateness {waits} is negative", "0 refuses what is late")
     node = n.Reading(
         table, time, _names(key), _names("value" if value is None else value), end, length, where, waits,
-        late, order, nan, overlap, unit,
+        late, order, nan, overlap, unit, deletes, None,
+        None if retain is None else ticks(retain, unit, "retain"),
     )  # fmt: skip
     return query(node)
 

@@ -30,7 +30,7 @@ def run(query: Node, rows: Any, options: Options | None = None) -> pa.Table:
     tables = _tables(readings, rows)
     pipeline = Pipeline(query, {name: t.schema for name, t in tables.items()}, options, False, True)
     tables = {name: _by_time(t, readings[name]) for name, t in tables.items()}
-    parts = [pipeline._table(np.zeros(0, np.int64), None)]
+    parts = [pipeline.nothing]
     whole = [t for t in tables.values() if len(t)]
     pieces = -(-max((len(t) for t in whole), default=0) // PIECE)
     if not all(_in_order(t, readings[name]) for name, t in tables.items()):
