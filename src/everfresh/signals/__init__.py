@@ -12,6 +12,7 @@ A query is made by calls, each of which gives a new one, and is the same for row
 """
 
 from everfresh.signals.aggregate import Aggregate
+from everfresh.signals.domain.functions import register
 from everfresh.signals.nodes import Fn
 from everfresh.signals.queries import (
     Signal,
@@ -42,6 +43,7 @@ __all__ = [
     "last",
     "parse",
     "reading",
+    "register",
     "second_order",
     "to_text",
     "user",

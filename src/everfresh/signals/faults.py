@@ -58,7 +58,8 @@ def late(reading: Reading, key: Any, time: int, watermark: int) -> EverfreshErro
         Code.SIG_LATE,
         f"an event of key {key!r} starts at {time}, before the watermark {watermark}",
         place=f"table '{reading.table}'",
-        hint=f"{would_do} would admit it; late='drop' leaves such rows out",
+        hint=f"{would_do} would admit it; late='drop' leaves such rows out, "
+        "late='revise' computes their groups anew",
     )
 
 

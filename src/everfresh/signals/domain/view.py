@@ -170,7 +170,11 @@ class ViewState:
         undo.add(self, "parts", "sealed")
         before = self.parts
         changed = self._went(stepped.went, undo) if stepped.went else []
-        new = self.pipeline.step(stepped.came, stepped.times)
+        keys = stepped.keys
+        if changed and keys is None:
+            keys = self._keys([self._slots(*each) for each in changed])
+        came, beside = (stepped.came, None) if keys is None else self._parted(stepped, Groups(keys))
+        new = self.pipeline.step(came, stepped.times, beside)
         undo.steps.append(self.pipeline.taking_back())
         late = [source.late.revised for source in self.sources if len(source.late.revised)]
         for source in self.sources:
@@ -181,14 +185,35 @@ class ViewState:
         change = weigh(new)
         self.pipeline.check_memory()
         if rows is not None and (late or changed):
-            slots = np.unique(np.concatenate([*late, *(self._slots(*each) for each in changed)]))
-            keys = self.pipeline.keys_of(slots)
+            keys = self._keys([*late, *(self._slots(*each) for each in changed)])
             groups = Groups(keys)
             told = {name: self._of_groups(groups, name, rows(name)) for name in self.tables}
             stepped = Stepped(stepped.came, stepped.went, stepped.times, keys, told)
         if stepped.keys is not None:
             change = self._revise(stepped, before, new, undo)
         return stepped, change, undo
+
+    def _keys(self, slots: list[Array]) -> pa.Table:
+        return self.pipeline.keys_of(np.unique(np.concatenate(slots)))
+
+    def _parted(
+        self, stepped: Stepped, groups: Groups
+    ) -> tuple[Tables, Mapping[str, list[tuple[pa.Table, Array]]]]:
+        """What came, but for groups that are computed anew; and what came into these, with what is the change
+        of an event that was there."""
+        came: dict[str, pa.Table] = {}
+        beside: dict[str, list[tuple[pa.Table, Array]]] = {}
+        for name, rows in stepped.came.items():
+            reading = next(reading for reading in self.readings if reading.table == name)
+            mask = self._in_groups(groups, name, rows)
+            came[name] = rows.filter(pa.array(~mask))
+            held = rows.filter(pa.array(mask))
+            changed = np.zeros(len(held), bool)
+            if name in stepped.went and len(held):
+                places = [*reading.key, reading.time]
+                changed = Groups(stepped.went[name].select(places)).of(held, places)
+            beside[name] = [(held, changed)]
+        return came, beside
 
     def _add(self, new: pa.Table) -> None:
         """More rows: parts are merged so that each is larger than those behind it together."""
@@ -259,11 +284,14 @@ class ViewState:
     def _of_groups(self, groups: Groups, table: str, rows: pa.Table) -> pa.Table:
         """The rows of a table in some groups."""
         rows = self.without_late(table, rows)
+        return rows.filter(pa.array(self._in_groups(groups, table, rows)))
+
+    def _in_groups(self, groups: Groups, table: str, rows: pa.Table) -> Array:
         mask = np.zeros(len(rows), bool)
         for reading in self.readings:
             if reading.table == table:
                 mask |= groups.of(rows, reading.key)
-        return rows.filter(pa.array(mask))
+        return mask
 
     def _slots(self, reading: Reading, rows: pa.Table) -> Array:
         return self.pipeline.slots_of(rows, reading.key)

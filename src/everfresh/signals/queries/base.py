@@ -17,8 +17,6 @@ from everfresh.signals import nodes as n
 from everfresh.signals.kinds import SIGNAL, STREAM, UNIFORM, WINDOWED, kind_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from everfresh.database import Database
     from everfresh.options import Options
 
@@ -138,10 +136,17 @@ class Query:
     def _ticks(self, value: Ticks, what: str) -> int:
         return ticks(value, self.unit, what)
 
-    def run(self, rows: Any, options: Options | None = None) -> pa.Table:
-        """The query over rows at hand: an Arrow table or a DataFrame, or several by the names of tables."""
-        from everfresh.signals.run.offline import run
+    def run(self, rows: Any, options: Options | None = None) -> Any:
+        """The query over rows at hand: an Arrow table or a DataFrame, or several by the names of tables. The
+        result is an Arrow table; of DataFrames of Spark, one of Spark."""
+        from everfresh.signals.run.offline import run, tables_of
 
+        readings = [each.table for each in self.node.walk() if isinstance(each, n.Reading)]
+        given = tables_of(readings, rows)
+        if any(type(table).__module__.startswith("pyspark.") for table in given.values()):
+            from everfresh.signals.spark.run import run as on_spark
+
+            return on_spark(self.node, given, options)
         return run(self.node, rows, options)
 
     def explain(self) -> str:

@@ -91,6 +91,8 @@ class Source(Operator):
         self.reading, self.keys = reading, keys
         self.payload: Payload = payload_of(schema, reading.value, reading.table)
         self.time_type = schema.field(reading.time).type
+        for name in (reading.time, *(() if reading.end is None else (reading.end,))):
+            _check_times(schema, name, reading.table)
         self._where = None if reading.where is None else _predicate(reading.where, schema, reading.table)
         self.events = Columns(last=(np.int64, (), LOW), ended=(np.int64, (), LOW))
         self.state = (self.events,)
@@ -128,6 +130,20 @@ class Source(Operator):
         if len(events.start) and events.start.min() < self.watermark:
             events = self._without_late(events, table, rows)
         return events
+
+    def pass_by(self, table: pa.Table, changed: Array) -> None:
+        """Rows come whose groups are computed anew: they are judged as others, but for those that have
+        changed, and time passes by them."""
+        start = _times(table, self.reading)
+        if not len(start):
+            return
+        self.newest = max(self.newest, int(start.max()))
+        events, rows = self._events(table, start)
+        known = changed if rows is None else changed[rows]
+        late = (events.start < self.watermark) & ~known
+        if late.any() and self.reading.late != "revise":
+            some = np.flatnonzero(late)
+            self._without_late(events.take(some), table, some if rows is None else rows[some])
 
     def _events(self, table: pa.Table, start: Array) -> tuple[Events, Array | None]:
         values, valid = values_of(table, self.reading.value, self.payload)
@@ -254,12 +270,6 @@ def ticks(column: pa.Array, reading: Reading, open_ended: bool = False) -> Array
         column = column.cast(pa.int64())
     elif pa.types.is_date32(type_):
         column = column.cast(pa.int32())
-    elif not pa.types.is_integer(type_):
-        raise EverfreshError(
-            Code.SIG_TYPE,
-            f"the times of table '{reading.table}' are {type_}: times are BIGINT, DATE or TIMESTAMP",
-            hint="cast the column, for example to TIMESTAMP",
-        )
     if column.null_count:
         if not open_ended:
             raise EverfreshError(
@@ -268,6 +278,23 @@ def ticks(column: pa.Array, reading: Reading, open_ended: bool = False) -> Array
         column = pc.fill_null(column.cast(pa.int64()), END)
     found: Array = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return found
+
+
+def _check_times(schema: pa.Schema, name: str, table: str) -> None:
+    if name not in schema.names:
+        raise EverfreshError(
+            Code.NOT_FOUND,
+            f"table '{table}' has no column '{name}'",
+            hint="columns are: " + ", ".join(schema.names),
+        )
+    type_ = schema.field(name).type
+    if not any(is_(type_) for is_ in (pa.types.is_timestamp, pa.types.is_date, pa.types.is_integer)):
+        raise EverfreshError(
+            Code.SIG_TYPE,
+            f"the times of table '{table}' are {type_}: times are BIGINT, DATE or TIMESTAMP",
+            place=f"column '{name}'",
+            hint="cast the column, for example to TIMESTAMP",
+        )
 
 
 def _predicate(text: str, schema: pa.Schema, table: str) -> Expr:
