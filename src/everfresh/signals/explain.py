@@ -83,6 +83,8 @@ def delay_of(node: Node) -> int | None:
         case n.Sample() | n.Resample():
             policy = node.interpolate
             return 0 if policy is None or policy.causal else policy.window
+        case n.Session():
+            return None
         case n.Unwindow():
             below = kind_of(node)
             return (_size(node.input) - 1) * below.period
@@ -116,7 +118,9 @@ def _reach(node: Node) -> int | None:
             return 0 if policy is None else None if policy.window is None else 2 * policy.window
         case n.Fir():
             return 10 * len(node.b) * period
-        case n.Iir() | n.Sos() | n.AsofLeft():
+        case n.Polyphase():
+            return len(node.taps) * period
+        case n.Iir() | n.Sos() | n.AsofLeft() | n.Session():
             return None
         case n.Filter():
             return None if node.backward else node.forward * period

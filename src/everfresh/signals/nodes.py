@@ -207,6 +207,24 @@ class Downsample(Node):
 
 
 @node
+class Polyphase(Node):
+    """`up` times as many samples through a filter, and each `down`-th of them: no zeros are made."""
+
+    input: Node
+    up: int
+    down: int
+    taps: tuple[float | complex, ...]
+
+
+@node
+class Session(Node):
+    """Events that follow each other within a gap, as one."""
+
+    input: Node
+    gap: int
+
+
+@node
 class Fir(Node):
     """`y[n] = sum b[i] x[n - i]`."""
 

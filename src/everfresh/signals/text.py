@@ -32,6 +32,8 @@ _NAMES: dict[str, type[Node]] = {
     "sample": n.Sample,
     "resample": n.Resample,
     "downsample": n.Downsample,
+    "resample_poly": n.Polyphase,
+    "session": n.Session,
     "fir": n.Fir,
     "iir": n.Iir,
     "sos": n.Sos,

@@ -101,6 +101,14 @@ class Signal(Valued):
         """The signal at the beats of a grid; `interpolate` fills beats between references."""
         return self._with(n.Sample(self.node, *grid(self, period, offset), interpolate))
 
+    def session(self, gap: Ticks) -> Signal:
+        """Events that follow each other within `gap` ticks as one event, whose value is how many there
+        were."""
+        length = ticks(gap, self.unit, "gap")
+        if length < 0:
+            raise faults.period(f"session({length}) is negative", "the longest pause within a session")
+        return self._with(n.Session(self.node, length))
+
     def until_next(self, max: Ticks) -> Signal:
         """Points that last until the next of their group, at most `max`: a signal of steps."""
         longest = self._ticks(max, "max")

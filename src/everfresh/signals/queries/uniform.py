@@ -60,6 +60,29 @@ class Uniform(Valued):
         """A filter, and then every `factor`-th sample."""
         return self.filter_fir(taps).downsample(factor)
 
+    def resample_poly(self, up: int, down: int, taps: Sequence[float | complex]) -> Uniform:
+        """`up` times as many samples through a filter, and each `down`-th of them, as SciPy's
+        `upfirdn(taps, x, up, down)`: causal, and stamped with the newest sample that was used, on the finer
+        grid. There is an output where that sample is."""
+        if up < 1 or down < 1 or self.period * down % up:
+            raise faults.period(
+                f"resample_poly({up}, {down}) of period {self.period}: {self.period} * {down} ticks are no "
+                f"multiple of {up}",
+                "both are at least 1, and the new period is whole ticks",
+            )
+        return self._with(n.Polyphase(self.node, up, down, _taps(taps)))
+
+    def as_uniform(self, period: Ticks, offset: Ticks = 0) -> Uniform:
+        """It is uniform: refused if its grid is another."""
+        wanted, at = grid(self, period, offset)
+        if (wanted, at % wanted) != (self.period, self.offset):
+            raise faults.period(
+                f"the signal has period {self.period} and offset {self.offset}, and not {wanted} and "
+                f"{at % wanted}",
+                "resample(period, offset) gives it another grid",
+            )
+        return self
+
     def filter_fir(
         self, b: Sequence[float | complex], missing: str = "zero", method: str = "auto"
     ) -> Uniform:
