@@ -35,6 +35,8 @@ from everfresh.state import pack_table, plain, unpack_table
 Rows = Callable[[str], pa.Table]
 """The rows of a table or view as they are now."""
 PIECE = 100_000
+_LARGE = 1 << 20
+"""Parts of rows that have so many bytes are not copied again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,9 +218,9 @@ class ViewState:
         return came, beside
 
     def _add(self, new: pa.Table) -> None:
-        """More rows: parts are merged so that each is larger than those behind it together."""
+        """More rows: small parts are merged, so that each is larger than those behind it together."""
         parts = [*self.parts, new]
-        while len(parts) > 1 and len(parts[-2]) <= len(parts[-1]):
+        while len(parts) > 1 and len(parts[-2]) <= len(parts[-1]) and parts[-1].nbytes < _LARGE:
             last = parts.pop()
             parts[-1] = pa.concat_tables([parts[-1], last]).combine_chunks()
         self.parts = tuple(parts)
