@@ -100,7 +100,9 @@ def domains_of(options: Options) -> tuple[Domain, ...]:
     )
     arrays = Lazy("array", "everfresh.arrays.domain:made", "", options.history)
     raw = Lazy("raw", "everfresh.raw.domain:made", "everfresh.raw.domain", options.history)
-    return (matrices, arrays, raw)
+    statements = "everfresh.signals.domain.statements"
+    signals = Lazy("signal", "everfresh.signals.domain.signals:made", statements, options.history)
+    return (matrices, arrays, raw, signals)
 
 
 def connected(
@@ -145,6 +147,8 @@ class Database(StreamMethods):
         self._progress: Progress | None = None
         self._streams: dict[str, Stream] = {}
         self._statements = Statements(self)
+        for domain in engine.objects.domains.values():
+            domain.over(engine.read)
         _opened.add(self)
 
     # -- life --------------------------------------------------------------------------------------
@@ -523,6 +527,33 @@ class Database(StreamMethods):
     def matrix_views(self) -> Mapping[str, LinearView]:
         """All matrix views by name."""
         return self._held("matrix view")
+
+    def signal(
+        self, table: str, *, time: str | None = None, key: str | Sequence[str] | None = None, **how: Any
+    ) -> Any:
+        """Rows of a table or view as a signal, or with `overlap=True` as a stream: where queries over signals
+        begin. `time`, `key` and `value` are its columns; see `everfresh.signals.reading` for the rest. Of a
+        signal view nothing but its name is given.
+
+        >>> import everfresh as ef
+        >>> with ef.connect(engine="local") as db:
+        ...     _ = db.sql("CREATE TABLE readings (sensor INT, time BIGINT, value DOUBLE)")
+        ...     sums = db.signal("readings", time="time", key="sensor").as_uniform(10).sum(2, 1)
+        ...     _ = sums.create_view("sums")
+        ...     _ = db.apply(readings=[(1, 0, 1.0), (1, 10, 2.0), (1, 20, 4.0)])
+        ...     db.view("sums").to_pylist()
+        [{'sensor': 1, 'time': 10, 'value': 3.0}, {'sensor': 1, 'time': 20, 'value': 6.0}]
+        """
+        from everfresh.signals.domain.verbs import signal
+
+        return signal(self, table, time=time, key=key, **how)
+
+    def advance(self, table: str, time: Any) -> int:
+        """Say that a table has reached a time, in an epoch of its own: no event before it comes any more.
+        None is the end of data."""
+        from everfresh.signals.domain.verbs import advance
+
+        return advance(self, table, time)
 
     def _held(self, kind: str) -> dict[str, Any]:
         """What a user holds of all objects of a kind."""

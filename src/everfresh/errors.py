@@ -39,6 +39,7 @@ class Code:
     ARGUMENT: Final = "argument"  # a call's arguments do not fit
     SIG_OVERLAP: Final = "E-SIG-OVERLAP"  # two events of a signal overlap, or windows that nothing merges
     SIG_LATE: Final = "E-SIG-LATE"  # an event before the watermark
+    SIG_DELETE: Final = "E-SIG-DELETE"  # an event of the past is deleted or changed
     SIG_GRID: Final = "E-SIG-GRID"  # a sample off the grid of its signal
     SIG_PERIOD: Final = "E-SIG-PERIOD"  # a period, factor, shift or span that does not fit
     SIG_FILL: Final = "E-SIG-FILL"  # a gap too long to fill

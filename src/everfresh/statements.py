@@ -86,7 +86,7 @@ class Statements:
 
     def _ddl(self, statement: s.Statement) -> int:
         engine = self._db._writable()
-        if isinstance(statement, s.Drop) and statement.kind in ("matrix", "matrix view"):
+        if isinstance(statement, s.Drop) and statement.kind not in ("table", "view"):
             known = engine.objects.find(statement.name) is not None
             return self._db._drop(statement.name, statement.cascade) if known else engine.epoch
         with shown(self._db._progress) as told:

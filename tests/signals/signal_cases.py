@@ -93,13 +93,15 @@ def same_bits(a: dict[Any, Any], b: dict[Any, Any]) -> None:
             assert x.tobytes() == y.tobytes()
 
 
-def near(found: dict[Any, Any], query: Any, tables: Any, watermarks: Any) -> None:
+def near(found: dict[Any, Any], query: Any, tables: Any, watermarks: Any, keys: Any = None) -> None:
     """The rows are those of the twin."""
     by_key = {
-        name: {key: [(a, b, v) for k, a, b, v in rows if k == key] for key in KEYS}
+        name: {
+            key: [(a, b, v) for k, a, b, v in rows if k == key] for key in (KEYS if keys is None else keys)
+        }
         for name, rows in tables.items()
     }
-    for key in KEYS:
+    for key in KEYS if keys is None else keys:
         mine = found.get(key, [])
         wanted = twin(query.node, by_key, watermarks, key)
         assert [at for at, _ in mine] == wanted.at.tolist(), key

@@ -14,6 +14,7 @@ import pytest
 from counters import Counters, Create
 from fake_spark import FakeSession, install
 from test_domains import CounterSuite, MatrixSuite, TableSuite
+from test_signal_domain import SignalSuite
 
 import everfresh as ef
 from everfresh.database import connected
@@ -61,6 +62,10 @@ class TestCounters(OnSpark, CounterSuite):
 class TestMatrices(OnSpark, MatrixSuite):
     def options(self, **changes: Any) -> ef.Options:
         return super().options(**{"snapshots": "background", **changes})
+
+
+class TestSignals(OnSpark, SignalSuite):
+    """Their state is with the driver."""
 
 
 class TestTables(OnSpark, TableSuite):

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everfresh.bench import Settings
+from everfresh.bench._signals_database import applied, idle
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median
 
@@ -33,10 +34,9 @@ def run(settings: Settings) -> Report:
     """Measure."""
     report = Report(NAME)
     events = int(settings.options.get("events", 200_000 if settings.quick else 10_000_000))
-    for part in (_spectra, _filters, _correlation, _interpolation, _overlap):
+    for part in (_spectra, _filters, _correlation, _interpolation, _overlap, applied, idle):
         settings.note(f"{part.__name__.strip('_')}: {events:,} events")
         part(report, settings, events)
-    report.skip("the same on Spark, and through db.apply", "signals are not yet objects of a database")
     return report
 
 

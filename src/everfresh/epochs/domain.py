@@ -12,7 +12,7 @@ epoch leaves the state that the epoch left; a stepping that was rolled back leav
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -52,10 +52,12 @@ class Published(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """An epoch in the making: its number, and on Spark the draft that jobs add to."""
+    """An epoch in the making: its number, on Spark the draft that jobs add to, and in this process what gives
+    the rows of tables and SQL views as the epoch has changed them so far."""
 
     epoch: int
     draft: Any = None
+    rows: Callable[[str], pa.Table] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,10 @@ class Domain(Protocol):
 
     def attach(self, host: Any) -> None:
         """Learn what the engine offers, before anything else: see `everfresh.spark.host.Host`."""
+        ...
+
+    def over(self, rows: Callable[[str], pa.Table]) -> None:
+        """Learn what gives the rows of tables and SQL views as of the last committed epoch."""
         ...
 
     def takes(self, given: Any) -> bool:

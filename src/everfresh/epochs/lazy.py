@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -30,6 +30,7 @@ class Lazy:
         self.name = name
         self._made, self._given, self._history = made, given, history
         self._host: Any = None
+        self._rows: Callable[[str], pa.Table] | None = None
         self._epoch = 0
         self._domain: Domain | None = None
 
@@ -44,11 +45,19 @@ class Lazy:
     def _new(self) -> Domain:
         module, _, function = self._made.partition(":")
         made: Domain = getattr(importlib.import_module(module), function)(self._history, self._host)
+        if self._rows is not None:
+            made.over(self._rows)
         return made
 
     def attach(self, host: Any) -> None:
         """Keep what the engine offers until the domain is made."""
         self._host = host
+
+    def over(self, rows: Callable[[str], pa.Table]) -> None:
+        """Keep what gives the rows of tables until the domain is made."""
+        self._rows = rows
+        if self._domain is not None:
+            self._domain.over(rows)
 
     @property
     def objects(self) -> Mapping[str, Object]:

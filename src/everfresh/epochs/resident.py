@@ -60,6 +60,9 @@ class Resident(ABC):
     def attach(self, host: Any) -> None:  # noqa: B027 - most need nothing
         """Nothing is needed of an engine."""
 
+    def over(self, rows: Callable[[str], pa.Table]) -> None:  # noqa: B027 - most need nothing
+        """No rows are needed but those that changed."""
+
     def expect(self, name: str) -> Object:
         """An object, or an error that lists what there is."""
         if name not in self.objects:

@@ -291,7 +291,7 @@ class LocalEngine(InSections):
         makes it final."""
         nets, deltas = self._resolved(batch)
         with ExitStack() as own:
-            steps = own.enter_context(EpochSteps(self.objects, Making(epoch)))
+            steps = own.enter_context(EpochSteps(self.objects, Making(epoch, rows=self._state.rows)))
             changes = own.enter_context(self._state.changing(nets))
             steps.execute(batch.statements)
             steps.run(batch.changes, self._published(nets, changes))

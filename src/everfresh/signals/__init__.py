@@ -12,7 +12,9 @@ A query is made by calls, each of which gives a new one, and is the same for row
 """
 
 from everfresh.signals.aggregate import Aggregate
-from everfresh.signals.api import (
+from everfresh.signals.domain.functions import register
+from everfresh.signals.nodes import Fn
+from everfresh.signals.queries import (
     Signal,
     Stream,
     Uniform,
@@ -25,7 +27,6 @@ from everfresh.signals.api import (
     user,
     zero_order,
 )
-from everfresh.signals.nodes import Fn
 from everfresh.signals.run.pipeline import Pipeline
 from everfresh.signals.text import parse, to_text
 
@@ -42,6 +43,7 @@ __all__ = [
     "last",
     "parse",
     "reading",
+    "register",
     "second_order",
     "to_text",
     "user",

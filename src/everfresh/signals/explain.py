@@ -49,6 +49,8 @@ def _line(node: Node, delay: int | None) -> str:
     if isinstance(node, n.Reading):
         late = f", {node.lateness} ticks of lateness" if node.lateness else ""
         return f"reading of table '{node.table}' ({kind.name}{late})"
+    if isinstance(node, n.Viewed):
+        return f"signal view '{node.view}': the operations above"
     grid = f", period {kind.period}, offset {kind.offset}" if kind.name in (UNIFORM, WINDOWED) else ""
     words = [f"{_name(node)} ({kind.name}{grid}): {_RECOMPUTED if recomputes(node) else _UPDATED}"]
     if delay is None:
@@ -81,11 +83,57 @@ def delay_of(node: Node) -> int | None:
         case n.Sample() | n.Resample():
             policy = node.interpolate
             return 0 if policy is None or policy.causal else policy.window
+        case n.Session():
+            return None
         case n.Unwindow():
             below = kind_of(node)
             return (_size(node.input) - 1) * below.period
         case n.Fir() if node.method == "fft" or (node.method == "auto" and len(node.b) > 128):
             return (1 << int(4 * len(node.b) - 1).bit_length()) * kind_of(node).period
+        case _:
+            return 0
+
+
+def reach_of(query: Node) -> int | None:
+    """How far in time a result depends on events, in ticks; None: without end.
+
+    >>> from everfresh.signals import first_order, reading
+    >>> grid = reading("t", time="t").sample(10, interpolate=first_order(60))
+    >>> reach_of(grid.filter_fir([1.0] * 5).node), reach_of(grid.filter_iir([1.0], [1.0, 0.5]).node)
+    (620, None)
+    """
+    below = [reach_of(child) for child in query.children if not isinstance(child, n.Policy | n.Agg)]
+    mine = _reach(query)
+    known = [each for each in below if each is not None]
+    return None if mine is None or len(known) < len(below) else max(known, default=0) + mine
+
+
+def _reach(node: Node) -> int | None:
+    period = kind_of(node.children[0]).period if node.children else 0
+    match node:
+        case n.Reading():
+            return None if node.end is not None or node.idle is not None else (node.duration or 1) - 1
+        case n.Sample() | n.Resample():
+            policy = node.interpolate
+            return 0 if policy is None else None if policy.window is None else 2 * policy.window
+        case n.Fir():
+            return 10 * len(node.b) * period
+        case n.Polyphase():
+            return len(node.taps) * period
+        case n.Iir() | n.Sos() | n.AsofLeft() | n.Session():
+            return None
+        case n.Filter():
+            return None if node.backward else node.forward * period
+        case n.Hopping() | n.Window():
+            return (node.size + node.hop) * period
+        case n.Unwindow():
+            return (_size(node.input) + window_of(node).hop) * kind_of(node).period
+        case n.UntilNext():
+            return node.max
+        case n.Shift():
+            return abs(node.ticks)
+        case n.Lifetime():
+            return abs(node.shift) + (node.duration or 0)
         case _:
             return 0
 

@@ -58,7 +58,28 @@ def late(reading: Reading, key: Any, time: int, watermark: int) -> EverfreshErro
         Code.SIG_LATE,
         f"an event of key {key!r} starts at {time}, before the watermark {watermark}",
         place=f"table '{reading.table}'",
-        hint=f"{would_do} would admit it; late='drop' leaves such rows out",
+        hint=f"{would_do} would admit it; late='drop' leaves such rows out, "
+        "late='revise' computes their groups anew",
+    )
+
+
+def deleted(reading: Reading, key: Any, time: int, watermark: int) -> EverfreshError:
+    """An event of the past is deleted or changed."""
+    return EverfreshError(
+        Code.SIG_DELETE,
+        f"an event of key {key!r} at {time} is deleted or changed, and the watermark is {watermark}",
+        place=f"table '{reading.table}'",
+        hint="deletes='revise' computes its group anew",
+    )
+
+
+def sealed(reading: Reading, time: int, until: int) -> EverfreshError:
+    """What would be computed anew rests on events that went behind `retain`."""
+    return EverfreshError(
+        Code.SIG_DELETE,
+        f"an event at {time} comes, goes or changes, and events up to {until} are gone behind retain=",
+        place=f"table '{reading.table}'",
+        hint="a longer retain= keeps events for as long as they are corrected",
     )
 
 

@@ -36,7 +36,10 @@ def kind_of(node: Node) -> Kind:
     match node:
         case n.Reading():
             return Kind(STREAM if node.overlap else SIGNAL)
-        case n.ToSignal() | n.UntilNext():
+        case n.Polyphase():
+            below = kind_of(node.input)
+            return grid(below.period * node.down // node.up, below.offset)
+        case n.ToSignal() | n.UntilNext() | n.Session():
             return Kind(SIGNAL)
         case n.AsUniform():
             return grid(node.period, node.offset)

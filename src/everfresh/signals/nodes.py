@@ -68,6 +68,17 @@ class Reading(Node):
     nan: str = "keep"
     overlap: bool = False
     unit: str = "us"
+    deletes: str = "revise"
+    idle: int | None = None
+    retain: int | None = None
+
+
+@node
+class Viewed(Node):
+    """The query of a signal view, read by another."""
+
+    input: Node
+    view: str
 
 
 @node
@@ -193,6 +204,24 @@ class Downsample(Node):
     input: Node
     n: int
     phase: int = 0
+
+
+@node
+class Polyphase(Node):
+    """`up` times as many samples through a filter, and each `down`-th of them: no zeros are made."""
+
+    input: Node
+    up: int
+    down: int
+    taps: tuple[float | complex, ...]
+
+
+@node
+class Session(Node):
+    """Events that follow each other within a gap, as one."""
+
+    input: Node
+    gap: int
 
 
 @node

@@ -7,6 +7,7 @@ complex number is an extension type over two doubles, so that its memory is that
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,8 @@ class ComplexType(pa.ExtensionType):  # type: ignore[misc]
 
 
 COMPLEX = ComplexType()
+with suppress(pa.ArrowKeyError):  # another import of this module has done it
+    pa.register_extension_type(COMPLEX)
 
 
 def complex_array(values: Array) -> pa.Array:

@@ -19,7 +19,7 @@ from everfresh.rewrite import Node
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
 from everfresh.signals.kinds import UNIFORM, kind_of, window_of
-from everfresh.signals.ops import elementwise, filters, frames, joins, lifetimes, sampling, windows
+from everfresh.signals.ops import elementwise, filters, frames, gathering, joins, lifetimes, sampling, windows
 from everfresh.signals.payload import Array, Payload
 from everfresh.signals.run.flow import Operator
 from everfresh.signals.run.keys import Keys
@@ -325,6 +325,29 @@ class Plan:
         at = self._add(made(below.at, b, zero, below.width, below.dtype))
         return replace(below, at=at, payload=payload, dtype=payload.dtype)
 
+    def _polyphase(self, node: n.Polyphase) -> Made:
+        """Output `m = up q + r` is a filter of its own of the samples up to `m down // up`, by r."""
+        below, kind = self._make(node.input), kind_of(node)
+        branches: list[int] = []
+        made = below
+        for r in range(node.up):
+            phase, behind = r * node.down % node.up, r * node.down // node.up
+            taps = node.taps[phase :: node.up] or (0.0,)
+            made = self._fir(n.Fir(node.input, taps, "zero", "direct"))
+            at = self._add(elementwise.Thin(made.at, node.down, behind % node.down))
+            moved = behind // node.down
+            branches.append(at if moved == 0 else self._add(elementwise.Move(at, -moved)))
+        made = replace(made, at=self._add(gathering.Interleave(branches)))
+        by = kind_of(node.input).offset // kind.period
+        return made if by == 0 else replace(made, at=self._add(elementwise.Move(made.at, by)))
+
+    def _session(self, node: n.Session) -> Made:
+        below = self._make(node.input)
+        if below.function is not None:
+            raise faults.kind("session", "a signal of functions of time", "values", "sample(period) first")
+        at = self._add(gathering.Sessions(below.at, node.gap))
+        return Made(at, Payload(("count",)), None, 1, np.float64, False)
+
     def _iir(self, node: n.Iir) -> Made:
         order = max(len(node.a), len(node.b))
         b, a = np.zeros((1, order)), np.zeros((1, order))
@@ -358,6 +381,8 @@ class Plan:
                 )
             return node, [], node.size, np.dtype(payload.dtype)
         window, steps, size, dtype = self._chain(node.children[0])
+        if isinstance(node, n.Viewed):
+            return window, steps, size, dtype
         made, size, dtype = frames.step_of(node, steps, window, size, dtype)
         return window, made, size, dtype
 
@@ -468,6 +493,7 @@ def _squares(node: Node, size: int) -> Array:
 
 _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.Reading: Plan._reading,
+    n.Viewed: Plan._same,
     n.ToSignal: Plan._same,
     n.UntilNext: Plan._until_next,
     n.AsofLeft: Plan._asof_left,
@@ -482,6 +508,8 @@ _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.Resample: Plan._sample,
     n.Downsample: Plan._downsample,
     n.Combine: Plan._combine,
+    n.Polyphase: Plan._polyphase,
+    n.Session: Plan._session,
     n.Fir: Plan._fir,
     n.Iir: Plan._iir,
     n.Sos: Plan._sos,

@@ -17,6 +17,7 @@ from everfresh.signals import nodes as n
 
 _NAMES: dict[str, type[Node]] = {
     "reading": n.Reading,
+    "view": n.Viewed,
     "to_signal": n.ToSignal,
     "lifetime": n.Lifetime,
     "until_next": n.UntilNext,
@@ -31,6 +32,8 @@ _NAMES: dict[str, type[Node]] = {
     "sample": n.Sample,
     "resample": n.Resample,
     "downsample": n.Downsample,
+    "resample_poly": n.Polyphase,
+    "session": n.Session,
     "fir": n.Fir,
     "iir": n.Iir,
     "sos": n.Sos,
@@ -51,8 +54,8 @@ _NAMES: dict[str, type[Node]] = {
 _WORDS = {cls: name for name, cls in _NAMES.items()}
 
 
-def to_text(node: Node) -> str:
-    """The calls that make a query.
+def to_text(node: Node, named: Mapping[n.Fn, str] | None = None) -> str:
+    """The calls that make a query; `named` has other names for functions than their own.
 
     >>> from everfresh.signals import first_order, reading
     >>> print(reading("t", time="at", key="id").sample(10, interpolate=first_order(20)))
@@ -63,7 +66,7 @@ interpolate=policy(name='first_order', window=20))
     while True:
         names = [f for f in fields(node) if f.name != "input"]  # type: ignore[arg-type]
         args = [
-            f"{f.name}={_value(getattr(node, f.name))}"
+            f"{f.name}={_value(getattr(node, f.name), named or {})}"
             for f in names
             if f.default is MISSING or not _same(getattr(node, f.name), f.default)
         ]
@@ -77,16 +80,16 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def _value(value: Any) -> str:
+def _value(value: Any, named: Mapping[n.Fn, str]) -> str:
     if isinstance(value, Node):
-        return to_text(value)
+        return to_text(value, named)
     if isinstance(value, n.Fn):
-        return f"fn({value.name!r})"
+        return f"fn({named.get(value, value.name)!r})"
     if isinstance(value, tuple):
-        inside = ", ".join(map(_value, value))
+        inside = ", ".join(_value(each, named) for each in value)
         return f"({inside},)" if len(value) == 1 else f"({inside})"
     if isinstance(value, complex):
-        return f"complex({_value(value.real)}, {_value(value.imag)})"
+        return f"complex({_value(value.real, named)}, {_value(value.imag, named)})"
     return (
         f"float({str(value)!r})" if value != value or value in (float("inf"), -float("inf")) else repr(value)
     )
@@ -112,7 +115,7 @@ def _read(tree: ast.AST, functions: Mapping[str, Callable[..., Any]]) -> Any:
                     Code.NOT_FOUND, f"there is no function '{name}'",
                     hint="functions are: " + (", ".join(functions) or "none"),
                 )  # fmt: skip
-            return n.Fn(name, functions[name])
+            return n.Fn(name.rpartition(":")[2], functions[name])
         case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str(value))]):
             return float(value)
         case ast.Call(func=ast.Name(id="complex"), args=[real, imaginary]):

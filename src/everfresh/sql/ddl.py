@@ -227,7 +227,9 @@ def _view_columns(source: Source, schema: Any, count: int) -> tuple[str, ...]:
 # -- DROP and ALTER --------------------------------------------------------------------------------------
 
 
-Kind = Literal["table", "view", "matrix", "matrix view"]
+Kind = Literal["table", "view", "matrix", "matrix view", "signal view"]
+_OTHERS = ("matrix view", "signal view")
+"""What is a view to a user, and no SQL view."""
 
 
 def drop(parsed: Parsed, catalog: Catalog) -> Drop:
@@ -246,8 +248,8 @@ def drop(parsed: Parsed, catalog: Catalog) -> Drop:
     relation, other = catalog.relation(name), catalog.other(name)
     if parsed.options.get("matrix"):
         kind = "matrix" if kind == "table" else "matrix view"
-    elif kind == "view" and relation is None and other is not None and other[0] == "matrix view":
-        kind = "matrix view"
+    elif kind == "view" and relation is None and other is not None and other[0] in _OTHERS:
+        kind = "matrix view" if other[0] == "matrix view" else "signal view"
     found = relation[0] if relation is not None else other[0] if other is not None else None
     exists, cascade = bool(tree.args.get("exists")), bool(tree.args.get("cascade"))
     if found is None and not exists:

@@ -55,7 +55,7 @@ class CreateView(Statement):
 class Drop(Statement):
     """DROP TABLE | [MATERIALIZED] VIEW | MATRIX [VIEW] [IF EXISTS] name [CASCADE]."""
 
-    kind: Literal["table", "view", "matrix", "matrix view"]
+    kind: Literal["table", "view", "matrix", "matrix view", "signal view"]
     name: str
     if_exists: bool = False
     cascade: bool = False

@@ -6,7 +6,7 @@ for the end comes at the end. The bits are those of any other cutting.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,10 @@ def run(query: Node, rows: Any, options: Options | None = None) -> pa.Table:
     """The rows of the query over these rows, by group in the order in which groups first came, in order of
     time."""
     readings = {each.table: each for each in query.walk() if isinstance(each, Reading)}
-    tables = _tables(readings, rows)
+    tables = {name: as_table(given) for name, given in tables_of(readings, rows).items()}
     pipeline = Pipeline(query, {name: t.schema for name, t in tables.items()}, options, False, True)
     tables = {name: _by_time(t, readings[name]) for name, t in tables.items()}
-    parts = [pipeline._table(np.zeros(0, np.int64), None)]
+    parts = [pipeline.nothing]
     whole = [t for t in tables.values() if len(t)]
     pieces = -(-max((len(t) for t in whole), default=0) // PIECE)
     if not all(_in_order(t, readings[name]) for name, t in tables.items()):
@@ -48,7 +48,9 @@ def run(query: Node, rows: Any, options: Options | None = None) -> pa.Table:
     return _ordered(pa.concat_tables(parts), pipeline)
 
 
-def _tables(readings: Mapping[str, Reading], rows: Any) -> dict[str, pa.Table]:
+def tables_of(readings: Iterable[str], rows: Any) -> dict[str, Any]:
+    """What was given for each table."""
+    readings = list(dict.fromkeys(readings))
     if not isinstance(rows, Mapping) or not set(rows) >= set(readings):
         if len(readings) != 1:
             raise EverfreshError(
@@ -57,7 +59,7 @@ def _tables(readings: Mapping[str, Reading], rows: Any) -> dict[str, pa.Table]:
                 hint="run({name: rows, ...}) gives each its rows",
             )
         rows = {next(iter(readings)): rows}
-    return {name: as_table(rows[name]) for name in readings}
+    return {name: rows[name] for name in readings}
 
 
 def as_table(rows: Any) -> pa.Table:

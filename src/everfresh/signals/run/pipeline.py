@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from everfresh.signals.kinds import UNIFORM, WINDOWED, kind_of
 from everfresh.signals.plan import Plan
 from everfresh.signals.run.flow import END, NEVER, Array, Flow, Step
 from everfresh.signals.run.keys import Keys
-from everfresh.signals.run.source import Events, Source
+from everfresh.signals.run.source import LOW, Events, Source
 from everfresh.signals.run.timers import Timers
 
 _NONE = np.zeros(0, np.int64)
@@ -71,10 +72,14 @@ class Pipeline:
     # -- steps -------------------------------------------------------------------------------------
 
     def step(
-        self, batch: Mapping[str, pa.Table] | None = None, advance: Mapping[str, int | None] | None = None
+        self,
+        batch: Mapping[str, pa.Table] | None = None,
+        advance: Mapping[str, int | None] | None = None,
+        beside: Mapping[str, Sequence[tuple[pa.Table, Array]]] | None = None,
     ) -> pa.Table:
         """Take rows of tables, and times that tables have reached (None: their end); the rows that became
-        final. Take it back by `rollback`, or make it last by `commit`."""
+        final. Take it back by `rollback`, or make it last by `commit`. Rows `beside` are of groups that will
+        be computed anew, for each reading of a table, and which of them are changes of others."""
         if self._back is not None:
             raise EverfreshError(Code.ARGUMENT, "the last step was neither committed nor rolled back")
         self._back = []
@@ -86,21 +91,30 @@ class Pipeline:
                     hint="its tables are: " + ", ".join(self.watermarks),
                 )  # fmt: skip
         try:
-            return self._step(batch or {}, advance or {})
+            return self._step(batch or {}, advance or {}, beside or {})
         except BaseException:
             if self._undo:
                 self.rollback()
             raise
 
-    def _step(self, batch: Mapping[str, pa.Table], advance: Mapping[str, int | None]) -> pa.Table:
+    def _step(
+        self,
+        batch: Mapping[str, pa.Table],
+        advance: Mapping[str, int | None],
+        beside: Mapping[str, Sequence[tuple[pa.Table, Array]]],
+    ) -> pa.Table:
         events: dict[int, Events] = {}
         self._keep(len(self._plan.keys), [self._scalars(source) for source in self.sources])
+        for source in self.sources:
+            source.late.revised = _NONE
         for at, source in self._plan.sources.items():
             table = batch.get(source.reading.table)
+            for rows, changed in beside.get(source.reading.table, ()):
+                source.pass_by(rows, changed)
             read = source.read(table) if table is not None and len(table) else source.none
             if not self._hold or source.reading.overlap or source.reading.lateness:
-                to = advance.get(source.reading.table, source.watermark)
-                source.rise(END if to is None else to)
+                name = source.reading.table
+                source.rise(None if name not in advance else END if advance[name] is None else advance[name])
             events[at] = source.ready(read)
         due = [timers.passed(self._plan.sources[at].watermark) for at, timers in self._timers.items()]
         self._keep(due)
@@ -183,7 +197,7 @@ class Pipeline:
     # -- taking back -------------------------------------------------------------------------------
 
     def _scalars(self, source: Source) -> tuple[Any, ...]:
-        return source, source.watermark, source.newest, source.waiting, len(source.late.times)
+        return source, source.watermark, source.told, source.newest, source.waiting, source.late.tables
 
     def _keep(self, *what: Any) -> None:
         if self._back is not None:
@@ -195,9 +209,17 @@ class Pipeline:
 
     def rollback(self) -> None:
         """Take the last step back."""
+        self.taking_back()()
+
+    def taking_back(self) -> Callable[[], None]:
+        """What takes the last step back, which stays unless it is called; later steps are taken back
+        first."""
         back, self._back = self._back, None
         if back is None or not self._undo:
             raise EverfreshError(Code.ARGUMENT, "there is no step to take back")
+        return partial(self._take_back, back)
+
+    def _take_back(self, back: list[Any]) -> None:
         if len(back) > 3:
             slots, due, saved = back[3:]
             for kept, rows in saved:
@@ -208,9 +230,74 @@ class Pipeline:
             timers.set(slots, timers.of(slots))
         if back:
             self._plan.keys.forget(back[0])
-            for source, watermark, newest, waiting, late in back[1]:
-                source.watermark, source.newest, source.waiting = watermark, newest, waiting
-                del source.late.keys[late:], source.late.times[late:]
+            for source, watermark, told, newest, waiting, late in back[1]:
+                source.watermark, source.told, source.newest = watermark, told, newest
+                source.waiting = waiting
+                source.late.tables = late
+
+    # -- groups computed anew ------------------------------------------------------------------------
+
+    def revising(self) -> Pipeline:
+        """Say that groups of late rows will be computed anew by `revise`."""
+        for source in self.sources:
+            source.revises = True
+        return self
+
+    def of_rows(self, rows: Mapping[str, pa.Table], marks: Mapping[int, int]) -> pa.Table:
+        """A pipeline that has done nothing takes all rows of some groups at once, whatever their order, and
+        watermarks by the place of the reading; what is final by them."""
+        events: dict[int, Events] = {}
+        for at, source in self._plan.sources.items():
+            read = source.read(rows[source.reading.table])
+            source.watermark = marks[at]
+            source.newest = max(source.newest, LOW)
+            events[at] = source.ready(read)
+        return self._run(events, [])
+
+    @property
+    def marks(self) -> dict[int, int]:
+        """Watermarks by the place of the reading."""
+        return {at: source.watermark for at, source in self._plan.sources.items()}
+
+    def rise(self, marks: Mapping[int, int]) -> pa.Table:
+        """A step without rows, to these watermarks by the place of the reading."""
+        self._back = []
+        self._keep(len(self._plan.keys), [self._scalars(source) for source in self.sources])
+        for at, source in self._plan.sources.items():
+            source.watermark = max(source.watermark, marks[at])
+        due = [timers.passed(self._plan.sources[at].watermark) for at, timers in self._timers.items()]
+        self._keep(due)
+        return self._run({at: source.ready(source.none) for at, source in self._plan.sources.items()}, due)
+
+    def revise(self, slots: Array, other: Pipeline, theirs: Array) -> Callable[[], None]:
+        """These groups are as those of another pipeline of the same query; what takes that back."""
+        count, others = len(self._plan.keys), len(other._plan.keys)
+        own = np.full(others, -1, np.int64)
+        own[theirs] = slots
+        undo: list[Callable[[], None]] = []
+        for mine, made in zip(self._operators, other._operators, strict=True):
+            for kept, new in zip(mine.state, made.state, strict=True):
+                kept.grow(count)
+                new.grow(others)
+                undo.append(partial(kept.restore, slots, kept.save(slots)))
+                kept.restore(slots, new.save(theirs))
+        for at, timers in self._timers.items():
+            timers.grow(count)
+            other._timers[at].grow(others)
+            undo.append(partial(timers.set, slots, timers.of(slots)))
+            timers.set(slots, other._timers[at].of(theirs))
+        for at, source in self._plan.sources.items():
+            before, new = source.waiting, other._plan.sources[at].waiting
+            undo.append(partial(setattr, source, "waiting", before))
+            rest = before.take(np.flatnonzero(~np.isin(before.slots, slots)))
+            new = new.take(np.flatnonzero(own[new.slots] >= 0))
+            source.waiting = rest.and_(Events(own[new.slots], new.start, new.end, new.values))
+
+        def take_back() -> None:
+            while undo:
+                undo.pop()()
+
+        return take_back
 
     # -- rows --------------------------------------------------------------------------------------
 
@@ -238,10 +325,29 @@ class Pipeline:
             columns.update(made.payload.columns(flow.values))
         return pa.table(columns)
 
-    def slots_of(self, table: pa.Table) -> Array:
-        """The slots of rows that were given."""
-        columns = [_whole(table.column(name)) for name in self._plan.key_names]
+    @property
+    def nothing(self) -> pa.Table:
+        """No rows, with the columns of the result."""
+        return self._table(_NONE, None)
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """The key columns of the result."""
+        return self._plan.key_names
+
+    @property
+    def time_name(self) -> str:
+        """The column of times of the result."""
+        return self._plan.time_name
+
+    def slots_of(self, table: pa.Table, names: Sequence[str] | None = None) -> Array:
+        """The slots of rows by their key columns, those of the result if no others are named."""
+        columns = [_whole(table.column(name)) for name in (self._plan.key_names if names is None else names)]
         return self._plan.keys.slots(columns, len(table))
+
+    def keys_of(self, slots: Array) -> pa.Table:
+        """The keys of slots, by their names in the result."""
+        return pa.table(dict(zip(self._plan.key_names, self._plan.keys.columns(slots), strict=True)))
 
     @property
     def groups(self) -> int:
@@ -274,9 +380,10 @@ class Pipeline:
         for at, source in self._plan.sources.items():
             waiting = source.waiting
             told = {
-                "watermark": source.watermark, "newest": source.newest, "times": source.late.times,
-                "keys": source.late.keys,
+                "watermark": source.watermark, "told": source.told, "newest": source.newest,
             }  # fmt: skip
+            if source.late.rows is not None:
+                sections[f"late/{at}"] = _arrow(source.late.rows)
             sections[f"source/{at}"] = json.dumps(told).encode()
             sections[f"waiting/{at}"] = _arrays(
                 {name: getattr(waiting, name) for name in ("slots", "start", "end", "values")}
@@ -296,7 +403,9 @@ class Pipeline:
         for at, source in self._plan.sources.items():
             told = json.loads(sections[f"source/{at}"])
             source.watermark, source.newest = told["watermark"], told["newest"]
-            source.late.times, source.late.keys = told["times"], told["keys"]
+            source.told = told["told"]
+            late = sections.get(f"late/{at}")
+            source.late.tables = () if late is None else (_read_arrow(late),)
             source.waiting = Events(**_read_arrays(sections[f"waiting/{at}"]))
 
 

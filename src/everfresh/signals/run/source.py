@@ -55,10 +55,32 @@ class Events:
 
 @dataclass(slots=True)
 class Late:
-    """Rows that came too late and were left out, by `late="drop"`."""
+    """Rows that came too late and were left out, by `late="drop"`; and, by `late="revise"`, the groups of
+    such rows in the last step."""
 
-    keys: list[Any] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
+    reading: Reading
+    tables: tuple[pa.Table, ...] = ()
+    revised: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def rows(self) -> pa.Table | None:
+        """The rows, as the table has them."""
+        return pa.concat_tables(self.tables) if self.tables else None
+
+    @property
+    def keys(self) -> list[Any]:
+        """Their keys."""
+        columns = [self._column(name) for name in self.reading.key]
+        rows = zip(*columns, strict=True) if columns else ((),) * len(self.times)
+        return [row[0] if len(row) == 1 else row for row in rows]
+
+    @property
+    def times(self) -> list[int]:
+        """Their starts, in ticks."""
+        return [t for table in self.tables for t in _times(table, self.reading).tolist()]
+
+    def _column(self, name: str) -> list[Any]:
+        return [value for table in self.tables for value in table.column(name).to_pylist()]
 
 
 class Source(Operator):
@@ -69,13 +91,27 @@ class Source(Operator):
         self.reading, self.keys = reading, keys
         self.payload: Payload = payload_of(schema, reading.value, reading.table)
         self.time_type = schema.field(reading.time).type
+        for name in (reading.time, *(() if reading.end is None else (reading.end,))):
+            _check_times(schema, name, reading.table)
         self._where = None if reading.where is None else _predicate(reading.where, schema, reading.table)
         self.events = Columns(last=(np.int64, (), LOW), ended=(np.int64, (), LOW))
         self.state = (self.events,)
         self.watermark = LOW
         self.waiting = self.none
-        self.late = Late()
+        self.late = Late(reading)
         self.newest = LOW
+        self.told = LOW
+        """The latest time that was told."""
+        self.revises = False
+        """Whether somebody computes the groups of late rows anew."""
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns of its table that it reads."""
+        reading = self.reading
+        ends = () if reading.end is None else (reading.end,)
+        told = () if self._where is None else tuple(var.name for var in variables(self._where))
+        return list(dict.fromkeys((*reading.key, reading.time, *ends, *reading.value, *told)))
 
     @property
     def none(self) -> Events:
@@ -87,15 +123,29 @@ class Source(Operator):
 
     def read(self, table: pa.Table) -> Events:
         """The rows of a batch as events; the watermark that they give is in `newest`."""
-        start = ticks(_column(table, self.reading.time, self.reading.table), self.reading)
+        start = _times(table, self.reading)
         if len(start):
             self.newest = max(self.newest, int(start.max()))
-        events = self._events(table, start)
+        events, rows = self._events(table, start)
         if len(events.start) and events.start.min() < self.watermark:
-            events = self._without_late(events)
+            events = self._without_late(events, table, rows)
         return events
 
-    def _events(self, table: pa.Table, start: Array) -> Events:
+    def pass_by(self, table: pa.Table, changed: Array) -> None:
+        """Rows come whose groups are computed anew: they are judged as others, but for those that have
+        changed, and time passes by them."""
+        start = _times(table, self.reading)
+        if not len(start):
+            return
+        self.newest = max(self.newest, int(start.max()))
+        events, rows = self._events(table, start)
+        known = changed if rows is None else changed[rows]
+        late = (events.start < self.watermark) & ~known
+        if late.any() and self.reading.late != "revise":
+            some = np.flatnonzero(late)
+            self._without_late(events.take(some), table, some if rows is None else rows[some])
+
+    def _events(self, table: pa.Table, start: Array) -> tuple[Events, Array | None]:
         values, valid = values_of(table, self.reading.value, self.payload)
         end = self._ends(table, start)
         if self._where is not None:
@@ -105,10 +155,12 @@ class Source(Operator):
             here = np.logical_not(np.isnan(values).any(axis=0))
             valid = here if valid is None else np.logical_and(valid, here)
         columns = [_column(table, name, self.reading.table) for name in self.reading.key]
+        rows = None
         if valid is not None and not valid.all():
+            rows = np.flatnonzero(valid)
             start, end, values = start[valid], end[valid], values[:, valid]
             columns = [column.filter(pa.array(valid)) for column in columns]
-        return Events(self.keys.slots(columns, len(start)), start, end, values)
+        return Events(self.keys.slots(columns, len(start)), start, end, values), rows
 
     def _ends(self, table: pa.Table, start: Array) -> Array:
         reading = self.reading
@@ -121,15 +173,18 @@ class Source(Operator):
             raise faults.backwards(reading.table, int(start[wrong[0]]), int(end[wrong[0]]))
         return end
 
-    def _without_late(self, events: Events) -> Events:
+    def _without_late(self, events: Events, table: pa.Table, of_rows: Array | None) -> Events:
         late = events.start < self.watermark
         rows = np.flatnonzero(late)
-        keys = self.keys.names(events.slots[rows])
-        if self.reading.late != "drop":
-            first = rows[0]
-            raise faults.late(self.reading, keys[0], int(events.start[first]), self.watermark)
-        self.late.keys += keys
-        self.late.times += events.start[rows].tolist()
+        first = rows[0]
+        if self.reading.late == "refuse" or (self.reading.late == "revise" and not self.revises):
+            key = self.keys.names(events.slots[first : first + 1])[0]
+            raise faults.late(self.reading, key, int(events.start[first]), self.watermark)
+        if self.reading.late == "revise":
+            self.late.revised = np.unique(events.slots[rows])
+        else:
+            left_out = table.select(self.needed).take(pa.array(rows if of_rows is None else of_rows[rows]))
+            self.late.tables = (*self.late.tables, left_out)
         return events.take(np.flatnonzero(~late))
 
     def ready(self, events: Events) -> Events:
@@ -147,6 +202,7 @@ class Source(Operator):
             self.watermark = max(self.watermark, self.newest - self.reading.lateness)
         if to is not None:
             self.watermark = max(self.watermark, to)
+            self.told = max(self.told, to)
 
     # -- the step ----------------------------------------------------------------------------------
 
@@ -188,6 +244,10 @@ class Source(Operator):
         return faults.overlap(self.reading.table, key, before, (int(events.start[row]), int(events.end[row])))
 
 
+def _times(table: pa.Table, reading: Reading) -> Array:
+    return ticks(_column(table, reading.time, reading.table), reading)
+
+
 def _column(table: pa.Table, name: str, what: str) -> pa.Array:
     if name not in table.schema.names:
         raise EverfreshError(
@@ -210,12 +270,6 @@ def ticks(column: pa.Array, reading: Reading, open_ended: bool = False) -> Array
         column = column.cast(pa.int64())
     elif pa.types.is_date32(type_):
         column = column.cast(pa.int32())
-    elif not pa.types.is_integer(type_):
-        raise EverfreshError(
-            Code.SIG_TYPE,
-            f"the times of table '{reading.table}' are {type_}: times are BIGINT, DATE or TIMESTAMP",
-            hint="cast the column, for example to TIMESTAMP",
-        )
     if column.null_count:
         if not open_ended:
             raise EverfreshError(
@@ -224,6 +278,23 @@ def ticks(column: pa.Array, reading: Reading, open_ended: bool = False) -> Array
         column = pc.fill_null(column.cast(pa.int64()), END)
     found: Array = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
     return found
+
+
+def _check_times(schema: pa.Schema, name: str, table: str) -> None:
+    if name not in schema.names:
+        raise EverfreshError(
+            Code.NOT_FOUND,
+            f"table '{table}' has no column '{name}'",
+            hint="columns are: " + ", ".join(schema.names),
+        )
+    type_ = schema.field(name).type
+    if not any(is_(type_) for is_ in (pa.types.is_timestamp, pa.types.is_date, pa.types.is_integer)):
+        raise EverfreshError(
+            Code.SIG_TYPE,
+            f"the times of table '{table}' are {type_}: times are BIGINT, DATE or TIMESTAMP",
+            place=f"column '{name}'",
+            hint="cast the column, for example to TIMESTAMP",
+        )
 
 
 def _predicate(text: str, schema: pa.Schema, table: str) -> Expr:

@@ -1,0 +1,84 @@
+"""What a user holds of a signal view."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from everfresh.relations import View
+from everfresh.signals.queries.base import query
+from everfresh.types import Column
+
+if TYPE_CHECKING:
+    from everfresh.database import Database
+    from everfresh.signals.domain.relational import Form
+    from everfresh.signals.domain.signals import Signals
+
+
+class SignalView(View):
+    """A signal view: the rows of its query that are final by the rows and watermarks of its tables.
+
+    Rows have the key columns, the time and the values; those of a windowed signal an array each. In SQL an
+    array is a row for each value.
+    """
+
+    kind = "signal view"
+
+    def __init__(self, db: Database, domain: Signals, name: str) -> None:
+        super().__init__(db, name)
+        self._domain = domain
+
+    def _check(self, catalog: Any) -> None:
+        self._domain.expect(self.name)
+
+    @property
+    def _form(self) -> Form:
+        return self._domain.view(self.name).form
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns that SQL reads."""
+        self._db._current()
+        return self._domain.columns(self.name)
+
+    @property
+    def query(self) -> Any:
+        """The query of the view."""
+        self._db._current()
+        return query(self._domain.view(self.name).query, self._db)
+
+    @property
+    def watermarks(self) -> dict[str, int]:
+        """The times, in ticks, that its tables have reached."""
+        self._db._current()
+        return self._domain.view(self.name).pipeline.watermarks
+
+    @property
+    def late(self) -> pa.Table | None:
+        """The rows that came too late and are left out, by `late="drop"`; None if there are none."""
+        self._db._current()
+        found = [s.late.rows for s in self._domain.view(self.name).sources if s.late.tables]
+        return found[0] if found else None
+
+    def _read(self, at: int | None) -> pa.Table:
+        return self._form.native(super()._read(at))
+
+    def to_arrow(self, at: int | None = None, ordered: bool = False) -> pa.Table:
+        """The rows, now or as of the epoch `at`, in the order in which they were made; or `ordered`, by key
+        and time."""
+        rows = self._read(at)
+        if ordered:
+            pipeline = self._domain.view(self.name).pipeline
+            names = (*pipeline.key_names, pipeline.time_name)
+            rows = rows.sort_by([(name, "ascending") for name in names])
+        return rows
+
+    def changes(self, since: int | None = None) -> pa.Table:
+        """The rows that became final, or were corrected, in each epoch after `since`, with `_weight` and
+        `_epoch`."""
+        return self._form.native(super().changes(since))
+
+    def drop(self) -> int:
+        """Remove the view."""
+        return self._db._drop(self.name)

@@ -1,0 +1,135 @@
+"""Streams, and signals without a grid; and what signals of both kinds have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.signals import faults
+from everfresh.signals import nodes as n
+from everfresh.signals.kinds import SIGNAL, STREAM, UNIFORM, kind_of
+from everfresh.signals.queries.base import CALLED, Events, Q, Query, Ticks, ticks
+
+if TYPE_CHECKING:
+    from everfresh.signals.queries.uniform import Uniform
+
+
+class Stream(Events):
+    """Events whose lifetimes may overlap."""
+
+    kind = STREAM
+
+    def to_signal(self) -> Signal:
+        """Assert that events of a group do not overlap; one that does is an error that names both."""
+        if isinstance(self.node, n.Reading):
+            values = {name: getattr(self.node, name) for name in self.node._field_names}
+            return self._with(n.Reading(**{**values, "overlap": False}))
+        return self._with(n.ToSignal(self.node))
+
+    def lifetime(self, shift: Ticks = 0, duration: Ticks | None = None) -> Stream:
+        """The events at other times."""
+        length = None if duration is None else self._ticks(duration, "duration")
+        if length is not None and length < 1:
+            raise faults.period(f"duration {length} is not positive", "a point lasts one tick")
+        return self._with(n.Lifetime(self.node, self._ticks(shift, "shift"), length))
+
+
+class Valued(Events):
+    """What signals and uniform signals have."""
+
+    def scale(self: Q, by: float | complex, add: float | complex = 0.0) -> Q:
+        """Values times a number, plus another."""
+        return self._with(n.Scale(self.node, number(by), number(add)))
+
+    def shift(self: Q, by: Ticks) -> Q:
+        """The signal later by so many ticks."""
+        return self._with(n.Shift(self.node, self._ticks(by, "shift")))
+
+    def plus(self, other: Any, align: str = "shift") -> Any:
+        """The sum with another signal where both have a value, or with a number."""
+        return self._combined(other, "plus", align)
+
+    def minus(self, other: Any, align: str = "shift") -> Any:
+        """The difference."""
+        return self._combined(other, "minus", align)
+
+    def times(self, other: Any, align: str = "shift") -> Any:
+        """The product."""
+        return self._combined(other, "times", align)
+
+    __add__ = plus
+    __sub__ = minus
+    __mul__ = times
+
+    def __radd__(self, other: float) -> Any:
+        return self.plus(other)
+
+    def __rmul__(self, other: float) -> Any:
+        return self.times(other)
+
+    def __rsub__(self: Q, other: float) -> Q:
+        return self._with(n.Scale(self.node, -1.0, number(other)))
+
+    def _combined(self, other: Any, op: str, align: str) -> Any:
+        if isinstance(other, int | float | complex):
+            by = number(other)
+            made = {"plus": (1.0, by), "minus": (1.0, -by), "times": (by, 0.0)}[op]
+            return self._with(n.Scale(self.node, *made))
+        if align not in ("shift", "resample", "strict"):
+            raise EverfreshError(Code.ARGUMENT, f"align={align!r} is none of 'shift', 'resample', 'strict'")
+        if isinstance(other, Query) and kind_of(other.node).name not in (SIGNAL, UNIFORM):
+            raise faults.kind(
+                op, CALLED[other.kind], "signals",
+                "to_signal() makes a stream one",
+            )  # fmt: skip
+        return self._join(n.Combine(self.node, getattr(other, "node", self.node), op, align), other, op)
+
+
+def number(value: Any) -> float | complex:
+    """A number that a user gave."""
+    if isinstance(value, bool) or not isinstance(value, int | float | complex):
+        raise EverfreshError(Code.ARGUMENT, f"{value!r} is no number")
+    return value if isinstance(value, complex) else float(value)
+
+
+class Signal(Valued):
+    """At most one event of a group is valid at any time."""
+
+    kind = SIGNAL
+
+    def sample(self, period: Ticks, offset: Ticks = 0, interpolate: n.Policy | None = None) -> Uniform:
+        """The signal at the beats of a grid; `interpolate` fills beats between references."""
+        return self._with(n.Sample(self.node, *grid(self, period, offset), interpolate))
+
+    def session(self, gap: Ticks) -> Signal:
+        """Events that follow each other within `gap` ticks as one event, whose value is how many there
+        were."""
+        length = ticks(gap, self.unit, "gap")
+        if length < 0:
+            raise faults.period(f"session({length}) is negative", "the longest pause within a session")
+        return self._with(n.Session(self.node, length))
+
+    def until_next(self, max: Ticks) -> Signal:
+        """Points that last until the next of their group, at most `max`: a signal of steps."""
+        longest = self._ticks(max, "max")
+        if longest < 1:
+            raise faults.period(f"until_next({longest}) is not positive", "a point lasts one tick at least")
+        return self._with(n.UntilNext(self.node, longest))
+
+    def asof_left(self, other: Signal) -> Signal:
+        """Each event with the values of the latest of another signal that starts no later: a struct."""
+        made = self._join(n.AsofLeft(self.node, other.node), other, "asof_left")
+        assert isinstance(made, Signal)
+        return made
+
+    def as_uniform(self, period: Ticks, offset: Ticks = 0) -> Uniform:
+        """Assert that all events lie on a grid; one that does not is an error."""
+        return self._with(n.AsUniform(self.node, *grid(self, period, offset)))
+
+
+def grid(signal: Query, period: Ticks, offset: Ticks) -> tuple[int, int]:
+    """A grid that a user gave, in ticks."""
+    length = ticks(period, signal.unit, "period")
+    if length <= 0:
+        raise faults.period(f"period {length} is not positive", "a grid has beats at k * period + offset")
+    return length, ticks(offset, signal.unit, "offset")

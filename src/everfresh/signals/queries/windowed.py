@@ -1,0 +1,92 @@
+"""Windowed signals: arrays at hop points, spectra, and back to samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.signals import faults
+from everfresh.signals import nodes as n
+from everfresh.signals.kinds import WINDOWED, kind_of
+from everfresh.signals.queries.base import Query
+from everfresh.signals.queries.uniform import reals
+
+if TYPE_CHECKING:
+    from everfresh.signals.queries.uniform import Uniform
+
+
+class Windowed(Query):
+    """Arrays at hop points: the samples of windows, or what was made of them."""
+
+    kind = WINDOWED
+
+    def fft(self) -> Windowed:
+        """The discrete Fourier transform of each window."""
+        return self._with(n.Fft(self.node))
+
+    def ifft(self) -> Windowed:
+        """The inverse transform."""
+        return self._with(n.Ifft(self.node))
+
+    def taper(self, name: str) -> Windowed:
+        """Windows times a taper of SciPy's: `hann`, `hamming`, `blackman`, ..."""
+        from scipy.signal import get_window
+
+        from everfresh.signals.kinds import window_of
+
+        size = window_of(self.node).size
+        try:
+            vector = get_window(name, size)
+        except ValueError as problem:
+            raise EverfreshError(Code.NOT_FOUND, f"there is no taper '{name}': {problem}") from None
+        return self._with(n.Multiply(self.node, tuple(vector.tolist()), name))
+
+    def multiply(self, vector: Sequence[float]) -> Windowed:
+        """Each window times a vector."""
+        return self._with(n.Multiply(self.node, reals(vector)))
+
+    def map(self, function: Callable[[Any], Any], size: int | None = None, half: bool = False) -> Windowed:
+        """`function` of an `(m, W)` array of windows gives one of `(m, size)`. `half`: of spectra of real
+        windows it sees the first half, and `ifft()` gives real windows."""
+        return self._with(n.MapWindows(self.node, n.Fn.of(function), size, half))
+
+    def autocorrelate(self) -> Windowed:
+        """Each window with itself, at lags from -(W - 1) to W - 1."""
+        return self._with(n.Autocorrelate(self.node))
+
+    def cross_correlate(self, other: Windowed) -> Windowed:
+        """Each window with the one of equal stamp of another signal."""
+        if not isinstance(other, Windowed):
+            raise faults.kind(
+                "cross_correlate", "no windowed signal", "windowed signals", "window(size, hop)"
+            )
+        one, two = kind_of(self.node), kind_of(other.node)
+        if (one.period, one.offset, one.moved) != (two.period, two.offset, two.moved):
+            raise faults.period(
+                f"windows every {one.period} ticks are correlated with windows every {two.period}",
+                "give both the same period, offset and hop",
+            )
+        return self._with(n.CrossCorrelate(self.node, other.node))
+
+    def reduce(self, function: Callable[[Any], Any]) -> Uniform:
+        """`function` of an `(m, W)` array of windows gives m numbers: a uniform signal."""
+        return self._with(n.ReduceWindows(self.node, n.Fn.of(function)))
+
+    def unwindow(self, agg: str | None = None, size: int | None = None, normalize: bool = False) -> Uniform:
+        """Back to samples: value j of a window of N goes to the j-th of the N indices before its end, merged
+        by `sum`, `max`, `min` or `last`. `normalize` divides by the summed squared tapers."""
+        if agg not in (None, "sum", "max", "min", "last"):
+            raise EverfreshError(Code.ARGUMENT, f"unwindow({agg!r}) is none of 'sum', 'max', 'min', 'last'")
+        if any(isinstance(each, n.CrossCorrelate) for each in self.node.walk()):
+            raise faults.kind(
+                "unwindow",
+                "a correlation of two signals",
+                "windows of one signal",
+                "reduce(f) gives a signal",
+            )
+        return self._with(n.Unwindow(self.node, agg, size, normalize))
+
+    def overlap_add(self, normalize: bool = False) -> Uniform:
+        """`unwindow("sum")`."""
+        return self.unwindow("sum", normalize=normalize)

@@ -1,0 +1,1 @@
+"""Queries over signals on Spark: groups are partitioned, each partition runs the same kernels."""

@@ -1,0 +1,91 @@
+"""Polyphase filters and sessions, beside SciPy and a loop, and in the same bits for every cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.signal
+from hypothesis import given
+from hypothesis import strategies as st
+from signal_cases import events, grouped, online, same_bits, table
+
+from everfresh import signals as s
+from everfresh.errors import Code
+from everfresh.testing.engine.suite_base import refused
+
+GRID = s.reading("a", time="t", key="k").as_uniform(6, 1)
+CUTS = st.lists(st.integers(0, 40), max_size=3)
+
+
+def last_of(query: Any, rows: list[Any], cuts: list[int]) -> Any:
+    *_, (_, result, _) = online(query, {"a": rows}, [[cut] for cut in sorted(cuts)])
+    return result
+
+
+@pytest.mark.parametrize(("up", "down"), [(1, 1), (2, 1), (3, 2), (2, 3), (1, 3), (6, 4)])
+def test_polyphase_is_upfirdn(up: int, down: int) -> None:
+    """On samples without a gap: SciPy's values, at the times of the finer grid."""
+    rng = np.random.default_rng(up)
+    x, taps = rng.random(40), rng.random(7)
+    rows = [(3, 6 * i + 1, 6 * i + 2, float(v)) for i, v in enumerate(x)]
+    found = grouped(GRID.resample_poly(up, down, taps.tolist()).run(table(rows)))[3]
+    period = 6 * down // up
+    wanted = np.append(scipy.signal.upfirdn(taps, x, up, down), np.zeros(len(x) * up))
+    there = [m for m in range(len(wanted)) if m * down // up < len(x)]
+    assert [(t - 1 % period) // period - 1 // period for t, _ in found] == there
+    np.testing.assert_allclose([v for _, v in found], wanted[there], atol=1e-12)
+
+
+@given(rows=events(grid=6), cuts=CUTS, up=st.integers(1, 3), down=st.integers(1, 4), taps=st.integers(1, 9))
+def test_polyphase_in_the_same_bits(rows: Any, cuts: list[int], up: int, down: int, taps: int) -> None:
+    """With gaps and negative times: as zeros between samples, a filter and each n-th would do."""
+    b = np.random.default_rng(taps).random(taps)
+    query = GRID.resample_poly(up, down, b.tolist())
+    whole = grouped(query.run(table(rows)))
+    same_bits(grouped(last_of(query, rows, cuts)), whole)
+    for key in {row[0] for row in rows}:
+        x = {(t - 1) // 6: v for k, t, _, v in rows if k == key}
+        first = min(x)
+        indices = [
+            m for m in range(first * up // down - up, (max(x) + 1) * up // down + up) if m * down // up in x
+        ]
+        wanted = [
+            sum(b[m * down - n * up] * v for n, v in x.items() if 0 <= m * down - n * up < taps)
+            for m in indices
+        ]
+        period = 6 * down // up
+        shift = 1 // period
+        assert [(t - 1 % period) // period - shift for t, _ in whole.get(key, [])] == indices
+        np.testing.assert_allclose([v for _, v in whole.get(key, [])], wanted, atol=1e-9)
+
+
+@given(rows=events(intervals=True), cuts=CUTS, gap=st.integers(0, 30))
+def test_sessions_in_the_same_bits(rows: Any, cuts: list[int], gap: int) -> None:
+    """Events further apart than the gap begin anew; a session is final when the gap has passed."""
+    query = s.reading("a", time="t", key="k", end="e").session(gap)
+    wanted = []
+    for key in dict.fromkeys(row[0] for row in rows):
+        open_: list[int] = []
+        for _, start, end, _ in sorted(row for row in rows if row[0] == key):
+            if open_ and start - open_[1] <= gap:
+                open_ = [open_[0], end, open_[2] + 1]
+            else:
+                wanted += [(key, *open_)] if open_ else []
+                open_ = [start, end, 1]
+        wanted.append((key, *open_))
+    whole = [tuple(row.values()) for row in query.run(table(rows)).to_pylist()]
+    assert sorted(whole, key=repr) == sorted(wanted, key=repr)
+    found = [tuple(row.values()) for row in last_of(query, rows, cuts).to_pylist()]
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
+
+
+def test_mistakes() -> None:
+    with refused(Code.SIG_PERIOD, "6 * 1 ticks are no multiple of 4"):
+        GRID.resample_poly(4, 1, [1.0])
+    with refused(Code.SIG_PERIOD, "period 6 and offset 1", "not 5"):
+        GRID.as_uniform(5)
+    assert GRID.as_uniform(6, 7) is GRID
+    with refused(Code.SIG_PERIOD, "session(-1)"):
+        s.reading("a", time="t").session(-1)
