@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from everfresh.arrays.handle import StoredArray
+    from everfresh.arrays.views.handle import ArrayView
     from everfresh.linalg import Columns, ViewOptions
     from everfresh.linalg.domain.handles import LinearView, Matrix
     from everfresh.linalg.run.setup import Definition
@@ -97,7 +98,7 @@ def domains_of(options: Options) -> tuple[Domain, ...]:
     matrices = Lazy(
         "matrix", "everfresh.linalg.domain.matrices:made", "everfresh.linalg.run.updates", options.history
     )
-    arrays = Lazy("array", "everfresh.arrays.domain:made", "", options.history)
+    arrays = Lazy("array", "everfresh.arrays.views.domain:made", "", options.history)
     return (matrices, arrays)
 
 
@@ -440,6 +441,11 @@ class Database(StreamMethods):
     def arrays(self) -> Mapping[str, StoredArray]:
         """All arrays by name."""
         return self._held("array")
+
+    @property
+    def array_views(self) -> Mapping[str, ArrayView]:
+        """All views of arrays by name."""
+        return self._held("array view")
 
     def create_matrix(self, name: str, array: Any, static: bool = False) -> int:
         """Keep a matrix; one that is `static` never changes, and views of it have no triggers for it.
