@@ -57,8 +57,8 @@ def crossmatch(
     >>> [(row["name"], row["right_row"], round(row["separation"], 3)) for row in found.to_pylist()]
     [('a', 1, 0.677), ('b', 0, 0.717)]
     """
-    _check(radius_arcsec, how, find)
-    limits = _limits(within or {})
+    checked_match(radius_arcsec, how, find)
+    limits = checked_limits(within or {})
     columns = [list(left_columns), list(right_columns)]
     sides = []
     for k, data in enumerate((left, right)):
@@ -127,7 +127,8 @@ def _sky(points: Points, names: Sequence[str], what: str) -> Sky:
     return Sky.of(ra, dec, others, what)
 
 
-def _check(radius: float, how: str, find: str) -> None:
+def checked_match(radius: float, how: str, find: str) -> None:
+    """Raise unless this is a crossmatch."""
     if isinstance(radius, bool) or not isinstance(radius, (int, float)) or not 0 <= radius <= 180 * 3600:
         raise EverfreshError(
             Code.ARGUMENT,
@@ -142,7 +143,8 @@ def _check(radius: float, how: str, find: str) -> None:
             )
 
 
-def _limits(within: Within) -> dict[Name, tuple[float, float]]:
+def checked_limits(within: Within) -> dict[Name, tuple[float, float]]:
+    """Bounds as numbers."""
     found: dict[Name, tuple[float, float]] = {}
     for name, bounds in within.items():
         try:
