@@ -93,7 +93,8 @@ def crossmatch(
     >>> [(row["name"], row["right_row"], round(row["separation"], 3)) for row in found.to_pylist()]
     [('a', 1, 0.677), ('b', 0, 0.717)]
     """
-    asked = Asked(float(_checked(radius_arcsec, how, find)), how, find, _limits(within or {}), (ra, dec))
+    checked_match(radius_arcsec, how, find)
+    asked = Asked(float(radius_arcsec), how, find, checked_limits(within or {}), (ra, dec))
     if spark is not None or is_frame(left) or is_frame(right):
         from everfresh.arrays.sky.spark.frames import matched
 
@@ -159,7 +160,8 @@ def _sky(points: Points, names: Sequence[str], what: str) -> Sky:
     return Sky.of(ra, dec, others, what)
 
 
-def _checked(radius: float, how: str, find: str) -> float:
+def checked_match(radius: float, how: str, find: str) -> None:
+    """Raise unless this is a crossmatch."""
     if isinstance(radius, bool) or not isinstance(radius, (int, float)) or not 0 <= radius <= 180 * 3600:
         raise EverfreshError(
             Code.ARGUMENT,
@@ -172,10 +174,10 @@ def _checked(radius: float, how: str, find: str) -> float:
             raise EverfreshError(
                 Code.ARGUMENT, f"'{value}' is not known", place=place, hint="one of: " + ", ".join(known)
             )
-    return radius
 
 
-def _limits(within: Within) -> dict[Name, tuple[float, float]]:
+def checked_limits(within: Within) -> dict[Name, tuple[float, float]]:
+    """Bounds as numbers."""
     found: dict[Name, tuple[float, float]] = {}
     for name, bounds in within.items():
         try:
