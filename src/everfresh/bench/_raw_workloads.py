@@ -101,9 +101,9 @@ def files(data: str, mb: int) -> Iterator[Columns]:
 
 
 def _nights(mb: int) -> Iterator[Columns]:
-    usual = len(ptf.cells(4)["ra"]) / 4 * NIGHTS * ROW
+    scale = mb * 1e6 / (int(ptf.chunks(NIGHTS).cells.sum()) * ROW)
     for night in range(NIGHTS):
-        found = ptf.cells(1, first=night, scale=mb * 1e6 / usual)
+        found = ptf.cells(1, first=night, scale=scale)
         yield {**found, **_attributes(len(found["ra"]), night)}
 
 
