@@ -61,8 +61,9 @@ def ptf_1() -> Workload:
 
 
 def ptf_2() -> Workload:
-    """Four ranges side by side, in turns: 1, 2, 3, 4, 1, 2, ..."""
-    four = [_sky(8_000 + 1_000 * k, 32_600, 2_000, 1_400) for k in range(4)]
+    """Four ranges, each shifted by half of its width, in turns: 1, 2, 3, 4, 1, 2, ... By the catalog they have
+    a sixth of all cells together: 1.5 times the smallest budget."""
+    four = [_sky(1 + 4_000 * k, 33_000, 8_000, 2_300) for k in range(4)]
     return Workload(
         "PTF-2", "ptf", "fits", "[time=1,17920,112; ra=1,100000,100; dec=1,50000,50]", "LINF(1)",
         tuple(four[k % 4] for k in range(10)), 5,
