@@ -61,8 +61,8 @@ def ptf_1() -> Workload:
 
 
 def ptf_2() -> Workload:
-    """Four ranges, each shifted by half of its width, in turns: 1, 2, 3, 4, 1, 2, ... By the catalog they have
-    a sixth of all cells together: 1.5 times the smallest budget."""
+    """Four ranges, each shifted by half of its width, in turns: 1, 2, 3, 4, 1, 2, ... Together they have a
+    sixth of all cells, by the catalog: 1.5 times the smallest budget."""
     four = [_sky(1 + 4_000 * k, 33_000, 8_000, 2_300) for k in range(4)]
     return Workload(
         "PTF-2", "ptf", "fits", "[time=1,17920,112; ra=1,100000,100; dec=1,50000,50]", "LINF(1)",
