@@ -45,7 +45,7 @@ def _sky(ra: int, dec: int, wide: int, high: int) -> Box:
 
 def ptf_1() -> Workload:
     """Two places, explored."""
-    a, b = (9_600, 33_000), (97_600, 34_700)
+    a, b = (9_600, 33_000), (43_960, 36_150)
     wide, high = 1_000, 700
 
     def at(place: tuple[int, int], ra: float = 0, dec: float = 0, size: float = 1) -> Box:
@@ -81,7 +81,7 @@ def geo_shift() -> Workload:
 def hundred() -> Workload:
     """A hundred queries at places that are drawn once, popular ones more often."""
     random = np.random.default_rng(11)
-    places = [(9_600, 33_000), (97_600, 34_700), (93_600, 32_300), (89_600, 29_400), (3_800, 36_900)]
+    places = [(9_600, 33_000), (43_960, 36_150), (12_990, 34_910), (38_970, 33_910), (24_980, 31_930)]
     boxes = []
     for _ in range(100):
         ra, dec = places[min(int(random.geometric(0.4)) - 1, len(places) - 1)]
