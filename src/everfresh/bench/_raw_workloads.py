@@ -102,9 +102,9 @@ def files(data: str, mb: int) -> Iterator[Columns]:
 
 
 def _nights(mb: int) -> Iterator[Columns]:
-    scale = mb * 1e6 / (int(ptf.chunks(NIGHTS).cells.sum()) * ROW)
+    scale = mb * 1e6 / (int(ptf.chunks(NIGHTS, heavy=True).cells.sum()) * ROW)
     for night in range(NIGHTS):
-        found = ptf.cells(1, first=night, scale=scale)
+        found = ptf.cells(1, first=night, scale=scale, heavy=True)
         yield {**found, **_attributes(len(found["ra"]), night)}
 
 
