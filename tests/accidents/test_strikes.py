@@ -419,7 +419,6 @@ def test_on_spark_the_ledger_is_read_again(tmp_path: Path, spark: Any) -> None:
         assert db.apply(t=[(100,)]) == db.epoch
 
 
-@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.parametrize("places", [6, pytest.param(300, marks=pytest.mark.soak)])
 def test_on_spark_a_batch_that_is_struck_is_done_or_undone(tmp_path: Path, spark: Any, places: int) -> None:
@@ -452,7 +451,6 @@ def test_on_spark_a_batch_that_is_struck_is_done_or_undone(tmp_path: Path, spark
         check(db)
 
 
-@pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("strikes", [8, pytest.param(200, marks=pytest.mark.soak)])
@@ -475,13 +473,12 @@ def test_on_spark_threads_that_are_struck(tmp_path: Path, spark: Any, strikes: i
 
 @pytest.mark.soak
 @pytest.mark.spark
-@pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.soak)])
-def test_on_spark_a_stream_whose_thread_is_struck(tmp_path: Path, spark: Any, rounds: int) -> None:
+def test_on_spark_a_stream_whose_thread_is_struck(tmp_path: Path, spark: Any) -> None:
     """What turns a strike into an error that Spark is told of is spared: Spark would wait for good."""
     rng, inbox, answers = Random(8), tmp_path / "inbox", SparkStream._batch.__code__
     inbox.mkdir()
     with create_on_spark(tmp_path / "db", spark) as db:
-        for number in range(rounds):
+        for number in range(30):
             for part in range(2):
                 (inbox / f"{number}-{part}.csv").write_text(f"s,x\na{number},{part}\n")
             assert struck_thread(lambda: db.stream("b", inbox, available_now=True).wait(), rng, [answers])
