@@ -81,6 +81,7 @@ class LocalEngine(InSections):
 
     name = "local"
     concurrent = True
+    session = None
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class LocalEngine(InSections):
         catalog, effect = self.catalog.execute(statement, self._state.sizes(), progress=progress)
         if effect.nothing:
             return self.epoch
-        beside = self.objects.beside(effect.made, effect.gone, cascade=getattr(statement, "cascade", False))
+        beside = self.objects.beside(effect.made, effect.gone, cascade=effect.cascade)
         return self._change(self._alter, catalog, effect, progress, beside)
 
     def _alter(

@@ -111,6 +111,10 @@ class Engine(Protocol):
     a time."""
 
     @property
+    def session(self) -> Any:
+        """The Spark session of an engine that runs on one, else None."""
+
+    @property
     def epoch(self) -> int:
         """The last committed epoch this handle has seen."""
 

@@ -222,8 +222,7 @@ class SparkEngine:
             )
         if effect.nothing:
             return ledger.epoch
-        cascade = getattr(statement, "cascade", False)
-        beside = self.objects.beside(effect.made, effect.gone, cascade=cascade)
+        beside = self.objects.beside(effect.made, effect.gone, cascade=effect.cascade)
         draft = Draft(ledger)
         with draft.steps:
             draft.steps.execute(beside)
