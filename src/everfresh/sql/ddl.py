@@ -26,7 +26,7 @@ from everfresh.sql.statements import AddColumn, CreateTable, CreateView, Drop, D
 from everfresh.types import Column, TableSchema, fold
 
 TABLE_OPTIONS: dict[str, type[Any]] = {"retain": bool}
-VIEW_OPTIONS: dict[str, type[Any]] = {"strategy": str}
+VIEW_OPTIONS: dict[str, type[Any]] = {"strategy": str, "layout": str}
 
 _CONSTRAINTS = {
     exp.UniqueColumnConstraint: "UNIQUE",
