@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from counters import Counters, Create
 from fake_spark import FakeSession, install
+from test_array_domain import ArraySuite
 from test_domains import CounterSuite, MatrixSuite, TableSuite
 
 import everfresh as ef
@@ -70,6 +71,10 @@ class TestTables(OnSpark, TableSuite):
         assert_rows(db.view("over"), *counted.items())
 
 
+class TestArrays(OnSpark, ArraySuite):
+    """Chunks with the workers, their catalog with the driver."""
+
+
 class InObjectStore:
     """The folder of a database is a place in an object store: one for each path."""
 
@@ -86,6 +91,10 @@ class TestCountersInAStore(InObjectStore, TestCounters):
 
 
 class TestMatricesInAStore(InObjectStore, TestMatrices):
+    pass
+
+
+class TestArraysInAStore(InObjectStore, TestArrays):
     pass
 
 

@@ -162,6 +162,10 @@ class Resident(ABC):
             check_epoch(name, at, max(self.oldest(name), found.created), self.epoch)
             return self.rows_at(found, at)
 
+    def frame(self, name: str, at: int | None, session: Any) -> Any:
+        """Rows are in this process."""
+        return None
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`."""
         with self.lock:
