@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from counters import Counters, Create
 from fake_spark import FakeSession, install
+from test_array_domain import ArraySuite
 from test_domains import CounterSuite, MatrixSuite, TableSuite
 from test_signal_domain import SignalSuite
 
@@ -79,6 +80,10 @@ class TestTables(OnSpark, TableSuite):
         assert_rows(db.view("over"), *counted.items())
 
 
+class TestArrays(OnSpark, ArraySuite):
+    """Chunks with the workers, their catalog with the driver."""
+
+
 class InObjectStore:
     """The folder of a database is a place in an object store: one for each path."""
 
@@ -99,6 +104,10 @@ class TestMatricesInAStore(InObjectStore, TestMatrices):
 
 
 class TestTablesInAStore(InObjectStore, TestTables):
+    pass
+
+
+class TestArraysInAStore(InObjectStore, TestArrays):
     pass
 
 

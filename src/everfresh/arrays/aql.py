@@ -18,6 +18,8 @@ from everfresh.expr.tokens import quote_name
 from everfresh.rewrite import Node, node
 from everfresh.types import quoted
 
+ROUND_ROBIN = "round-robin"
+
 
 class Statement(Node):
     """What a text asks for."""
@@ -29,12 +31,15 @@ class Operand(Statement):
 
 @node
 class CreateArray(Statement):
-    """CREATE [UNIQUE] ARRAY name <attribute: type, ...> [dimension=first,last,chunk; ...]."""
+    """CREATE [UNIQUE] ARRAY name <attribute: type, ...> [dimension=first,last,chunk; ...]
+    [WITH (placement = rule)]: how chunks are dealt to workers, where there are several."""
 
     schema: ArraySchema
+    placement: str = ROUND_ROBIN
 
     def __str__(self) -> str:
-        return self.schema.ddl
+        rule = "" if self.placement == ROUND_ROBIN else f" WITH (placement = '{self.placement}')"
+        return self.schema.ddl + rule
 
 
 @node
@@ -70,6 +75,17 @@ class DropView(Statement):
 
     def __str__(self) -> str:
         return f"DROP ARRAY VIEW {'IF EXISTS ' if self.if_exists else ''}{quote_name(self.name)}"
+
+
+@node
+class Explain(Statement):
+    """EXPLAIN [ANALYZE] query: how it is run; with ANALYZE it is run, and what was measured stands beside."""
+
+    statement: Statement
+    analyze: bool = False
+
+    def __str__(self) -> str:
+        return f"EXPLAIN {'ANALYZE ' if self.analyze else ''}{self.statement}"
 
 
 # -- arrays ----------------------------------------------------------------------------------------------
@@ -215,6 +231,11 @@ class Query(Operand):
         where = f" WHERE {self.where}" if self.where else ""
         group = f" GROUP BY {self.group}" if self.group else ""
         return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}"
+
+    @property
+    def plain(self) -> bool:
+        """Whether it gives its one array as it is."""
+        return self.items == "*" and self.join is None and not (self.where or self.group)
 
     @property
     def sql(self) -> str:

@@ -1,6 +1,6 @@
 """The language of arrays, read: text in, a statement of `everfresh.arrays.aql` out.
 
-    CREATE [UNIQUE] ARRAY a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2]
+    CREATE [UNIQUE] ARRAY a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2] [WITH (placement = 'k-d')]
     DROP ARRAY [IF EXISTS] a
     CREATE ARRAY VIEW v [[i=1,8,2; ...]] AS array       DROP ARRAY VIEW [IF EXISTS] v
     SELECT items [INTO t [i=1,8,2]] FROM a [AS x]
@@ -9,6 +9,7 @@
         [WHERE condition] [GROUP BY keys]
     APPLY(a, SUM(v + u), shape)   BETWEEN(a, 1, 1, 4, 4)   SUBARRAY(a, 1, 1, 4, 4)
     FILTER(a, v > 3)   PROJECT(a, v)   REGRID(a, 2, 2, SUM(v) AS s)
+    EXPLAIN [ANALYZE] one of these
 
 An array in FROM or in a call is a name, a call, or a query in parentheses. ON of a similarity join may be the
 text of a mapping in quotes: `ON 'module:function/2/2'`.
@@ -52,8 +53,11 @@ def _statement(stream: TokenStream) -> aql.Statement:
     if stream.accept("DROP", "ARRAY"):
         if_exists = stream.accept("IF", "EXISTS")
         return aql.DropArray(stream.name(), if_exists)
+    if stream.accept("EXPLAIN"):
+        analyze = stream.accept("ANALYZE")
+        return aql.Explain(_operand(stream), analyze)
     if stream.at("CREATE"):
-        return _view(stream) or aql.CreateArray(_create(stream))
+        return _view(stream) or aql.CreateArray(_create(stream), _placement(stream))
     return _operand(stream)
 
 
@@ -84,6 +88,25 @@ def read_array(stream: TokenStream) -> ArraySchema:
         stream.expect("<")
         attributes = stream.listed(lambda: _attribute(stream), ">")
     return ArraySchema(name, _box(stream), tuple(attributes), unique)
+
+
+def _placement(stream: TokenStream) -> str:
+    """How chunks are dealt to workers."""
+    from everfresh.arrays.plan.place import PLACEMENTS
+
+    if not stream.accept("WITH", "("):
+        return aql.ROUND_ROBIN
+    stream.expect("placement")
+    stream.expect("=")
+    if stream.peek().kind != "string":
+        raise stream.error("a placement in quotes is expected")
+    rule = stream.next().text
+    if rule not in PLACEMENTS:
+        raise EverfreshError(
+            Code.NOT_FOUND, f"there is no placement '{rule}'", hint="placements are: " + ", ".join(PLACEMENTS)
+        )
+    stream.expect(")")
+    return rule
 
 
 def _attribute(stream: TokenStream) -> Column:

@@ -14,9 +14,10 @@ from itertools import pairwise
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _ARRAYS = re.compile(
+    r"\s*(?:EXPLAIN\s+(?:ANALYZE\s+)?)?(?:"
     r"\s*(?:CREATE\s+(?:EXTERNAL\s+)?(?:UNIQUE\s+)?ARRAY|REFRESH\s+\S|DROP\s+ARRAY|SHOW\s+ARRAY(?:S|\s+VIEWS)|"
     r"(?:APPLY|BETWEEN|SUBARRAY|FILTER|PROJECT|REGRID)\s*\()|"
-    r"\s*\(*\s*SELECT\b.*?\bSIMILARITY\s+JOIN\b|\s*SELECT\b(?:(?!\bFROM\b).)*\bINTO\b",
+    r"\s*\(*\s*SELECT\b.*?\bSIMILARITY\s+JOIN\b|\s*SELECT\b(?:(?!\bFROM\b).)*\bINTO\b)",
     re.IGNORECASE | re.DOTALL,
 )
 

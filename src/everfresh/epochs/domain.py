@@ -151,6 +151,11 @@ class Domain(Protocol):
         """The rows of an object that a plan of SQL needs, at least."""
         ...
 
+    def frame(self, name: str, at: int | None, session: Any) -> Any:
+        """The same as a DataFrame of a Spark session that reads an object where it is; None if its rows are
+        to be read here."""
+        ...
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`, with `_weight` and `_epoch`."""
         ...

@@ -111,7 +111,11 @@ class SparkEngine:
                 self._spark = sessions.own(self._user)
                 self._runner = Runner(self._spark, self._folder, options)
                 for domain in domains:
-                    domain.attach(Host(self._spark, self._folder, options, read_only, self._runner))
+                    domain.attach(
+                        Host(
+                            self._spark, self._folder, options, read_only, self._runner, lambda: self._ledger
+                        )
+                    )
                 self._ledger = Ledger(self._folder, options, domains)
                 if not read_only:
                     self._ledger.collect(new_term=True)
@@ -432,8 +436,10 @@ class SparkEngine:
 
     def to_spark(self, name: str, at: int | None = None) -> DataFrame:
         """A DataFrame over a table or view that reads the units where they are."""
-        if self.objects.find(name) is not None:
-            return self._user.createDataFrame(self.read(name, at))
+        domain = self.objects.domain_of(name)
+        if domain is not None:
+            frame = domain.frame(name, not_later(name, at, self.epoch), self._user)
+            return frame if frame is not None else self._user.createDataFrame(self.read(name, at))
         self._check_at(name, at)
         return self._frames.frame(name, at, session=self._user)
 
@@ -511,7 +517,7 @@ class SparkEngine:
     def statistics(self) -> dict[str, Any]:
         """Versions and log sizes, for people."""
         ledger = self._ledger
-        return {
+        found = {
             "epoch": ledger.epoch,
             "workers": self._workers,
             "snapshot": ledger.timeline.snapshot_epoch,
@@ -521,6 +527,8 @@ class SparkEngine:
             "views": {n: {} for n in ledger.catalog.views},
             "last batch": self._runner.observer.last(),
         }
+        found.update((d.name, some) for d in self.objects.domains.values() if (some := d.statistics()))
+        return found
 
     def close(self) -> None:
         """Release the folder, once a snapshot that is under way has ended; a session that was started here is
