@@ -81,6 +81,51 @@ def test_sessions_in_the_same_bits(rows: Any, cuts: list[int], gap: int) -> None
     assert sorted(found, key=repr) == sorted(wanted, key=repr)
 
 
+LEFT = s.reading("a", time="t", key="k", end="e")
+RIGHT = s.reading("b", time="t", key="k", end="e")
+TWO = {"left": events(intervals=True), "right": events(intervals=True)}
+
+
+def steps_of(query: Any, left: list[Any], right: list[Any], cuts: list[int]) -> tuple[Any, Any]:
+    """The result at once, and the last one of some cuts."""
+    whole = query.run({"a": table(left), "b": table(right)}).to_pylist()
+    *_, (_, result, _) = online(query, {"a": left, "b": right}, [[cut, cut // 2] for cut in sorted(cuts)])
+    return sorted(map(repr, whole)), sorted(map(repr, result.to_pylist()))
+
+
+@given(**TWO, cuts=CUTS)
+def test_a_union_has_the_events_of_both(left: Any, right: Any, cuts: list[int]) -> None:
+    wanted = sorted(repr(dict(zip(("k", "t", "end", "value"), row, strict=True))) for row in [*left, *right])
+    assert steps_of(LEFT.union(RIGHT), left, right, cuts) == (wanted, wanted)
+
+
+@given(**TWO, cuts=CUTS)
+def test_an_anti_join_has_what_the_other_leaves(left: Any, right: Any, cuts: list[int]) -> None:
+    """Tick by tick."""
+    wanted = []
+    for key, start, end, value in left:
+        taken = {t for k, a, b, _ in right if k == key for t in range(max(a, start), min(b, end))}
+        at = start
+        while at < end:
+            stop = at
+            while stop < end and stop not in taken:
+                stop += 1
+            if stop > at:
+                wanted.append(repr({"k": key, "t": at, "end": stop, "value": value}))
+            at = stop + 1
+    assert steps_of(LEFT.anti_join(RIGHT), left, right, cuts) == (sorted(wanted), sorted(wanted))
+
+
+def test_a_stream_is_a_signal_if_its_events_do_not_overlap() -> None:
+    stream = s.reading("a", time="t", key="k", overlap=True).lifetime(duration=5)
+    rows = [(3, 0, 1, 1.0), (7, 3, 4, 3.0), (3, 5, 6, 2.0)]
+    assert len(stream.to_signal().run(table(rows))) == 3
+    with refused(Code.SIG_OVERLAP, "[5, 10) and [9, 14) of key 3"):
+        stream.to_signal().run(table([*rows, (3, 9, 10, 1.0)]))
+    *_, (_, result, _) = online(stream.to_signal(), {"a": rows}, [[1], [2]])
+    assert len(result) == 3
+
+
 def test_mistakes() -> None:
     with refused(Code.SIG_PERIOD, "6 * 1 ticks are no multiple of 4"):
         GRID.resample_poly(4, 1, [1.0])
@@ -89,3 +134,10 @@ def test_mistakes() -> None:
     assert GRID.as_uniform(6, 7) is GRID
     with refused(Code.SIG_PERIOD, "session(-1)"):
         s.reading("a", time="t").session(-1)
+    with refused(Code.SIG_TYPE, "value and x", "same names"):
+        one = LEFT.union(s.reading("b", time="t", key="k", end="e", value="x"))
+        one.run({"a": table([]), "b": table([]).rename_columns(["k", "t", "e", "x"])})
+    with refused(Code.ARGUMENT, "no stream"):
+        LEFT.union(3)
+    with refused(Code.SIG_KIND, "anti_join", "a uniform signal"):
+        LEFT.anti_join(GRID)

@@ -106,6 +106,22 @@ class UntilNext(Node):
 
 
 @node
+class Union(Node):
+    """The events of two streams."""
+
+    input: Node
+    right: Node
+
+
+@node
+class AntiJoin(Node):
+    """The parts of lifetimes in which the right signal has no event."""
+
+    input: Node
+    right: Node
+
+
+@node
 class AsofLeft(Node):
     """Each event with the latest on the right at or before its start."""
 

@@ -22,6 +22,8 @@ _NAMES: dict[str, type[Node]] = {
     "lifetime": n.Lifetime,
     "until_next": n.UntilNext,
     "asof_left": n.AsofLeft,
+    "union": n.Union,
+    "anti_join": n.AntiJoin,
     "where": n.Where,
     "select": n.Select,
     "function": n.Function,

@@ -101,6 +101,13 @@ class Signal(Valued):
         """The signal at the beats of a grid; `interpolate` fills beats between references."""
         return self._with(n.Sample(self.node, *grid(self, period, offset), interpolate))
 
+    def anti_join(self, other: Signal) -> Signal:
+        """The parts of lifetimes in which another signal has no event."""
+        if not isinstance(other, Signal):
+            raise faults.kind("anti_join", CALLED[getattr(other, "kind", SIGNAL)], "signals",
+                "to_signal() makes a stream one")  # fmt: skip
+        return self._with(n.AntiJoin(self.node, other.node))
+
     def session(self, gap: Ticks) -> Signal:
         """Events that follow each other within `gap` ticks as one event, whose value is how many there
         were."""
