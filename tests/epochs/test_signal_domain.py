@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 from signal_cases import VALUES, grouped, near
@@ -258,6 +259,49 @@ def test_making_a_view_tells_how_far_it_is() -> None:
         assert [(what, total) for what, _, total in heard] == [("signal view 'v'", 250_000)] * 3
         assert [done for _, done, _ in heard] == sorted({done for _, done, _ in heard})
         assert len(db.view("v")) == 25_000
+
+
+class Axes:
+    """What is drawn, as calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **how: self.calls.append((name, args, how))
+
+
+def test_spectra_as_rows_and_pictures() -> None:
+    """Frequencies are in cycles per second; a sine is where it should be."""
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE TABLE a (k INT, t TIMESTAMP, value DOUBLE)")
+        read = db.signal("a", time="t", key="k").as_uniform("10 ms")
+        read.window(50, 50).fft().create_view("full")
+        read.window(50, 50).fft().map(np.abs, size=26, half=True).create_view("half")
+        read.create_view("line")
+        start = dt.datetime(2026, 1, 1)
+        times = [start + dt.timedelta(milliseconds=10 * i) for i in range(150)]
+        sine = np.sin(2 * np.pi * 6 * 0.01 * np.arange(150))
+        db.apply(a=[(k, t, float(k * x)) for k in (1, 2) for t, x in zip(times, sine, strict=True)])
+        for name in ("full", "half"):
+            view: Any = db.view(name)
+            rows = [row for row in view.spectrum().to_pylist() if row["value"] > 1e-9]
+            assert {abs(round(row["frequency"], 9)) for row in rows} == {6.0}
+            assert {round(row["value"], 6) for row in rows} == {25.0, 50.0}
+            assert len(rows) == 2 * len(view) // (1 if name == "full" else 2)
+            axes = Axes()
+            view.plot(where={"k": 1}, axes=axes)
+            (_, (at, up, values), _), *_ = [call for call in axes.calls if call[0] == "pcolormesh"]
+            assert (len(at), up.min()) == (len(view) // 2, 0.0)
+            assert up[values.argmax(axis=0)].round(9).tolist() == [6.0] * len(at)
+            with refused(ef.Code.ARGUMENT, "several", "where="):
+                view.plot(axes=Axes())
+        axes = Axes()
+        line: Any = db.view("line")
+        line.plot(axes=axes)
+        assert [how["label"] for name, _, how in axes.calls if name == "plot"] == ["1", "2"]
+        with refused(ef.Code.SIG_KIND, "spectrum", "window(size, hop).fft()"):
+            line.spectrum()
 
 
 def test_mistakes() -> None:
