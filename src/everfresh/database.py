@@ -38,9 +38,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from everfresh.arrays.handle import StoredArray
+    from everfresh.arrays.sky.crossmatches import Within
+    from everfresh.arrays.views.handle import ArrayView
     from everfresh.linalg import Columns, ViewOptions
     from everfresh.linalg.domain.handles import LinearView, Matrix
     from everfresh.linalg.run.setup import Definition
+    from everfresh.raw.handles import Cache
 
 MEMORY = ":memory:"
 """A path that is none, as elsewhere."""
@@ -97,10 +100,12 @@ def domains_of(options: Options) -> tuple[Domain, ...]:
     matrices = Lazy(
         "matrix", "everfresh.linalg.domain.matrices:made", "everfresh.linalg.run.updates", options.history
     )
-    arrays = Lazy("array", "everfresh.arrays.domain:made", "", options.history)
+    arrays = Lazy("array", "everfresh.arrays.views.domain:made", "", options.history)
+    crossmatches = Lazy("crossmatch", "everfresh.arrays.matching.domain:made", "", options.history)
+    raw = Lazy("raw", "everfresh.raw.domain:made", "everfresh.raw.domain", options.history)
     statements = "everfresh.signals.domain.statements"
     signals = Lazy("signal", "everfresh.signals.domain.signals:made", statements, options.history)
-    return (matrices, arrays, signals)
+    return (matrices, arrays, crossmatches, raw, signals)
 
 
 def connected(
@@ -430,8 +435,8 @@ class Database(StreamMethods):
         """
         self._current()
         found = self._engine.objects.find(name)
-        if found is None or found.kind != "array":
-            there = [one.name for one in self._engine.objects if one.kind == "array"]
+        if found is None or not found.kind.endswith("array"):
+            there = [one.name for one in self._engine.objects if one.kind.endswith("array")]
             raise EverfreshError(
                 Code.NOT_FOUND,
                 f"there is no array '{name}'",
@@ -443,7 +448,67 @@ class Database(StreamMethods):
     @property
     def arrays(self) -> Mapping[str, StoredArray]:
         """All arrays by name."""
-        return self._held("array")
+        return {**self._held("array"), **self._held("external array")}
+
+    @property
+    def cache(self) -> Cache:
+        """The cache of external arrays: how much it holds, what is in it, what the last query read.
+
+        >>> import everfresh as ef
+        >>> with ef.connect(engine="local") as db:
+        ...     db.cache.configure(workers=2, budget=1_000_000)
+        ...     db.cache
+        <cache of external arrays: 0 pieces, 0 of 2000000 bytes>
+        """
+        from everfresh.raw.handles import Cache
+        from everfresh.raw.verbs import domain_of
+
+        self._current()
+        return Cache(domain_of(self))
+
+    @property
+    def array_views(self) -> Mapping[str, ArrayView]:
+        """All views of arrays by name."""
+        return self._held("array view")
+
+    def create_crossmatch_view(
+        self,
+        name: str,
+        left: str,
+        right: str,
+        radius_arcsec: float = 1.0,
+        *,
+        how: str = "inner",
+        find: str = "all",
+        within: Within | None = None,
+        ra: str | tuple[str, str] = "ra",
+        dec: str | tuple[str, str] = "dec",
+        left_columns: Sequence[str] | None = None,
+        right_columns: Sequence[str] | None = None,
+    ) -> int:
+        """Keep the crossmatch of two tables or SQL views up to date: pairs come and go as rows do; returns
+        the epoch.
+
+        The arguments are those of `everfresh.arrays.crossmatch`; `how="best"` is short for the pairs with the
+        nearest. Shown are the primary keys, or all columns where there is none, or those that are named, and
+        `separation` in arcseconds.
+
+        >>> import everfresh as ef
+        >>> with ef.connect(engine="local") as db:
+        ...     _ = db.sql("CREATE TABLE stars (star BIGINT PRIMARY KEY, ra DOUBLE, dec DOUBLE)")
+        ...     _ = db.sql("CREATE TABLE seen (det BIGINT PRIMARY KEY, ra DOUBLE, dec DOUBLE)")
+        ...     _ = db.apply(stars=[(1, 10.0, 20.0)], seen=[(7, 10.0002, 20.0)])
+        ...     _ = db.create_crossmatch_view("near", "stars", "seen", 2)
+        ...     _ = db.apply(seen=[(8, 10.0, 20.0001)])
+        ...     [(row["star"], row["det"]) for row in db.view("near").to_pylist()]
+        [(1, 8), (1, 7)]
+        """
+        from everfresh.arrays.matching.handle import create_crossmatch_view
+
+        shown = (left_columns, right_columns)
+        return create_crossmatch_view(
+            self, name, left, right, radius_arcsec, how, find, within, ra, dec, shown
+        )
 
     def create_matrix(self, name: str, array: Any, static: bool = False) -> int:
         """Keep a matrix; one that is `static` never changes, and views of it have no triggers for it.

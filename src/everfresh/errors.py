@@ -34,6 +34,7 @@ class Code:
     DAMAGED: Final = "damaged"  # a state file fails its checks
     FENCED: Final = "fenced"  # another writer has taken over
     ENVIRONMENT: Final = "environment"  # something is missing, too old, full, or refused by the system
+    CHANGED: Final = "changed"  # a file of an external array is not the one that was looked at
     STREAM: Final = "stream"  # the source of a stream failed
     ARGUMENT: Final = "argument"  # a call's arguments do not fit
     SIG_OVERLAP: Final = "E-SIG-OVERLAP"  # two events of a signal overlap, or windows that nothing merges

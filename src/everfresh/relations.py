@@ -16,7 +16,7 @@ import pyarrow as pa
 from everfresh.delta import render, render_html
 from everfresh.delta.sound import unreadable
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import HUGEINT, Column, to_arrow
+from everfresh.types import HUGEINT, Column, fold, to_arrow
 
 if TYPE_CHECKING:
     import pandas
@@ -193,7 +193,28 @@ class Explanation(Result):
 
 
 class Names(dict[str, N]):
-    """Tables or views by name; it is shown by the names."""
+    """Tables or views by name, in whatever letter case, as SQL has it; it is shown by the names.
+
+    >>> names = Names({"Orders": 1})
+    >>> names["ORDERS"], "orders" in names, names.get("lines"), list(names)
+    (1, True, None, ['Orders'])
+    """
+
+    def __missing__(self, name: object) -> N:
+        for known, found in self.items():
+            if isinstance(name, str) and fold(known) == fold(name):
+                return found
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        return any(isinstance(name, str) and fold(known) == fold(name) for known in self)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """What has the name, or else the default."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     def __repr__(self) -> str:
         return f"[{', '.join(map(repr, self))}]"

@@ -16,7 +16,7 @@ from everfresh.expr import Vector, evaluate
 from everfresh.program import Batch, Engine, OnConflict, Part, Stale
 from everfresh.progress import shown
 from everfresh.relations import Explanation, Result
-from everfresh.types import Column, TableSchema
+from everfresh.types import Column, SqlType, TableSchema
 
 if TYPE_CHECKING:
     from everfresh.database import Database
@@ -32,7 +32,7 @@ class Statements:
         """Run one statement or a script; what its last statement gives."""
         if not about_arrays(text):
             return self._sql(text, dialect)
-        from everfresh.arrays.verbs import run
+        from everfresh.raw.verbs import run
 
         result: Result | int | None = None
         for piece, of_arrays in pieces(text):
@@ -272,17 +272,22 @@ def _renamed(rows: Any, names: tuple[str, ...]) -> Any:
 
 
 def _constants(statement: s.Insert, schema: TableSchema, what: str) -> pa.Table:
-    """The rows of VALUES as an Arrow table; columns that are not named are NULL."""
-    arrays: dict[str, pa.Array] = {}
+    """The rows of VALUES as an Arrow table; columns that are not named are NULL. Those of one type are made
+    at once, and are parts of one array: a wide row has many."""
+    together: dict[SqlType, list[Any]] = {}
+    starts: dict[str, tuple[SqlType, int]] = {}
+    given = statement.rows or []
     for index, name in enumerate(statement.columns):
         column = schema.column(name)
-        values = []
-        for row, exprs in enumerate(statement.rows or []):
+        values = together.setdefault(column.type, [])
+        starts[name] = column.type, len(values)
+        for row, exprs in enumerate(given):
             try:
                 values.append(evaluate(exprs[index], {}))
             except EverfreshError as error:
                 raise error.at(f"{what}, row {row}, column {name}") from error
-        arrays[name] = Vector.from_pylist(values, column.type).to_arrow()
-    rows = read_rows(pa.table(arrays), schema, what=what)
+    arrays = {type_: Vector.from_pylist(values, type_).to_arrow() for type_, values in together.items()}
+    table = pa.table({name: arrays[type_].slice(at, len(given)) for name, (type_, at) in starts.items()})
+    rows = read_rows(table, schema, what=what)
     assert isinstance(rows, pa.Table)
     return rows

@@ -20,6 +20,7 @@ NULL is `None` in every type. Invariant: `to_physical` and `to_logical` are inve
 from __future__ import annotations
 
 import datetime as dt
+import string
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -359,11 +360,11 @@ class TableSchema:
 
     def find(self, name: str) -> Column | None:
         """The column called `name` in whatever case."""
-        return self._folded.get(name.lower())
+        return self._folded.get(fold(name))
 
     @cached_property
     def _folded(self) -> dict[str, Column]:
-        return {column.name.lower(): column for column in self.columns}
+        return {fold(column.name): column for column in self.columns}
 
     @cached_property
     def _by_name(self) -> dict[str, Column]:
@@ -388,6 +389,19 @@ class TableSchema:
         key = f", PRIMARY KEY ({', '.join(map(quoted, self.key))})" if self.key else ""
         options = "" if self.retained else " WITH (retain = false)"
         return f"CREATE {'STATIC ' if self.static else ''}TABLE {quoted(self.name)} ({body}{key}){options}"
+
+
+def fold(name: str) -> str:
+    """What names are compared by: they are equal in whatever letter case. Letters are those of ASCII, as in
+    DuckDB, since case beyond that differs by language and by release of Unicode.
+
+    >>> fold("Größe"), fold("GRÖSSE")
+    ('größe', 'grÖsse')
+    """
+    return name.lower() if name.isascii() else name.translate(_ASCII_LOWER)
+
+
+_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def quoted(name: str) -> str:

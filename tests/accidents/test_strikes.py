@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -268,8 +268,6 @@ def test_threads_that_are_struck(tmp_path: Path, where: str) -> None:
     path = tmp_path / "db" if where == "folder" else None
     db = create(path)
     numbers = iter(range(1_000_000))
-    stop = threading.Event()
-    failed: list[BaseException] = []
 
     def write() -> None:
         db.apply({"b": [(f"b{next(numbers) % 7}", 1)] * 3})
@@ -278,6 +276,23 @@ def test_threads_that_are_struck(tmp_path: Path, where: str) -> None:
         view = db.view("names").to_arrow()
         assert sum(view.column("n").to_pylist()) % 3 == 0
 
+    failed = strike_threads((write, write, read, read), rng, 60, 0.01, lasting=where == "folder")
+    assert not failed
+    if where == "memory" and is_lost(db):
+        return
+    check(db)
+    assert len(db.table("b")) % 3 == 0
+    db.close()
+
+
+def strike_threads(
+    tasks: Sequence[Callable[[], None]], rng: Random, strikes: int, pause: float, lasting: bool
+) -> list[BaseException]:
+    """Run tasks again and again, each in a thread, and strike the threads at random moments up to a pause
+    apart; what was raised but for strikes, and for batches that were interrupted together with another's.
+    Unless the database is `lasting`, a thread that is told that it was interrupted ends."""
+    stop = threading.Event()
+    failed: list[BaseException] = []
     exposed: set[int] = set()  # threads that may be struck: each once, until it says so again
 
     def attempts(what: Callable[[], None]) -> None:
@@ -291,12 +306,12 @@ def test_threads_that_are_struck(tmp_path: Path, where: str) -> None:
             except ef.EverfreshError as error:
                 if error.code != ef.Code.INTERRUPTED:
                     failed.append(error)
-                if where == "memory":
+                if not lasting:
                     return withdraw(ident)
             except BaseException as error:
                 failed.append(error)
                 return withdraw(ident)
-        return None
+        return withdraw(ident)
 
     def withdraw(ident: int) -> None:
         """Wait for a strike that is on its way, so that it strikes here and not after the end."""
@@ -313,12 +328,11 @@ def test_threads_that_are_struck(tmp_path: Path, where: str) -> None:
             except Struck:  # between two attempts; the next strike waits until the thread is exposed again
                 continue
 
-    tasks = (write, write, read, read)
     threads = [threading.Thread(target=work, args=(task,), daemon=True) for task in tasks]
     for thread in threads:
         thread.start()
-    for _ in range(60):
-        time.sleep(rng.random() * 0.01)
+    for _ in range(strikes):
+        time.sleep(rng.random() * pause)
         ident = rng.choice(threads).ident
         assert ident is not None
         with suppress(KeyError):
@@ -326,14 +340,9 @@ def test_threads_that_are_struck(tmp_path: Path, where: str) -> None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(Struck))
     stop.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
-    assert not failed
-    if where == "memory" and is_lost(db):
-        return
-    check(db)
-    assert len(db.table("b")) % 3 == 0
-    db.close()
+    return failed
 
 
 def test_a_stream_whose_thread_is_struck_goes_on_after_its_last_batch(tmp_path: Path) -> None:
@@ -345,14 +354,18 @@ def test_a_stream_whose_thread_is_struck_goes_on_after_its_last_batch(tmp_path: 
                 (inbox / f"{number}-{part}.csv").write_text(f"s,x\na{number},{part}\n")
             started = struck_thread(lambda: db.stream("b", inbox, available_now=True).wait(), rng)
             assert started
-            while True:
-                try:
-                    db.stream("b", inbox, available_now=True).wait()
-                    break
-                except ef.EverfreshError as error:
-                    assert error.code == ef.Code.STREAM  # noqa: PT017 - the strike of the round, told late
+            until_read(db, inbox)
             assert len(db.table("b")) == 3 * (number + 1)
             check(db)
+
+
+def until_read(db: ef.Database, inbox: Path) -> None:
+    """Read what is left of a folder."""
+    while True:
+        try:
+            return db.stream("b", inbox, available_now=True).wait()
+        except ef.EverfreshError as error:
+            assert error.code == ef.Code.STREAM  # noqa: PT017 - the strike of the round, told late
 
 
 def struck_thread(work: Callable[[], Any], rng: Random) -> bool:
@@ -401,6 +414,80 @@ def test_on_spark_the_ledger_is_read_again(tmp_path: Path, spark: Any) -> None:
             assert len(db.table("t")) == rows + done
             assert db.view("v").verify().num_rows == 0
         assert db.apply(t=[(100,)]) == db.epoch
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("places", [6, pytest.param(300, marks=pytest.mark.soak)])
+def test_on_spark_a_batch_that_is_struck_is_done_or_undone(tmp_path: Path, spark: Any, places: int) -> None:
+    """Anywhere in the driver: while rows are read, while a job runs, while its answers are taken."""
+    rng, batches = Random(places), Batches(places)
+    with create_on_spark(tmp_path / "db", spark) as db:
+        db.apply(batches.one(db))
+        batch = batches.one(db)
+        _, total = struck(lambda: db.apply(batch))
+        counts = [0, 0]
+        for number in range(places):
+            before, epoch = contents(db), db.epoch
+            batch = batches.one(db)
+            at = total - rng.randrange(total // 10) if rng.random() < 0.4 else rng.randrange(1, total + 1)
+            was_struck, _ = struck(lambda batch=batch: db.apply(batch), at)  # type: ignore[misc]
+            after, done = contents(db), db.epoch - epoch
+            assert done in (0, 1), (number, at)
+            assert was_struck or done == 1
+            assert (after == before) == (done == 0), (number, at)
+            counts[done] += 1
+            if number % 5 == 4:
+                check(db)
+        assert all(counts)
+        check(db)
+        before = contents(db)
+    with ef.connect(tmp_path / "db", spark=spark) as db:
+        assert contents(db) == before
+        check(db)
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("strikes", [8, pytest.param(200, marks=pytest.mark.soak)])
+def test_on_spark_threads_that_are_struck(tmp_path: Path, spark: Any, strikes: int) -> None:
+    """Batches that commit together, and readers beside them: a strike ends nobody else's work."""
+    with create_on_spark(tmp_path / "db", spark) as db:
+        numbers = iter(range(1_000_000))
+
+        def write() -> None:
+            db.apply({"b": [(f"b{next(numbers) % 7}", 1)] * 3})
+
+        def read() -> None:
+            assert sum(db.view("names").to_arrow().column("n").to_pylist()) % 3 == 0
+
+        failed = strike_threads((write, write, read), Random(7), strikes, 0.3, lasting=True)
+        assert not failed
+        check(db)
+        assert len(db.table("b")) % 3 == 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.soak)])
+def test_on_spark_a_stream_whose_thread_is_struck(tmp_path: Path, spark: Any, rounds: int) -> None:
+    rng, inbox = Random(8), tmp_path / "inbox"
+    inbox.mkdir()
+    with create_on_spark(tmp_path / "db", spark) as db:
+        for number in range(rounds):
+            for part in range(2):
+                (inbox / f"{number}-{part}.csv").write_text(f"s,x\na{number},{part}\n")
+            assert struck_thread(lambda: db.stream("b", inbox, available_now=True).wait(), rng)
+            until_read(db, inbox)
+            assert len(db.table("b")) == 2 * (number + 1)
+        check(db)
+
+
+def create_on_spark(path: Path, spark: Any) -> ef.Database:
+    db = ef.connect(path, spark=spark)
+    db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, g BIGINT, x BIGINT, s VARCHAR, kept VARCHAR)")
+    db.sql("CREATE TABLE b (s VARCHAR, x BIGINT)")
+    for name in ("z", "v", "names"):
+        db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+    return db
 
 
 @pytest.mark.spark

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
+import duckdb
 import pytest
 
 import everfresh as ef
@@ -57,3 +58,27 @@ class TestLocalInAFolder(EngineSuite):
 
     def options(self, **changes: Any) -> ef.Options:
         return ef.Options(snapshot_epochs=5, durable=False).with_(**changes)
+
+
+def test_letter_case_is_that_of_ascii_as_in_duckdb() -> None:
+    """Names that differ in other letters are two names everywhere: in rows, in SQL, of tables and views."""
+    rows = [(1, 2, 3, 4), (1, 5, 3, 6)]
+    query = 'SELECT É, SUM("é") AS "ß", COUNT("ſ") AS "SS", MAX(S) AS "ẞ" FROM "Ü" GROUP BY "É"'
+    with ef.connect(engine="local") as db, duckdb.connect() as theirs:
+        for one in (db.sql, theirs.execute):
+            one('CREATE TABLE "Ü" (s BIGINT, "ſ" BIGINT, É BIGINT, é BIGINT)')
+            one("CREATE TABLE ü (s BIGINT)")
+        db.apply({"Ü": [dict(zip(("S", "ſ", "É", "é"), row, strict=True)) for row in rows], "ü": [(9,)]})
+        theirs.executemany('INSERT INTO "Ü" VALUES (?, ?, ?, ?)', rows)
+        db.sql(f"CREATE MATERIALIZED VIEW Größe AS {query}")
+        found = theirs.execute(query)
+        names = [column[0] for column in found.description]
+        assert db.view("GRößE").to_pylist() == [
+            dict(zip(names, row, strict=True)) for row in found.fetchall()
+        ]
+        assert db.views["größe"].name == db.views["GRößE"].name == "Größe"
+        assert "GRÖSSE" not in db.views
+        assert "GRÖßE" not in db.views
+        assert [db.tables[name].to_pylist()[0]["s"] for name in ("Ü", "ü")] == [1, 9]
+        with pytest.raises(ef.EverfreshError, match="no column 'ẞ'"):
+            db.sql('SELECT "ẞ" FROM "Ü"')

@@ -16,6 +16,7 @@ import pytest
 import everfresh as ef
 from everfresh.local.latch import Latch, Turn
 from everfresh.testing.oracle import assert_rows, assert_same
+from everfresh.testing.strikes import struck
 
 TABLES = (
     "CREATE TABLE bag (k BIGINT, g VARCHAR, x DOUBLE); "
@@ -396,3 +397,41 @@ def test_whoever_gives_up_lets_nobody_in_before_their_turn() -> None:
         order.append("first")
     thread.join()
     assert order == ["first", "third"]
+
+
+def test_a_writer_that_is_struck_while_it_breathes_ends_its_turn() -> None:
+    """Wherever it strikes, what comes out is the strike, and whoever comes next has a turn."""
+
+    def other(latch: Latch, served: threading.Event) -> None:
+        turn = Turn(latch)
+        with turn.lock:
+            turn.come()
+        served.set()
+
+    def breathe(latch: Latch) -> None:
+        served = threading.Event()
+        thread = threading.Thread(target=other, args=(latch, served))
+        turn = Turn(latch)
+        try:
+            with turn.lock:
+                turn.come()
+                thread.start()
+                while latch.tail is turn:
+                    time.sleep(0.0001)
+                turn.breathe()
+                assert served.is_set()
+        finally:
+            if thread.ident is not None:
+                thread.join(30)
+                assert served.is_set()
+
+    _, places = struck(lambda: breathe(Latch()))
+    strikes = 0
+    for at in range(1, places + 1):
+        latch = Latch()
+        strikes += struck(lambda latch=latch: breathe(latch), at)[0]  # type: ignore[misc]
+        last = threading.Thread(target=other, args=(latch, threading.Event()), daemon=True)
+        last.start()
+        last.join(30)
+        assert not last.is_alive(), at
+    assert strikes > places // 2

@@ -355,8 +355,13 @@ def test_readers_beside_batches_that_free_strings() -> None:
         assert not failed
 
 
-def test_an_interrupt_while_strings_are_freed_leaves_everything_right() -> None:
-    """At one line after the other, of all modules that take part."""
+def test_an_interrupt_while_strings_are_freed_leaves_everything_right(
+    request: pytest.FixtureRequest,
+) -> None:
+    """At one line after the other, of all modules that take part. A shell may have started this process with
+    interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     files = {Path(module.__file__ or "").name for module in (strings, reclaim)}
     files |= {"ranking.py", "entries.py", "atoms.py", "pool.py", "table.py", "texts.py", "state.py"}
     with closing(made("grouped", "ends", "first_", history=1)) as db:

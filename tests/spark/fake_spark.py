@@ -3,8 +3,9 @@ collect and toArrow, partition by partition, each as a task of its own.
 
 Each task is served by one of some processes, that is, caches of units: which one is random, so that units are
 found at the right version, behind it, ahead of it, or not at all. Threads may run jobs at the same time: a
-process serves one task after the other. What Spark does to processes and tasks (retries, kills) is tested
-with Spark itself.
+process serves one task after the other. In a block of `trouble` tasks are tried again, from the start or
+where they had done everything, and have twins that end before or after them. What becomes of processes that
+are killed is tested with Spark itself.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import random
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import duckdb
@@ -110,6 +112,9 @@ class FakeSession:
         self.jobs = 0
         self.stages = 0
         self.before_task: Callable[[], None] = lambda: None
+        self.lost = 0
+        """How many attempts of tasks came to nothing."""
+        self._troubled = False
         self._random = random.Random(7)
         self._processes = [_Process() for _ in range(processes)]
 
@@ -129,6 +134,35 @@ class FakeSession:
                 yield
             finally:
                 _here.tasks.pop()
+
+    @contextmanager
+    def trouble(self) -> Iterator[None]:
+        """A block in which tasks are retried and run twice; it must have come to that."""
+        before, self._troubled = self.lost, True
+        try:
+            yield
+        finally:
+            self._troubled = False
+        assert self.lost > before
+
+    def attempts(self, number: int, run: Callable[[], Iterator[Any]]) -> list[Any]:
+        """What a task answers; in trouble with attempts before and after it whose answers nobody gets."""
+        before, after = (self._random.choice([0, 0, 1, 2]) if self._troubled else 0 for _ in range(2))
+        for _ in range(before):
+            self._lose(number, run)
+        with self.task(number):
+            found = list(run())
+        for _ in range(after):
+            self._lose(number, run)
+        return found
+
+    def _lose(self, number: int, run: Callable[[], Iterator[Any]]) -> None:
+        """An attempt that ends at its first answer or after its last, and is not heard of."""
+        self.lost += 1
+        with self.task(number), suppress(TaskError):
+            for _ in run():
+                if self._random.random() < 0.5:
+                    break
 
     def addTag(self, tag: str) -> None:
         pass
@@ -162,13 +196,14 @@ class FakeFrame:
 
     def mapInArrow(self, fn: Callable[[Iterator[pa.RecordBatch]], Any], schema: Any) -> FakeFrame:
         def make() -> list[Partition]:
-            out = []
-            for number, partition in enumerate(self._make()):
-                with self.sparkSession.task(number):
-                    out.append(list(fn(iter(partition))))
-            return out
+            attempts = self.sparkSession.attempts
+            return [attempts(n, partial(self._answers, fn, rows)) for n, rows in enumerate(self._make())]
 
         return FakeFrame(self.sparkSession, make, self._stages, schema)
+
+    @staticmethod
+    def _answers(fn: Callable[[Iterator[pa.RecordBatch]], Any], rows: Partition) -> Iterator[pa.RecordBatch]:
+        return iter(fn(iter(rows)))
 
     def repartitionById(self, count: int, column: str) -> FakeFrame:
         def make() -> list[Partition]:

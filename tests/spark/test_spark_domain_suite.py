@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ class OnSpark:
     kills = 2
     strikes = 6
     points = ("before-commit", "after-commit", "before-manifest", "after-manifest")
-    test_readers_see_whole_epochs = None  # readers of this engine take turns with batches
 
     @pytest.fixture(autouse=True)
     def _session(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -39,6 +39,10 @@ class OnSpark:
 
     def options(self, **changes: Any) -> ef.Options:
         return ef.Options(workers=2, durable=False, snapshots="now").with_(**changes)
+
+    def troubled(self) -> AbstractContextManager[object]:
+        session: FakeSession = self.session
+        return session.trouble()
 
     def domains(self, options: ef.Options) -> tuple[Domain, ...]:
         return ef.database.domains_of(options)
@@ -91,6 +95,10 @@ class TestCountersInAStore(InObjectStore, TestCounters):
 
 
 class TestMatricesInAStore(InObjectStore, TestMatrices):
+    pass
+
+
+class TestTablesInAStore(InObjectStore, TestTables):
     pass
 
 

@@ -9,7 +9,7 @@
     shape, mapping                 which cells are similar, and where cells of one array lie in another
     join, kernels                  cells that match, by compiled loops
     aql, aql_parser, evaluate      the language of arrays, and what it means
-    sources, sphere, crossmatches  catalogs, points on the sphere, and what an astronomer calls
+    sky                            catalogs, points on the sphere, and what an astronomer calls
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from everfresh.arrays.cells import Array, array_of
-    from everfresh.arrays.crossmatches import crossmatch
     from everfresh.arrays.evaluate import create, query
     from everfresh.arrays.model import ArraySchema, Dimension
     from everfresh.arrays.points import from_points
     from everfresh.arrays.shape import Shape
+    from everfresh.arrays.sky.crossmatches import crossmatch
 
 _PLACES = {
     "Array": "cells",
@@ -32,7 +32,7 @@ _PLACES = {
     "Shape": "shape",
     "array_of": "cells",
     "create": "evaluate",
-    "crossmatch": "crossmatches",
+    "crossmatch": "sky.crossmatches",
     "from_points": "points",
     "query": "evaluate",
 }

@@ -48,6 +48,30 @@ class DropArray(Statement):
         return f"DROP ARRAY {'IF EXISTS ' if self.if_exists else ''}{quote_name(self.name)}"
 
 
+@node
+class CreateView(Statement):
+    """CREATE ARRAY VIEW name [dimensions] AS operand; without dimensions it is chunked as what it reads."""
+
+    name: str
+    operand: Operand
+    dimensions: tuple[Dimension, ...] = ()
+
+    def __str__(self) -> str:
+        box = f" [{'; '.join(map(str, self.dimensions))}]" if self.dimensions else ""
+        return f"CREATE ARRAY VIEW {quote_name(self.name)}{box} AS {self.operand}"
+
+
+@node
+class DropView(Statement):
+    """DROP ARRAY VIEW [IF EXISTS] name."""
+
+    name: str
+    if_exists: bool = False
+
+    def __str__(self) -> str:
+        return f"DROP ARRAY VIEW {'IF EXISTS ' if self.if_exists else ''}{quote_name(self.name)}"
+
+
 # -- arrays ----------------------------------------------------------------------------------------------
 
 
@@ -171,7 +195,8 @@ class EquiJoin(Node):
 class Query(Operand):
     """SELECT items [INTO name [dimensions]] FROM ... [WHERE condition] [GROUP BY keys].
 
-    As an operand or with INTO its value is an array; else it is rows.
+    As an operand or with INTO its value is an array; else it is rows. `more` are the further joins of a
+    chain, each with the array before it.
     """
 
     items: str
@@ -181,11 +206,12 @@ class Query(Operand):
     group: str = ""
     into: str = ""
     dimensions: tuple[Dimension, ...] = ()
+    more: tuple[SimilarityJoin, ...] = ()
 
     def __str__(self) -> str:
         box = f" [{'; '.join(map(str, self.dimensions))}]" if self.dimensions else ""
         into = f" INTO {quote_name(self.into)}{box}" if self.into else ""
-        join = f" {self.join}" if self.join is not None else ""
+        join = "".join(f" {join}" for join in (self.join, *self.more) if join is not None)
         where = f" WHERE {self.where}" if self.where else ""
         group = f" GROUP BY {self.group}" if self.group else ""
         return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}"
@@ -195,7 +221,7 @@ class Query(Operand):
         """The query over the pairs that the join finds, in SQL."""
         sources = quoted(self.left.alias)
         if isinstance(self.join, SimilarityJoin):
-            sources += f", {quoted(self.join.right.alias)}"
+            sources += "".join(f", {quoted(join.right.alias)}" for join in (self.join, *self.more))
         elif isinstance(self.join, EquiJoin):
             sources += f" JOIN {quoted(self.join.right.alias)} ON {self.join.on}"
         where = f" WHERE {self.where}" if self.where else ""

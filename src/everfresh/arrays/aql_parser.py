@@ -2,8 +2,10 @@
 
     CREATE [UNIQUE] ARRAY a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2]
     DROP ARRAY [IF EXISTS] a
+    CREATE ARRAY VIEW v [[i=1,8,2; ...]] AS array       DROP ARRAY VIEW [IF EXISTS] v
     SELECT items [INTO t [i=1,8,2]] FROM a [AS x]
-        [SIMILARITY JOIN b [AS y] ON (y.i = x.i + 1 AND ...) WITH SHAPE shape | JOIN b [AS y] ON condition]
+        [SIMILARITY JOIN b [AS y] ON (y.i = x.i + 1 AND ...) WITH SHAPE shape ...]
+        [JOIN b [AS y] ON condition]
         [WHERE condition] [GROUP BY keys]
     APPLY(a, SUM(v + u), shape)   BETWEEN(a, 1, 1, 4, 4)   SUBARRAY(a, 1, 1, 4, 4)
     FILTER(a, v > 3)   PROJECT(a, v)   REGRID(a, 2, 2, SUM(v) AS s)
@@ -44,16 +46,36 @@ def parse(text: str) -> aql.Statement:
 
 
 def _statement(stream: TokenStream) -> aql.Statement:
+    if stream.accept("DROP", "ARRAY", "VIEW"):
+        if_exists = stream.accept("IF", "EXISTS")
+        return aql.DropView(stream.name(), if_exists)
     if stream.accept("DROP", "ARRAY"):
         if_exists = stream.accept("IF", "EXISTS")
         return aql.DropArray(stream.name(), if_exists)
     if stream.at("CREATE"):
-        return aql.CreateArray(_create(stream))
+        return _view(stream) or aql.CreateArray(_create(stream))
     return _operand(stream)
+
+
+def _view(stream: TokenStream) -> aql.CreateView | None:
+    """CREATE ARRAY VIEW, unless it is an array called `view`."""
+    begin = stream.position
+    if not stream.accept("CREATE", "ARRAY", "VIEW") or stream.at("<") or stream.at("<>"):
+        stream.position = begin
+        return None
+    name = stream.name()
+    dimensions = _box(stream) if stream.at("[") else ()
+    stream.expect("AS")
+    return aql.CreateView(name, _operand(stream), dimensions)
 
 
 def _create(stream: TokenStream) -> ArraySchema:
     stream.expect("CREATE")
+    return read_array(stream)
+
+
+def read_array(stream: TokenStream) -> ArraySchema:
+    """What comes after CREATE: `[UNIQUE] ARRAY name <attributes> [dimensions]`."""
     unique = stream.accept("UNIQUE")
     stream.expect("ARRAY")
     name = stream.name()
@@ -85,6 +107,11 @@ def _box(stream: TokenStream) -> tuple[Dimension, ...]:
         found.append(Dimension(name, lo, hi, stream.integer()))
     stream.expect("]")
     return tuple(found)
+
+
+def read_expression(stream: TokenStream) -> str:
+    """A piece of SQL up to a comma or a closing bracket."""
+    return _text(stream)
 
 
 def _text(stream: TokenStream, ends: tuple[str, ...] = (), comma: bool = True) -> str:
@@ -190,15 +217,18 @@ def _query(stream: TokenStream) -> aql.Query:
     stream.expect("FROM")
     left = _source(stream)
     join: aql.SimilarityJoin | aql.EquiJoin | None = None
+    more: list[aql.SimilarityJoin] = []
     if stream.accept("SIMILARITY", "JOIN"):
         join = _similarity(stream)
+        while stream.accept("SIMILARITY", "JOIN"):
+            more.append(_similarity(stream))
     elif stream.accept("JOIN"):
         right = _source(stream)
         stream.expect("ON")
         join = aql.EquiJoin(right, _text(stream, _ENDS, comma=False))
     where = _text(stream, _ENDS, comma=False) if stream.accept("WHERE") else ""
     group = _text(stream, _ENDS, comma=False) if stream.accept("GROUP", "BY") else ""
-    return aql.Query(items, left, join, where, group, into, dimensions)
+    return aql.Query(items, left, join, where, group, into, dimensions, tuple(more))
 
 
 def _source(stream: TokenStream) -> aql.Source:
@@ -235,8 +265,10 @@ def read_equalities(
 ) -> Iterator[tuple[int, tuple[int, int, int]]]:
     """For each equality the right dimension, and the left one with its factor and shift."""
     stream = TokenStream(on)
-    brackets = stream.accept("(")
+    depth = 0
     while True:
+        while stream.accept("("):
+            depth += 1
         sides = [_linear(stream, left, right, aliases)]
         stream.expect("=")
         sides.append(_linear(stream, left, right, aliases))
@@ -251,9 +283,11 @@ def read_equalities(
             )
         _, d, factor, shift = ours[0]
         yield theirs[0][1], (d, factor, shift)
+        while depth and stream.accept(")"):
+            depth -= 1
         if not stream.accept("AND"):
             break
-    if brackets:
+    for _ in range(depth):
         stream.expect(")")
     stream.end()
 

@@ -10,7 +10,7 @@ one, gives an array whose dimensions are those named, else the left array's and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -244,7 +244,8 @@ class _Joined:
 
 
 def _rows(query: aql.Query, arrays: Mapping[str, Array]) -> tuple[pa.Table, Plan, _Joined]:
-    sources = [query.left] if query.join is None else [query.left, query.join.right]
+    joins = [join for join in (query.join, *query.more) if join is not None]
+    sources = [query.left, *(join.right for join in joins)]
     given = [value_of(source.array, arrays) for source in sources]
     aliases = tuple(source.alias for source in sources)
     schemas = tuple(array.schema for array in given)
@@ -258,9 +259,9 @@ def _rows(query: aql.Query, arrays: Mapping[str, Array]) -> tuple[pa.Table, Plan
     plan = bind_select(text, {a: s.columns for a, s in zip(aliases, schemas, strict=True)})
     dimensions = tuple(schema.dimensions for schema in schemas)
     if isinstance(query.join, aql.SimilarityJoin):
-        pairs, ranges = _paired(query.join, given[0], given[1], (aliases[0], aliases[1]))
-        table = _run(_over_pairs(plan), {_PAIRS: pairs})
-        dimensions = (ranges, dimensions[1])
+        pairs, ranges = _chained((query.join, *query.more), given, aliases)
+        table = _run(over_pairs(plan), {_PAIRS: pairs})
+        dimensions = (ranges, *dimensions[1:])
     else:
         table = _run(plan, {a: array.table for a, array in zip(aliases, given, strict=True)})
     return table, plan, _Joined(schemas, aliases, dimensions)
@@ -285,42 +286,70 @@ def _shown(schema: ArraySchema, alias: str, schemas: tuple[ArraySchema, ...]) ->
     return [(n, n if known.count(n.lower()) == 1 else f"{alias}_{n}") for n in schema.names]
 
 
-def _over_pairs(plan: Plan) -> Plan:
-    """The plan with the cross join of the two arrays replaced by the pairs that were found."""
+def over_pairs(plan: Plan, name: str = _PAIRS) -> Plan:
+    """The plan with the cross join of its arrays replaced by rows that were found."""
 
     def change(node: Any) -> Any:
-        if isinstance(node, Join) and isinstance(node.left, Scan) and isinstance(node.right, Scan):
-            return Scan(_PAIRS, _PAIRS, node.variables)
+        if isinstance(node, Join) and _crossed(node):
+            return Scan(name, name, node.variables)
         return node.map_children(change)
 
     found: Plan = change(plan)
     return found
 
 
-def _paired(
-    join: aql.SimilarityJoin, left: Array, right: Array, aliases: tuple[str, str]
+def _crossed(plan: Any) -> bool:
+    return isinstance(plan, Scan) or (
+        isinstance(plan, Join) and plan.condition is None and _crossed(plan.left) and _crossed(plan.right)
+    )
+
+
+def _chained(
+    joins: Sequence[aql.SimilarityJoin], given: Sequence[Array], aliases: tuple[str, ...]
 ) -> tuple[pa.Table, tuple[Dimension, ...]]:
-    """The pairs of a similarity join as rows, and the left array's dimensions as far as they reach."""
-    mapping = _mapping(join, left.schema, right.schema, aliases)
-    join.shape.check_ndim(right.schema.ndim)
-    a, b = left.table, right.table
-    images = mapping.cells(coordinates(a, left.schema.ndim))
-    i, j = matched(Cells.of(images), Cells.of(coordinates(b, right.schema.ndim)), join.shape)
-    columns = [*a.take(i).columns, *b.take(j).columns]
-    names = [f"{k}" for k in range(len(columns))]
-    bounds = join.shape.bounds(right.schema.ndim)
-    box = reduced(mapping, bounds, (left.schema.lo, left.schema.hi), (right.schema.lo, right.schema.hi))
-    dimensions = left.schema.dimensions
-    if box is not None:
-        dimensions = tuple(
-            Dimension(d.name, int(lo), int(hi), d.chunk) for d, lo, hi in zip(dimensions, *box, strict=True)
-        )
-    return pa.Table.from_arrays(columns, names), dimensions
+    """The rows of a chain of similarity joins, and the left array's dimensions as far as they reach."""
+    left = given[0].schema
+    ranges = left.dimensions
+    rows = [np.arange(len(given[0]))]
+    for k, join in enumerate(joins):
+        a, b = given[k], given[k + 1]
+        mapping = mapping_of(join, a.schema, b.schema, (aliases[k], aliases[k + 1]))
+        join.shape.check_ndim(b.schema.ndim)
+        images = mapping.cells(coordinates(a.table, a.schema.ndim))
+        i, j = matched(Cells.of(images), Cells.of(coordinates(b.table, b.schema.ndim)), join.shape)
+        places, found = extended(rows[-1], i, j)
+        rows = [*(known[places] for known in rows), found]
+        if k == 0:
+            bounds = join.shape.bounds(b.schema.ndim)
+            box = reduced(mapping, bounds, (left.lo, left.hi), (b.schema.lo, b.schema.hi))
+            if box is not None:
+                ranges = tuple(
+                    Dimension(d.name, int(lo), int(hi), d.chunk)
+                    for d, lo, hi in zip(ranges, *box, strict=True)
+                )
+    columns = [c for array, some in zip(given, rows, strict=True) for c in array.table.take(some).columns]
+    return pa.Table.from_arrays(columns, [f"{k}" for k in range(len(columns))]), ranges
 
 
-def _mapping(
+def extended(known: Ints, left: Ints, right: Ints) -> tuple[Ints, Ints]:
+    """Rows joined with pairs by the left row that they have: the places of the rows, and the right rows.
+
+    >>> [x.tolist() for x in extended(np.array([5, 7, 5]), np.array([5, 7, 5]), np.array([1, 2, 3]))]
+    [[0, 0, 1, 2, 2], [1, 3, 2, 1, 3]]
+    """
+    order = np.argsort(left, kind="stable")
+    left, right = left[order], right[order]
+    begins, ends = np.searchsorted(left, known), np.searchsorted(left, known, "right")
+    lengths = ends - begins
+    starts = np.cumsum(lengths) - lengths
+    places = np.repeat(np.arange(len(known)), lengths)
+    return places, right[np.arange(int(lengths.sum())) + np.repeat(begins - starts, lengths)]
+
+
+def mapping_of(
     join: aql.SimilarityJoin, left: ArraySchema, right: ArraySchema, aliases: tuple[str, str]
 ) -> CellMapping:
+    """Where the cells of the left array lie in the right one."""
     found = join.mapping or aql.named_mapping(join.on, left, right, aliases)
     check_mapping(found, left.ndim, right.ndim)
     return found

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from everfresh.arrays.cells import Array, array_of
 from everfresh.arrays.model import ArraySchema, Dimension
-from everfresh.arrays.sources import read_points
+from everfresh.arrays.sky.sources import read_points
 from everfresh.errors import Code, EverfreshError
 from everfresh.types import Column, from_arrow
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _ARRAYS = re.compile(
-    r"\s*(?:CREATE\s+(?:UNIQUE\s+)?ARRAY|DROP\s+ARRAY|SHOW\s+ARRAYS|"
+    r"\s*(?:CREATE\s+(?:EXTERNAL\s+)?(?:UNIQUE\s+)?ARRAY|REFRESH\s+\S|DROP\s+ARRAY|SHOW\s+ARRAY(?:S|\s+VIEWS)|"
     r"(?:APPLY|BETWEEN|SUBARRAY|FILTER|PROJECT|REGRID)\s*\()|"
     r"\s*\(*\s*SELECT\b.*?\bSIMILARITY\s+JOIN\b|\s*SELECT\b(?:(?!\bFROM\b).)*\bINTO\b",
     re.IGNORECASE | re.DOTALL,
@@ -40,4 +40,4 @@ def about_arrays(text: str) -> bool:
     return any(word in lowered for word in _WORDS) and any(found for _, found in pieces(text))
 
 
-_WORDS = ("array", "similarity", "into", "apply", "between", "filter", "project", "regrid")
+_WORDS = ("array", "refresh", "similarity", "into", "apply", "between", "filter", "project", "regrid")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,13 +21,17 @@ if TYPE_CHECKING:
     from everfresh.database import Database
 
 DOMAIN = "array"
-_SHOW = re.compile(r"\s*SHOW\s+ARRAYS\s*\Z", re.IGNORECASE)
+_SHOW = re.compile(r"\s*SHOW\s+ARRAY(S|\s+VIEWS)\s*\Z", re.IGNORECASE)
 
 
-def run(db: Database, text: str) -> Result | int:
-    """Run one statement: a query gives its result, a change its epoch."""
-    if _SHOW.match(text):
-        names = [found.name for found in db._engine.objects if found.kind == "array"]
+def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dict) -> Result | int:
+    """Run one statement: a query gives its result, a change its epoch. `others` gives the arrays that a query
+    reads beside those of the domain."""
+    shown = _SHOW.match(text)
+    if shown:
+        kinds = ("array", "external array") if shown[1].upper() == "S" else ("array view",)
+        db._current()
+        names = [found.name for found in db._engine.objects if found.kind in kinds]
         return Result(pa.table({"name": pa.array(names, pa.string())}))
     statement = parse(text)
     domain: Arrays = db._domain(DOMAIN)
@@ -34,24 +39,41 @@ def run(db: Database, text: str) -> Result | int:
         with db._lock:
             db._check_free(statement.schema.name)
             return db._define(DOMAIN, statement)
-    if isinstance(statement, aql.DropArray):
+    if isinstance(statement, aql.CreateView):
         with db._lock:
-            found = db._engine.objects.find(statement.name)
-            if found is None and statement.if_exists:
-                return db._writable().epoch
-            return db._drop(found.name if found is not None and found.kind == "array" else statement.name)
+            db._check_free(statement.name)
+            return db._define(DOMAIN, statement)
+    if isinstance(statement, aql.DropArray | aql.DropView):
+        return _dropped(db, statement)
     if isinstance(statement, aql.Query) and statement.into:
         with db._lock:  # nobody changes what it reads
             db._check_free(statement.into)
-            return _stored(db, evaluate(statement, _known(domain, db)))
+            return _stored(db, evaluate(statement, _known(domain, others())))
     db._current()
-    value = evaluate(statement, _known(domain, db))
+    value = evaluate(statement, _known(domain, others()))
     return Result(value.to_arrow() if isinstance(value, Array) else value)
 
 
-def _known(domain: Arrays, db: Database) -> dict[str, Array]:
+def _dropped(db: Database, statement: aql.DropArray | aql.DropView) -> int:
+    """Drop an array or a view; a statement names what it is."""
+    kinds = ("array", "external array") if isinstance(statement, aql.DropArray) else ("array view",)
+    with db._lock:
+        found = db._engine.objects.find(statement.name)
+        if found is None and statement.if_exists:
+            return db._writable().epoch
+        if found is not None and found.kind not in kinds:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"there is no {kinds[0]} '{statement.name}'",
+                hint=f"'{found.name}' is: {found.kind}",
+            )
+        return db._drop(found.name if found is not None else statement.name)
+
+
+def _known(domain: Arrays, others: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays of the database, by their names in whatever case a statement has them."""
-    return {**{name.lower(): value for name, value in domain.all().items()}, **domain.all()}
+    found = {**domain.all(), **others}
+    return {**{name.lower(): value for name, value in found.items()}, **found}
 
 
 def _stored(db: Database, value: Any) -> int:

@@ -67,7 +67,7 @@ import everfresh as ef
 import pyarrow as pa
 from everfresh.local.jit import background
 
-mode, warm, most = sys.argv[1], sys.argv[2] == "warm", int(sys.argv[3])
+mode, warm, least, most = sys.argv[1], sys.argv[2] == "warm", *map(int, sys.argv[3:])
 db = ef.connect(engine="local", options=ef.Options(compile=mode))
 db.sql("CREATE TABLE c (id BIGINT PRIMARY KEY, region VARCHAR)")
 db.sql("CREATE TABLE o (k BIGINT PRIMARY KEY, cust BIGINT, x BIGINT)")
@@ -86,7 +86,7 @@ batch(0)  # asks for all that batches need
 if warm:
     background.join()
 took = []
-while len(took) < most and (len(took) < 100 or background.waiting()):
+while len(took) < most and (len(took) < least or background.waiting()):
     took.append(batch(len(took) + 1))
     time.sleep(0.05)
 assert db.view("v").verify().num_rows == 0
@@ -125,9 +125,10 @@ def measure(spark: bool = True, batches: int = 400) -> FirstMinutes:
     with tempfile.TemporaryDirectory(prefix="everfresh-bench-") as root:
         first, second = _child(_LOCAL, os.path.join(root, "local"))
         cache = os.path.join(root, "stream")
-        longest, middle, _ = _child(_STREAM, cache, "background", "cold", str(batches))
-        _child(_STREAM, cache, "off", "warm", "1")  # what was not compiled yet
-        their_longest, their_middle, _ = _child(_STREAM, cache, "off", "warm", "100")
+        longest, middle, count = _child(_STREAM, cache, "background", "cold", "100", str(batches))
+        _child(_STREAM, cache, "off", "warm", "1", "1")  # what was not compiled yet
+        same = str(int(count))  # as many: tables grow as far, which takes a batch longer
+        their_longest, their_middle, _ = _child(_STREAM, cache, "off", "warm", same, same)
         views, shown = _child(_DEMO, os.path.join(root, "demo")) if spark else (None, None)
     return FirstMinutes(first, second, longest, middle, their_longest, their_middle, views, shown)
 

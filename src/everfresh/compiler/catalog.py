@@ -25,7 +25,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Made, stored
 from everfresh.program import Program, Progress
 from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, parse_and_bind
-from everfresh.types import Column, TableSchema
+from everfresh.types import Column, TableSchema, fold
 
 _REPEATS, _REPEATS_IN_KEY = 10.0, 4.0
 
@@ -101,8 +101,8 @@ class Catalog:
         """The name as it was written when the object was created."""
         if name in self.tables or name in self.views:
             return name
-        lowered = name.lower()
-        return next((n for n in (*self.tables, *self.views) if n.lower() == lowered), None)
+        lowered = fold(name)
+        return next((n for n in (*self.tables, *self.views) if fold(n) == lowered), None)
 
     def other(self, name: str) -> tuple[str, str] | None:
         """Nothing: the objects of other domains are the database's to know."""
@@ -414,7 +414,7 @@ class Catalog:
 
     def _add_column(self, s: AddColumn) -> tuple[Catalog, Effect]:
         old = self.expect_table(s.table)
-        if any(c.name.lower() == s.column.name.lower() for c in old.columns):
+        if any(fold(c.name) == fold(s.column.name) for c in old.columns):
             if s.if_not_exists:
                 return self, Effect(entry_of(s))
             raise EverfreshError(Code.EXISTS, f"table '{old.name}' already has a column '{s.column.name}'")
@@ -429,7 +429,7 @@ class Catalog:
 
     def _drop_column(self, s: DropColumn) -> tuple[Catalog, Effect]:
         old = self.expect_table(s.table)
-        name = next((c.name for c in old.columns if c.name.lower() == s.column.lower()), None)
+        name = next((c.name for c in old.columns if fold(c.name) == fold(s.column)), None)
         if name is None and s.if_exists:
             return self, Effect(entry_of(s))
         if name is None:
@@ -481,7 +481,7 @@ class Catalog:
 def _refuse_reserved(columns: Iterable[Column]) -> None:
     """Refuse a view with a column that its changes have besides."""
     for column in columns:
-        if column.name.lower() in (WEIGHT, EPOCH):
+        if fold(column.name) in (WEIGHT, EPOCH):
             raise EverfreshError(
                 Code.EXISTS,
                 f"a view cannot have a column '{column.name}': changes() has one of its own",

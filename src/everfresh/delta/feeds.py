@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from everfresh.delta.coerce import coerce_column, null_error
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import BIGINT, VARCHAR, Column, TableSchema, arrow_schema, to_arrow
+from everfresh.types import BIGINT, VARCHAR, Column, TableSchema, arrow_schema, fold, to_arrow
 
 CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
@@ -66,10 +66,10 @@ def find_feed(names: Sequence[Any], schema: TableSchema) -> Feed | None:
     Feed(kind=1, version=None, timestamp=None)
     >>> find_feed(["a", "_commit_version"], schema)
     """
-    folded = [str(name).casefold() for name in names]
+    folded = [fold(str(name)) for name in names]
     if CHANGE_TYPE not in folded:
         return None
-    own = {name.casefold() for name in schema.names}
+    own = {fold(name) for name in schema.names}
     found: dict[str, int] = {}
     for index, name in enumerate(folded):
         if name not in own:
@@ -174,14 +174,14 @@ def _check(
 
 def missing_column(row: Mapping[Any, Any], names: Sequence[Any], schema: TableSchema) -> Any | None:
     """A column that a row of a feed given as dicts should have and has not; None if there is none."""
-    kind = next((value for name, value in row.items() if str(name).casefold() == CHANGE_TYPE), None)
+    kind = next((value for name, value in row.items() if fold(str(name)) == CHANGE_TYPE), None)
     if len(row) == len(names) or kind == "insert":
         return None
-    own = {name.casefold() for name in schema.names}
-    given = {str(name).casefold() for name in row} & own
-    if kind == "delete" and schema.key and given == {name.casefold() for name in schema.key}:
+    own = {fold(name) for name in schema.names}
+    given = {fold(str(name)) for name in row} & own
+    if kind == "delete" and schema.key and given == {fold(name) for name in schema.key}:
         return None
-    return next((name for name in names if str(name).casefold() in own and name not in row), None)
+    return next((name for name in names if fold(str(name)) in own and name not in row), None)
 
 
 def check_pairs(rows: pa.Table, schema: TableSchema, what: str) -> None:

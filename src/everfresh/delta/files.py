@@ -24,6 +24,7 @@ import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.types import fold
 
 _PARQUET = (".parquet", ".parq", ".pq")
 _TEXT = {".csv": ",", ".tsv": "\t"}
@@ -48,7 +49,7 @@ def read_files(
     for file in files:
         table = _read(filesystem, file, what, kind)
         for name, value in _partition(file[len(root) :]):
-            if name.casefold() not in {column.casefold() for column in table.column_names}:
+            if fold(name) not in {fold(column) for column in table.column_names}:
                 table = table.append_column(name, pa.repeat(pa.scalar(value, pa.string()), table.num_rows))
         yield file, table
 

@@ -42,7 +42,7 @@ from everfresh.delta.feeds import (
 )
 from everfresh.delta.files import read_files
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import Column, SqlType, TableSchema, arrow_schema, to_arrow
+from everfresh.types import Column, SqlType, TableSchema, arrow_schema, fold, to_arrow
 
 ACCEPTED = (
     "rows can be a pyarrow Table, a pandas, Polars or Spark DataFrame, a DuckDB relation, a list of dicts "
@@ -125,7 +125,7 @@ def match_columns(
     names: Sequence[Any], schema: TableSchema, *, what: str, op: Operation
 ) -> list[tuple[Column, int | None]]:
     """The table's columns that the operation is about, each with its position in `names` (None: NULL)."""
-    folded = {column.name.casefold(): column for column in schema.columns}
+    folded = {fold(column.name): column for column in schema.columns}
     feed = find_feed(names, schema)
     if feed is not None and op not in _FEEDS:
         raise EverfreshError(
@@ -138,7 +138,7 @@ def match_columns(
     for index, name in enumerate(names):
         if feed is not None and index in feed.positions:
             continue
-        column = folded.get(str(name).casefold())
+        column = folded.get(fold(str(name)))
         if column is None:
             raise _unknown(str(name), schema, what)
         if column.name in found:

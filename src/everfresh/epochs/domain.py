@@ -147,6 +147,10 @@ class Domain(Protocol):
         """The rows of an object, now or at an earlier epoch."""
         ...
 
+    def rows_for(self, name: str, plan: Any) -> pa.Table:
+        """The rows of an object that a plan of SQL needs, at least."""
+        ...
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`, with `_weight` and `_epoch`."""
         ...

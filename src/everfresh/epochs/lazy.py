@@ -94,6 +94,10 @@ class Lazy:
         """The rows of an object."""
         return self._there(name).read(name, at)
 
+    def rows_for(self, name: str, plan: Any) -> pa.Table:
+        """The rows of an object that a plan of SQL needs, at least."""
+        return self._there(name).rows_for(name, plan)
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`."""
         return self._there(name).changes(name, since)

@@ -13,6 +13,7 @@ from typing import Any
 
 from everfresh.epochs.domain import Domain, Object
 from everfresh.errors import Code, EverfreshError
+from everfresh.types import fold
 
 
 class Objects:
@@ -37,12 +38,12 @@ class Objects:
 
     def find(self, name: str) -> Object | None:
         """The object of this name, whatever its case; one that is spelt the same first."""
-        lowered, other = name.lower(), None
+        lowered, other = fold(name), None
         for domain in self.domains.values():
             if name in domain.objects:
                 return domain.objects[name]
             for known, found in domain.objects.items():
-                if other is None and known.lower() == lowered:
+                if other is None and fold(known) == lowered:
                     other = found
         return other
 

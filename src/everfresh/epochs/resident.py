@@ -165,6 +165,10 @@ class Resident(ABC):
             check_epoch(name, at, max(self.oldest(name), found.created), self.epoch)
             return self.rows_at(found, at)
 
+    def rows_for(self, name: str, plan: Any) -> pa.Table:
+        """All rows: most domains have them at hand."""
+        return self.read(name)
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`."""
         with self.lock:

@@ -151,6 +151,12 @@ class TokenStream:
             raise self.error("an integer is expected")
         return sign * int(self.next().text)
 
+    def string(self) -> str:
+        """The text in quotes at the position."""
+        if self.peek().kind != "string":
+            raise self.error("a text in 'quotes' is expected")
+        return self.next().text
+
     def listed(self, item: Callable[[], T], end: str) -> list[T]:
         """What `item` reads between commas, up to the symbol `end`, which is read too."""
         found: list[T] = []

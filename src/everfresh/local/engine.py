@@ -334,11 +334,11 @@ class LocalEngine(InSections):
             self._shown.show(draft.epoch, self._state, draft.changes)
             if draft.steps is not None:
                 draft.steps.commit()
+                self._watched = self.objects.read
             if not records:
                 self._timeline.pass_on(draft.epoch, draft.keys, draft.sources)
         for record in records:
             self._timeline.advance(record)
-        self._watched = self.objects.read
 
     @property
     def behind(self) -> bool:
@@ -480,9 +480,18 @@ class LocalEngine(InSections):
     def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:
         """The result of an ad hoc query."""
         named = {scan.table for scan in scans(plan)}
-        others = {n: self.read(n) for n in named if n not in self.catalog.tables and self.objects.find(n)}
+        others = {
+            n: self._rows_for(n, plan) for n in named if n not in self.catalog.tables and self.objects.find(n)
+        }
         found: pa.Table = self._look("select", plan, bound, others)
         return found
+
+    def _rows_for(self, name: str, plan: p.Plan) -> pa.Table:
+        """The rows that a query needs of an object of another domain."""
+        self._whole()
+        domain = self.objects.domain_of(name)
+        assert domain is not None
+        return domain.rows_for(name, plan)
 
     def matching(
         self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()

@@ -23,7 +23,7 @@ class Turn:
     __slots__ = ("_before", "_latch", "lock")
 
     def __init__(self, latch: Latch) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # it knows who has it
         self._latch = latch
         self._before: Turn | None = None
         """Who has to end first; nobody, if this one has come."""
@@ -47,15 +47,29 @@ class Turn:
             return
         again = Turn(latch)
         with again.lock:
-            self.lock.release()
             try:
+                self.lock.release()
                 again.come()
             finally:
-                self.lock.acquire()
+                self._hold()
             again._before = self  # whoever asks after it waits for this one
             with latch.mutex:
                 if latch.tail is again:
                     latch.tail = self
+
+    def _hold(self) -> None:
+        """Have the lock (again), since the block around will let go of it; what strikes meanwhile comes after
+        that."""
+        struck: BaseException | None = None
+        while True:
+            try:
+                while not self.lock._is_owned():  # type: ignore[attr-defined]
+                    self.lock.acquire()
+                break
+            except BaseException as error:
+                struck = error
+        if struck is not None:
+            raise struck
 
 
 class Latch:

@@ -295,7 +295,7 @@ class LocalState:
         changes, wiring, journal = Changes(), self.wiring, steps.journal
         for alike in journal.alike:
             alike.publish(changes, journal.touched)
-        done = set(changes)
+        done = set(changes) if journal.alike else ()
         for view in wiring.affected_by(tuple(nets)):
             if view.name in done:
                 continue

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from everfresh.errors import Code
 from everfresh.sql.source import Source
+from everfresh.types import fold
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -50,8 +51,8 @@ class Names:
 
     def take(self, name: str) -> bool:
         """Take a name if it is free."""
-        free = name.lower() not in self._taken
-        self._taken.add(name.lower())
+        free = fold(name) not in self._taken
+        self._taken.add(fold(name))
         return free
 
     def count_reference(self, source: Source, node: Any) -> None:

@@ -23,7 +23,7 @@ from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog, Scope, spelled, table_name
 from everfresh.sql.source import Source, near, words
 from everfresh.sql.statements import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement
-from everfresh.types import Column, TableSchema
+from everfresh.types import Column, TableSchema, fold
 
 TABLE_OPTIONS: dict[str, type[Any]] = {"retain": bool}
 VIEW_OPTIONS: dict[str, type[Any]] = {"strategy": str}
@@ -97,7 +97,7 @@ def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
 
 def _column_def(source: Source, part: Any, before: list[Column], keys: list[tuple[Any, list[Any]]]) -> Column:
     name = part.name
-    if name.lower() in {c.name.lower() for c in before}:
+    if fold(name) in {fold(c.name) for c in before}:
         raise source.error(Code.EXISTS, f"column '{name}' is declared twice", part)
     if part.kind is None:
         raise source.error(Code.SYNTAX, f"column '{name}' has no type", part)
@@ -145,10 +145,10 @@ def _key(
         return ()
     if len(keys) > 1:
         raise source.error(Code.EXISTS, f"table '{table}' has more than one primary key", keys[1][0])
-    by_lower = {c.name.lower(): c.name for c in columns}
+    by_lower = {fold(c.name): c.name for c in columns}
     found: list[str] = []
     for part in keys[0][1]:
-        name = by_lower.get(part.name.lower())
+        name = by_lower.get(fold(part.name))
         if name is None:
             raise source.error(
                 Code.NOT_FOUND,
@@ -217,7 +217,7 @@ def _view_columns(source: Source, schema: Any, count: int) -> tuple[str, ...]:
         raise source.error(
             Code.VALUE, f"{len(names)} column names for {count} columns", schema.expressions[0]
         )
-    lowered = [n.lower() for n in names]
+    lowered = [fold(n) for n in names]
     for i, column in enumerate(schema.expressions):
         if lowered[i] in lowered[:i]:
             raise source.error(Code.EXISTS, f"column '{column.name}' is declared twice", column)
@@ -294,7 +294,7 @@ def _add_column(source: Source, schema: TableSchema, action: Any) -> AddColumn:
     if action.kind is None:
         raise source.error(Code.SYNTAX, f"column '{action.name}' has no type", action)
     if_not_exists = bool(action.args.get("exists"))
-    if action.name.lower() in {n.lower() for n in schema.names} and not if_not_exists:
+    if fold(action.name) in {fold(n) for n in schema.names} and not if_not_exists:
         raise source.error(Code.EXISTS, f"table '{schema.name}' has a column '{action.name}' already", action)
     column = Column(action.name, _typed(source, action))
     default = None
@@ -310,7 +310,7 @@ def _drop_column(source: Source, schema: TableSchema, action: Any) -> DropColumn
     if len(tables) != 1:
         raise source.unsupported("DROP of several columns at once", action)
     written = tables[0].name
-    name = next((n for n in schema.names if n.lower() == written.lower()), None)
+    name = next((n for n in schema.names if fold(n) == fold(written)), None)
     if name is None and not action.args.get("exists"):
         raise missing_column(source, schema, tables[0])
     return DropColumn(

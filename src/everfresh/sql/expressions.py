@@ -23,7 +23,7 @@ from everfresh.sql.queries import subqueries, windows
 from everfresh.sql.queries.aggregates import AGGREGATES, aggregate_name, bind_aggregate
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import Source
-from everfresh.types import BOOLEAN, DOUBLE, SqlType
+from everfresh.types import BOOLEAN, DOUBLE, SqlType, fold
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _named(binder: Binder, node: Any) -> Expr | None:
             shown = node.sql("duckdb")[:60]
             raise binder.source.unsupported(f"LATERAL (the use of '{shown}' beside it in FROM)", node)
         return found[1]
-    key = node.name.lower()
+    key = fold(node.name)
     if not node.table and key in binder.aliases:
         if key in binder.open:
             raise binder.source.error(Code.NOT_FOUND, f"alias '{node.name}' is defined by itself", node)

@@ -15,24 +15,24 @@ from everfresh.sql.datatypes import sql_type
 from everfresh.sql.logical.plan import Plan
 from everfresh.sql.parse import split
 from everfresh.sql.statements import Select
-from everfresh.types import Column, SqlType, TableSchema
+from everfresh.types import Column, SqlType, TableSchema, fold
 
 
 class Relations:
     """A catalog of relations that exist for one query."""
 
     def __init__(self, columns: Mapping[str, tuple[Column, ...]]) -> None:
-        self._names = {name.lower(): name for name in columns}
+        self._names = {fold(name): name for name in columns}
         self._columns = columns
 
     def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
         """As in `Catalog`."""
-        found = self._names.get(name.lower())
+        found = self._names.get(fold(name))
         return None if found is None else ("table", self._columns[found])
 
     def table(self, name: str) -> TableSchema | None:
         """As in `Catalog`."""
-        found = self._names.get(name.lower())
+        found = self._names.get(fold(name))
         return None if found is None else TableSchema(found, self._columns[found])
 
     def names(self) -> list[str]:

@@ -16,7 +16,7 @@ from everfresh.expr.nodes import Var
 from everfresh.sql.context import Context
 from everfresh.sql.logical.plan import Plan
 from everfresh.sql.source import Source, near
-from everfresh.types import Column, TableSchema
+from everfresh.types import Column, TableSchema, fold
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -47,11 +47,11 @@ class Relation:
 
     def find(self, name: str) -> tuple[str, Var] | None:
         """The column called `name`, spelled as declared; the first, if there are several."""
-        return self._by_name.get(name.lower())
+        return self._by_name.get(fold(name))
 
     @cached_property
     def _by_name(self) -> dict[str, tuple[str, Var]]:
-        return {n.lower(): (n, v) for n, v in reversed(self.columns)}
+        return {fold(n): (n, v) for n, v in reversed(self.columns)}
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,13 @@ class Scope:
 
     def unqualified(self, name: str) -> list[tuple[str, str, Var]]:
         """What a bare name may mean, as in `columns`."""
-        return self._by_name.get(name.lower(), [])
+        return self._by_name.get(fold(name), [])
 
     @cached_property
     def _by_name(self) -> dict[str, list[tuple[str, str, Var]]]:
         found: dict[str, list[tuple[str, str, Var]]] = {}
         for column in self.columns():
-            found.setdefault(column[1].lower(), []).append(column)
+            found.setdefault(fold(column[1]), []).append(column)
         return found
 
     def columns(self) -> list[tuple[str, str, Var]]:
@@ -130,13 +130,11 @@ class Scope:
 
     def merger(self, alias: str, name: str) -> Merged | None:
         """The merged column to which a relation's column belongs."""
-        return next(
-            (m for m in self.merged if m.name.lower() == name.lower() and alias.lower() in m.members), None
-        )
+        return next((m for m in self.merged if fold(m.name) == fold(name) and fold(alias) in m.members), None)
 
     def relation(self, alias: str) -> Relation | None:
         """The relation that goes by `alias`."""
-        return next((r for r in self.relations if r.alias.lower() == alias.lower()), None)
+        return next((r for r in self.relations if fold(r.alias) == fold(alias)), None)
 
     def owns(self, name: str) -> bool:
         """Whether a variable is a column of these relations."""
@@ -197,7 +195,7 @@ def relation_columns(catalog: Catalog, source: Source, node: Any) -> tuple[str, 
 
 def spelled(catalog: Catalog, name: str) -> str:
     """A relation's name as it was created."""
-    return next((n for n in catalog.names() if n.lower() == name.lower()), name)
+    return next((n for n in catalog.names() if fold(n) == fold(name)), name)
 
 
 def table_name(source: Source, node: Any) -> str:

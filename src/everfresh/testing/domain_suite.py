@@ -2,7 +2,8 @@
 and how to change it, and pytest does the rest.
 
 Catches epochs that are half there after a refusal, a fault, a kill or an exception between two instructions;
-readers that see a batch half done; logs and snapshots that give back something else; names taken twice.
+tasks whose second attempt does something twice; readers that see a batch half done; logs and snapshots that
+give back something else; names taken twice.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,10 @@ class DomainSuite:
         for name in self.names(db):
             found = db._engine.verify(name)
             assert found.num_rows == 0, f"{name}:\n{found}"
+
+    def troubled(self) -> AbstractContextManager[object]:
+        """A block in which tasks are retried and run twice, on an engine that has tasks."""
+        return nullcontext()
 
     # -- helpers -----------------------------------------------------------------------------------
 
@@ -209,7 +214,8 @@ class DomainSuite:
             try:
                 while not done.is_set():
                     for name in known[0]:
-                        seen.append((name, db._engine.read(name)))
+                        with db._reading() as engine:
+                            seen.append((name, engine.read(name)))
             except BaseException as error:
                 failed.append(error)
 
@@ -238,6 +244,27 @@ class DomainSuite:
                 self.same(self.contents(db), self.contents(reader))
                 with refused(Code.READ_ONLY):
                     reader.apply(self.change(db, rng))
+
+    # -- tasks -------------------------------------------------------------------------------------
+
+    def test_tasks_that_are_retried_or_run_twice(self, tmp_path: Path) -> None:
+        """What an attempt did that nobody heard of is not there: now, earlier, and opened again."""
+        rng, options = random.Random(9), self.options(snapshot_epochs=3)
+        with self.connect(tmp_path / "db", options=options) as db:
+            with self.troubled():
+                self.make(db)
+                start, known = db.epoch, dict[int, Contents]()
+                for _ in range(self.batches):
+                    epoch = db.apply(self.change(db, rng))
+                    known[epoch] = self.contents(db)
+                    self.check(db)
+            for epoch, contents in known.items():
+                self.same(contents, self.contents(db, epoch), f"at {epoch}")
+            changes = {name: db._engine.changes(name, start) for name in self.names(db)}
+        with self.connect(tmp_path / "db", options=options) as db:
+            self.check(db)
+            self.same(known[db.epoch], self.contents(db), "opened again")
+            self.same(changes, {name: db._engine.changes(name, start) for name in changes}, "changes")
 
     # -- durability --------------------------------------------------------------------------------
 

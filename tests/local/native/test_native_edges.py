@@ -286,7 +286,7 @@ def test_the_interpreter_serves_until_it_is_ready(monkeypatch: pytest.MonkeyPatc
         assert "r" in db.statistics()["compiled"]
 
 
-def test_generated_code_has_no_text_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_code_has_no_text_of_a_user() -> None:
     """Names and strings stand in the SQL of a folder that somebody else may have made: never in code."""
     evil = "evil'); \n\nraise SystemExit\n#"
     name, string = '"' + evil + '{}"', "'" + evil.replace("'", "''") + "'"
@@ -297,8 +297,8 @@ def test_generated_code_has_no_text_of_a_user(monkeypatch: pytest.MonkeyPatch) -
         texts.append(text)
         return plain(text)
 
-    with run_plain(), opened("now", WHOLE) as db:
-        monkeypatch.setattr("everfresh.local.native.runtime.build.build", built)
+    with run_plain(), pytest.MonkeyPatch.context() as patch, opened("now", WHOLE) as db:
+        patch.setattr("everfresh.local.native.runtime.build.build", built)
         db.sql(f"CREATE TABLE {r} ({a} BIGINT, {b} BIGINT, {s} VARCHAR)")
         db.sql(f"CREATE TABLE {t} ({b} BIGINT, {s} VARCHAR)")
         db.sql(

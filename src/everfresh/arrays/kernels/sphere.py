@@ -2,7 +2,7 @@
 
 One side is sorted by zone of declination, then by right ascension; for each point of the other side the
 zones within the radius are searched for the beginning of the window and walked to its end.
-`everfresh.arrays.sphere` has the window's width and the exact test.
+`everfresh.arrays.sky.sphere` has the window's width and the exact test.
 
 Invariant: the window is wider than the radius, never narrower, and a pair is found once.
 """

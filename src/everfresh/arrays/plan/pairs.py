@@ -141,8 +141,6 @@ def problem(
     >>> found.first.tolist(), found.second.tolist(), found.ways.tolist()
     ([0, 0], [0, 1], [1, 2])
     """
-    from everfresh.arrays.plan.place import hilbert
-
     other = left if right is None else right
     homes = left.home.max(initial=-1), other.home.max(initial=-1)
     if workers < 1 or max(homes) >= workers:
@@ -150,7 +148,13 @@ def problem(
             Code.ARGUMENT, f"chunks are kept by more workers than {workers}", place="workers",
             hint="place the chunks over as many workers as the plan is for",
         )  # fmt: skip
-    p, q = ordered_pairs(left, other, reach, image)
+    return problem_of(left, right, *ordered_pairs(left, other, reach, image), workers)
+
+
+def problem_of(left: Chunks, right: Chunks | None, p: Ints, q: Ints, workers: int) -> Problem:
+    """The problem of known ordered pairs: left chunks `p`, right chunks `q`."""
+    from everfresh.arrays.plan.place import hilbert
+
     if right is None:
         first, second, ways = _unordered(p, q, len(left))
         parts = [left]
@@ -196,6 +200,16 @@ def ordered_pairs(left: Chunks, right: Chunks, reach: Reach, image: Image | None
         keep = reach.overlaps((lo[p], hi[p]), (right.lo[q], right.hi[q]))
         p, q = p[keep], q[keep]
     return p, q
+
+
+def landed_pairs(owner: Ints, boxes: Boxes, right: Chunks, reach: Reach) -> tuple[Ints, Ints]:
+    """The same for left chunks that are known by several boxes each: `owner` says whose a box is."""
+    found = [_near(boxes, right, box) for box in reach.boxes]
+    empty = np.empty(0, np.int64)
+    p = np.concatenate([empty, *(owner[a] for a, _ in found)])
+    q = np.concatenate([empty, *(b for _, b in found)])
+    keys = np.unique(p * max(len(right), 1) + q)
+    return keys // max(len(right), 1), keys % max(len(right), 1)
 
 
 def _near(

@@ -100,10 +100,12 @@ def best(
         for column in islice(columns, max(1, (_LARGE // _size(view.compiled.program)) ** 2)):
             if least[0] <= _ENOUGH:
                 break
-            other = settled(
-                alone, placed(alone, sizes, by={**chosen, name: column}, kept=kept, limits=limits)
-            )
-            if (cost := _cost(alone, other, name)) < least:
+            other = placed(alone, sizes, by={**chosen, name: column}, kept=kept, limits=limits)
+            try:
+                cost = _cost(alone, other, name)
+            except MapsApart:
+                cost = _cost(alone, settled(alone, other), name)
+            if cost < least:
                 least, chosen[name] = cost, column
     if chosen == dict(by or {}):
         return first

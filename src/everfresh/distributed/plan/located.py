@@ -69,6 +69,7 @@ def is_scalar(query: Query) -> bool:
     return isinstance(query, Cond | Bind | Value)
 
 
+@remembered
 def changes(query: Query) -> bool:
     """Whether a query reads a change (or what was derived from one): only that may travel."""
     return any(isinstance(n, Rel) and n.delta for n in parts(query))

@@ -93,11 +93,14 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The entries of one log after one position up to another: `list[Entry]`."""
+    """The entries of one log after one position up to another: `list[Entry]`. `root` is the partition that
+    this one came from by splits: whoever reads it reads all that came from it, so that the entries of a
+    record are read by one manager, in order."""
 
     partition: int
     after: Position
     upto: Position
+    root: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class BaseAt:
     partition: int
     tables: tuple[str, ...]
     logs: tuple[tuple[int, Position], ...] = field(default=())
+    root: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +182,10 @@ def _first(store: Store, table: str, lo: bytes, limit: int) -> list[tuple[bytes,
 def _base_at(
     store: Store, partition: int, tables: Sequence[str], logs: Sequence[tuple[int, Position]]
 ) -> list[tuple[str, bytes, bytes]]:
-    """A snapshot of now, in which every row that was written since has its first before-image again."""
-    inside = next(p for p in store.partitions() if p.id == partition)
+    """A snapshot of now, in which every row that was written since has its first before-image again.
+
+    The partition may have been split since it was asked for: it has the keys that its descendants have now.
+    """
     snapshot = store.snapshot([partition])
     try:
         rows: dict[tuple[str, bytes], bytes | None] = {
@@ -193,8 +199,9 @@ def _base_at(
             upto = snapshot.positions.get(id_, store.log_end(id_))
             for entry in store.log(id_, after, upto.offset - after.offset):
                 place = (entry.table, entry.key)
-                mine = id_ == partition or store.partition_of(*place).id == inside.id
-                if entry.table in tables and mine and place not in undone:
+                if entry.table not in tables or place in undone:
+                    continue
+                if id_ == partition or _had(store, partition, entry.table, entry.key):
                     undone.add(place)
                     rows[place] = entry.before
     finally:
@@ -202,16 +209,28 @@ def _base_at(
     return [(table, key, value) for (table, key), value in sorted(rows.items()) if value is not None]
 
 
+def _had(store: Store, partition: int, table: str, key: bytes) -> bool:
+    """Whether a key belongs to a partition, or did before that was split."""
+    inside, every = {store.partition_of(table, key).id}, store.partitions()
+    for part in reversed(every):  # parents come before their children
+        if inside & {*part.children}:
+            inside.add(part.id)
+    return partition in inside
+
+
 def slices(ends: Sequence[tuple[Any, Position]], before: Cut, upto: Cut) -> tuple[Slice, ...]:
     """The slices of all logs between two cuts; a partition that came by a split begins where its parent
     ended."""
     found = []
     starts: dict[int, Position] = {}
+    roots: dict[int, int] = {}
     for partition, end in ends:
+        root = roots.setdefault(partition.id, partition.id)
+        roots.update(dict.fromkeys(partition.children, root))
         after = before.at.get(partition.id, starts.get(partition.id, START))
         last = upto.at.get(partition.id, after)
         if last.offset > after.offset:
-            found.append(Slice(partition.id, after, last))
+            found.append(Slice(partition.id, after, last, root))
         starts.update(dict.fromkeys(partition.children, end))
     return tuple(found)
 
@@ -227,5 +246,5 @@ def bases(ends: Sequence[tuple[Any, Position]], tables: Sequence[str], cut: Cut)
         lines.update(dict.fromkeys(partition.children, line))
         starts.update(dict.fromkeys(partition.children, end))
         if partition.open:
-            found.append(BaseAt(partition.id, tuple(tables), line))
+            found.append(BaseAt(partition.id, tuple(tables), line, line[0][0]))
     return tuple(found)

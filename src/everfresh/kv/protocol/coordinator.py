@@ -27,10 +27,11 @@ def coordinate(
     tables: Sequence[str],
     protect: Protections = ALL,
     collect_every: int = COLLECT_EVERY,
+    version: int = 1,
 ) -> Machine:
     """The coordinator; ends when it is no longer the one."""
     try:
-        yield from _Term(me, group, managers, tables, protect, collect_every).run()
+        yield from _Term(me, group, managers, tables, protect, collect_every, version).run()
     except (Conflict, Refused, PartitionClosed):
         return
 
@@ -44,9 +45,10 @@ class _Term:
         tables: Sequence[str],
         protect: Protections,
         collect_every: int,
+        version: int,
     ) -> None:
         self.me, self.group, self.managers, self.tables = me, group, tuple(managers), tuple(tables)
-        self.protect, self.collect_every = protect, collect_every
+        self.protect, self.collect_every, self.version_of_views = protect, collect_every, version
         self.head, self.version = Head(), ABSENT
 
     def run(self) -> Machine:
@@ -59,7 +61,7 @@ class _Term:
         ends = yield Ends()
         how = bases(ends, self.tables, self.head.cut)
         for manager in self.managers:
-            yield Send(manager, Restore(self.head.term, self.head.committed, self.me, how))
+            yield Send(manager, Restore(self.head.term, self.head.committed, self.me, how, self.head.version))
         yield from self._all(self.head.committed)
         while True:
             yield from self._epoch()
@@ -83,7 +85,7 @@ class _Term:
         ends: list[tuple[Partition, Position]] = yield Ends()
         if self.head.open is None:
             cut = Cut({partition.id: end for partition, end in ends})
-            if cut == self.head.cut:
+            if cut == self.head.cut and self.head.version >= self.version_of_views:
                 yield Idle()
                 return
             yield from self._write(self.head.planned(cut))
@@ -96,7 +98,7 @@ class _Term:
         for manager in self.managers:
             yield Send(manager, Work(self.head.term, opened.epoch, self.me, work))
         yield from self._all(opened.epoch)
-        yield from self._write(self.head.done())
+        yield from self._write(self.head.done(self.version_of_views))
         if self.head.committed % self.collect_every == 0 and self.protect.gc_floor:
             yield from self._write(replace(self.head, gc_floor=self.head.committed))
         for manager in self.managers:

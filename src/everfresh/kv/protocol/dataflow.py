@@ -33,6 +33,8 @@ class Dataflow(Protocol):
 
     tables: tuple[str, ...]
     """The base tables."""
+    version: int
+    """Which version of its views' definitions this is, from 1."""
 
     def blank(self) -> Any:
         """The maps of one worker, empty."""
@@ -44,4 +46,8 @@ class Dataflow(Protocol):
 
     def apply(self, maps: Any, given: Iterable[Contribution]) -> list[ViewRow]:
         """Round 1: change the maps; the view rows that have changed."""
+        ...
+
+    def is_new(self, row: ViewRow, version: int) -> bool:
+        """Whether a row is of a view that was not there in an earlier version (0: none was)."""
         ...

@@ -36,6 +36,8 @@ class Head:
     cut: Cut = field(default_factory=Cut)
     open: Open | None = None
     gc_floor: int = 0
+    version: int = 0
+    """Which version of the definitions is shown: 0 before the first epoch."""
 
     def taken(self) -> Head:
         """With a new term."""
@@ -50,10 +52,10 @@ class Head:
         assert self.open is None
         return replace(self, open=Open(self.committed + 1, cut))
 
-    def done(self) -> Head:
-        """With the open epoch committed."""
+    def done(self, version: int = 1) -> Head:
+        """With the open epoch committed, in which the views of a version of the definitions are shown."""
         assert self.open is not None
-        return replace(self, committed=self.open.epoch, cut=self.open.cut, open=None)
+        return replace(self, committed=self.open.epoch, cut=self.open.cut, open=None, version=version)
 
     def to_bytes(self) -> bytes:
         """As the value of its row."""
@@ -63,6 +65,7 @@ class Head:
             "cut": self.cut.to_json(),
             "open": None if self.open is None else [self.open.epoch, self.open.cut.to_json()],
             "gc_floor": self.gc_floor,
+            "version": self.version,
         }
         return json.dumps(data).encode()
 
@@ -77,4 +80,5 @@ class Head:
             Cut.from_json(data["cut"]),
             None if opened is None else Open(opened[0], Cut.from_json(opened[1])),
             data["gc_floor"],
+            data["version"],
         )

@@ -13,7 +13,17 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
-from everfresh.kv.protocol.calls import Collect, Machine, Place, Prepare, Receive, Resolve, Send
+from everfresh.kv.protocol.calls import (
+    BaseAt,
+    Collect,
+    Machine,
+    Place,
+    Prepare,
+    Receive,
+    Resolve,
+    Send,
+    Slice,
+)
 from everfresh.kv.protocol.dataflow import Dataflow, ViewRow
 from everfresh.kv.protocol.messages import (
     ALL,
@@ -65,7 +75,7 @@ class _Manager:
         """Rows that were prepared, by epoch, until they are resolved."""
         self.gone: list[ViewRow] = []
         self.first: dict[tuple[str, bytes], ViewRow] = {}
-        """Rows that views over nothing have, until the first epoch writes them."""
+        """Rows of views that nobody has seen yet, until the first epoch writes them."""
 
     def take(self, message: Any) -> Machine:
         match message:
@@ -84,8 +94,8 @@ class _Manager:
             if given is not None:
                 yield from self._finish(self.open, self.dataflow.apply(self.maps, given))
 
-    def _mine(self, partition: int) -> bool:
-        return self.managers[partition % len(self.managers)] == self.me
+    def _mine(self, part: BaseAt | Slice) -> bool:
+        return self.managers[part.root % len(self.managers)] == self.me
 
     def _restore(self, restore: Restore) -> Machine:
         self.term, self.epoch, self.open = restore.term, -1, None
@@ -95,7 +105,7 @@ class _Manager:
         self.gone.clear()
         changes: list[Change] = []
         for base in restore.bases:
-            if self._mine(base.partition):
+            if self._mine(base):
                 rows = yield base
                 changes += [Change(table, key, None, value) for table, key, value in rows]
         yield from self._send(restore, changes)
@@ -103,7 +113,7 @@ class _Manager:
     def _work(self, work: Work) -> Machine:
         entries = []
         for part in work.slices:
-            if self._mine(part.partition):
+            if self._mine(part):
                 entries += yield part
         yield from self._send(work, condense(entries, self.dataflow.tables, self.protect.keep_first))
 
@@ -121,7 +131,8 @@ class _Manager:
     def _finish(self, order: Restore | Work, rows: Sequence[ViewRow]) -> Machine:
         changed = {(row.table, row.key): row for row in rows}
         if isinstance(order, Restore):
-            self.first = changed if order.epoch == 0 else {}
+            fresh = (row for row in rows if self.dataflow.is_new(row, order.version))
+            self.first = {(row.table, row.key): row for row in fresh}
         else:
             rows = list({**self.first, **changed}.values())
             self.first = {}

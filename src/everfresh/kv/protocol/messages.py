@@ -40,6 +40,8 @@ class Restore:
     epoch: int
     coordinator: str
     bases: tuple[BaseAt, ...]
+    version: int = 0
+    """The version of the definitions that is shown."""
 
 
 @dataclass(frozen=True, slots=True)

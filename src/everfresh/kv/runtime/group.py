@@ -37,7 +37,7 @@ class Group:
         self._machines.clear()
         for name in managers:
             self._go_on(name, manage(name, self.name, managers, self.flow), None)
-        machine = coordinate(_COORDINATOR, self.name, managers, self.flow.tables)
+        machine = coordinate(_COORDINATOR, self.name, managers, self.flow.tables, version=self.flow.version)
         self._go_on(_COORDINATOR, machine, None)
 
     def _go_on(self, name: str, machine: Machine, result: Any) -> None:

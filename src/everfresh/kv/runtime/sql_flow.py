@@ -15,16 +15,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from everfresh.compiler import Catalog, Effect
 from everfresh.delta.bags import WEIGHT, split
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.encoding import RowCodec
 from everfresh.kv.protocol.dataflow import Contribution, ViewRow
 from everfresh.kv.protocol.timeline import Change
+from everfresh.kv.runtime.core_program import Program, bound
 from everfresh.local import adhoc
 from everfresh.local.state import LocalState
-from everfresh.program import Part
-from everfresh.sql import CreateView, parse_and_bind
+from everfresh.sql import CreateView
 from everfresh.types import BIGINT, Column, TableSchema
 
 _ALL = "all"
@@ -42,18 +41,9 @@ class SqlFlow:
     """One view over base tables with primary keys."""
 
     def __init__(self, text: str, tables: Mapping[str, TableSchema], key: Sequence[str] = ()) -> None:
-        self._steps: list[tuple[Catalog, Effect]] = []
-        catalog = Catalog(joins=True, rows=True)
-        for schema in tables.values():
-            catalog = self._step(catalog, schema.ddl)
-        catalog = self._step(catalog, text)
-        if not catalog.views:
-            raise EverfreshError(
-                Code.ARGUMENT, "this is not a view", hint="it begins with CREATE MATERIALIZED VIEW"
-            )
-        (self.view,) = catalog.views.values()
-        self.name = self.view.name
-        self.tables = self.view.compiled.bases
+        self.program = Program(tables, one_view(text, tables))
+        self.view = self.program.view
+        self.name, self.tables, self.version = self.view.name, self.program.tables, 1
         self.key = tuple(key)
         columns = self.view.columns
         for name in self.key:
@@ -67,24 +57,12 @@ class SqlFlow:
             columns = (*columns, Column(WEIGHT, BIGINT))
         self.schema = TableSchema(self.name, columns, self.key or tuple(c.name for c in self.view.columns))
         self.codec = RowCodec(self.schema)
-        self._codecs = {name: RowCodec(tables[name]) for name in self.tables}
-
-    def _step(self, catalog: Catalog, text: str) -> Catalog:
-        for statement in parse_and_bind(text, catalog):
-            if catalog.views and isinstance(statement, CreateView):
-                raise EverfreshError(Code.ARGUMENT, "one view is made at a time")
-            catalog, effect = catalog.execute(statement)
-            self._steps.append((catalog, effect))
-        return catalog
 
     # -- the dataflow ------------------------------------------------------------------------------
 
     def blank(self) -> _Maps:
         """The view over empty tables."""
-        state = LocalState()
-        for catalog, effect in self._steps:
-            state.execute(catalog, effect, 1)
-        return _Maps(state, Counter())
+        return _Maps(self.program.blank(), Counter())
 
     def route(self, changes: Sequence[Change]) -> list[Contribution]:
         """Everything to one manager."""
@@ -92,29 +70,15 @@ class SqlFlow:
 
     def apply(self, maps: _Maps, given: Iterable[Contribution]) -> list[ViewRow]:
         """Run the program; the rows of the view that have changed."""
-        parts = self._parts([contribution.delta for contribution in given])
         rows = self._first(maps)
-        nets = maps.state.resolve(parts)
-        if nets:
-            with maps.state.changing(nets) as changes:
-                changed = changes[self.name].table if self.name in changes else None
-            maps.state.reclaim()
-            if changed is not None:
-                rows = [*rows, *self._rows(maps, changed)]
+        changed = self.program.apply(maps.state, [contribution.delta for contribution in given])
+        if changed is not None:
+            rows = [*rows, *self._rows(maps, changed)]
         return list({row.key: row for row in rows}.values())
 
-    def _parts(self, changes: Sequence[Change]) -> dict[str, list[Part]]:
-        """The rows that go and those that come, by table."""
-        parts: dict[str, list[Part]] = {}
-        for name, codec in self._codecs.items():
-            of = [change for change in changes if change.table == name]
-            gone = [codec.decode(c.key, c.before) for c in of if c.before is not None]
-            come = [codec.decode(c.key, c.after) for c in of if c.after is not None]
-            parts[name] = [
-                *([Part(name, "delete", codec.arrow(gone), f"rows of {name}")] if gone else []),
-                *([Part(name, "insert", codec.arrow(come), f"rows of {name}")] if come else []),
-            ]
-        return {name: of for name, of in parts.items() if of}
+    def is_new(self, row: ViewRow, version: int) -> bool:
+        """Whether a view that was shown at a version of the definitions did not have the row yet."""
+        return version < self.version
 
     def _first(self, maps: _Maps) -> list[ViewRow]:
         """What the view shows without any change before the first: an aggregate of nothing has a row."""
@@ -161,7 +125,19 @@ class SqlFlow:
 
     def recomputed(self, tables: Mapping[str, pa.Table]) -> pa.Table:
         """The view of these tables, from its plan alone."""
-        return adhoc.execute(self.view.compiled.plan, lambda name: tables[name])
+        return adhoc.execute(self.program.plan, lambda name: tables[name])
+
+
+def one_view(text: str, tables: Mapping[str, TableSchema]) -> CreateView:
+    """The one CREATE MATERIALIZED VIEW statement of a text."""
+    found = list(bound(text, tables))
+    if not found or not isinstance(found[0], CreateView):
+        raise EverfreshError(
+            Code.ARGUMENT, "this is not a view", hint="it begins with CREATE MATERIALIZED VIEW"
+        )
+    if len(found) > 1:
+        raise EverfreshError(Code.ARGUMENT, "one view is made at a time")
+    return found[0]
 
 
 def _weighed(rows: pa.Table) -> pa.Table:

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from everfresh.local.jit import code_cache
@@ -26,6 +27,9 @@ from everfresh.progress import patience
 
 POLL = 0.05
 """Seconds between two looks for what is done."""
+TURN = 0.0005
+"""Seconds after which threads take turns while one of them loads code: a batch that lets go of the
+interpreter for a moment would have to wait for ten times that, each time."""
 _TRIES = 4
 """When so many processes in a row were started, and the last of them came to nothing, it is done here."""
 _START = (
@@ -183,8 +187,9 @@ class Workshop:
             left = [asked for asked in todo if asked.is_needed]
             if self._tries < _TRIES:
                 try:
-                    left = self._taken(left)
-                    self._have_made(left)
+                    with short_turns():
+                        left = self._taken(left)
+                        self._have_made(left)
                 except OSError:  # a folder that is full or gone
                     self._tries = _TRIES
             elif left and self._killed:
@@ -238,6 +243,20 @@ class Workshop:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Let threads take turns more often, unless they do so already."""
+    usual = sys.getswitchinterval()
+    if usual > TURN:
+        sys.setswitchinterval(TURN)
+    short = sys.getswitchinterval()  # not to the last bit what was set
+    try:
+        yield
+    finally:
+        if usual > TURN and sys.getswitchinterval() == short:  # nobody else has set it meanwhile
+            sys.setswitchinterval(usual)
 
 
 def start() -> subprocess.Popen[bytes]:

@@ -184,8 +184,8 @@ def fits(values: Values, at: int, least: int, most: int) -> bool:
 
 def shown(codec: Codec, words: Ints) -> bool:
     """Whether the integers of two words in some rows surely have an Arrow form, which ends before they do."""
-    highs = [codec.places(column)[0][0] for column in codec.columns if column.type.name == "HUGEINT"]
-    return all(((words[at] > -_ARROW_HIGH) & (words[at] < _ARROW_HIGH)).all() for at in highs)
+    huge = codec.huge
+    return not huge or all(((words[at] > -_ARROW_HIGH) & (words[at] < _ARROW_HIGH)).all() for at in huge)
 
 
 def _safe(expr: Expr) -> bool:

@@ -59,6 +59,8 @@ class Codec:
         self._masks = at
         self.keep_only(kept)
         self.words = at + -(-len(nullable) // _MASK_BITS)
+        self.huge = [self._first[c.name] for c in self.columns if c.type.name == "HUGEINT"]
+        """The positions of the high words of columns whose integers may have no Arrow form."""
 
     def keep_only(self, names: Collection[str]) -> None:
         """Say which VARCHAR columns nothing reads: their strings are in `texts` from now on."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everfresh.sql.naming.keywords import quote
+from everfresh.types import fold
 
 if TYPE_CHECKING:
     from everfresh.sql.naming.column_names import Printer
@@ -82,7 +83,7 @@ def _window_parts(node: Any) -> tuple[list[Any], Any, Any]:
     if base is None or select is None:
         return partition, order, frame
     others = (w for w in select.args.get("windows") or [] if w is not node)
-    named = next((w for w in others if w.name.lower() == base.name.lower()), None)
+    named = next((w for w in others if fold(w.name) == fold(base.name)), None)
     if named is None:
         return partition, order, frame
     below = _window_parts(named)

@@ -18,7 +18,7 @@ from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import Limit, Plan
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import Source
-from everfresh.types import BIGINT
+from everfresh.types import BIGINT, fold
 
 _CLAUSES = {  # argument of the tree: what it is called, and the word it starts with
     "with_": ("WITH (a common table expression)", "WITH"),
@@ -65,12 +65,12 @@ def distinct_names(names: list[str]) -> list[str]:
     numbers: dict[str, int] = {}
     result = []
     for name in names:
-        candidate, k = name, numbers.get(name.lower(), 0)
-        while candidate.lower() in taken:
+        candidate, k = name, numbers.get(fold(name), 0)
+        while fold(candidate) in taken:
             k += 1
             candidate = f"{name}_{k}"
-        numbers[name.lower()] = k
-        taken.add(candidate.lower())
+        numbers[fold(name)] = k
+        taken.add(fold(candidate))
         result.append(candidate)
     return result
 

@@ -22,6 +22,7 @@ from everfresh.sql.logical.plan import ExistsSubquery, Filter, Join, Plan, Proje
 from everfresh.sql.queries.clauses import Query, distinct_names, refuse_clauses
 from everfresh.sql.scope import Merged, Relation, Scope, relation_columns
 from everfresh.sql.source import near
+from everfresh.types import fold
 
 Bound = tuple[Plan, Scope]
 _JOIN = {"this", "side", "kind", "on", "using", "method"}
@@ -107,7 +108,7 @@ class _From:
     def _table(self, node: Any) -> Bound:
         alias = node.args.get("alias")
         qualified = node.args.get("db") or node.args.get("catalog")
-        cte = None if qualified else self.context.ctes.get(node.name.lower())
+        cte = None if qualified else self.context.ctes.get(fold(node.name))
         if cte is not None:
             self.context.names.count_reference(self.source, node)
             shown = alias.name if alias is not None and alias.name else node.name
@@ -196,9 +197,9 @@ class _From:
         return self._merge(plan, both.over(plan), pairs, how, names, others)
 
     def _together(self, left: Scope, right: Scope, node: Any) -> Scope:
-        taken = {r.alias.lower() for r in left.relations}
+        taken = {fold(r.alias) for r in left.relations}
         for relation in right.relations:
-            if relation.alias.lower() in taken:
+            if fold(relation.alias) in taken:
                 raise self.source.error(
                     Code.EXISTS,
                     f"'{relation.alias}' stands twice in FROM",
@@ -208,8 +209,8 @@ class _From:
         return replace(left, relations=left.relations + right.relations, merged=left.merged + right.merged)
 
     def _natural(self, join: Any, left: Scope, right: Scope) -> list[Any]:
-        there = {n.lower() for _, n, _ in right.columns()}
-        shared = list(dict.fromkeys(n.lower() for _, n, _ in left.columns() if n.lower() in there))
+        there = {fold(n) for _, n, _ in right.columns()}
+        shared = list(dict.fromkeys(fold(n) for _, n, _ in left.columns() if fold(n) in there))
         if not shared:
             raise self.source.error(Code.NOT_FOUND, "NATURAL JOIN finds no common columns", join.this)
         made = []
@@ -255,7 +256,7 @@ class _From:
             else:
                 var = theirs if how == "right" else mine
             members = _members(left, name) | _members(right, name)
-            merged = [m for m in merged if not (m.members & members and m.name.lower() == name.lower())]
+            merged = [m for m in merged if not (m.members & members and fold(m.name) == fold(name))]
             merged.append(Merged(name, var, frozenset(members)))
         if computed:
             plan = Project(plan, (*((v.name, v) for v in plan.variables), *computed))
@@ -268,5 +269,5 @@ def _members(scope: Scope, name: str) -> set[str]:
     for relation in scope.relations:
         if relation.find(name) is not None:
             merger = scope.merger(relation.alias, name)
-            members |= merger.members if merger is not None else {relation.alias.lower()}
+            members |= merger.members if merger is not None else {fold(relation.alias)}
     return members

@@ -21,6 +21,7 @@ from everfresh.sql.queries.select import bind_select
 from everfresh.sql.queries.setops import bind_set_operation, bind_values, ordered
 from everfresh.sql.scope import Catalog
 from everfresh.sql.source import Source
+from everfresh.types import fold
 
 
 def bind_query(tree: Any, catalog: Catalog, source: Source) -> Query:
@@ -66,7 +67,7 @@ def _with(tree: Any, context: Context, outer: Binder | None) -> Context:
     mine: set[str] = set()
     for part in clause.expressions:
         refuse_clauses(source, part, {"this", "alias", "materialized"})
-        name = part.alias.lower()
+        name = fold(part.alias)
         if name in mine:
             raise source.error(Code.EXISTS, f"'{part.alias}' is defined twice in WITH", part.args["alias"])
         mine.add(name)

@@ -34,6 +34,7 @@ from everfresh.sql.queries.from_clause import bind_from
 from everfresh.sql.queries.grouping import Groups
 from everfresh.sql.queries.windows import Windows
 from everfresh.sql.source import near
+from everfresh.types import fold
 
 _BOUND = {
     "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset",
@@ -65,9 +66,9 @@ class _Select:
             raise source.error(Code.SYNTAX, "SELECT has no columns", node)
         self.node, self.source, self.names, self.alias, self.top = node, source, context.names, alias, top
         self.plan, self.scope = bind_from(node, context, outer)
-        self.named = {w.name.lower(): w for w in node.args.get("windows") or []}
+        self.named = {fold(w.name): w for w in node.args.get("windows") or []}
         self.items = self._expand(node.expressions)
-        self.aliases = {i.name.lower(): i.tree for i in reversed(self.items) if i.aliased}
+        self.aliases = {fold(i.name): i.tree for i in reversed(self.items) if i.aliased}
         self.windows = Windows(self.names)
         self.groups: Groups | None = None
 
@@ -97,7 +98,7 @@ class _Select:
     def _binder(self, clause: str, upto: int | None = None, windows: bool = False) -> Binder:
         aliases = self.aliases
         if upto is not None:  # in the SELECT list, an alias is seen only to its right
-            aliases = {i.name.lower(): i.tree for i in reversed(self.items[:upto]) if i.aliased}
+            aliases = {fold(i.name): i.tree for i in reversed(self.items[:upto]) if i.aliased}
         return Binder(self.scope, clause, aliases, self.groups is not None, windows=windows, named=self.named)
 
     # -- the SELECT list ----------------------------------------------------------------------------------
@@ -133,8 +134,8 @@ class _Select:
             columns = [(relation.alias, n, v) for n, v in relation.columns]
         left_out: list[tuple[str, str]] = []
         for column in star.args.get("except_") or []:
-            qualifier = column.table.lower() if isinstance(column, exp.Column) else ""
-            left_out.append((qualifier, column.name.lower()))
+            qualifier = fold(column.table) if isinstance(column, exp.Column) else ""
+            left_out.append((qualifier, fold(column.name)))
             if not any(_is_named(c, *left_out[-1]) for c in columns):
                 raise self.source.error(
                     Code.NOT_FOUND,
@@ -186,7 +187,7 @@ class _Select:
         trees += list(self.named.values())
         if group is None and having is None and not any(t is not None and calls_aggregate(t) for t in trees):
             return None
-        hints = {i.name.lower(): i.tree for i in reversed(self.items)}
+        hints = {fold(i.name): i.tree for i in reversed(self.items)}
         groups = Groups(self.source, {v.name for v in self.plan.variables}, self.names)
         if group is None:
             return groups
@@ -208,7 +209,7 @@ class _Select:
         return groups
 
     def _spelled(self, name: str) -> str:
-        return next((i.name for i in self.items if i.name.lower() == name.lower()), name)
+        return next((i.name for i in self.items if fold(i.name) == fold(name)), name)
 
     def _positional(self, tree: Any) -> Any:
         i = position(self.source, tree, "GROUP BY", len(self.items))
@@ -231,7 +232,7 @@ class _Select:
     def _listed(self, tree: Any) -> int | None:
         if not isinstance(tree, exp.Column) or tree.table:
             return None
-        return next((k for k, item in enumerate(self.items) if item.name.lower() == tree.name.lower()), None)
+        return next((k for k, item in enumerate(self.items) if fold(item.name) == fold(tree.name)), None)
 
     def _finish(self, items: tuple[Named, ...], order: list[tuple[Expr | int, bool, bool]]) -> Plan:
         distinct = self.node.args.get("distinct")
@@ -261,13 +262,13 @@ class _Select:
     def _hidden_name(self, k: int, items: tuple[Named, ...]) -> str:
         """A variable for a sort key that is no output."""
         name = self.names.fresh(f"_order{k}")
-        while name.lower() in {n.lower() for n, _ in items}:
+        while fold(name) in {fold(n) for n, _ in items}:
             name = self.names.numbered(name)
         return name
 
 
 def _is_named(column: tuple[str, str, Var], alias: str, name: str) -> bool:
-    return column[1].lower() == name and (not alias or column[0].lower() == alias)
+    return fold(column[1]) == name and (not alias or fold(column[0]) == alias)
 
 
 def _reference(alias: str, name: str, var: Var, star: Any) -> Any:

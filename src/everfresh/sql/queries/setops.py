@@ -20,7 +20,7 @@ from everfresh.sql.logical.row_calls import SortKey
 from everfresh.sql.naming.column_names import output_name
 from everfresh.sql.queries.clauses import Query, distinct_names, limited, refuse_clauses, sort_items
 from everfresh.sql.scope import Relation, Scope
-from everfresh.types import NULL, VARCHAR, SqlType
+from everfresh.types import NULL, VARCHAR, SqlType, fold
 
 _OPERATIONS: dict[type[Any], str] = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
 _BOUND = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
@@ -148,10 +148,10 @@ def _column_index(tree: Any, names: tuple[str, ...], other: tuple[str, ...], con
     if isinstance(tree, exp.Column) and (tree.table or isinstance(tree.this, exp.Star)):
         return None
     try:
-        shown = output_name(tree, context.source).lower()
+        shown = fold(output_name(tree, context.source))
     except EverfreshError:
         return None
     for listed in (names, other):
-        if shown in (lowered := [n.lower() for n in listed]):
+        if shown in (lowered := [fold(n) for n in listed]):
             return lowered.index(shown)
     return None

@@ -22,7 +22,7 @@ from everfresh.sql.logical.renaming import canonical
 from everfresh.sql.queries.aggregates import aggregate_name, arguments
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import near, words
-from everfresh.types import BIGINT, INTERVAL, SqlType
+from everfresh.types import BIGINT, INTERVAL, SqlType, fold
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -161,7 +161,7 @@ def _over(binder: Binder, node: Any, seen: frozenset[str]) -> _Over:
     base = node.args.get("alias")
     if base is None:
         return _Over(partition, order, frame)
-    name = base.name.lower()
+    name = fold(base.name)
     if name not in binder.named or name in seen:
         raise binder.source.error(
             Code.NOT_FOUND,

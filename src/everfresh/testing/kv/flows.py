@@ -26,6 +26,11 @@ def value_of(group: str, number: int) -> bytes:
 
 class _Flow:
     tables: tuple[str, ...] = ("r",)
+    version = 1
+
+    def is_new(self, row: ViewRow, version: int) -> bool:
+        """All rows are of one view."""
+        return version < self.version
 
     def blank(self) -> Any:
         """The maps of one worker, empty."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from everfresh.testing.random_sql.data import random_case
 from everfresh.testing.random_sql.drive import drive
+from everfresh.testing.random_sql.large import enlarged
 from everfresh.testing.random_sql.shrinking import written
 from everfresh.testing.random_sql.spelling import spelled
 from everfresh.testing.random_sql.weights import never_used
@@ -32,7 +33,7 @@ def main() -> int:
     given = parser.parse_args()
     many = given.count is not None or given.seconds is not None
     if not many:
-        sys.stdout.write(written(spelled(random_case(given.seed, given.views).history)) + "\n")
+        sys.stdout.write(written(spelled(enlarged(random_case(given.seed, given.views).history))) + "\n")
     last = None if given.count is None else given.seed + given.count
     seeds = count(given.seed) if last is None else range(given.seed, last)
     result = drive(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
@@ -14,6 +14,7 @@ from everfresh.errors import EverfreshError
 from everfresh.testing.histories import History
 from everfresh.testing.oracle import DuckOracle
 from everfresh.testing.random_sql.data import Case, random_case
+from everfresh.testing.random_sql.large import enlarged
 from everfresh.testing.random_sql.shrinking import shrunk, written
 from everfresh.testing.random_sql.spelling import plain, spelled
 from everfresh.testing.replay import Difference, Report, run_history
@@ -126,7 +127,7 @@ def drive(
         for seed in seeds:
             case = random_case(seed, views, result.used)
             try:
-                report = judge.run(spelled(case.history))
+                report = judge.run(spelled(enlarged(case.history)))
                 result.report.add(report)
                 result.agreed.update([report.agreed] if report.agreed else [])
             except AssertionError:
@@ -142,7 +143,7 @@ def drive(
 
 _CATEGORIES = (
     "columns differ", "by everfresh only", "by DuckDB only", "old rows + changes()", "verify()",
-    "the state after", "a bug", "differs",
+    "the state after", "a bug", "is refused by SELECT", "after the refused batch", "SELECT and", "differs",
 )  # fmt: skip
 
 
@@ -154,6 +155,7 @@ def category(problem: str | None) -> str | None:
 def explained(case: Case, judge: Judge, keep: Path | None = None) -> str:
     """A failing case made small, with what is wrong in it; written to the folder `keep`. Its names are plain
     if it fails with them, too."""
+    case = replace(case, history=enlarged(case.history))
     what = category(judge.problem(spelled(case.history)))
     spell = plain if category(judge.problem(case.history)) == what else spelled
     found = shrunk(case, lambda c: category(judge.problem(spell(c.history))) == what)

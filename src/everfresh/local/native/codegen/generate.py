@@ -374,6 +374,8 @@ class Generator(Adding):
     def _numbered(self, text: str) -> str:
         """`text` with the numbers that it is given in the order in which it uses them, not in that of a
         table's columns."""
+        if not self.places.asked:
+            return text
         used = dict.fromkeys(map(int, _GIVEN.findall(_TAKEN.sub("", text))))
         uses = {i: self.places.number(i) for i in used}
 

@@ -65,13 +65,18 @@ Numba keeps a function with the name of its module, and finds none for one that 
 
 def name_of(text: str, sources: Sequence[bytes] | None = None) -> str:
     """The name of a generated module."""
-    here = Path(__file__).parent
-    parts = [(here / name).read_bytes() for name in HELPERS] if sources is None else list(sources)
+    parts = _sources() if sources is None else list(sources)
     digest = hashlib.sha256()
     said = (text, _KEPT_AS, *code_cache.versions())
     for part in (*(one.encode() for one in said), *parts):
         digest.update(len(part).to_bytes(8, "little") + part)
     return f"ef_{digest.hexdigest()[:32]}"
+
+
+@cache
+def _sources() -> list[bytes]:
+    here = Path(__file__).parent
+    return [(here / name).read_bytes() for name in HELPERS]
 
 
 def build(text: str, entry: str = "run") -> Function:

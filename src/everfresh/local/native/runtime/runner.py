@@ -73,7 +73,7 @@ class Runner:
         self._slices = {use: SliceBinding(use.stored.slice(use.names)) for use in places.slices.values()}
         self._buffers = [BufferBinding(use) for use in places.buffers.values()]
         self._deltas = [BufferBinding(use) for use in places.deltas.values()]
-        self._texts_of = -1
+        self._texts, self._texts_of = bool(places.texts), -1
         """The version of the strings that the codes of constants are of: the context holds none in use."""
         self._kept = [band for pool in self.pools for band in pool.bands]
         self._counters = slice(0, at.VISITED + places.statements)
@@ -132,7 +132,8 @@ class Runner:
         """Write the numbers of strings, and where slices are."""
         if self._slices:
             self._bind_slices()
-        self._bind_texts()
+        if self._texts:
+            self._bind_texts()
 
     def more_room(self, code: int) -> int:
         """Make the room that there was too little of; the row to go on with."""
@@ -213,12 +214,13 @@ class Runner:
             return None
         for use in places.befores.values():
             self._bind_before(use.place, before.get(use.map), held)
-        self._bind_texts()
+        if self._texts:
+            self._bind_texts()
         return held
 
     def _bind_texts(self) -> None:
         texts, interner = self.made.places.texts, self.made.codec.interner
-        if texts and self._texts_of != interner.version:
+        if self._texts_of != interner.version:
             codes = interner.intern_list(list(texts))
             for place, code in zip(texts.values(), codes.tolist(), strict=True):
                 self.context[place] = code

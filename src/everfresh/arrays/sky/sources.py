@@ -170,22 +170,30 @@ def _astropy(data: Any, names: Sequence[str], what: str) -> pa.Table:
     return pa.table(columns)
 
 
+def files_of(path: Path, what: str) -> list[str]:
+    """The Parquet files of a path: itself, those of a folder, or the partitions of a HATS catalog, which has
+    other files beside them."""
+    if not path.exists():
+        raise EverfreshError(Code.NOT_FOUND, f"there is no file or folder '{path}'", place=what)
+    if not path.is_dir():
+        return [str(path)]
+    inside = path / "dataset" if (path / "dataset").is_dir() else path
+    parted = sorted(inside.glob("Norder=*"))
+    files = sorted(
+        str(file)
+        for folder in parted or [inside]
+        for file in folder.rglob("*.parquet")
+        if file.is_file() and not any(p.startswith(("_", ".")) for p in file.relative_to(inside).parts)
+    )
+    if not files:
+        raise EverfreshError(Code.NOT_FOUND, f"there is no Parquet file in '{path}'", place=what)
+    return files
+
+
 def _read_files(path: Path, names: Sequence[str] | None, what: str) -> pa.Table:
     from pyarrow import dataset, parquet
 
-    if not path.exists():
-        raise EverfreshError(Code.NOT_FOUND, f"there is no file or folder '{path}'", place=what)
-    if path.is_dir():
-        inside = path / "dataset" if (path / "dataset").is_dir() else path  # of a HATS catalog
-        files = sorted(
-            str(file)
-            for file in inside.rglob("*.parquet")
-            if not any(part.startswith(("_", ".")) for part in file.relative_to(inside).parts)
-        )
-        if not files:
-            raise EverfreshError(Code.NOT_FOUND, f"there is no Parquet file in '{path}'", place=what)
-    else:
-        files = [str(path)]
+    files = files_of(path, what)
     try:
         found = dataset.dataset(files, format="parquet")
         wanted = _known(names, found.schema.names, what)

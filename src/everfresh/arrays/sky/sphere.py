@@ -12,7 +12,7 @@ Invariant: `neighbors` equals `brute_force`, which tests every pair.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,14 +96,56 @@ def neighbors(
     >>> found.left.tolist(), found.right.tolist(), found.separation.round(6).tolist()
     ([0], [0], [0.72])
     """
+    pairs = _candidates(left, right, radius)
+    assert pairs is not None
+    return _kept(left, right, pairs, radius, bounds, best)
+
+
+def _candidates(left: Sky, right: Sky, radius: float, most: int | None = None) -> tuple[Ints, Ints] | None:
+    """Pairs that may be within the radius; None if there are more than `most`."""
     if len(left) == 0 or len(right) == 0:
         none = np.empty(0, np.int64)
-        return Neighbors(none, none, np.empty(0))
-    few = len(left) * len(right) <= _FEW
-    i, j = (_by_numpy if few else _by_kernel)(left, right, radius)
-    found = _tested(left, right, i, j, limit_of(radius), np.array(bounds).reshape(len(bounds), 2))
+        return none, none
+    if len(left) * len(right) <= _FEW:
+        return _by_numpy(left, right, radius)
+    return _by_kernel(left, right, radius, most)
+
+
+def _kept(
+    left: Sky,
+    right: Sky,
+    pairs: tuple[Ints, Ints],
+    radius: float,
+    bounds: Sequence[tuple[float, float]],
+    best: bool,
+) -> Neighbors:
+    found = _tested(left, right, *pairs, limit_of(radius), np.array(bounds).reshape(len(bounds), 2))
     i, j, chords = _nearest(*found) if best else found
     return Neighbors(i, j, separations(chords))
+
+
+def in_blocks(
+    left: Sky,
+    right: Sky,
+    radius: float,
+    bounds: Sequence[tuple[float, float]] = (),
+    best: bool = False,
+    most: int = 1 << 22,
+) -> Iterator[tuple[range, Neighbors]]:
+    """`neighbors` of some left rows after the others, with at most `most` candidates at a time if more than
+    one row has them; rows of the left side are counted from its beginning."""
+    waiting = [range(len(left))] if len(left) else []
+    while waiting:
+        rows = waiting.pop()
+        some = slice(rows.start, rows.stop)
+        block = left if len(rows) == len(left) else Sky(left.ra[some], left.dec[some], left.bounded[:, some])
+        pairs = _candidates(block, right, radius, most if len(rows) > 1 else None)
+        if pairs is None:
+            middle = (rows.start + rows.stop) // 2
+            waiting += [range(middle, rows.stop), range(rows.start, middle)]
+            continue
+        found = _kept(block, right, pairs, radius, bounds, best)
+        yield rows, Neighbors(found.left + rows.start, found.right, found.separation)
 
 
 def brute_force(
@@ -136,6 +178,16 @@ def _tested(
     return i[keep], j[keep], chords[keep]
 
 
+def window(dec: Floats, radius: float) -> tuple[float, Floats]:
+    """Half the height and half the widths, in degrees, of windows that hold all that is within the radius of
+    points at these declinations; the width is 361 where the whole circle is."""
+    reach = radius * (1 + 1e-9) + 1e-11
+    with np.errstate(invalid="ignore", divide="ignore"):
+        width = np.rad2deg(np.arcsin(np.sin(np.deg2rad(radius)) / np.cos(np.deg2rad(dec))))
+    whole = ~(np.abs(dec) + radius < 90 - 1e-9) | ~(width < 180)
+    return reach, np.where(whole, 361.0, width * (1 + 1e-9) + 1e-11)
+
+
 def _height(radius: float) -> float:
     return max(radius, _LEAST)
 
@@ -146,13 +198,11 @@ def _by_numpy(left: Sky, right: Sky, radius: float) -> tuple[Ints, Ints]:
     zones = np.floor((right.dec + 90) / height)
     order = np.lexsort((right.ra, zones))
     keys = zones[order] * 1000 + right.ra[order]
-    reach = radius * (1 + 1e-9) + 1e-11
+    reach, width = window(left.dec, radius)
     lowest = np.floor((left.dec - reach + 90) / height)
     highest = np.floor((left.dec + reach + 90) / height)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        width = np.rad2deg(np.arcsin(np.sin(np.deg2rad(radius)) / np.cos(np.deg2rad(left.dec))))
-    whole = ~(np.abs(left.dec) + radius < 90 - 1e-9) | ~(width < 180)
-    width = np.where(whole, 361.0, width * (1 + 1e-9) + 1e-7)  # keys have eight digits behind the point
+    whole = width >= 361.0
+    width = np.where(whole, width, width + 1e-7)  # keys have eight digits behind the point
     rows, begins, ends = [], [], []
     for step in range(int((highest - lowest).max()) + 1):
         zone = lowest + step
@@ -173,8 +223,8 @@ def _by_numpy(left: Sky, right: Sky, radius: float) -> tuple[Ints, Ints]:
     return i, order[np.arange(int(lengths.sum())) + np.repeat(begin - starts, lengths)]
 
 
-def _by_kernel(left: Sky, right: Sky, radius: float) -> tuple[Ints, Ints]:
-    """Candidates, by the compiled loop; the smaller side is sorted."""
+def _by_kernel(left: Sky, right: Sky, radius: float, most: int | None) -> tuple[Ints, Ints] | None:
+    """Candidates, by the compiled loop, unless there are more than `most`; the smaller side is sorted."""
     from everfresh.arrays.kernels import sphere
 
     turned = len(left) < len(right)
@@ -192,6 +242,8 @@ def _by_kernel(left: Sky, right: Sky, radius: float) -> tuple[Ints, Ints]:
         )
         if count <= room:
             break
+        if most is not None and count > most:
+            return None
         room = count
     i, j = found[0, :count], order[found[1, :count]]
     return (j, i) if turned else (i, j)

@@ -11,19 +11,52 @@ of the separation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from everfresh.arrays.sources import Points, column_of, read_points
-from everfresh.arrays.sphere import Neighbors, Sky, neighbors
+from everfresh.arrays.sky.sources import Points, column_of, read_points
+from everfresh.arrays.sky.sphere import Neighbors, Sky, neighbors
 from everfresh.errors import Code, EverfreshError
 
 How = Literal["inner", "left", "anti", "outer"]
 Find = Literal["all", "best"]
 Name = str | tuple[str, str]
 Within = Mapping[Name, tuple[float | None, float | None]]
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for, checked: the radius in arcseconds, bounds by the names of columns, and the names of
+    the coordinates."""
+
+    radius: float
+    how: How
+    find: Find
+    limits: Mapping[Name, tuple[float, float]]
+    coordinates: tuple[Name, Name]
+
+    def names(self, side: int) -> list[str]:
+        """The columns of a side that are needed: right ascension, declination, and those with bounds."""
+        return [name if isinstance(name, str) else name[side] for name in (*self.coordinates, *self.limits)]
+
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        """The bounds, in the order of the names."""
+        return list(self.limits.values())
+
+
+def is_frame(data: Any) -> bool:
+    """Whether something is a DataFrame of Spark."""
+    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "mapInArrow")
+
+
+def shown_as(name: str, side: int, others: Sequence[str], taken: Sequence[str]) -> str:
+    """What a column is called in the result."""
+    return f"{name}_{SIDES[side]}" if name in others or name in taken else name
 
 
 def crossmatch(
@@ -36,13 +69,16 @@ def crossmatch(
     within: Within | None = None,
     ra: Name = "ra",
     dec: Name = "dec",
-    left_columns: Sequence[str] = (),
-    right_columns: Sequence[str] = (),
-) -> pa.Table:
-    """Pairs of rows of two catalogs within a radius, as an Arrow table.
+    left_columns: Sequence[str] | None = None,
+    right_columns: Sequence[str] | None = None,
+    spark: Any = None,
+) -> Any:
+    """Pairs of rows of two catalogs within a radius, as an Arrow table; as a Spark DataFrame if a side is
+    one, or if a session is given as `spark`.
 
     The result has `left_row`, `right_row` (counted from 0), `separation` in arcseconds, then the chosen
-    columns; a name on both sides gets `_left` and `_right` behind it.
+    columns; a name on both sides gets `_left` and `_right` behind it. Rows of Spark have no number: there the
+    result has `separation` and the chosen columns, all columns of a side where none are chosen.
 
     - `how`: "inner" pairs only; "left" also left rows without a partner; "outer" those of both sides; "anti"
       only left rows without a partner. What is missing is NULL.
@@ -57,25 +93,26 @@ def crossmatch(
     >>> [(row["name"], row["right_row"], round(row["separation"], 3)) for row in found.to_pylist()]
     [('a', 1, 0.677), ('b', 0, 0.717)]
     """
-    _check(radius_arcsec, how, find)
-    limits = _limits(within or {})
-    columns = [list(left_columns), list(right_columns)]
+    checked_match(radius_arcsec, how, find)
+    asked = Asked(float(radius_arcsec), how, find, checked_limits(within or {}), (ra, dec))
+    if spark is not None or is_frame(left) or is_frame(right):
+        from everfresh.arrays.sky.spark.frames import matched
+
+        return matched(left, right, asked, (left_columns, right_columns), spark)
+    columns = [list(left_columns or ()), list(right_columns or ())]
     sides = []
     for k, data in enumerate((left, right)):
-        what = ("left", "right")[k]
-        names = [_of(ra, k), _of(dec, k), *(_of(name, k) for name in limits)]
+        what = SIDES[k]
+        names = asked.names(k)
         points = read_points(data, [*names, *columns[k]], what)
         sides.append((points, _sky(points, names, what)))
     (a, sky_a), (b, sky_b) = sides
-    found = pairs_of(sky_a, sky_b, radius_arcsec, list(limits.values()), find)
+    found = pairs_of(sky_a, sky_b, asked.radius, asked.bounds, find)
     left_rows, right_rows, separation = _joined(found, len(a), len(b), how)
     table = {"left_row": left_rows, "right_row": right_rows, "separation": separation}
     for k, (points, rows) in enumerate(((a, left_rows), (b, right_rows))):
         for name in columns[k]:
-            shown = name
-            if name in columns[1 - k] or name in ("left_row", "right_row", "separation"):
-                shown += ("_left", "_right")[k]
-            table[shown] = points.taken(name, rows)
+            table[shown_as(name, k, columns[1 - k], tuple(table)[:3])] = points.taken(name, rows)
     return pa.Table.from_arrays(list(table.values()), list(table))
 
 
@@ -118,16 +155,13 @@ def _joined(found: Neighbors, lefts: int, rights: int, how: How) -> tuple[pa.Arr
 # -- arguments ---------------------------------------------------------------------------------------------
 
 
-def _of(name: Name, side: int) -> str:
-    return name if isinstance(name, str) else name[side]
-
-
 def _sky(points: Points, names: Sequence[str], what: str) -> Sky:
     ra, dec, *others = (points.numbers(name) for name in names)
     return Sky.of(ra, dec, others, what)
 
 
-def _check(radius: float, how: str, find: str) -> None:
+def checked_match(radius: float, how: str, find: str) -> None:
+    """Raise unless this is a crossmatch."""
     if isinstance(radius, bool) or not isinstance(radius, (int, float)) or not 0 <= radius <= 180 * 3600:
         raise EverfreshError(
             Code.ARGUMENT,
@@ -142,7 +176,8 @@ def _check(radius: float, how: str, find: str) -> None:
             )
 
 
-def _limits(within: Within) -> dict[Name, tuple[float, float]]:
+def checked_limits(within: Within) -> dict[Name, tuple[float, float]]:
+    """Bounds as numbers."""
     found: dict[Name, tuple[float, float]] = {}
     for name, bounds in within.items():
         try:

@@ -1,0 +1,213 @@
+"""What tasks do in a crossmatch: look through points, send rows to parts, match a part.
+
+Rows travel as Arrow data, one value for the rows of one part, so that Spark handles few large values. A task
+holds the rows of one part, and of the pairs some millions at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from everfresh.arrays.sky.parts import Parts
+from everfresh.arrays.sky.sphere import Neighbors, Sky, in_blocks
+from everfresh.errors import EverfreshError
+from everfresh.spark.session.failures import TaskError
+
+SURVEYED = "ra double, dec double, weight double, bad string"
+ROUTED = "part int, side int, data binary"
+_SAMPLE = 2048
+"""Points of a partition that stand for all of it."""
+_SEED = 0x5EED_0F_5_4A9
+"""Chosen, so that it is nobody else's: a sample that goes with the data would be none."""
+_HELD = 16 << 20
+"""Bytes of rows that are routed together."""
+_ROWS = 1 << 16
+"""Rows of the result that go to Spark together."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Route:
+    """How the rows of a side travel."""
+
+    parts: Parts
+    side: int
+    margin: float
+    bounds: int
+
+
+@dataclass(frozen=True)
+class Match:
+    """What is to be found in a part; `schema` is that of the result, whose first
+    column is the separation, followed by so many of the left side."""
+
+    radius: float
+    how: str
+    find: str
+    bounds: tuple[tuple[float, float], ...]
+    schema: pa.Schema
+    lefts: int
+
+
+def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Some of the points of a partition with what each stands for, or what is wrong with one of them."""
+    rng = np.random.default_rng(_SEED)
+    kept, marks, count = np.empty((2, 0)), np.empty(0), 0
+    for batch in batches:
+        ra, dec = (np.asarray(column.to_numpy(zero_copy_only=False), np.float64) for column in batch.columns)
+        bad = np.flatnonzero(~np.isfinite(ra) | ~(np.abs(dec) <= 90.0))
+        if len(bad):
+            row = bad[0]
+            text = f"ra = {ra[row]}" if not np.isfinite(ra[row]) else f"dec = {dec[row]}"
+            yield _surveyed(np.zeros((2, 1)), 0.0, text)
+            return
+        count += len(ra)
+        kept = np.concatenate([kept, np.stack([ra, dec])], axis=1)  # those with the least marks stay
+        marks = np.concatenate([marks, rng.random(len(ra))])
+        if len(marks) > _SAMPLE:
+            least = np.argpartition(marks, _SAMPLE)[:_SAMPLE]
+            kept, marks = kept[:, least], marks[least]
+    if count:
+        yield _surveyed(kept, count / len(marks), None)
+
+
+def _surveyed(points: Any, weight: float, bad: str | None) -> pa.RecordBatch:
+    count = points.shape[1]
+    columns = [pa.array(points[0]), pa.array(points[1]), pa.array(np.full(count, weight))]
+    return pa.record_batch([*columns, pa.array([bad] * count, pa.string())], ["ra", "dec", "weight", "bad"])
+
+
+# -- rows to parts ---------------------------------------------------------------------------------------
+
+
+def route(how: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition, as pieces for the parts that need them."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = (context.partitionId() if context is not None else 0) << 40
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(some.nbytes for some in held) >= _HELD:
+            yield _pieces(how, pa.Table.from_batches(held), number)
+            number += sum(some.num_rows for some in held)
+            held = []
+    if held:
+        yield _pieces(how, pa.Table.from_batches(held), number)
+
+
+def _pieces(how: Route, rows: pa.Table, first: int) -> pa.RecordBatch:
+    numbers = np.arange(first, first + rows.num_rows)
+    sky = _sky(rows, how.bounds)
+    row, part = how.parts.homes(sky, how.side, numbers)
+    home = np.ones(len(row), np.bool_)
+    if how.margin > 0 or how.side == 1:
+        homes = np.sort(row * len(how.parts) + part)
+        row, part = how.parts.near(sky, how.margin, how.side, numbers)
+        keys = row * len(how.parts) + part
+        at = np.minimum(np.searchsorted(homes, keys), max(len(homes) - 1, 0))
+        home = homes[at] == keys if len(homes) else np.zeros(len(keys), np.bool_)
+    order = np.lexsort((row, part))
+    row, part, home = row[order], part[order], home[order]
+    sent = rows.append_column("number", pa.array(numbers)).take(pa.array(row))
+    sent = sent.append_column("home", pa.array(home)).combine_chunks()
+    there, begins = np.unique(part, return_index=True)
+    ends = np.append(begins[1:], len(part))
+    data = [_written(sent.slice(b, e - b)) for b, e in zip(begins.tolist(), ends.tolist(), strict=True)]
+    columns = [
+        pa.array(there, pa.int32()),
+        pa.array(np.full(len(there), how.side), pa.int32()),
+        pa.array(data, pa.binary()),
+    ]
+    return pa.record_batch(columns, ["part", "side", "data"])
+
+
+def _written(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _sky(rows: pa.Table, bounds: int) -> Sky:
+    columns = [rows.column(n).to_numpy() for n in ("ra", "dec", *(f"bound{n}" for n in range(bounds)))]
+    try:
+        return Sky.of(columns[0], columns[1], columns[2:])
+    except EverfreshError as error:
+        raise TaskError(error) from error
+
+
+# -- a part ----------------------------------------------------------------------------------------------
+
+
+def match_part(job: Match, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The result's rows of the parts that came to a task."""
+    pieces: dict[int, tuple[list[pa.Table], list[pa.Table]]] = {}
+    for batch in batches:
+        parts, sides, data = batch.columns
+        for part, side, value in zip(parts.to_pylist(), sides.to_pylist(), data, strict=True):
+            table = pa.ipc.open_stream(value.as_buffer()).read_all()
+            pieces.setdefault(part, ([], []))[side].append(table)
+    for part in sorted(pieces):
+        left, right = (pa.concat_tables(some) if some else None for some in pieces.pop(part))
+        yield from _matched(job, left, right)
+
+
+def _matched(job: Match, left: pa.Table | None, right: pa.Table | None) -> Iterator[pa.RecordBatch]:
+    ours = [_ordered(side, len(job.bounds)) for side in (left, right)]
+    (a, at_home, lefts), (b, right_home, rights) = ours
+    partnered = np.zeros(len(a), np.bool_), np.zeros(len(b), np.bool_)
+    for _, found in in_blocks(a, b, job.radius, job.bounds, job.find == "best"):
+        partnered[0][found.left] = partnered[1][found.right] = True
+        if job.how != "anti":
+            yield from _rows(job, lefts, rights, _in_order(found, at_home))
+    if job.how != "inner":
+        alone = np.flatnonzero(at_home & ~partnered[0])
+        yield from _rows(job, lefts, rights, Neighbors(alone, np.full(len(alone), -1), np.zeros(len(alone))))
+    if job.how == "outer":
+        alone = np.flatnonzero(right_home & ~partnered[1])
+        yield from _rows(job, lefts, rights, Neighbors(np.full(len(alone), -1), alone, np.zeros(len(alone))))
+
+
+def _in_order(found: Neighbors, at_home: NDArray[np.bool_]) -> Neighbors:
+    kept = np.flatnonzero(at_home[found.left])
+    order = kept[np.lexsort((found.right[kept], found.separation[kept], found.left[kept]))]
+    return Neighbors(found.left[order], found.right[order], found.separation[order])
+
+
+def _ordered(side: pa.Table | None, bounds: int) -> tuple[Sky, NDArray[np.bool_], list[Any]]:
+    """The points of a side by their numbers, so that of two that are equally near the same one is the best
+    everywhere; which are at home; and the columns of the result."""
+    if side is None:
+        return Sky.of([], [], [[] for _ in range(bounds)]), np.empty(0, np.bool_), []
+    side = side.take(pa.array(np.argsort(side.column("number").to_numpy(), kind="stable")))
+    columns = [side.column(n) for n in side.column_names if n.startswith("column")]
+    return _sky(side, bounds), side.column("home").to_numpy(), columns
+
+
+def _rows(job: Match, lefts: list[Any], rights: list[Any], found: Neighbors) -> Iterator[pa.RecordBatch]:
+    """Rows of the result; -1 is no row."""
+    fields = list(job.schema)[1:]
+    split = (fields[: job.lefts], fields[job.lefts :])
+    for begin in range(0, len(found.left), _ROWS):
+        some = slice(begin, begin + _ROWS)
+        i, j = found.left[some], found.right[some]
+        columns = [pa.array(found.separation[some], mask=(i < 0) | (j < 0))]
+        for columns_of, rows, wanted in ((lefts, i, split[0]), (rights, j, split[1])):
+            places = pa.array(rows, mask=rows < 0)
+            for k, field in enumerate(wanted):
+                if not columns_of:
+                    columns.append(pa.nulls(len(rows), field.type))
+                    continue
+                taken = columns_of[k].take(places)
+                columns.append(taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken)
+        yield pa.RecordBatch.from_arrays(columns, names=job.schema.names)

@@ -1,0 +1,1 @@
+"""Loops over pairs, view chunks and scores, compiled."""

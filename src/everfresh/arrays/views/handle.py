@@ -1,0 +1,35 @@
+"""What a user holds of a view of arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everfresh.arrays.handle import StoredArray
+
+if TYPE_CHECKING:
+    from everfresh.arrays.views.domain import ArraysAndViews
+
+
+class ArrayView(StoredArray):
+    """A view of arrays: always equal to its query over what it reads."""
+
+    kind = "array view"
+    _domain: ArraysAndViews
+
+    @property
+    def definition(self) -> str:
+        """The statement that made it."""
+        self._db._current()
+        return str(self._domain.views[self.name].statement)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The arrays and views that it reads."""
+        return self._domain.views[self.name].reads
+
+    def __repr__(self) -> str:
+        value = self.value
+        return (
+            f"<array view {self.name} {value.schema.box_text}: {len(value)} cells "
+            f"in {len(value.chunks)} chunks>"
+        )

@@ -1,0 +1,163 @@
+"""What `raw` measures: files of nights and of places, and the queries that go over them.
+
+After section 4.1 of the paper on distributed caching for raw arrays. PTF-1 explores two places of the sky
+through all nights: shifted, closer, back again. PTF-2 has four ranges side by side that come in turns. GEO
+moves north by a constant and back. Ranges are given by their corner and size in cells; the parameters were
+chosen before anything was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everfresh.datasets import geo, ptf
+from everfresh.raw.boxes import Box
+
+Columns = dict[str, Any]
+NIGHTS, PLACES = 160, 160
+"""Files of a catalog."""
+ROW = 44
+"""Bytes of a row: three coordinates or two, and attributes."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Queries over the files of one catalog: each is a box whose cells are joined with their neighbours."""
+
+    name: str
+    data: str
+    format: str
+    ranges: str
+    shape: str
+    boxes: tuple[Box, ...]
+    later: int
+    """The first query of those that count: the ones before are new to every policy."""
+
+
+def _sky(ra: int, dec: int, wide: int, high: int) -> Box:
+    return Box((1, ra, dec), (NIGHTS * ptf.LENGTH[0], ra + wide - 1, dec + high - 1))
+
+
+def ptf_1() -> Workload:
+    """Two places, explored."""
+    a, b = (9_600, 33_000), (97_600, 34_700)
+    wide, high = 1_000, 700
+
+    def at(place: tuple[int, int], ra: float = 0, dec: float = 0, size: float = 1) -> Box:
+        return _sky(place[0] + int(ra * wide), place[1] + int(dec * high), int(wide * size), int(high * size))
+
+    boxes = (
+        at(a), at(a, 0.25), at(a, 0.3, 0.3, 0.4), at(a, 0, 0.25), at(b),
+        at(b, 0.3, 0.3, 0.4), at(b, 0.25), at(a), at(b), at(a, 0.3, 0.3, 0.4),
+    )  # fmt: skip
+    return Workload(
+        "PTF-1", "ptf", "hdf5", "[time=1,17920,112; ra=1,100000,100; dec=1,50000,50]", "LINF(1)", boxes, 2
+    )
+
+
+def ptf_2() -> Workload:
+    """Four ranges side by side, in turns: 1, 2, 3, 4, 1, 2, ..."""
+    four = [_sky(8_000 + 1_000 * k, 32_600, 2_000, 1_400) for k in range(4)]
+    return Workload(
+        "PTF-2", "ptf", "fits", "[time=1,17920,112; ra=1,100000,100; dec=1,50000,50]", "LINF(1)",
+        tuple(four[k % 4] for k in range(10)), 5,
+    )  # fmt: skip
+
+
+def geo_shift() -> Workload:
+    """A range that moves north by 3,000 and back: 1 to 5, then 5 to 1."""
+    five = [Box((50_000, 26_000 + 3_000 * k), (55_999, 28_999 + 3_000 * k)) for k in range(5)]
+    return Workload(
+        "GEO", "geo", "csv", "[long=1,100000,400; lat=1,50000,200]", "LINF(1)", (*five, *reversed(five)), 6
+    )
+
+
+def hundred() -> Workload:
+    """A hundred queries at places that are drawn once, popular ones more often."""
+    random = np.random.default_rng(11)
+    places = [(9_600, 33_000), (97_600, 34_700), (93_600, 32_300), (89_600, 29_400), (3_800, 36_900)]
+    boxes = []
+    for _ in range(100):
+        ra, dec = places[min(int(random.geometric(0.4)) - 1, len(places) - 1)]
+        shift = random.integers(-150, 151, 2)
+        boxes.append(_sky(int(ra + shift[0]), int(dec + shift[1]), 600, 400))
+    return Workload(
+        "PTF, 100 queries", "ptf", "hdf5", "[time=1,17920,112; ra=1,100000,100; dec=1,50000,50]", "LINF(1)",
+        tuple(boxes), 2,
+    )  # fmt: skip
+
+
+WORKLOADS: tuple[Callable[[], Workload], ...] = (ptf_1, ptf_2, geo_shift, hundred)
+
+
+def files(data: str, mb: int) -> Iterator[Columns]:
+    """The rows of each file, so many that all files together have about `mb` megabytes of numbers."""
+    return _nights(mb) if data == "ptf" else _places(mb)
+
+
+def _nights(mb: int) -> Iterator[Columns]:
+    usual = len(ptf.cells(4)["ra"]) / 4 * NIGHTS * ROW
+    for night in range(NIGHTS):
+        found = ptf.cells(1, first=night, scale=mb * 1e6 / usual)
+        yield {**found, **_attributes(len(found["ra"]), night)}
+
+
+def _places(mb: int) -> Iterator[Columns]:
+    long, lat = geo.places()
+    copies = max(0, round(mb * 1e6 / (len(long) * ROW)) - 1)
+    for k, some in enumerate(np.array_split(np.arange(len(long)), PLACES)):
+        random = np.random.default_rng((3, k))
+        found = geo.scattered(long[some], lat[some], copies, random)
+        yield {
+            **found,
+            "mag": random.normal(19, 1.5, len(found["long"])),
+            **_attributes(len(found["long"]), k),
+        }
+
+
+def _attributes(rows: int, seed: int) -> Columns:
+    random = np.random.default_rng((4, seed))
+    return {"flux": random.normal(size=rows), "err": random.random(rows)}
+
+
+def write(folder: Path, data: str, format: str, mb: int) -> int:
+    """Write the files of a catalog; their bytes."""
+    total = 0
+    for k, rows in enumerate(files(data, mb)):
+        path = folder / f"{k:04d}.{'h5' if format == 'hdf5' else format}"
+        _WRITE[format](path, rows)
+        total += path.stat().st_size
+    return total
+
+
+def _csv(path: Path, rows: Columns) -> None:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    pyarrow.csv.write_csv(pa.table(rows), path)
+
+
+def _fits(path: Path, rows: Columns) -> None:
+    from astropy.table import Table
+
+    Table(rows).write(path)
+
+
+def _hdf5(path: Path, rows: Columns) -> None:
+    import h5py
+
+    records = np.empty(
+        len(next(iter(rows.values()))), [(name, column.dtype) for name, column in rows.items()]
+    )
+    for name, column in rows.items():
+        records[name] = column
+    with h5py.File(path, "w") as file:
+        file.create_dataset("cells", data=records)
+
+
+_WRITE: dict[str, Callable[[Path, Columns], None]] = {"csv": _csv, "fits": _fits, "hdf5": _hdf5}

@@ -1,0 +1,148 @@
+"""Crossmatch: two catalogs of the sky, local and on Spark, against astropy and LSDB.
+
+Local: table to table, against astropy's `search_around_sky` on the same arrays, in turns; both give the same
+pairs. Spark: Parquet to Parquet in a process of its own, with what all its processes need together. LSDB
+runs in an environment of its own (`make .venvs/lsdb`) on catalogs that it has partitioned before; its time
+begins after that.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from everfresh.bench import Settings, _crossmatch_data, _crossmatch_lsdb
+from everfresh.bench._process import has_java, python
+from everfresh.bench.report import Report
+from everfresh.bench.timing import interleave, median
+
+NAME = "crossmatch"
+DESCRIPTION = "crossmatches of catalogs of the sky, local and on Spark, against astropy and LSDB"
+RADIUS = 2
+LEFT, RIGHT, SPARK = 1_000_000, 100_000, 5_000_000
+HEAP = "1g"
+AGAINST_ASTROPY, AGAINST_LSDB, FIRST_CALL, MEMORY = 8.0, 3.0, 0.5, 6.0
+LSDB = Path(__file__).parents[3] / ".venvs" / "lsdb" / "bin" / "python"
+"""The Python of the environment with LSDB, in a checkout."""
+_FIRST = """
+import numpy as np, everfresh as ef, time
+r = np.random.default_rng(0)
+a, b = ({"ra": r.uniform(0, 360, 1000), "dec": r.uniform(-90, 90, 1000)} for _ in range(2))
+t = time.perf_counter()
+ef.arrays.crossmatch(a, b, 2)
+print(time.perf_counter() - t)
+"""
+
+
+def run(settings: Settings) -> Report:
+    """Measure."""
+    report = Report(NAME)
+    _local(report, settings)
+    _first(report)
+    _on_spark(report, settings)
+    return report
+
+
+def _local(report: Report, settings: Settings) -> None:
+    import everfresh as ef
+
+    lefts, rights = (LEFT // 10, RIGHT // 10) if settings.quick else (LEFT, RIGHT)
+    what = f"{lefts:,} by {rights:,} points, {RADIUS} arcsec"
+    if importlib.util.find_spec("astropy") is None:
+        report.skip(what, "astropy is not installed")
+        return
+    from astropy import units
+    from astropy.coordinates import SkyCoord, search_around_sky
+
+    settings.note(what)
+    a, b = _crossmatch_data.catalogs(lefts, rights)
+
+    def matched() -> Any:
+        return ef.arrays.crossmatch(a, b, RADIUS, left_columns=["id"], right_columns=["id", "mag"])
+
+    def searched() -> Any:
+        points = [SkyCoord(t["ra"].to_numpy() * units.deg, t["dec"].to_numpy() * units.deg) for t in (a, b)]
+        i, j, _, _ = search_around_sky(*points, RADIUS * units.arcsec)
+        return i, j, a.select(["id"]).take(i), b.select(["id", "mag"]).take(j)
+
+    ours = matched()
+    pairs = [(ours.column("left_row").to_numpy(), ours.column("right_row").to_numpy()), searched()[:2]]
+    sets = [set(zip(i.tolist(), j.tolist(), strict=True)) for i, j in pairs]
+    report.truth(f"{what}: the pairs of astropy", sets[0] == sets[1])
+    took = interleave({"everfresh": matched, "astropy": searched}, 2 if settings.quick else 5)
+    for how, times in took.items():
+        report.row(what=what, how=how, seconds=median(times), pairs=len(sets[0]))
+    ratios = [theirs / mine for mine, theirs in zip(took["everfresh"], took["astropy"], strict=True)]
+    report.at_least(f"{what}: astropy / everfresh", median(ratios), AGAINST_ASTROPY, "times")
+
+
+def _first(report: Report) -> None:
+    took = min(float(python("-c", _FIRST)) for _ in range(3))
+    report.below("first call in a fresh process, 1,000 by 1,000 points", took, FIRST_CALL, "s")
+
+
+def _on_spark(report: Report, settings: Settings) -> None:
+    count = SPARK // 50 if settings.quick else SPARK
+    what = f"{count:,} by {count:,} points, {RADIUS} arcsec, Parquet to Parquet on Spark"
+    if not has_java():
+        report.skip(what, "there is no Java for Spark")
+        return
+    with tempfile.TemporaryDirectory(prefix="everfresh-bench-") as name:
+        folder = Path(name)
+        left, right = _crossmatch_data.write(folder / "flat", count, count)
+        ours = _spark_run(report, settings, what, folder / "out", left, right)
+        _lsdb(report, settings, what, folder / "lsdb", left, right, ours)
+        crowd = _crossmatch_data.write(folder / "crowd", count, count, crowd=0.5)
+        _spark_run(report, settings, f"{what}, half of them in one square degree", folder / "skew", *crowd)
+
+
+def _spark_run(
+    report: Report, settings: Settings, what: str, out: Path, left: Path, right: Path
+) -> dict[str, Any]:
+    settings.note(what)
+    asked = {"left": str(left), "right": str(right), "out": str(out), "heap": HEAP, "find": "best"}
+    found: dict[str, Any] = json.loads(
+        python("-m", "everfresh.bench._crossmatch_child", json.dumps(asked)).splitlines()[-1]
+    )
+    memory = found["everything"] / 2**30
+    report.row(
+        what=what,
+        how="everfresh",
+        seconds=found["seconds"][1],
+        first=found["seconds"][0],
+        pairs=found["rows"],
+        gib=memory,
+        jvm_gib=found["jvm"] / 2**30,
+        tasks_gib=found["tasks"] / 2**30,
+    )
+    report.below(f"{what}: memory of all processes", memory, MEMORY, "GiB")
+    return found
+
+
+def _lsdb(
+    report: Report, settings: Settings, what: str, folder: Path, left: Path, right: Path, ours: dict[str, Any]
+) -> None:
+    if not LSDB.exists():
+        report.skip(f"{what}: LSDB", "LSDB is not installed (make .venvs/lsdb)")
+        return
+    settings.note(f"{what}: LSDB")
+    asked = json.dumps({"left": str(left), "right": str(right), "folder": str(folder)})
+    run = partial(subprocess.run, capture_output=True, text=True, check=False)
+    done = run([str(LSDB), str(_crossmatch_lsdb.__file__), asked])
+    if done.returncode != 0:
+        report.skip(f"{what}: LSDB", (done.stderr.strip().splitlines() or ["no message"])[-1])
+        return
+    found = json.loads(done.stdout.splitlines()[-1])
+    how = f"LSDB {found['version']}"
+    report.row(
+        what=what, how=how, seconds=found["seconds"][1], first=found["seconds"][0], pairs=found["rows"]
+    )
+    report.row(what=what, how=f"{how}, its catalogs made", seconds=found["prepared"])
+    report.truth(f"{what}: as many pairs as LSDB", found["rows"] == ours["rows"])
+    ratio = found["seconds"][1] / ours["seconds"][1]
+    report.at_least(f"{what}: LSDB / everfresh", ratio, AGAINST_LSDB, "times")

@@ -1,0 +1,168 @@
+"""Raw arrays: what policies of the cache read again, and what placement saves in joins.
+
+Section 4.2 of the paper on distributed caching for raw arrays: each workload runs on each policy from a cold
+cache with known boxes, under budgets of 10, 25 and 50 % of the files' bytes; each query joins the cells of
+its box with their neighbours. Bytes are counted, so they do not depend on the machine; seconds do.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from everfresh.bench import Settings
+from everfresh.bench.report import Report
+
+if TYPE_CHECKING:
+    from everfresh.bench._raw_workloads import Workload
+    from everfresh.raw.catalog import Catalog
+    from everfresh.raw.cells import CellReader
+    from everfresh.raw.coordinator import Report as Told
+
+NAME = "raw"
+DESCRIPTION = "raw arrays: bytes that policies of the cache read again, and placement"
+OPTIONS = {"mb": "megabytes of numbers in the files of a catalog (2048)", "workers": "cache nodes (8)"}
+
+SHARES = (0.10, 0.25, 0.50)
+POLICIES = ("file_lru", "chunk_lru", "cost")
+
+
+def run(settings: Settings) -> Report:
+    """Measure."""
+    from everfresh.bench._raw_workloads import WORKLOADS
+
+    report = Report(NAME)
+    mb = int(settings.options.get("mb", 24 if settings.quick else 2048))
+    workers = int(settings.options.get("workers", 8))
+    for made in WORKLOADS[:3] if settings.quick else WORKLOADS:
+        workload = made()
+        with tempfile.TemporaryDirectory(prefix="everfresh-raw-") as folder:
+            settings.note(f"{workload.name}: writing {workload.format}")
+            from everfresh.bench._raw_workloads import write
+
+            size = write(Path(folder), workload.data, workload.format, mb)
+            _workload(report, settings, workload, folder, size, workers)
+    return report
+
+
+def _workload(
+    report: Report, settings: Settings, workload: Workload, folder: str, size: int, workers: int
+) -> None:
+    from everfresh.raw.catalog import Catalog
+    from everfresh.raw.cells import CellReader
+    from everfresh.raw.coordinator import Coordinator
+    from everfresh.raw.definition import CreateExternal, parse
+    from everfresh.raw.looking import look
+
+    definition = parse(
+        f"CREATE EXTERNAL ARRAY a <mag: DOUBLE, flux: DOUBLE> {workload.ranges} FROM '{folder}'"
+    )
+    assert isinstance(definition, CreateExternal)
+    reader = CellReader(definition)
+    settings.note(f"{workload.name}: first look at {size / 1e6:,.0f} MB")
+    begin = time.perf_counter()
+    catalog = look(reader, Catalog(), workers, Coordinator().numbers).catalog
+    report.row(workload=workload.name, what="first look", seconds=time.perf_counter() - begin, mb=size / 1e6)
+    found: dict[tuple[str, float, str], list[Told]] = {}
+    for share in SHARES if len(workload.boxes) == 10 else SHARES[-1:]:
+        for policy in POLICIES:
+            for placement in ("dynamic", "static") if policy == "cost" else ("static",):
+                settings.note(f"{workload.name}: {policy}, {placement}, {share:.0%}")
+                told = _queries(
+                    workload, reader, catalog, int(size * share / workers), workers, policy, placement
+                )
+                found[policy, share, placement] = told
+                _rows(report, workload, share, policy, placement, told)
+    _bars(report, workload, found, len(catalog.files))
+
+
+def _queries(
+    workload: Workload,
+    reader: CellReader,
+    catalog: Catalog,
+    budget: int,
+    workers: int,
+    policy: str,
+    placement: str,
+) -> list[Told]:
+    from everfresh.arrays.aql_parser import parse
+    from everfresh.arrays.evaluate import evaluate
+    from everfresh.raw.coordinator import CacheOptions, Coordinator
+    from everfresh.raw.needs import needs_of
+
+    cache = Coordinator(CacheOptions(workers, budget, policy, placement))
+    cache.put("a", reader, catalog)
+    names = reader.schema.dimension_names
+    on = " AND ".join(f"y.{name} = x.{name}" for name in names)
+    answers, told = [], []
+    for box in workload.boxes:
+        where = ", ".join(map(str, (*box.lo, *box.hi)))
+        statement: Any = parse(
+            f"SELECT COUNT(*) AS n FROM BETWEEN(a, {where}) x SIMILARITY JOIN BETWEEN(a, {where}) y "
+            f"ON ({on}) WITH SHAPE {workload.shape}"
+        )
+        needs = needs_of(statement, {"a": reader.schema})
+        arrays = cache.answer(needs.asks, needs.joins)
+        answers.append(evaluate(statement, arrays))
+        assert cache.last is not None
+        told.append(cache.last)
+    return told
+
+
+def _rows(
+    report: Report, workload: Workload, share: float, policy: str, placement: str, told: list[Told]
+) -> None:
+    for name, some in (("all", told), (f"from query {workload.later} on", told[workload.later - 1 :])):
+        report.row(
+            workload=workload.name,
+            what=f"{policy}, {placement}, {share:.0%}: {name}",
+            seconds=sum(one.seconds for one in some),
+            mb=sum(one.bytes_read for one in some) / 1e6,
+            files=sum(len(one.files_read) for one in some),
+            hits=sum(one.hits for one in some),
+            misses=sum(one.misses for one in some),
+            planning=sum(one.planning for one in some),
+            moved_mb=sum(one.bytes_moved for one in some) / 1e6,
+        )
+
+
+def _bars(
+    report: Report, workload: Workload, found: dict[tuple[str, float, str], list[Told]], files: int
+) -> None:
+    share = min(share for _, share, _ in found)
+
+    def read(policy: str, placement: str = "static") -> float:
+        return float(sum(one.bytes_read for one in found[policy, share, placement][workload.later - 1 :]))
+
+    def moved(placement: str) -> float:
+        return float(sum(one.bytes_moved for one in found["cost", share, placement]))
+
+    cost = read("cost", "dynamic")
+    name = f"{workload.name}, {share:.0%}"
+    to_file, to_chunk = {"PTF-1": (0.1, 1.0), "PTF-2": (1.0, 0.5), "GEO": (0.1, 0.5)}.get(
+        workload.name, (1.0, 1.0)
+    )
+    report.below(f"{name}: bytes read, cost against file_lru", _ratio(cost, read("file_lru")), to_file, "x")
+    report.below(
+        f"{name}: bytes read, cost against chunk_lru", _ratio(cost, read("chunk_lru")), to_chunk, "x"
+    )
+    if workload.name in ("PTF-2", "GEO"):
+        report.below(
+            f"{name}: bytes moved, dynamic against static",
+            _ratio(moved("dynamic"), moved("static")),
+            0.5,
+            "x",
+        )
+    after = found["cost", share, "dynamic"][1:]
+    report.below(
+        f"{name}: planning of a query after the first, {files} files",
+        max(o.planning for o in after),
+        1.5,
+        "s",
+    )
+
+
+def _ratio(one: float, other: float) -> float:
+    return one / other if other else float(one > 0)

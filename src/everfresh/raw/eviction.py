@@ -1,0 +1,149 @@
+"""What stays in the cache after a query (Algorithm 2, `004`), and two policies to compare with.
+
+A file is read whole even if one piece of it is missing, so what is worth keeping is all pieces of a file that
+a query asked for, together: a *use*. The cost of losing a use is the size of its file over the bytes that
+keeping it takes, weighted by how recent its query is. Uses are taken greedily; pieces that are kept already
+take nothing, so the cost of the others in a use rises as pieces of it are taken for another.
+
+What the document leaves open is settled so: the pieces of the current query come first, and if they alone
+exceed the budget, those of the best ratio; a piece counts once, in however many uses it is; weights are
+relative to the newest query, so that none overflows; a use that does not fit is passed over, and never fits
+later, since what it still takes shrinks by no more than the room does.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+WINDOW = 512
+"""Queries that are remembered: the weight of the oldest is 2 to the power of minus this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The pieces of a file that a query asked for."""
+
+    query: int
+    file: str
+    pieces: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of files where they lie, and of pieces in memory."""
+
+    files: Mapping[str, int]
+    pieces: Mapping[int, int]
+
+
+Policy = Callable[[Sequence[Use], Sequence[Use], Sizes, int], tuple[Use, ...]]
+"""From the uses that are in the cache, those of the current query, sizes and the budget: what stays."""
+
+
+def cost(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: int) -> tuple[Use, ...]:
+    """The uses that stay: those of the current query, and then the most expensive to lose.
+
+    >>> sizes = Sizes({"a": 100, "b": 100}, {1: 10, 2: 50, 3: 10})
+    >>> was = [Use(1, "a", frozenset({1})), Use(1, "b", frozenset({2}))]
+    >>> [use.file for use in cost(was, [Use(2, "b", frozenset({3}))], sizes, 25)]
+    ['b', 'a']
+    """
+    newest = now[0].query if now else max((use.query for use in before), default=0)
+    kept = _Kept(sizes, budget)
+    kept.take(now, newest)
+    kept.take(_newest_of_each(before, newest), newest)
+    return tuple(kept.uses)
+
+
+class _Kept:
+    """The new state of the cache, as it fills."""
+
+    def __init__(self, sizes: Sizes, budget: int) -> None:
+        self._sizes, self._room = sizes, budget
+        self.pieces: set[int] = set()
+        self.uses: list[Use] = []
+
+    def take(self, uses: Sequence[Use], newest: int) -> None:
+        """Take of these as many as fit, the most expensive to lose first."""
+        missing = [sum(self._sizes.pieces[p] for p in use.pieces - self.pieces) for use in uses]
+        holding: dict[int, list[int]] = {}
+        for k, use in enumerate(uses):
+            for piece in use.pieces - self.pieces:
+                holding.setdefault(piece, []).append(k)
+
+        def key(k: int) -> tuple[float, int, str, int]:
+            use = uses[k]
+            weight = 2.0 ** (use.query - newest)
+            worth = weight * self._sizes.files[use.file] / missing[k] if missing[k] else float("inf")
+            return -worth, -use.query, use.file, k
+
+        heap = [key(k) for k in range(len(uses))]
+        heapq.heapify(heap)
+        done = [False] * len(uses)
+        while heap:
+            top = heapq.heappop(heap)
+            k = top[3]
+            if done[k] or top != key(k):  # taken already, or its cost has risen since: another entry has it
+                continue
+            done[k] = True
+            if missing[k] > self._room:
+                continue
+            self.uses.append(uses[k])
+            self._room -= missing[k]
+            for piece in sorted(uses[k].pieces - self.pieces):
+                self.pieces.add(piece)
+                for other in holding[piece]:
+                    missing[other] -= self._sizes.pieces[piece]
+                    if not done[other]:
+                        heapq.heappush(heap, key(other))
+
+
+def _newest_of_each(uses: Sequence[Use], newest: int) -> list[Use]:
+    """Of uses of the same pieces only the newest can count."""
+    found: dict[tuple[str, frozenset[int]], Use] = {}
+    for use in sorted(uses, key=lambda one: one.query):
+        if newest - use.query < WINDOW:
+            found[use.file, use.pieces] = use
+    return list(found.values())
+
+
+def chunk_lru(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: int) -> tuple[Use, ...]:
+    """The pieces that were asked for last; a use has one piece.
+
+    >>> sizes = Sizes({"a": 100}, {1: 10, 2: 10, 3: 10})
+    >>> was = [Use(1, "a", frozenset({1})), Use(2, "a", frozenset({2}))]
+    >>> [sorted(use.pieces) for use in chunk_lru(was, [Use(3, "a", frozenset({3}))], sizes, 20)]
+    [[3], [2]]
+    """
+    room, seen = budget, set()
+    kept: list[Use] = []
+    for use in _latest_first([*before, *now]):
+        (piece,) = use.pieces
+        if piece not in seen and sizes.pieces[piece] <= room:
+            room -= sizes.pieces[piece]
+            kept.append(use)
+        seen.add(piece)
+    return tuple(kept)
+
+
+def _latest_first(uses: Iterable[Use]) -> list[Use]:
+    single = [Use(use.query, use.file, frozenset({piece})) for use in uses for piece in sorted(use.pieces)]
+    order = sorted(range(len(single)), key=lambda k: (single[k].query, k), reverse=True)
+    return [single[k] for k in order]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A policy, and whether the pieces of its files are cut by queries."""
+
+    keeps: Policy
+    cuts: bool
+
+
+POLICIES: Mapping[str, Rule] = {
+    "cost": Rule(cost, True),
+    "chunk_lru": Rule(chunk_lru, True),
+    "file_lru": Rule(chunk_lru, False),  # a file has one piece, which is all of it
+}

@@ -1,0 +1,1 @@
+"""Raw files: where they lie, and readers of their formats."""

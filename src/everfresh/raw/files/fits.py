@@ -1,0 +1,75 @@
+"""FITS tables, by astropy: the first table of a file; TDMIN and TDMAX of its columns are a header."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everfresh.raw.files.columns import batch_of, schema_of, steps
+from everfresh.raw.files.places import opened
+from everfresh.raw.files.protocol import Ranges, corrupt, installed
+
+
+class Fits:
+    """Binary and ASCII tables, or the first image, of FITS."""
+
+    name = "fits"
+    endings: tuple[str, ...] = (".fits", ".fit", ".fits.gz")
+
+    def columns(self, path: str) -> pa.Schema:
+        """As the header of the table has them."""
+        with _table(path) as table:
+            return schema_of([(n, _kind(table, n), _shape(table, n)) for n in table.columns.names])
+
+    def ranges(self, path: str) -> Ranges:
+        """Of the columns with TDMIN and TDMAX."""
+        with _table(path) as table:
+            found = {}
+            for k, name in enumerate(table.columns.names, 1):
+                least, greatest = table.header.get(f"TDMIN{k}"), table.header.get(f"TDMAX{k}")
+                if least is not None and greatest is not None:
+                    found[name] = (least, greatest)
+            return found
+
+    def rows(self, path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Some rows at a time."""
+        with _table(path) as table:
+            names = [n for n in table.columns.names if any(c == n or c.startswith(f"{n}_") for c in columns)]
+            for begin, end in steps(table.header["NAXIS2"]):
+                try:
+                    some = table.data[begin:end]
+                    batch = batch_of([(n, np.asarray(some[n])) for n in names], columns)
+                except (OSError, TypeError, ValueError) as error:
+                    raise corrupt(path, error, begin) from error
+                yield batch
+
+
+def _kind(table: Any, name: str) -> np.dtype[Any]:
+    if table.columns[name].bscale not in (None, "", 1) or table.columns[name].bzero not in (None, "", 0):
+        return np.asarray(table.data[name][:0]).dtype  # scaled: what the numbers are, and not what is stored
+    kind: np.dtype[Any] = table.columns[name].dtype
+    return np.dtype(bool) if table.columns[name].format.endswith("L") else kind.base
+
+
+def _shape(table: Any, name: str) -> tuple[int, ...]:
+    kind = table.columns[name].dtype
+    return tuple(kind.shape) if kind.kind == "V" or kind.shape else ()
+
+
+@contextmanager
+def _table(path: str) -> Iterator[Any]:
+    fits = installed("astropy.io.fits", path)
+    with opened(path) as handle:
+        try:
+            found = fits.open(handle, memmap=False, lazy_load_hdus=True)
+            table = next((hdu for hdu in found if isinstance(hdu, (fits.BinTableHDU, fits.TableHDU))), None)
+        except Exception as error:  # astropy raises many kinds for bytes that are no FITS
+            raise corrupt(path, error) from error
+        with found:
+            if table is None:
+                raise corrupt(path, ValueError("there is no table in it"))
+            yield table

@@ -1,0 +1,283 @@
+"""Views of arrays: equal to the query from scratch after every batch, whatever the shape, the aggregate, the
+dimensions and the operators behind."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from everfresh.arrays import aql
+from everfresh.arrays.aql_parser import parse
+from everfresh.arrays.cells import Array
+from everfresh.arrays.evaluate import value_of
+from everfresh.arrays.model import ArraySchema
+from everfresh.arrays.views.definition import define
+from everfresh.arrays.views.pipeline import Pipeline, compile_view
+from everfresh.delta.bags import difference, net, weigh
+from everfresh.errors import Code, EverfreshError
+
+SHAPES = ["L1(1)", "LINF(1)", "LINF(1) WITHOUT CENTER", "RING(1, 2)", "HAMMING(1)", "L2(2)", "L0"]
+AGGREGATES = [
+    "COUNT(*) AS n",
+    "COUNT(*) AS n, SUM(y.v) AS s, AVG(y.u) AS m",
+    "MIN(y.u) AS least, MAX(y.v) AS most, COUNT(y.u) AS n",
+    "SUM(x.v * y.v) AS s, MIN(x.v - y.v) AS d",
+    "SUM(x.u) AS s, MAX(y.t) AS word, MIN(x.t) AS own, COUNT(*) FILTER (WHERE y.v > 1) AS big",
+    "SUM(y.d) AS s, SUM(y.w) AS wide, AVG(y.d) AS m, MAX(y.b) AS flag, MIN(y.r) AS real",
+    "SUM(y.v) / COUNT(*) AS ratio",
+]
+ATTRIBUTES = "v: INT, u: DOUBLE, t: VARCHAR, d: DECIMAL(9,2), w: DECIMAL(30,0), b: BOOLEAN, r: REAL"
+
+
+def array(name: str, ndim: int, chunk: int = 2, size: int = 6) -> Array:
+    box = "; ".join(f"{d}={-1 - k},{size - 2 - k},{chunk + k}" for k, d in enumerate("ijk"[:ndim]))
+    statement = parse(f"CREATE ARRAY {name} <{ATTRIBUTES}> [{box}]")
+    assert isinstance(statement, aql.CreateArray)
+    return Array(statement.schema)
+
+
+def cells(rng: random.Random, schema: ArraySchema, count: int) -> list[tuple[Any, ...]]:
+    def one() -> tuple[Any, ...]:
+        at = [rng.randrange(d.lo, d.hi + 1) for d in schema.dimensions]
+        u = rng.choice([None, 0.1, -2.5, 1e17, float("nan"), float("inf"), float("-inf"), 3.25])
+        word = rng.choice(["b", "", None, "ä", "a'b"])
+        wide = rng.choice([None, 10**29, -(10**29) + 1, 7])
+        flag, real = rng.choice([None, True, False]), rng.choice([None, 0.5, -1.25])
+        return (*at, rng.choice([None, 1, 2, -3]), u, word, rng.choice([None, 1.25, -0.5]), wide, flag, real)
+
+    return [one() for _ in range(count)]
+
+
+def as_rows(some: list[tuple[Any, ...]], schema: ArraySchema) -> pa.Table:
+    from everfresh.arrays.cells import read_cells
+
+    return read_cells(some, schema) if some else schema.arrow.empty_table()
+
+
+def expected(view: Pipeline, arrays: Mapping[str, Array]) -> pa.Table:
+    """The view by the language's own evaluation, dimensions first."""
+    operand = view.statement.operand
+    if isinstance(operand, aql.Query):
+        joins = [join for join in (operand.join, *operand.more) if join is not None]
+        aliases = [operand.left.alias, *(join.right.alias for join in joins)]
+        definition = view.stages[-1].definition  # type: ignore[attr-defined]
+        listed = ", ".join(
+            f"{aliases[s]}.{definition.sources[s].dimension_names[d]} AS k{k}"
+            for k, (s, d) in enumerate(definition.keys)
+        )
+        text = str(operand).replace(f"SELECT {operand.items}", f"SELECT {listed}, {operand.items}", 1)
+        box = "; ".join(f"k{k}={d.lo},{d.hi},{d.chunk}" for k, d in enumerate(view.schema.dimensions))
+        text = text.replace(" FROM", f" INTO t [{box}] FROM", 1)
+        operand = parse(text)  # type: ignore[assignment]
+    found = value_of(operand, arrays).table
+    return found.rename_columns(list(view.schema.names)).cast(view.schema.arrow)
+
+
+def run(
+    text: str, arrays: dict[str, Array], rng: random.Random, batches: int = 4, most: int = 12
+) -> Pipeline:
+    """Random batches; after each the view is what the query gives, and its change is the difference."""
+    statement = parse(text)
+    assert isinstance(statement, aql.CreateView)
+    assert parse(str(statement)) == statement
+    view = compile_view(statement, {n: a.schema for n, a in arrays.items()})
+    bags: dict[str, list[tuple[Any, ...]]] = {name: [] for name in arrays}
+    for name, some in arrays.items():
+        new = cells(rng, some.schema, rng.randrange(most))
+        bags[name] += new
+        arrays[name] = some.changed(as_rows(new, some.schema))
+    states = view.start(arrays)
+    for _ in range(batches):
+        changes = {}
+        for name, some in list(arrays.items()):
+            if rng.random() < 0.2:
+                continue
+            gone = rng.sample(bags[name], min(len(bags[name]), rng.randrange(most)))
+            new = cells(rng, some.schema, rng.randrange(most)) + (gone[:1] if rng.random() < 0.3 else [])
+            for cell in gone:
+                bags[name].remove(cell)
+            bags[name] += new
+            came, went = as_rows(new, some.schema), as_rows(gone, some.schema)
+            arrays[name] = some.changed(came, went)
+            changes[name] = net(pa.concat_tables([weigh(came), weigh(went, -1)]))
+        before = view.value(states).table
+        states, change = view.step(states, arrays, changes)
+        shown = view.value(states)
+        wrong = difference(expected(view, arrays), shown.table)
+        assert wrong.num_rows == 0, f"{text}\n{wrong.to_pylist()}"
+        moved = net(pa.concat_tables([weigh(before), change]))
+        assert net(pa.concat_tables([moved, weigh(shown.table, -1)])).num_rows == 0, text
+        for number, chunk in shown.chunks.items():
+            assert (shown.schema.chunk_ids(chunk.coords) == number).all()
+        assert sum(map(len, shown.chunks.values())) == len(shown.table)
+    return view
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 3),
+    st.sampled_from(SHAPES),
+    st.sampled_from(AGGREGATES),
+    st.booleans(),
+    st.sampled_from(["", "WHERE x.v > 0", "WHERE x.v >= y.v", "WHERE y.u < 100 AND x.v IS NOT NULL"]),
+    st.integers(0, 1 << 30),
+)
+def test_joins(ndim: int, shape: str, items: str, is_self: bool, where: str, seed: int) -> None:
+    on = " AND ".join(f"(x.{d} = y.{d})" for d in "ijk"[:ndim])
+    group = ", ".join(f"x.{d}" for d in "ijk"[:ndim])
+    right = "a" if is_self else "b"
+    text = (
+        f"CREATE ARRAY VIEW w AS SELECT {items} FROM a AS x SIMILARITY JOIN {right} AS y "
+        f"ON {on} WITH SHAPE {shape} {where} GROUP BY {group}"
+    )
+    arrays = {"a": array("a", ndim)}
+    if not is_self:
+        arrays["b"] = array("b", ndim, 3)
+    run(text, arrays, random.Random(seed))
+
+
+@settings(max_examples=25)
+@given(
+    st.sampled_from(AGGREGATES),
+    st.sampled_from(["x.i", "y.j", "x.i, y.i", "y.j, x.j"]),
+    st.integers(0, 1 << 30),
+)
+def test_other_groups_mappings_and_chunks(items: str, group: str, seed: int) -> None:
+    on = "y.i = 2*x.j - 1 AND y.j = x.i"
+    text = (
+        f"CREATE ARRAY VIEW w AS SELECT {items} FROM a AS x SIMILARITY JOIN b AS y "
+        f"ON {on} WITH SHAPE [-1:0, 0:2] GROUP BY {group}"
+    )
+    run(text, {"a": array("a", 2), "b": array("b", 2, 3)}, random.Random(seed))
+
+
+@settings(max_examples=12)
+@given(st.integers(0, 1 << 30))
+def test_mappings_that_are_functions(seed: int) -> None:
+    text = (
+        "CREATE ARRAY VIEW w [i=-2,7,3] AS SELECT COUNT(*) AS n, MAX(y.v) AS m FROM a AS x SIMILARITY JOIN b "
+        "AS y ON 'mapping_functions:scattered/1/1' WITH SHAPE [-1:1] GROUP BY x.i"
+    )
+    run(text, {"a": array("a", 1), "b": array("b", 1)}, random.Random(seed))
+
+
+@settings(max_examples=20)
+@given(
+    st.sampled_from(
+        ["COUNT(*) AS n", "SUM(z.v) AS s, COUNT(*) AS n", "MIN(x.v + y.v - z.v) AS d", "MAX(y.u) AS m"]
+    ),
+    st.sampled_from([("a", "a", "a"), ("a", "b", "a"), ("a", "b", "c")]),
+    st.sampled_from(["", "WHERE x.v < z.v", "WHERE y.v > 0"]),
+    st.integers(0, 1 << 30),
+)
+def test_chains(items: str, names: tuple[str, str, str], where: str, seed: int) -> None:
+    x, y, z = names
+    text = (
+        f"CREATE ARRAY VIEW w AS SELECT {items} FROM {x} AS x SIMILARITY JOIN {y} AS y ON (y.i = x.i) WITH "
+        f"SHAPE L1(1) SIMILARITY JOIN {z} AS z ON (z.i = y.i) WITH SHAPE [0:1] {where} GROUP BY x.i"
+    )
+    run(text, {n: array(n, 1, k + 2) for k, n in enumerate(sorted(set(names)))}, random.Random(seed))
+
+
+COUNTS = (
+    "(SELECT x.i, x.j, COUNT(*) AS n, SUM(y.v) AS s FROM a x SIMILARITY JOIN a y ON (x.i=y.i AND x.j=y.j) "
+    "WITH SHAPE L1(1) GROUP BY x.i, x.j)"
+)
+OPERATORS = [
+    f"FILTER({COUNTS}, n > 1)",
+    f"PROJECT({COUNTS}, s)",
+    f"SUBARRAY({COUNTS}, 0, -1, 3, 2)",
+    f"REGRID({COUNTS}, 2, 3, MAX(n) AS most, COUNT(*) AS c)",
+    f"APPLY({COUNTS}, AVG(n) AS smooth, LINF(1))",
+    "APPLY(a, SUM(v) AS s, COUNT(*) AS n, [0:1, -2:0])",
+    "APPLY(a, MIN(v) AS s, LINF(1) WITHOUT CENTER)",
+    "REGRID(FILTER(a, v > 0), 3, 2, SUM(v) AS s, MIN(t) AS t)",
+    "FILTER(BETWEEN(PROJECT(a, v, t), 0, 0, 3, 3), t IS NOT NULL)",
+    "REGRID(APPLY(a, MAX(v) AS m, L1(1)), 2, 2, SUM(m) AS s)",
+]
+
+
+@pytest.mark.parametrize("operand", OPERATORS)
+def test_operators(operand: str) -> None:
+    for seed in range(3):
+        run(f"CREATE ARRAY VIEW w AS {operand}", {"a": array("a", 2)}, random.Random(seed), 3)
+
+
+def test_sources_that_are_computed_and_groups_of_one_array() -> None:
+    for text in (
+        "SELECT SUM(y.m) AS s FROM (FILTER(a, v > 0)) AS x SIMILARITY JOIN (REGRID(a, 1, 2, MAX(v) AS m)) "
+        "AS y ON (y.i = x.i AND y.j = x.j) WITH SHAPE L1(1) GROUP BY x.i, x.j",
+        "SELECT SUM(v) AS s, COUNT(*) AS n, MIN(u) AS least FROM a GROUP BY j",
+    ):
+        run(f"CREATE ARRAY VIEW w AS {text}", {"a": array("a", 2)}, random.Random(5), 6)
+
+
+def test_having_and_chunks_of_its_own() -> None:
+    join = "FROM a x SIMILARITY JOIN a y ON (x.i=y.i AND x.j=y.j) WITH SHAPE LINF(1) GROUP BY x.i, x.j"
+    box = "[i=-3,9,5; j=-2,3,1]"
+    for text in (
+        f"SELECT COUNT(*) AS n {join}",
+        f"FILTER((SELECT x.i, x.j, COUNT(*) AS n {join}), n > 2)",
+        f"SELECT COUNT(*) AS n, SUM(y.v) AS s {join} HAVING COUNT(*) > 2",
+    ):
+        view = run(f"CREATE ARRAY VIEW w {box} AS {text}", {"a": array("a", 2)}, random.Random(1))
+        assert view.schema.box_text == box
+
+
+def test_a_step_looks_at_the_chunks_around_the_change() -> None:
+    """What is done grows with the batch, not with the array: chunks far away stay the same objects."""
+    rng = np.random.default_rng(0)
+    a = Array(parse("CREATE ARRAY a <v: INT> [i=0,9999,10; j=0,9999,10]").schema)  # type: ignore[attr-defined]
+    where = rng.integers(0, 10_000, (2, 20_000))
+    a = a.changed((tuple(where), np.ones(20_000, np.int64)))
+    statement = parse(
+        "CREATE ARRAY VIEW w AS SELECT COUNT(*) AS n FROM a x SIMILARITY JOIN a y ON (x.i=y.i AND x.j=y.j) "
+        "WITH SHAPE LINF(2) GROUP BY x.i, x.j"
+    )
+    assert isinstance(statement, aql.CreateView)
+    view = compile_view(statement, {"a": a.schema})
+    states = view.start({"a": a})
+    new = as_rows([(5, 5, 1), (15, 5, 1)], a.schema)
+    after, _ = view.step(states, {"a": a.changed(new)}, {"a": weigh(new)})
+    old, now = states[-1].blocks, after[-1].blocks
+    changed = [n for n in now if n not in old or now[n] is not old[n]]
+    assert 1 <= len(changed) <= 12
+
+
+NEAR = "a x SIMILARITY JOIN a y ON (x.i=y.i AND x.j=y.j) WITH SHAPE L1(1)"
+WRONG: list[tuple[str, str, str]] = [
+    (f"SELECT COUNT(*) AS n FROM {NEAR}", Code.UNSUPPORTED, "GROUP BY"),
+    (f"SELECT COUNT(DISTINCT y.v) AS n FROM {NEAR} GROUP BY x.i", Code.UNSUPPORTED, "count"),
+    (f"SELECT COUNT(*) AS n FROM {NEAR} GROUP BY x.v", Code.UNSUPPORTED, "groups by"),
+    (f"SELECT COUNT(*) AS n FROM {NEAR.replace('a y', 'a x')} GROUP BY x.i", Code.EXISTS, "same name"),
+    ("SELECT COUNT(*) AS n FROM a x JOIN a y ON x.i=y.i GROUP BY x.i", Code.UNSUPPORTED, "equality"),
+    (f"SELECT COUNT(*) AS n FROM {NEAR.replace('a y', 'nope y')} GROUP BY x.i", Code.NOT_FOUND, "nope"),
+    (f"SELECT COUNT(*) AS n FROM {NEAR.replace('L1(1)', '[1:2]')} GROUP BY x.i", Code.ARGUMENT, "dimension"),
+    ("a", Code.UNSUPPORTED, "repeats"),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "said"), WRONG)
+def test_what_is_no_view_is_refused(text: str, code: str, said: str) -> None:
+    statement = parse(f"CREATE ARRAY VIEW w AS {text}")
+    assert isinstance(statement, aql.CreateView)
+    with pytest.raises(EverfreshError) as error:
+        compile_view(statement, {"a": array("a", 2).schema})
+    assert error.value.code == code
+    assert said in str(error.value)
+
+
+def test_views_too_large_for_their_keys_are_refused() -> None:
+    a = parse("CREATE ARRAY a <v: INT> [i=0,4000000000,1000; j=0,4000000000,1000]")
+    query = parse(f"SELECT COUNT(*) AS n FROM {NEAR} GROUP BY x.i, x.j")
+    assert isinstance(query, aql.Query)
+    assert isinstance(a, aql.CreateArray)
+    with pytest.raises(EverfreshError, match="64-bit key"):
+        define("w", query, [a.schema, a.schema])

@@ -1,0 +1,291 @@
+"""External arrays in a database: answers equal those over the same cells loaded, whatever the cache does."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from raw_files import WRITERS, csv, parquet
+
+import everfresh as ef
+from everfresh.errors import Code, EverfreshError
+from everfresh.raw.verbs import domain_of
+
+SHAPE = "[i=1,60,10; j=0,40,10]"
+QUERIES = (
+    "SELECT COUNT(*) AS n, SUM(v) AS s, MIN(i) AS a FROM {a} WHERE i BETWEEN {i} AND {k} AND j < {m}",
+    "SELECT i, SUM(v) AS s FROM {a} WHERE j >= {j} AND {k} >= i AND v <> 3 GROUP BY i ORDER BY i",
+    "SELECT COUNT(*) AS n FROM {a} x JOIN {a} y ON x.i = y.i AND y.j < {m} WHERE x.j > {j}",
+    "SELECT COUNT(*) AS n FROM {a} x LEFT JOIN (SELECT * FROM {a} WHERE i > {i}) y ON x.i = y.i "
+    "WHERE x.j = {j}",
+    "BETWEEN({a}, {i}, {j}, {k}, {m})",
+    "SUBARRAY({a}, {i}, {j}, {k}, {m})",
+    "FILTER({a}, i > {i} AND v < 7 AND j <= {m})",
+    "BETWEEN(APPLY({a}, SUM(v) AS s, LINF(1)), {i}, {j}, {k}, {m})",
+    "REGRID(BETWEEN({a}, {i}, {j}, {k}, {m}), 2, 3, SUM(v) AS s)",
+    "SELECT COUNT(*) AS n, SUM(x.v * y.v) AS s FROM {a} x SIMILARITY JOIN {a} y "
+    "ON (y.i = x.i AND y.j = x.j) WITH SHAPE L1(2) WHERE x.i BETWEEN {i} AND {k} AND y.j < {m}",
+    "SELECT COUNT(*) AS n FROM BETWEEN({a}, {i}, {j}, {k}, {m}) x SIMILARITY JOIN {a} y "
+    "ON (y.i = x.i + 3 AND y.j = x.j) WITH SHAPE LINF(1)",
+    "SELECT COUNT(*) AS n FROM {a} x SIMILARITY JOIN {b} y ON (y.i = x.i AND y.j = x.j) WITH SHAPE L1(1) "
+    "WHERE x.j <= {j}",
+)
+
+
+def rows(random: np.random.Generator, count: int) -> pa.Table:
+    i0, j0 = random.integers(1, 40), random.integers(0, 30)
+    return pa.table(
+        {
+            "x": random.integers(i0, i0 + 20, count),
+            "y": np.round(random.uniform(j0, j0 + 10.9, count), 3),
+            "v": random.integers(0, 10, count),
+        }
+    )
+
+
+def loaded(some: list[pa.Table]) -> pa.Table:
+    whole = pa.concat_tables(some)
+    return pa.table({"i": whole["x"], "j": np.floor(whole["y"].to_numpy()).astype(np.int64), "v": whole["v"]})
+
+
+def answer(db: ef.Database, text: str) -> list[Any]:
+    result = db.sql(text)
+    found = result.to_arrow().to_pylist()  # type: ignore[union-attr]
+    return found if "ORDER BY" in text else sorted(found, key=str)
+
+
+questions = st.tuples(
+    st.sampled_from(QUERIES), st.integers(1, 50), st.integers(0, 20), st.integers(0, 40), st.integers(0, 40)
+).map(lambda q: (q[0], {"i": q[1], "j": q[3], "k": min(60, q[1] + q[2]), "m": max(q[3], q[4])}))
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.tuples(st.integers(1, 60), st.sampled_from(sorted(WRITERS))), min_size=1, max_size=4),
+    st.lists(questions, min_size=1, max_size=6),
+    st.sampled_from(["cost", "chunk_lru", "file_lru"]),
+    st.sampled_from(["dynamic", "static"]),
+    st.sampled_from([0, 300, 2000, 10**6]),
+    st.integers(1, 3),
+    st.sampled_from([0, 5, 1000]),
+)
+def test_answers_equal_those_over_loaded_cells(
+    seed: int,
+    files: list[tuple[int, str]],
+    asked: list[tuple[str, dict[str, int]]],
+    policy: str,
+    placement: str,
+    budget: int,
+    workers: int,
+    min_cells: int,
+) -> None:
+    random = np.random.default_rng(seed)
+    with tempfile.TemporaryDirectory() as folder, ef.connect(engine="local") as db:
+        some = [rows(random, count) for count, _ in files]
+        for k, ((_, writer), table) in enumerate(zip(files, some, strict=True)):
+            WRITERS[writer](Path(folder) / f"{k}", table)
+        db.sql(f"CREATE EXTERNAL ARRAY a <v: INT> {SHAPE} FROM '{folder}' (i = x, j = y)")
+        db.sql(f"CREATE ARRAY b <v: INT> {SHAPE}")
+        db.apply(b=loaded(some))
+        db.cache.configure(
+            workers=workers, budget=budget, policy=policy, placement=placement, min_cells=min_cells
+        )
+        for text, numbers in asked:
+            expected = answer(db, text.format(a="b", b="b", **numbers))
+            assert answer(db, text.format(a="a", b="b", **numbers)) == expected
+            assert all(used <= budget for used in domain_of(db).cache.memory.used())
+            assert db.array("a").verify().num_rows == 0, "every cell is in one box of its file"
+        report = db.cache.last
+        if report is not None and policy == "file_lru":
+            assert not report.cut
+
+
+@pytest.fixture
+def night(tmp_path: Path) -> Path:
+    folder = tmp_path / "nights"
+    folder.mkdir()
+    for k in range(3):
+        table = pa.table(
+            {"x": np.arange(1 + 10 * k, 15 + 10 * k), "y": np.full(14, 2.5 + k), "v": np.arange(14)}
+        )
+        parquet(folder / f"{k}", table)
+    return folder
+
+
+def create(db: ef.Database, folder: Path, options: str = "", name: str = "a") -> None:
+    db.sql(f"CREATE EXTERNAL ARRAY {name} <v: INT> {SHAPE} FROM '{folder}' (i = x, j = y) {options}")
+
+
+def test_a_second_question_reads_nothing(night: Path) -> None:
+    with ef.connect(engine="local") as db:
+        create(db, night)
+        text = "SELECT SUM(v) AS s FROM a WHERE i BETWEEN 1 AND 9"
+        first = answer(db, text)
+        assert db.cache.last is not None
+        assert [Path(p).name for p in db.cache.last.files_read] == ["0.parquet"], (
+            "the header told the others' boxes"
+        )
+        assert answer(db, text) == first
+        assert (db.cache.last.hits, db.cache.last.misses, db.cache.last.bytes_read) == (1, 0, 0)
+        assert db.epoch == 1, "questions change nothing"
+        assert "1 pieces from memory" in db.cache.explain()
+        assert '"policy": "cost"' in db.cache.explain("json")
+        assert db.cache.plot("a").startswith("<svg")
+        db.cache.clear()
+        answer(db, text)
+        assert db.cache.last.misses == 1
+
+
+def test_a_database_on_disk_knows_files_and_boxes_again(night: Path, tmp_path: Path) -> None:
+    text = (
+        "SELECT COUNT(*) AS n FROM BETWEEN(a, 3, 0, 8, 40) x SIMILARITY JOIN a y "
+        "ON (y.i = x.i AND y.j = x.j) WITH SHAPE L1(1)"
+    )
+    with ef.connect(tmp_path / "db", engine="local") as db:
+        create(db, night)
+        db.cache.configure(min_cells=0)
+        expected = answer(db, text)
+        boxes = len(domain_of(db).cache.catalogs["a"].pieces)
+        assert boxes > 3, "the query has cut its file"
+    for snapshot in (False, True):
+        with ef.connect(tmp_path / "db", engine="local") as db:
+            assert [a.name for a in db.arrays.values()] == ["a"]
+            assert len(domain_of(db).cache.catalogs["a"].pieces) == boxes
+            assert answer(db, text) == expected
+            if snapshot:
+                db._engine.snapshot()  # type: ignore[attr-defined]
+    for kept in (tmp_path / "db" / "boxes").iterdir():
+        kept.write_text("damaged")  # it is a help, and no more
+    with ef.connect(tmp_path / "db", engine="local") as db:
+        assert answer(db, text) == expected
+        db.sql("DROP ARRAY a")
+    with ef.connect(tmp_path / "db", engine="local") as db:
+        assert not db.arrays
+
+
+def test_refresh_sees_what_came_changed_and_went(night: Path, tmp_path: Path) -> None:
+    with ef.connect(tmp_path / "db", engine="local") as db:
+        create(db, night)
+        answer(db, "SELECT COUNT(*) AS n FROM a")
+        assert db.sql("REFRESH a") == 1, "nothing has changed"
+        parquet(night / "new", pa.table({"x": [50], "y": [40.0], "v": [7]}))
+        (night / "0.parquet").unlink()
+        parquet(night / "1", pa.table({"x": [20], "y": [1.0], "v": [5]}))
+        with pytest.raises(EverfreshError) as caught:
+            db.sql("SELECT * FROM a WHERE i >= 16")
+        assert caught.value.code == Code.CHANGED
+        assert "1.parquet" in str(caught.value)
+        assert db.array("a").refresh() == 2
+        assert answer(db, "SELECT COUNT(*) AS n FROM a") == [{"n": 16}]
+        assert db.cache.last is not None
+        assert len(db.cache.last.files_read) == 2, "the file that stayed is still in memory"
+    with ef.connect(tmp_path / "db", engine="local") as db:
+        assert answer(db, "SELECT COUNT(*) AS n FROM a") == [{"n": 16}]
+
+
+def test_a_file_that_changes_is_never_mixed(night: Path) -> None:
+    with ef.connect(engine="local") as db:
+        create(db, night)
+        answer(db, "SELECT COUNT(*) AS n FROM a")
+        parquet(night / "0", pa.table({"x": [1], "y": [1.0], "v": [5]}))
+        with pytest.raises(EverfreshError, match="has changed"):
+            db.sql("SELECT * FROM a WHERE i < 5")  # its cells are in memory, and not those of the file
+        (night / "2.parquet").unlink()
+        with pytest.raises(EverfreshError, match=r"2\.parquet"):
+            db.sql("SELECT * FROM a WHERE i > 30")
+        before = db.cache.explain()
+        with pytest.raises(EverfreshError):
+            db.sql("SELECT * FROM a")
+        assert db.cache.explain() == before, "a query that fails leaves the cache as it was"
+
+
+def test_damaged_files_are_refused_or_left_out(night: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (night / "bad.parquet").write_bytes(b"PAR1 no PAR1")
+    with ef.connect(engine="local") as db:
+        with pytest.raises(EverfreshError) as caught:
+            create(db, night)
+        assert caught.value.code == Code.DAMAGED
+        assert "bad.parquet" in str(caught.value)
+        assert not db.arrays
+        create(db, night, "WITH (damaged = 'skip')")
+        assert "bad.parquet" in caplog.text
+        assert answer(db, "SELECT COUNT(*) AS n FROM a") == [{"n": 42}]
+        text = csv(night / "late", pa.table({"x": [9], "y": [9.0], "v": [9]}))
+        db.sql("REFRESH a")
+        text.write_text("x,y,v\n1,2\n", encoding="utf-8")
+        db.sql("REFRESH a")
+        assert answer(db, "SELECT COUNT(*) AS n FROM a") == [{"n": 42}]
+
+
+def test_cells_outside_and_without_a_place(tmp_path: Path) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    csv(
+        folder / "0", pa.table({"x": [1, 2, None, 99], "y": [1.0, float("nan"), 3.0, 4.0], "v": [1, 2, 3, 4]})
+    )
+    with ef.connect(engine="local") as db:
+        with pytest.raises(EverfreshError) as caught:
+            create(db, folder)
+        assert caught.value.code == Code.VALUE
+        assert "0.csv, row 1" in str(caught.value)
+        create(db, folder, "WITH (outside = 'skip')")
+        assert answer(db, "SELECT * FROM a") == [{"i": 1, "j": 1, "v": 1}]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("CREATE EXTERNAL ARRAY a <v: INT> [x=1,9,3] FROM '{f}/*.xyz'", "there is no file"),
+        ("CREATE EXTERNAL ARRAY a <w: INT> [x=1,99,3] FROM '{f}'", "w"),
+        ("CREATE EXTERNAL ARRAY a <v: INT> [x=1,99,3] FROM '{f}' (z = 1)", "no dimension or attribute 'z'"),
+        ("CREATE EXTERNAL ARRAY a <v: INT> [x=1,99,3] FROM '{f}' (v = 1, V = 2)", "given twice"),
+        ("CREATE EXTERNAL ARRAY a <v: INT> [x=1,99,3] FROM '{f}' WITH (size = 'big')", "no option 'size'"),
+        ("CREATE EXTERNAL ARRAY a <v: INT> [x=1,99,3] FROM '{f}' WITH (damaged = 'mend')", "damaged is not"),
+        ("CREATE EXTERNAL ARRAY a <v: INT> [i=1,99,3] FROM '{f}' (i = 'north')", "is a number"),
+        ("CREATE EXTERNAL ARRAY t <v: INT> [x=1,99,3] FROM '{f}'", "already"),
+        ("REFRESH t", "no external array 't'"),
+        ("CREATE MATERIALIZED VIEW w AS SELECT COUNT(*) AS n FROM kept", "kept"),
+    ],
+)
+def test_errors_say_what_and_change_nothing(night: Path, text: str, said: str) -> None:
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE TABLE t (k INT)")
+        create(db, night, name="kept")
+        epoch = db.epoch
+        with pytest.raises(EverfreshError, match=said):
+            db.sql(text.format(f=night))
+        assert db.epoch == epoch
+        assert list(db.arrays) == ["kept"]
+
+
+def test_it_is_changed_by_its_files_alone(night: Path) -> None:
+    with ef.connect(engine="local") as db:
+        create(db, night)
+        array = db.array("A")
+        assert array.columns[0].name == "i"
+        assert len(array.files) == 3  # type: ignore[attr-defined]
+        assert len(array.between((1, 0), (5, 40))) == 5  # type: ignore[attr-defined]
+        for call in (
+            lambda: db.apply(a=[(1, 1, 1)]),
+            lambda: array.changes(),
+            lambda: array.on_change(print),
+            lambda: db.cache.configure(size=3),
+            lambda: db.cache.configure(policy="lfu"),
+            lambda: array.between((1,), (2,)),  # type: ignore[attr-defined]
+        ):
+            with pytest.raises(EverfreshError):
+                call()
+        db.sql("CREATE TABLE t (k INT)")
+        with pytest.raises(EverfreshError):
+            array.to_arrow(at=0)
+        assert "external array" in repr(array)
+        assert db.sql("SHOW ARRAYS").to_pylist() == [{"name": "a"}]  # type: ignore[union-attr]
+        array.drop()
+        assert not db.arrays

@@ -1,0 +1,156 @@
+"""Formats: what a reader gives is what was written; what is none of its files is refused."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from raw_files import WRITERS
+
+import everfresh as ef
+from everfresh.errors import Code, EverfreshError
+from everfresh.raw.files import places
+from everfresh.raw.files.formats import format_of
+from everfresh.raw.files.places import found, stamped
+
+ROWS = pa.table(
+    {
+        "x": pa.array(np.arange(-50, 50, dtype=np.int64)),
+        "y": pa.array(np.linspace(-1.5, 2.5, 100)),
+        "small": pa.array(np.arange(100, dtype=np.int16)),
+    }
+)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_rows_come_as_they_were_written(name: str, tmp_path: Path) -> None:
+    path = str(WRITERS[name](tmp_path / "some", ROWS))
+    reader = format_of(path)
+    assert sorted(reader.columns(path).names) == sorted(ROWS.column_names)
+    for wanted in (["x", "y", "small"], ["y"], ["small", "x"]):
+        rows = pa.Table.from_batches(reader.rows(path, wanted))
+        assert rows.column_names == wanted
+        for column in wanted:
+            assert rows.column(column).to_pylist() == pytest.approx(ROWS.column(column).to_pylist())
+    again = pa.Table.from_batches(reader.rows(path, ["x"]))
+    assert again.equals(pa.Table.from_batches(reader.rows(path, ["x"])))
+    for column, (least, greatest) in reader.ranges(path).items():
+        values = ROWS.column(column).to_pylist()
+        assert least <= min(values)
+        assert max(values) <= greatest
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_what_is_no_such_file_is_refused_with_its_name(name: str, tmp_path: Path) -> None:
+    path = WRITERS[name](tmp_path / "some", ROWS)
+    if path.is_dir():
+        (path / "zarr.json").write_text("no")
+    elif name == "csv":
+        path.write_text("x,y\n1,2\n3\n")
+    else:
+        path.write_bytes(path.read_bytes()[:40] + b"\0" * 40)
+    reader = format_of(str(path))
+    with pytest.raises(EverfreshError) as caught:
+        list(reader.rows(str(path), reader.columns(str(path)).names))
+    assert caught.value.code == Code.DAMAGED
+    assert str(path) in str(caught.value)
+
+
+def test_numbers_that_become_fractions_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everfresh.raw.files.csv._BLOCK", 64)
+    path = tmp_path / "mag.csv"
+    path.write_text("id,mag\n" + "".join(f"{2**60 + k},{k}\n" for k in range(30)) + "7,1.5\n8,2\n")
+    reader = format_of(str(path))
+    batches = list(reader.rows(str(path), ["id", "mag"]))
+    mag = [value for batch in batches for value in batch.column("mag").to_pylist()]
+    assert mag == [*range(30), 1.5, 2]
+    assert batches[0].column("id")[0].as_py() == 2**60, "whole numbers are exact as long as they are"
+
+
+def test_dense_datasets_and_fill_values(tmp_path: Path) -> None:
+    import h5py
+    import zarr
+
+    values = np.arange(12, dtype=np.float64).reshape(3, 4)
+    values[1, 2] = np.nan
+    with h5py.File(tmp_path / "d.h5", "w") as file:
+        made = file.create_dataset("flux", data=values)
+        made.attrs["axes"] = ["row", "col"]
+        count = file.create_dataset("count", data=np.full((3, 4), -1))
+        count.attrs["_FillValue"] = -1
+    group = zarr.open_group(tmp_path / "d.zarr", mode="w")
+    group.create_array("flux", data=values, fill_value=np.nan, dimension_names=["row", "col"])
+    for path in ("d.h5", "d.zarr"):
+        reader = format_of(path)
+        name = str(tmp_path / path)
+        assert reader.ranges(name) == {"row": (0, 2), "col": (0, 3)}
+        rows = pa.Table.from_batches(reader.rows(name, ["row", "col", "flux"])).to_pylist()
+        assert len(rows) == 11
+        assert {"row": 2, "col": 3, "flux": 11.0} in rows
+    with_count = format_of("d.h5").rows(str(tmp_path / "d.h5"), ["count"])
+    assert pa.Table.from_batches(with_count).column("count").null_count == 11
+
+
+def test_fits_of_several_kinds(tmp_path: Path) -> None:
+    from astropy.io import fits
+
+    columns = [
+        fits.Column("ID", "K", array=np.arange(5)),
+        fits.Column("FLUX", "2E", array=np.arange(10, dtype=np.float32).reshape(5, 2)),
+        fits.Column("NAME", "8A", array=np.array(["a", "b c", "", "d", "e"])),
+        fits.Column("OK", "L", array=np.array([True, False, True, True, False])),
+        fits.Column("BIG", "I", bzero=32768, array=np.array([0, 1, 40_000, 3, 65_535], np.uint16)),
+    ]
+    path = str(tmp_path / "night.fits")
+    fits.BinTableHDU.from_columns(columns).writeto(path)
+    reader = format_of(path)
+    schema = reader.columns(path)
+    assert schema.names == ["ID", "FLUX_0", "FLUX_1", "NAME", "OK", "BIG"]
+    rows = pa.Table.from_batches(reader.rows(path, schema.names))
+    assert rows.column("FLUX_1").to_pylist() == [1, 3, 5, 7, 9]
+    assert rows.column("NAME").to_pylist() == ["a", "b c", "", "d", "e"]
+    assert rows.column("OK").to_pylist() == [True, False, True, True, False]
+    assert rows.column("BIG").to_pylist() == [0, 1, 40_000, 3, 65_535]
+    assert rows.schema.equals(schema)
+
+
+def test_patterns_folders_and_stamps(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv", "note.txt", "in/c.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n1\n")
+    names = [Path(one.path).name for one in found(str(tmp_path), (".csv",))]
+    assert names == ["a.csv", "b.csv"]
+    assert len(found(f"{tmp_path}/**/*.csv", (".csv",))) == 3
+    before = stamped(str(tmp_path / "a.csv"))
+    (tmp_path / "a.csv").write_text("x\n22\n")
+    assert stamped(str(tmp_path / "a.csv")) != before
+
+
+def test_files_of_an_object_store(tmp_path: Path) -> None:
+    for name, writer in WRITERS.items():
+        if name != "zarr":
+            writer(tmp_path / f"store-{name}", ROWS)
+    root = f"obstore+file://{tmp_path}"
+    listed = found(f"{root}/store-*", ())
+    assert len(listed) == len(WRITERS) - 1
+    for one in listed:
+        rows = pa.Table.from_batches(format_of(one.path).rows(one.path, ["x"]))
+        assert rows.column("x").to_pylist() == ROWS.column("x").to_pylist()
+        assert stamped(one.path) == one
+    with pytest.raises(EverfreshError, match=r"nothing\.csv"):
+        stamped(f"{root}/nothing.csv")
+    with places.opened(listed[0].path) as stream:
+        assert isinstance(stream, io.BufferedReader)
+    with ef.connect(engine="local") as db:
+        db.sql(f"CREATE EXTERNAL ARRAY a <small: INT> [x=-50,49,10] FROM '{root}/store-*.parquet'")
+        assert db.sql("SELECT COUNT(*) AS n FROM a WHERE x < 0").to_pylist() == [{"n": 50}]
+
+
+def test_a_format_nobody_knows() -> None:
+    with pytest.raises(EverfreshError, match="ending"):
+        format_of("a.dat")
+    with pytest.raises(EverfreshError, match="formats are"):
+        format_of("a.dat", "xls")
