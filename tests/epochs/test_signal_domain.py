@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from signal_cases import VALUES, grouped, near
@@ -302,6 +307,38 @@ def test_spectra_as_rows_and_pictures() -> None:
         assert [how["label"] for name, _, how in axes.calls if name == "plot"] == ["1", "2"]
         with refused(ef.Code.SIG_KIND, "spectrum", "window(size, hop).fft()"):
             line.spectrum()
+
+
+def backfill(path: str) -> None:
+    """What a process does that is killed: make a view of many rows, telling how far it is."""
+    with ef.connect(path, engine="local") as db:
+        db.on_progress(lambda what, done, total: print(done, flush=True))
+        db.signal("a", time="t", key="k").as_uniform(1).sum(10, 1).create_view("v")
+        print("made", flush=True)
+
+
+@pytest.mark.parametrize("after", ["100000", "300000", "made"])
+def test_killed_while_a_view_is_made(tmp_path: Path, after: str) -> None:
+    """It is not there, or whole; and can be made."""
+    path = tmp_path / "db"
+    with ef.connect(path, engine="local") as db:
+        db.sql("CREATE TABLE a (k INT, t BIGINT, value DOUBLE)")
+        db.apply(a={"k": [0] * 300_000, "t": list(range(300_000)), "value": [1.0] * 300_000})
+    code = f"import sys; sys.path[:0] = {sys.path!r}\nimport {__name__} as m\nm.backfill({str(path)!r})"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    with closing(child.stdout) as said:
+        for line in said:
+            if line.strip() == after:
+                child.send_signal(signal.SIGKILL)
+    child.wait()
+    with ef.connect(path, engine="local") as db:
+        found = [one.name for one in db._engine.objects]
+        assert found == (["v"] if after == "made" else found)
+        if not found:
+            db.signal("a", time="t", key="k").as_uniform(1).sum(10, 1).create_view("v")
+        assert len(db.view("v")) == 299_991
+        assert db.view("v").verify().num_rows == 0
 
 
 def test_mistakes() -> None:
