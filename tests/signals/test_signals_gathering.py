@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from functools import partial, reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -114,6 +117,29 @@ def test_an_anti_join_has_what_the_other_leaves(left: Any, right: Any, cuts: lis
                 wanted.append(repr({"k": key, "t": at, "end": stop, "value": value}))
             at = stop + 1
     assert steps_of(LEFT.anti_join(RIGHT), left, right, cuts) == (sorted(wanted), sorted(wanted))
+
+
+@given(rows=events(intervals=True), more=events(intervals=True), cuts=CUTS, data=st.data())
+def test_aggregates_over_events_that_overlap(rows: Any, more: Any, cuts: list[int], data: Any) -> None:
+    """Cut at every start and end; each stretch has the events that are valid in it."""
+    agg = data.draw(st.sampled_from(["sum", "count", "mean", "min", "max"]))
+    add = partial(reduce, operator.add)
+    how: Any = {"sum": add, "count": len, "mean": lambda v: add(v) / len(v), "min": min, "max": max}[agg]
+    first = min((row[1] for row in [*rows, *more]), default=0)
+    both = sorted(((k, a % 400 + first % 7, a % 400 + first % 7 + b - a, v) for k, a, b, v in [*rows, *more]),
+        key=lambda row: row[1])  # fmt: skip
+    query = s.reading("a", time="t", key="k", end="e", overlap=True).aggregate(agg)
+    wanted = []
+    for key in {row[0] for row in both}:
+        mine = [row[1:] for row in both if row[0] == key]
+        marks = sorted({t for a, b, _ in mine for t in (a, b)})
+        for a, b in pairwise(marks):
+            valid = [v for start, end, v in mine if start <= a and b <= end]
+            if valid:
+                wanted.append(repr({"k": key, "t": a, "end": b, "value": float(how(valid))}))
+    whole = sorted(map(repr, query.run(table(both)).to_pylist()))
+    assert whole == sorted(wanted)
+    assert sorted(map(repr, last_of(query, both, cuts).to_pylist())) == whole
 
 
 def test_a_stream_is_a_signal_if_its_events_do_not_overlap() -> None:

@@ -39,7 +39,7 @@ def kind_of(node: Node) -> Kind:
         case n.Polyphase():
             below = kind_of(node.input)
             return grid(below.period * node.down // node.up, below.offset)
-        case n.ToSignal() | n.UntilNext() | n.Session():
+        case n.ToSignal() | n.UntilNext() | n.Session() | n.Snapshot():
             return Kind(SIGNAL)
         case n.AsUniform():
             return grid(node.period, node.offset)

@@ -89,6 +89,14 @@ class ToSignal(Node):
 
 
 @node
+class Snapshot(Node):
+    """An aggregate over the events of a stream that are valid at one time."""
+
+    input: Node
+    agg: str
+
+
+@node
 class Lifetime(Node):
     """Events at other times."""
 

@@ -19,7 +19,17 @@ from everfresh.rewrite import Node
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
 from everfresh.signals.kinds import UNIFORM, kind_of, window_of
-from everfresh.signals.ops import elementwise, filters, frames, gathering, joins, lifetimes, sampling, windows
+from everfresh.signals.ops import (
+    elementwise,
+    filters,
+    frames,
+    gathering,
+    joins,
+    lifetimes,
+    sampling,
+    snapshots,
+    windows,
+)
 from everfresh.signals.payload import Array, Payload
 from everfresh.signals.run.flow import Operator
 from everfresh.signals.run.keys import Keys
@@ -217,6 +227,21 @@ class Plan:
         below = self._make(node.input)
         tables = ", ".join(dict.fromkeys(r.table for r in node.walk() if isinstance(r, n.Reading)))
         return replace(below, at=self._add(lifetimes.Asserted(below.at, self._names, tables)))
+
+    def _snapshot(self, node: n.Snapshot) -> Made:
+        below = self._make(node.input)
+        if below.function is not None or not below.payload.scalar or below.payload.complex:
+            raise faults.type_(
+                "aggregate() of a stream takes one real number of each event", "select(name=expression) first"
+            )
+        if any(isinstance(each, n.Reading) and each.order == "group" for each in node.walk()):
+            raise faults.kind(
+                "aggregate",
+                "one whose groups keep their own pace",
+                "streams in order of time",
+                "order='table'",
+            )
+        return replace(below, at=self._add(snapshots.Snapshots(below.at, node.agg)), points=False)
 
     def _union(self, node: n.Union) -> Made:
         left, right = self._make(node.input), self._make(node.right)
@@ -529,6 +554,7 @@ _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.Reading: Plan._reading,
     n.Viewed: Plan._same,
     n.ToSignal: Plan._to_signal,
+    n.Snapshot: Plan._snapshot,
     n.Union: Plan._union,
     n.AntiJoin: Plan._anti_join,
     n.UntilNext: Plan._until_next,

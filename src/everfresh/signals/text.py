@@ -19,6 +19,7 @@ _NAMES: dict[str, type[Node]] = {
     "reading": n.Reading,
     "view": n.Viewed,
     "to_signal": n.ToSignal,
+    "aggregate": n.Snapshot,
     "lifetime": n.Lifetime,
     "until_next": n.UntilNext,
     "asof_left": n.AsofLeft,

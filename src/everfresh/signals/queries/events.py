@@ -26,6 +26,16 @@ class Stream(Events):
             return self._with(n.Reading(**{**values, "overlap": False}))
         return self._with(n.ToSignal(self.node))
 
+    def aggregate(self, agg: str) -> Signal:
+        """The `sum`, `count`, `mean`, `min` or `max` of the events that are valid at one time: a signal that
+        is constant from one start or end to the next."""
+        known = ("sum", "count", "mean", "min", "max")
+        if agg not in known:
+            raise EverfreshError(
+                Code.ARGUMENT, f"aggregate({agg!r}) is none of {', '.join(map(repr, known))}"
+            )
+        return self._with(n.Snapshot(self.node, agg))
+
     def lifetime(self, shift: Ticks = 0, duration: Ticks | None = None) -> Stream:
         """The events at other times."""
         length = None if duration is None else self._ticks(duration, "duration")
