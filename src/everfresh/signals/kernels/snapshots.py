@@ -19,7 +19,7 @@ SUM, COUNT, MEAN, MIN, MAX = 0, 1, 2, 3, 4
 
 @compiled
 def _of(op: int, active: Array, many: int, values: Array, first: int) -> float:
-    found = values[first + active[0]]
+    found: float = values[first + active[0]]
     for x in range(1, many):
         value = values[first + active[x]]
         if op == MIN:
