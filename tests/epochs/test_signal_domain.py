@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from signal_cases import VALUES, grouped, near
@@ -258,6 +264,81 @@ def test_making_a_view_tells_how_far_it_is() -> None:
         assert [(what, total) for what, _, total in heard] == [("signal view 'v'", 250_000)] * 3
         assert [done for _, done, _ in heard] == sorted({done for _, done, _ in heard})
         assert len(db.view("v")) == 25_000
+
+
+class Axes:
+    """What is drawn, as calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **how: self.calls.append((name, args, how))
+
+
+def test_spectra_as_rows_and_pictures() -> None:
+    """Frequencies are in cycles per second; a sine is where it should be."""
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE TABLE a (k INT, t TIMESTAMP, value DOUBLE)")
+        read = db.signal("a", time="t", key="k").as_uniform("10 ms")
+        read.window(50, 50).fft().create_view("full")
+        read.window(50, 50).fft().map(np.abs, size=26, half=True).create_view("half")
+        read.create_view("line")
+        start = dt.datetime(2026, 1, 1)
+        times = [start + dt.timedelta(milliseconds=10 * i) for i in range(150)]
+        sine = np.sin(2 * np.pi * 6 * 0.01 * np.arange(150))
+        db.apply(a=[(k, t, float(k * x)) for k in (1, 2) for t, x in zip(times, sine, strict=True)])
+        for name in ("full", "half"):
+            view: Any = db.view(name)
+            rows = [row for row in view.spectrum().to_pylist() if row["value"] > 1e-9]
+            assert {abs(round(row["frequency"], 9)) for row in rows} == {6.0}
+            assert {round(row["value"], 6) for row in rows} == {25.0, 50.0}
+            assert len(rows) == 2 * len(view) // (1 if name == "full" else 2)
+            axes = Axes()
+            view.plot(where={"k": 1}, axes=axes)
+            (_, (at, up, values), _), *_ = [call for call in axes.calls if call[0] == "pcolormesh"]
+            assert (len(at), up.min()) == (len(view) // 2, 0.0)
+            assert up[values.argmax(axis=0)].round(9).tolist() == [6.0] * len(at)
+            with refused(ef.Code.ARGUMENT, "several", "where="):
+                view.plot(axes=Axes())
+        axes = Axes()
+        line: Any = db.view("line")
+        line.plot(axes=axes)
+        assert [how["label"] for name, _, how in axes.calls if name == "plot"] == ["1", "2"]
+        with refused(ef.Code.SIG_KIND, "spectrum", "window(size, hop).fft()"):
+            line.spectrum()
+
+
+def backfill(path: str) -> None:
+    """What a process does that is killed: make a view of many rows, telling how far it is."""
+    with ef.connect(path, engine="local") as db:
+        db.on_progress(lambda what, done, total: print(done, flush=True))
+        db.signal("a", time="t", key="k").as_uniform(1).sum(10, 1).create_view("v")
+        print("made", flush=True)
+
+
+@pytest.mark.parametrize("after", ["100000", "300000", "made"])
+def test_killed_while_a_view_is_made(tmp_path: Path, after: str) -> None:
+    """It is not there, or whole; and can be made."""
+    path = tmp_path / "db"
+    with ef.connect(path, engine="local") as db:
+        db.sql("CREATE TABLE a (k INT, t BIGINT, value DOUBLE)")
+        db.apply(a={"k": [0] * 300_000, "t": list(range(300_000)), "value": [1.0] * 300_000})
+    code = f"import sys; sys.path[:0] = {sys.path!r}\nimport {__name__} as m\nm.backfill({str(path)!r})"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    with closing(child.stdout) as said:
+        for line in said:
+            if line.strip() == after:
+                child.send_signal(signal.SIGKILL)
+    child.wait()
+    with ef.connect(path, engine="local") as db:
+        found = [one.name for one in db._engine.objects]
+        assert found == (["v"] if after == "made" else found)
+        if not found:
+            db.signal("a", time="t", key="k").as_uniform(1).sum(10, 1).create_view("v")
+        assert len(db.view("v")) == 299_991
+        assert db.view("v").verify().num_rows == 0
 
 
 def test_mistakes() -> None:

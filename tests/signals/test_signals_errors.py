@@ -63,7 +63,8 @@ ERRORS: dict[str, tuple[Callable[[], Any], str, str, str | None]] = {
         late,
         "E-SIG-LATE",
         "an event of key 7 starts at 20, before the watermark 50",
-        "lateness=30 would admit it; late='drop' leaves such rows out",
+        "lateness=30 would admit it; late='drop' leaves such rows out, "
+        "late='revise' computes their groups anew",
     ),
     "grid": (
         lambda: GRID.run(rows([0, 13])),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from functools import partial, reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -81,6 +84,74 @@ def test_sessions_in_the_same_bits(rows: Any, cuts: list[int], gap: int) -> None
     assert sorted(found, key=repr) == sorted(wanted, key=repr)
 
 
+LEFT = s.reading("a", time="t", key="k", end="e")
+RIGHT = s.reading("b", time="t", key="k", end="e")
+TWO = {"left": events(intervals=True), "right": events(intervals=True)}
+
+
+def steps_of(query: Any, left: list[Any], right: list[Any], cuts: list[int]) -> tuple[Any, Any]:
+    """The result at once, and the last one of some cuts."""
+    whole = query.run({"a": table(left), "b": table(right)}).to_pylist()
+    *_, (_, result, _) = online(query, {"a": left, "b": right}, [[cut, cut // 2] for cut in sorted(cuts)])
+    return sorted(map(repr, whole)), sorted(map(repr, result.to_pylist()))
+
+
+@given(**TWO, cuts=CUTS)
+def test_a_union_has_the_events_of_both(left: Any, right: Any, cuts: list[int]) -> None:
+    wanted = sorted(repr(dict(zip(("k", "t", "end", "value"), row, strict=True))) for row in [*left, *right])
+    assert steps_of(LEFT.union(RIGHT), left, right, cuts) == (wanted, wanted)
+
+
+@given(**TWO, cuts=CUTS)
+def test_an_anti_join_has_what_the_other_leaves(left: Any, right: Any, cuts: list[int]) -> None:
+    """Tick by tick."""
+    wanted = []
+    for key, start, end, value in left:
+        taken = {t for k, a, b, _ in right if k == key for t in range(max(a, start), min(b, end))}
+        at = start
+        while at < end:
+            stop = at
+            while stop < end and stop not in taken:
+                stop += 1
+            if stop > at:
+                wanted.append(repr({"k": key, "t": at, "end": stop, "value": value}))
+            at = stop + 1
+    assert steps_of(LEFT.anti_join(RIGHT), left, right, cuts) == (sorted(wanted), sorted(wanted))
+
+
+@given(rows=events(intervals=True), more=events(intervals=True), cuts=CUTS, data=st.data())
+def test_aggregates_over_events_that_overlap(rows: Any, more: Any, cuts: list[int], data: Any) -> None:
+    """Cut at every start and end; each stretch has the events that are valid in it."""
+    agg = data.draw(st.sampled_from(["sum", "count", "mean", "min", "max"]))
+    add = partial(reduce, operator.add)
+    how: Any = {"sum": add, "count": len, "mean": lambda v: add(v) / len(v), "min": min, "max": max}[agg]
+    first = min((row[1] for row in [*rows, *more]), default=0)
+    both = sorted(((k, a % 400 + first % 7, a % 400 + first % 7 + b - a, v) for k, a, b, v in [*rows, *more]),
+        key=lambda row: row[1])  # fmt: skip
+    query = s.reading("a", time="t", key="k", end="e", overlap=True).aggregate(agg)
+    wanted = []
+    for key in {row[0] for row in both}:
+        mine = [row[1:] for row in both if row[0] == key]
+        marks = sorted({t for a, b, _ in mine for t in (a, b)})
+        for a, b in pairwise(marks):
+            valid = [v for start, end, v in mine if start <= a and b <= end]
+            if valid:
+                wanted.append(repr({"k": key, "t": a, "end": b, "value": float(how(valid))}))
+    whole = sorted(map(repr, query.run(table(both)).to_pylist()))
+    assert whole == sorted(wanted)
+    assert sorted(map(repr, last_of(query, both, cuts).to_pylist())) == whole
+
+
+def test_a_stream_is_a_signal_if_its_events_do_not_overlap() -> None:
+    stream = s.reading("a", time="t", key="k", overlap=True).lifetime(duration=5)
+    rows = [(3, 0, 1, 1.0), (7, 3, 4, 3.0), (3, 5, 6, 2.0)]
+    assert len(stream.to_signal().run(table(rows))) == 3
+    with refused(Code.SIG_OVERLAP, "[5, 10) and [9, 14) of key 3"):
+        stream.to_signal().run(table([*rows, (3, 9, 10, 1.0)]))
+    *_, (_, result, _) = online(stream.to_signal(), {"a": rows}, [[1], [2]])
+    assert len(result) == 3
+
+
 def test_mistakes() -> None:
     with refused(Code.SIG_PERIOD, "6 * 1 ticks are no multiple of 4"):
         GRID.resample_poly(4, 1, [1.0])
@@ -89,3 +160,10 @@ def test_mistakes() -> None:
     assert GRID.as_uniform(6, 7) is GRID
     with refused(Code.SIG_PERIOD, "session(-1)"):
         s.reading("a", time="t").session(-1)
+    with refused(Code.SIG_TYPE, "value and x", "same names"):
+        one = LEFT.union(s.reading("b", time="t", key="k", end="e", value="x"))
+        one.run({"a": table([]), "b": table([]).rename_columns(["k", "t", "e", "x"])})
+    with refused(Code.ARGUMENT, "no stream"):
+        LEFT.union(3)
+    with refused(Code.SIG_KIND, "anti_join", "a uniform signal"):
+        LEFT.anti_join(GRID)

@@ -83,7 +83,7 @@ def delay_of(node: Node) -> int | None:
         case n.Sample() | n.Resample():
             policy = node.interpolate
             return 0 if policy is None or policy.causal else policy.window
-        case n.Session():
+        case n.Session() | n.AntiJoin() | n.Snapshot():
             return None
         case n.Unwindow():
             below = kind_of(node)
@@ -120,7 +120,7 @@ def _reach(node: Node) -> int | None:
             return 10 * len(node.b) * period
         case n.Polyphase():
             return len(node.taps) * period
-        case n.Iir() | n.Sos() | n.AsofLeft() | n.Session():
+        case n.Iir() | n.Sos() | n.AsofLeft() | n.Session() | n.AntiJoin() | n.Snapshot():
             return None
         case n.Filter():
             return None if node.backward else node.forward * period

@@ -39,7 +39,7 @@ def kind_of(node: Node) -> Kind:
         case n.Polyphase():
             below = kind_of(node.input)
             return grid(below.period * node.down // node.up, below.offset)
-        case n.ToSignal() | n.UntilNext() | n.Session():
+        case n.ToSignal() | n.UntilNext() | n.Session() | n.Snapshot():
             return Kind(SIGNAL)
         case n.AsUniform():
             return grid(node.period, node.offset)
@@ -66,6 +66,10 @@ def kind_of(node: Node) -> Kind:
             return Kind(UNIFORM, below.period, below.offset)
         case n.Unwindow():
             return kind_of(window_of(node).input)
+        case n.Union():
+            return Kind(STREAM)
+        case n.AntiJoin():
+            return Kind(SIGNAL)
         case n.Lifetime():
             return Kind(STREAM if node.duration is not None else kind_of(node.children[0]).name)
         case _:

@@ -89,6 +89,14 @@ class ToSignal(Node):
 
 
 @node
+class Snapshot(Node):
+    """An aggregate over the events of a stream that are valid at one time."""
+
+    input: Node
+    agg: str
+
+
+@node
 class Lifetime(Node):
     """Events at other times."""
 
@@ -103,6 +111,22 @@ class UntilNext(Node):
 
     input: Node
     max: int
+
+
+@node
+class Union(Node):
+    """The events of two streams."""
+
+    input: Node
+    right: Node
+
+
+@node
+class AntiJoin(Node):
+    """The parts of lifetimes in which the right signal has no event."""
+
+    input: Node
+    right: Node
 
 
 @node

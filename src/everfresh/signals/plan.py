@@ -19,7 +19,17 @@ from everfresh.rewrite import Node
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
 from everfresh.signals.kinds import UNIFORM, kind_of, window_of
-from everfresh.signals.ops import elementwise, filters, frames, gathering, joins, lifetimes, sampling, windows
+from everfresh.signals.ops import (
+    elementwise,
+    filters,
+    frames,
+    gathering,
+    joins,
+    lifetimes,
+    sampling,
+    snapshots,
+    windows,
+)
 from everfresh.signals.payload import Array, Payload
 from everfresh.signals.run.flow import Operator
 from everfresh.signals.run.keys import Keys
@@ -212,6 +222,55 @@ class Plan:
         names = (*mine, *(f"{each}_right" if each in mine else each for each in right.payload.names))
         payload = Payload(names, dtype == np.complex128)
         return Made(at, payload, None, len(names), dtype, left.points)
+
+    def _to_signal(self, node: n.ToSignal) -> Made:
+        below = self._make(node.input)
+        tables = ", ".join(dict.fromkeys(r.table for r in node.walk() if isinstance(r, n.Reading)))
+        return replace(below, at=self._add(lifetimes.Asserted(below.at, self._names, tables)))
+
+    def _snapshot(self, node: n.Snapshot) -> Made:
+        below = self._make(node.input)
+        if below.function is not None or not below.payload.scalar or below.payload.complex:
+            raise faults.type_(
+                "aggregate() of a stream takes one real number of each event", "select(name=expression) first"
+            )
+        if any(isinstance(each, n.Reading) and each.order == "group" for each in node.walk()):
+            raise faults.kind(
+                "aggregate",
+                "one whose groups keep their own pace",
+                "streams in order of time",
+                "order='table'",
+            )
+        return replace(below, at=self._add(snapshots.Snapshots(below.at, node.agg)), points=False)
+
+    def _union(self, node: n.Union) -> Made:
+        left, right = self._make(node.input), self._make(node.right)
+        if left.function is not None or right.function is not None:
+            raise faults.kind("union", "a signal of functions of time", "values", "sample(period) first")
+        if left.payload.names != right.payload.names:
+            raise faults.type_(
+                f"union() of the values {', '.join(left.payload.names)} and {', '.join(right.payload.names)}",
+                "select(name=expression) gives both the same names",
+            )
+        left, right = (self._timed(made, each) for made, each in ((left, node.input), (right, node.right)))
+        dtype = np.result_type(left.dtype, right.dtype)
+        at = self._add(lifetimes.Merge(left.at, right.at, left.width, dtype))
+        payload = replace(left.payload, complex=dtype == np.complex128)
+        return Made(at, payload, None, left.width, dtype, left.points and right.points)
+
+    def _anti_join(self, node: n.AntiJoin) -> Made:
+        left, right = self._make(node.input), self._make(node.right)
+        if left.function is not None:
+            raise faults.kind("anti_join", "a signal of functions of time", "values", "sample(period) first")
+        at = self._add(lifetimes.Uncovered(left.at, right.at, (left.width, right.width), left.dtype))
+        return replace(left, at=at)
+
+    def _timed(self, made: Made, node: Node) -> Made:
+        """A uniform signal as points in time; others as they are."""
+        kind = kind_of(node)
+        if kind.name != UNIFORM:
+            return made
+        return replace(made, at=self._add(elementwise.ToTime(made.at, kind.period, kind.offset)), points=True)
 
     def _as_uniform(self, node: n.AsUniform) -> Made:
         below = self._make(node.input)
@@ -494,7 +553,10 @@ def _squares(node: Node, size: int) -> Array:
 _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.Reading: Plan._reading,
     n.Viewed: Plan._same,
-    n.ToSignal: Plan._same,
+    n.ToSignal: Plan._to_signal,
+    n.Snapshot: Plan._snapshot,
+    n.Union: Plan._union,
+    n.AntiJoin: Plan._anti_join,
     n.UntilNext: Plan._until_next,
     n.AsofLeft: Plan._asof_left,
     n.Where: Plan._where,

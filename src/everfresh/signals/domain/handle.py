@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -78,6 +79,27 @@ class SignalView(View):
         """The rows that became final, or were corrected, in each epoch after `since`, with `_weight` and
         `_epoch`."""
         return self._form.native(super().changes(since))
+
+    def spectrum(self) -> pa.Table:
+        """The magnitudes of the view's spectra: a row for each key, time and frequency."""
+        from everfresh.signals.pictures import spectrum
+
+        view = self._domain.view(self.name)
+        return spectrum(
+            view.query, self.to_arrow(ordered=True), view.pipeline.key_names, view.pipeline.time_name
+        )
+
+    def plot(self, where: Mapping[str, Any] | None = None, axes: Any = None) -> Any:
+        """Draw it with matplotlib: a line for each key, of the spectra of one key a spectrogram. `where` has
+        the key whose rows are drawn."""
+        import pyarrow.compute as pc
+
+        from everfresh.signals.pictures import plot
+
+        view, rows = self._domain.view(self.name), self.to_arrow()
+        for name, value in (where or {}).items():
+            rows = rows.filter(pc.equal(rows.column(name), value))
+        return plot(view.query, rows, view.pipeline.key_names, view.pipeline.time_name, axes)
 
     def drop(self) -> int:
         """Remove the view."""

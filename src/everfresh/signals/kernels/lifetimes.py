@@ -122,3 +122,93 @@ def latest(
         left[slot, 2], right[slot, 2] = i, j
     cuts[slots.shape[0]] = n
     return n
+
+
+@compiled
+def merged(
+    slots: Array,
+    known_left: Array,
+    known_right: Array,
+    left: Array,
+    left_at: Array,
+    right: Array,
+    right_at: Array,
+    cuts: Array,
+    side: Array,
+    place: Array,
+) -> int:
+    """The rows of both sides that start before both are known, in order of start: which side, and the place
+    in its arena. They are dropped."""
+    n = 0
+    for g in range(slots.shape[0]):
+        slot = slots[g]
+        cuts[g] = n
+        off, other = left[slot, 0], right[slot, 0]
+        i, j = left[slot, 2], right[slot, 2]
+        known = min(known_left[g], known_right[g])
+        while True:
+            from_left = i < left[slot, 3] and left_at[0, off + i] < known
+            from_right = j < right[slot, 3] and right_at[0, other + j] < known
+            if from_left and (not from_right or left_at[0, off + i] <= right_at[0, other + j]):
+                side[n], place[n] = 0, off + i
+                i += 1
+            elif from_right:
+                side[n], place[n] = 1, other + j
+                j += 1
+            else:
+                break
+            n += 1
+        left[slot, 2], right[slot, 2] = i, j
+    cuts[slots.shape[0]] = n
+    return n
+
+
+@compiled
+def uncovered(
+    slots: Array,
+    known_right: Array,
+    known_left: Array,
+    dry: bool,
+    left: Array,
+    left_at: Array,
+    right: Array,
+    right_at: Array,
+    cuts: Array,
+    start: Array,
+    end: Array,
+    place: Array,
+) -> int:
+    """The parts of the lifetimes on the left that no event on the right covers, of events whose ends the
+    right side has passed; `place` is in the arena. They are dropped, and what on the right can cover nothing
+    more, unless the run is `dry`."""
+    n = 0
+    for g in range(slots.shape[0]):
+        slot = slots[g]
+        cuts[g] = n
+        off, other = left[slot, 0], right[slot, 0]
+        i, j = left[slot, 2], right[slot, 2]
+        while i < left[slot, 3] and left_at[1, off + i] <= known_right[g]:
+            at, stop = left_at[0, off + i], left_at[1, off + i]
+            while j < right[slot, 3] and right_at[1, other + j] <= at:
+                j += 1
+            k = j
+            while at < stop:
+                upto = stop
+                if k < right[slot, 3] and right_at[0, other + k] < stop:
+                    upto = right_at[0, other + k]
+                if at < upto:
+                    if not dry:
+                        start[n], end[n], place[n] = at, upto, off + i
+                    n += 1
+                if upto == stop:
+                    break
+                at = max(at, right_at[1, other + k])
+                k += 1
+            i += 1
+        if not dry:
+            first = left_at[0, off + i] if i < left[slot, 3] else known_left[g]
+            while j < right[slot, 3] and right_at[1, other + j] <= first:
+                j += 1
+            left[slot, 2], right[slot, 2] = i, j
+    cuts[slots.shape[0]] = n
+    return n

@@ -3,11 +3,12 @@ one's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from everfresh.signals import faults
 from everfresh.signals.run.flow import END, NEVER, Array, Flow, Operator, Step
 from everfresh.signals.run.state import Columns, Lines
 
@@ -33,11 +34,17 @@ class Held:
         begin = np.repeat(heads[:, 0] + heads[:, 2], np.diff(cuts))
         return self.values.arena[:, begin + places]
 
-    def first(self, slots: Array) -> Array:
-        """The start of the first event that waits."""
+    def at_places(self, slots: Array, groups: Array, places: Array) -> Array:
+        """The values of rows of groups of the step, by the places of their times in the arena."""
+        times, values = self.times.head[slots], self.values.head[slots]
+        moved = values[:, 0] + values[:, 2] - self._first - times[:, 0]
+        return self.values.arena[:, places + moved[groups]]
+
+    def first(self, slots: Array, part: int = 0) -> Array:
+        """The start of the first event that waits, or (1) its end."""
         heads = self.times.head[slots]
         there = heads[:, 2] < heads[:, 3]
-        return np.where(there, self.times.arena[0, np.where(there, heads[:, 0] + heads[:, 2], 0)], NEVER)
+        return np.where(there, self.times.arena[part, np.where(there, heads[:, 0] + heads[:, 2], 0)], NEVER)
 
     def times_of(self, slots: Array, cuts: Array, places: Array) -> Array:
         """Starts and ends, in the same way."""
@@ -182,3 +189,101 @@ def _same_group(offsets: Array) -> Array:
     cuts = offsets[1:-1]
     same[cuts[(cuts > 0) & (cuts < offsets[-1])] - 1] = False
     return same
+
+
+class Merge(_Pairs):
+    """The events of two streams as one, in order of start; final when both sides are known."""
+
+    def __init__(self, left: int, right: int, width: int, dtype: Any) -> None:
+        super().__init__(left, right, (width, width), dtype)
+        self.due_sides = (0, 1)
+
+    def due(self, slots: Array) -> Array:
+        """When both sides have passed the first event that waits."""
+        at = np.minimum(*(side.first(slots) for side in self._sides))
+        return np.where(at == NEVER, NEVER, at + 1)
+
+    def step(self, step: Step, flows: Sequence[Flow]) -> Flow:
+        """The events that start before both are known."""
+        from everfresh.signals.kernels import lifetimes
+
+        slots = step.slots
+        known = flows[0].progress, flows[1].progress
+        lines = self._append(slots, flows)
+        most = sum(int((head[slots, 3] - head[slots, 2]).sum()) for head in (lines[0], lines[2]))
+        cuts = np.empty(len(slots) + 1, np.int64)
+        side, place = np.empty(most, np.int64), np.empty(most, np.int64)
+        total = lifetimes.merged(slots, *known, *lines, cuts, side, place)
+        side, place = side[:total], place[:total]
+        left, right = self._sides
+        groups = np.repeat(np.arange(len(slots)), np.diff(cuts))
+        values = np.empty((left.values.arena.shape[0], total), left.values.arena.dtype)
+        times = np.empty((2, total), np.int64)
+        for number, held in enumerate((left, right)):
+            mine = side == number
+            times[:, mine] = held.times.arena[:, place[mine]]
+            values[:, mine] = held.at_places(slots, groups[mine], place[mine])
+            held.trim(slots)
+        return Flow(cuts, times[0], values, np.minimum(*known), times[1])
+
+
+class Uncovered(_Pairs):
+    """The parts of lifetimes in which the other signal has no event; final when it has passed the end of the
+    lifetime."""
+
+    def __init__(self, left: int, right: int, widths: tuple[int, int], dtype: Any) -> None:
+        super().__init__(left, right, widths, dtype)
+        self.due_sides = (1,)
+
+    def step(self, step: Step, flows: Sequence[Flow]) -> Flow:
+        """The parts of the events that the other side has passed."""
+        from everfresh.signals.kernels import lifetimes
+
+        slots = step.slots
+        lines = self._append(slots, flows)
+        cuts = np.empty(len(slots) + 1, np.int64)
+        known = flows[1].progress, flows[0].progress
+        total = lifetimes.uncovered(slots, *known, True, *lines, cuts, *[cuts[:0]] * 3)
+        start, end, place = (np.empty(total, np.int64) for _ in range(3))
+        lifetimes.uncovered(slots, *known, False, *lines, cuts, start, end, place)
+        left = self._sides[0]
+        values = left.at_places(slots, np.repeat(np.arange(len(slots)), np.diff(cuts)), place)
+        for side in self._sides:
+            side.trim(slots)
+        return Flow(cuts, start, values, np.minimum(flows[0].progress, left.first(slots)), end)
+
+    def due(self, slots: Array) -> Array:
+        """When the other side has passed the end of the first event that waits."""
+        return self._sides[0].first(slots, 1)
+
+    def when(self, slots: Array, progress: Array, side: int = 0) -> Array:
+        """What is behind an event that waits is known when its end has passed."""
+        at, end = (self._sides[0].first(slots, part) for part in (0, 1))
+        return np.where((at != NEVER) & (progress > at), np.maximum(progress, end), progress)
+
+
+class Asserted(Operator):
+    """A stream as a signal: events of a group that overlap are refused."""
+
+    def __init__(self, source: int, names: Callable[[Array], list[Any]], what: str) -> None:
+        super().__init__((source,))
+        self._names, self._what = names, what
+        self._s = Columns(last=(np.int64, (), LOW), ended=(np.int64, (), LOW))
+        self.state = (self._s,)
+
+    def step(self, step: Step, flows: Sequence[Flow]) -> Flow:
+        """The same events: nothing can begin before the last of them."""
+        from everfresh.signals.kernels import grouping
+
+        flow, slots, s = flows[0], step.slots, self._s
+        end = flow.at + 1 if flow.end is None else flow.end
+        ended, last = s["ended"][slots], s["last"][slots]
+        row = int(grouping.admit(slots, flow.offsets, flow.at, end, s["last"], s["ended"]))
+        if row >= 0:
+            group = int(np.searchsorted(flow.offsets, row, "right")) - 1
+            before = (int(last[group]), int(ended[group]))
+            if row > flow.offsets[group]:
+                before = (int(flow.at[row - 1]), int(end[row - 1]))
+            key = self._names(slots[group : group + 1])[0]
+            raise faults.overlap(self._what, key, before, (int(flow.at[row]), int(end[row])))
+        return flow

@@ -169,6 +169,12 @@ class Events(Query):
             raise EverfreshError(Code.ARGUMENT, "select() is given nothing to select")
         return self._with(n.Select(self.node, tuple(expressions), tuple(expressions.values())))
 
+    def union(self, other: Query) -> Any:
+        """The events of both, as a stream."""
+        if not isinstance(other, Events):
+            raise EverfreshError(Code.ARGUMENT, f"union() is given a {type(other).__name__} and no stream")
+        return self._join(n.Union(self.node, other.node), other, "union")
+
     def _join(self, made: Node, other: Query, what: str) -> Any:
         if not isinstance(other, Query):
             raise EverfreshError(Code.ARGUMENT, f"{what}() is given a {type(other).__name__} and no signal")

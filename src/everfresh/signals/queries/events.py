@@ -26,6 +26,16 @@ class Stream(Events):
             return self._with(n.Reading(**{**values, "overlap": False}))
         return self._with(n.ToSignal(self.node))
 
+    def aggregate(self, agg: str) -> Signal:
+        """The `sum`, `count`, `mean`, `min` or `max` of the events that are valid at one time: a signal that
+        is constant from one start or end to the next."""
+        known = ("sum", "count", "mean", "min", "max")
+        if agg not in known:
+            raise EverfreshError(
+                Code.ARGUMENT, f"aggregate({agg!r}) is none of {', '.join(map(repr, known))}"
+            )
+        return self._with(n.Snapshot(self.node, agg))
+
     def lifetime(self, shift: Ticks = 0, duration: Ticks | None = None) -> Stream:
         """The events at other times."""
         length = None if duration is None else self._ticks(duration, "duration")
@@ -100,6 +110,13 @@ class Signal(Valued):
     def sample(self, period: Ticks, offset: Ticks = 0, interpolate: n.Policy | None = None) -> Uniform:
         """The signal at the beats of a grid; `interpolate` fills beats between references."""
         return self._with(n.Sample(self.node, *grid(self, period, offset), interpolate))
+
+    def anti_join(self, other: Signal) -> Signal:
+        """The parts of lifetimes in which another signal has no event."""
+        if not isinstance(other, Signal):
+            raise faults.kind("anti_join", CALLED[getattr(other, "kind", SIGNAL)], "signals",
+                "to_signal() makes a stream one")  # fmt: skip
+        return self._with(n.AntiJoin(self.node, other.node))
 
     def session(self, gap: Ticks) -> Signal:
         """Events that follow each other within `gap` ticks as one event, whose value is how many there

@@ -24,7 +24,7 @@ from everfresh.signals.run.pipeline import Pipeline
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TABLE = "everfresh.table"
+_TABLE = "of"
 _ROWS = 100_000
 
 
@@ -40,7 +40,7 @@ def run(query: Node, frames: Mapping[str, Any], options: Options | None = None) 
     for source in Plan(query, schemas, options).sources.values():
         known = columns.setdefault(source.reading.table, [])
         known += [name for name in source.needed if name not in known]
-    keys = {}
+    keys: dict[str, tuple[str, ...]] = {}
     for each in readings:
         if keys.setdefault(each.table, each.key) != each.key:
             raise EverfreshError(
@@ -78,7 +78,7 @@ def _tagged(f: Any, frame: DataFrame, tag: str, columns: list[str], key: tuple[s
     key_columns = [
         _whole(f.col(f"`{name}`"), frame.schema[name].dataType).alias(f"k{i}") for i, name in enumerate(key)
     ]
-    own = [f.col(f"`{name}`").alias(f"{tag}.{i}") for i, name in enumerate(columns)]
+    own = [f.col(f"`{name}`").alias(f"c{tag}_{i}") for i, name in enumerate(columns)]
     return frame.select(f.lit(tag).alias(_TABLE), *key_columns, *own)
 
 
@@ -101,9 +101,9 @@ def _work(
                 if len(mine):
                     found.append(mine)
         given = {}
-        for tag, (name, (columns, schema)) in enumerate(tables.items()):
-            named = [f"{tag}.{i}" for i in range(len(columns))]
-            some = [part.select(named).rename_columns(columns).cast(schema) for part in parts[str(tag)]]
+        for number, (name, (columns, schema)) in enumerate(tables.items()):
+            named = [f"c{number}_{i}" for i in range(len(columns))]
+            some = [part.select(named).rename_columns(columns).cast(schema) for part in parts[str(number)]]
             given[name] = pa.concat_tables([schema.empty_table(), *some])
         if any(len(table) for table in given.values()):
             yield from flat(run_here(query, given, options)).to_batches(max_chunksize=_ROWS)
