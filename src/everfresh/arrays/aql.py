@@ -39,13 +39,15 @@ class CreateArray(Statement):
 
 @node
 class DropArray(Statement):
-    """DROP ARRAY [IF EXISTS] name."""
+    """DROP ARRAY [IF EXISTS] name [CASCADE]."""
 
     name: str
     if_exists: bool = False
+    cascade: bool = False
 
     def __str__(self) -> str:
-        return f"DROP ARRAY {'IF EXISTS ' if self.if_exists else ''}{quote_name(self.name)}"
+        exists, cascade = "IF EXISTS " if self.if_exists else "", " CASCADE" if self.cascade else ""
+        return f"DROP ARRAY {exists}{quote_name(self.name)}{cascade}"
 
 
 # -- arrays ----------------------------------------------------------------------------------------------

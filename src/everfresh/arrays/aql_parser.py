@@ -1,7 +1,7 @@
 """The language of arrays, read: text in, a statement of `everfresh.arrays.aql` out.
 
     CREATE [UNIQUE] ARRAY a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2]
-    DROP ARRAY [IF EXISTS] a
+    DROP ARRAY [IF EXISTS] a [CASCADE]
     SELECT items [INTO t [i=1,8,2]] FROM a [AS x]
         [SIMILARITY JOIN b [AS y] ON (y.i = x.i + 1 AND ...) WITH SHAPE shape | JOIN b [AS y] ON condition]
         [WHERE condition] [GROUP BY keys]
@@ -46,7 +46,7 @@ def parse(text: str) -> aql.Statement:
 def _statement(stream: TokenStream) -> aql.Statement:
     if stream.accept("DROP", "ARRAY"):
         if_exists = stream.accept("IF", "EXISTS")
-        return aql.DropArray(stream.name(), if_exists)
+        return aql.DropArray(stream.name(), if_exists, stream.accept("CASCADE"))
     if stream.at("CREATE"):
         return aql.CreateArray(_create(stream))
     return _operand(stream)

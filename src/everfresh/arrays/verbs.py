@@ -39,7 +39,8 @@ def run(db: Database, text: str) -> Result | int:
             found = db._engine.objects.find(statement.name)
             if found is None and statement.if_exists:
                 return db._writable().epoch
-            return db._drop(found.name if found is not None and found.kind == "array" else statement.name)
+            name = found.name if found is not None and found.kind == "array" else statement.name
+            return db._drop(name, statement.cascade)
     if isinstance(statement, aql.Query) and statement.into:
         with db._lock:  # nobody changes what it reads
             db._check_free(statement.into)
