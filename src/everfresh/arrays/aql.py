@@ -183,6 +183,8 @@ class Query(Operand):
     group: str = ""
     into: str = ""
     dimensions: tuple[Dimension, ...] = ()
+    tail: str = ""
+    """HAVING, ORDER BY and LIMIT."""
 
     def __str__(self) -> str:
         box = f" [{'; '.join(map(str, self.dimensions))}]" if self.dimensions else ""
@@ -190,7 +192,11 @@ class Query(Operand):
         join = f" {self.join}" if self.join is not None else ""
         where = f" WHERE {self.where}" if self.where else ""
         group = f" GROUP BY {self.group}" if self.group else ""
-        return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}"
+        return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}{self._end}"
+
+    @property
+    def _end(self) -> str:
+        return f" {self.tail}" if self.tail else ""
 
     @property
     def sql(self) -> str:
@@ -202,7 +208,7 @@ class Query(Operand):
             sources += f" JOIN {quoted(self.join.right.alias)} ON {self.join.on}"
         where = f" WHERE {self.where}" if self.where else ""
         group = f" GROUP BY {self.group}" if self.group else ""
-        return f"SELECT {self.items} FROM {sources}{where}{group}"
+        return f"SELECT {self.items} FROM {sources}{where}{group}{self._end}"
 
 
 def named_mapping(on: str, left: ArraySchema, right: ArraySchema, aliases: tuple[str, str]) -> Mapping:

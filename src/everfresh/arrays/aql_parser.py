@@ -4,7 +4,7 @@
     DROP ARRAY [IF EXISTS] a [CASCADE]
     SELECT items [INTO t [i=1,8,2]] FROM a [AS x]
         [SIMILARITY JOIN b [AS y] ON (y.i = x.i + 1 AND ...) WITH SHAPE shape | JOIN b [AS y] ON condition]
-        [WHERE condition] [GROUP BY keys]
+        [WHERE condition] [GROUP BY keys] [HAVING ...] [ORDER BY ...] [LIMIT n]
     APPLY(a, SUM(v + u), shape)   BETWEEN(a, 1, 1, 4, 4)   SUBARRAY(a, 1, 1, 4, 4)
     FILTER(a, v > 3)   PROJECT(a, v)   REGRID(a, 2, 2, SUM(v) AS s)
 
@@ -27,7 +27,8 @@ from everfresh.sql.scalars import read_type
 from everfresh.types import Column
 
 _CALLS = ("APPLY", "BETWEEN", "SUBARRAY", "FILTER", "PROJECT", "REGRID")
-_ENDS = ("INTO", "FROM", "WHERE", "GROUP", "SIMILARITY", "JOIN", "WITH", "AS")
+_TAIL = ("HAVING", "ORDER", "LIMIT", "OFFSET")
+_ENDS = ("INTO", "FROM", "WHERE", "GROUP", "SIMILARITY", "JOIN", "WITH", "AS", *_TAIL)
 
 
 def parse(text: str) -> aql.Statement:
@@ -198,7 +199,8 @@ def _query(stream: TokenStream) -> aql.Query:
         join = aql.EquiJoin(right, _text(stream, _ENDS, comma=False))
     where = _text(stream, _ENDS, comma=False) if stream.accept("WHERE") else ""
     group = _text(stream, _ENDS, comma=False) if stream.accept("GROUP", "BY") else ""
-    return aql.Query(items, left, join, where, group, into, dimensions)
+    tail = _text(stream, comma=False) if any(stream.at(word) for word in _TAIL) else ""
+    return aql.Query(items, left, join, where, group, into, dimensions, tail)
 
 
 def _source(stream: TokenStream) -> aql.Source:

@@ -275,7 +275,7 @@ def _starred(query: aql.Query, schemas: tuple[ArraySchema, ...], aliases: tuple[
         for schema, alias in zip(schemas, aliases, strict=True)
         for name, shown in _shown(schema, alias, schemas)
     )
-    changed = aql.Query(items, query.left, query.join, query.where, query.group)
+    changed = aql.Query(items, query.left, query.join, query.where, query.group, tail=query.tail)
     return changed.sql
 
 
@@ -301,7 +301,7 @@ def _paired(
     join: aql.SimilarityJoin, left: Array, right: Array, aliases: tuple[str, str]
 ) -> tuple[pa.Table, tuple[Dimension, ...]]:
     """The pairs of a similarity join as rows, and the left array's dimensions as far as they reach."""
-    mapping = _mapping(join, left.schema, right.schema, aliases)
+    mapping = mapping_of(join, left.schema, right.schema, aliases)
     join.shape.check_ndim(right.schema.ndim)
     a, b = left.table, right.table
     images = mapping.cells(coordinates(a, left.schema.ndim))
@@ -318,9 +318,10 @@ def _paired(
     return pa.Table.from_arrays(columns, names), dimensions
 
 
-def _mapping(
+def mapping_of(
     join: aql.SimilarityJoin, left: ArraySchema, right: ArraySchema, aliases: tuple[str, str]
 ) -> CellMapping:
+    """What carries left cells into the right array."""
     found = join.mapping or aql.named_mapping(join.on, left, right, aliases)
     check_mapping(found, left.ndim, right.ndim)
     return found

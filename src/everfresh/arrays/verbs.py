@@ -12,14 +12,16 @@ from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array
 from everfresh.arrays.domain import Arrays, CellChange
 from everfresh.arrays.evaluate import evaluate
+from everfresh.arrays.explained import explained
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import Batch
-from everfresh.relations import Result
+from everfresh.relations import Explanation, Result
 
 if TYPE_CHECKING:
     from everfresh.database import Database
 
 DOMAIN = "array"
+_EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 _SHOW = re.compile(r"\s*SHOW\s+ARRAYS\s*\Z", re.IGNORECASE)
 
 
@@ -28,6 +30,11 @@ def run(db: Database, text: str) -> Result | int:
     if _SHOW.match(text):
         names = [found.name for found in db._engine.objects if found.kind == "array"]
         return Result(pa.table({"name": pa.array(names, pa.string())}))
+    asked = _EXPLAIN.match(text)
+    if asked is not None:
+        db._current()
+        known: Arrays = db._domain(DOMAIN)
+        return Explanation(explained(parse(text[asked.end() :]), _known(known, db)))
     statement = parse(text)
     domain: Arrays = db._domain(DOMAIN)
     if isinstance(statement, aql.CreateArray):
