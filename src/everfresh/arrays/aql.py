@@ -44,13 +44,15 @@ class CreateArray(Statement):
 
 @node
 class DropArray(Statement):
-    """DROP ARRAY [IF EXISTS] name."""
+    """DROP ARRAY [IF EXISTS] name [CASCADE]."""
 
     name: str
     if_exists: bool = False
+    cascade: bool = False
 
     def __str__(self) -> str:
-        return f"DROP ARRAY {'IF EXISTS ' if self.if_exists else ''}{quote_name(self.name)}"
+        exists, cascade = "IF EXISTS " if self.if_exists else "", " CASCADE" if self.cascade else ""
+        return f"DROP ARRAY {exists}{quote_name(self.name)}{cascade}"
 
 
 @node
@@ -68,13 +70,15 @@ class CreateView(Statement):
 
 @node
 class DropView(Statement):
-    """DROP ARRAY VIEW [IF EXISTS] name."""
+    """DROP ARRAY VIEW [IF EXISTS] name [CASCADE]."""
 
     name: str
     if_exists: bool = False
+    cascade: bool = False
 
     def __str__(self) -> str:
-        return f"DROP ARRAY VIEW {'IF EXISTS ' if self.if_exists else ''}{quote_name(self.name)}"
+        exists, cascade = "IF EXISTS " if self.if_exists else "", " CASCADE" if self.cascade else ""
+        return f"DROP ARRAY VIEW {exists}{quote_name(self.name)}{cascade}"
 
 
 @node
@@ -223,6 +227,8 @@ class Query(Operand):
     into: str = ""
     dimensions: tuple[Dimension, ...] = ()
     more: tuple[SimilarityJoin, ...] = ()
+    tail: str = ""
+    """HAVING, ORDER BY and LIMIT."""
 
     def __str__(self) -> str:
         box = f" [{'; '.join(map(str, self.dimensions))}]" if self.dimensions else ""
@@ -230,7 +236,11 @@ class Query(Operand):
         join = "".join(f" {join}" for join in (self.join, *self.more) if join is not None)
         where = f" WHERE {self.where}" if self.where else ""
         group = f" GROUP BY {self.group}" if self.group else ""
-        return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}"
+        return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}{self._end}"
+
+    @property
+    def _end(self) -> str:
+        return f" {self.tail}" if self.tail else ""
 
     @property
     def plain(self) -> bool:
@@ -247,7 +257,7 @@ class Query(Operand):
             sources += f" JOIN {quoted(self.join.right.alias)} ON {self.join.on}"
         where = f" WHERE {self.where}" if self.where else ""
         group = f" GROUP BY {self.group}" if self.group else ""
-        return f"SELECT {self.items} FROM {sources}{where}{group}"
+        return f"SELECT {self.items} FROM {sources}{where}{group}{self._end}"
 
 
 def named_mapping(on: str, left: ArraySchema, right: ArraySchema, aliases: tuple[str, str]) -> Mapping:

@@ -70,4 +70,4 @@ def _dropped(db: Database, statement: aql.DropArray | aql.DropView) -> int:
                 f"there is no {kinds[0]} '{statement.name}'",
                 hint=f"'{found.name}' is: {found.kind}",
             )
-        return db._drop(found.name if found is not None else statement.name)
+        return db._drop(found.name if found is not None else statement.name, statement.cascade)

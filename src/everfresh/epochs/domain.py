@@ -42,7 +42,8 @@ class Object:
 
 
 class Published(Protocol):
-    """The change of an object's rows in an epoch."""
+    """The change of an object's rows in an epoch. One with `exact = False` is right but for rounding: a row
+    that went may not be, to the last digit, the row that was there."""
 
     @property
     def table(self) -> pa.Table:

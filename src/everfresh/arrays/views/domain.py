@@ -20,6 +20,7 @@ from everfresh.arrays.cells import Array
 from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.domain import ARRAYS, CHUNK, NO_ARRAYS, PAST, Arrays, CellChange
 from everfresh.arrays.domain import made as made_arrays
+from everfresh.arrays.explained import explained as explained_reads
 from everfresh.arrays.views.answers import best
 from everfresh.arrays.views.cells import replaced
 from everfresh.arrays.views.explain import explained
@@ -210,12 +211,13 @@ class ArraysAndViews(Arrays):
         return super().answer(statement, others)
 
     def explained(self, statement: aql.Statement, run: bool = False, options: Options | None = None) -> str:
-        """As in `Arrays`; before that, whether a view answers it, and what each way costs."""
-        text = super().explained(statement, run, options)
-        if not isinstance(statement, aql.Query):
-            return text
-        found = best(statement, *self.with_views())
-        return f"{found or 'full join; no view has its pairs'}\n{text}"
+        """What is read and how many cells meet; whether a view answers it, and what each way costs; and the
+        plan for logical workers."""
+        arrays, views = self.with_views()
+        told = [explained_reads(statement, arrays)]
+        if isinstance(statement, aql.Query):
+            told.append(str(best(statement, arrays, views) or "full join; no view has its pairs"))
+        return "\n".join([*told, super().explained(statement, run, options)])
 
     def verify(self, name: str) -> pa.Table:
         """The rows in which a view differs from its recomputation; of arrays as in `Arrays`."""
