@@ -16,6 +16,7 @@ _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", r
 _ARRAYS = re.compile(
     r"\s*(?:CREATE\s+(?:UNIQUE\s+)?ARRAY|DROP\s+ARRAY|SHOW\s+ARRAY(?:S|\s+VIEWS)|"
     r"(?:APPLY|BETWEEN|SUBARRAY|FILTER|PROJECT|REGRID)\s*\()|"
+    r"\s*EXPLAIN\s+SELECT\b.*?\bSIMILARITY\s+JOIN\b|"
     r"\s*\(*\s*SELECT\b.*?\bSIMILARITY\s+JOIN\b|\s*SELECT\b(?:(?!\bFROM\b).)*\bINTO\b",
     re.IGNORECASE | re.DOTALL,
 )

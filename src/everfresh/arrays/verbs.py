@@ -23,6 +23,9 @@ DOMAIN = "array"
 _SHOW = re.compile(r"\s*SHOW\s+ARRAY(S|\s+VIEWS)\s*\Z", re.IGNORECASE)
 
 
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+(?=SELECT\b)", re.IGNORECASE)
+
+
 def run(db: Database, text: str) -> Result | int:
     """Run one statement: a query gives its result, a change its epoch."""
     shown = _SHOW.match(text)
@@ -31,6 +34,9 @@ def run(db: Database, text: str) -> Result | int:
         db._current()
         names = [found.name for found in db._engine.objects if found.kind == kind]
         return Result(pa.table({"name": pa.array(names, pa.string())}))
+    asked = _EXPLAIN.match(text)
+    if asked:
+        return _explained(db, text[asked.end() :])
     statement = parse(text)
     domain: Arrays = db._domain(DOMAIN)
     if isinstance(statement, aql.CreateArray):
@@ -48,8 +54,33 @@ def run(db: Database, text: str) -> Result | int:
             db._check_free(statement.into)
             return _stored(db, evaluate(statement, _known(domain, db)))
     db._current()
+    if isinstance(statement, aql.Query):
+        rows = _from_view(domain, statement)
+        if rows is not None:
+            return Result(rows)
     value = evaluate(statement, _known(domain, db))
     return Result(value.to_arrow() if isinstance(value, Array) else value)
+
+
+def _from_view(domain: Any, query: aql.Query) -> pa.Table | None:
+    """The rows of a query that a view answers sooner than the arrays do."""
+    from everfresh.arrays.views.answers import best
+
+    found = best(query, *domain.with_views())
+    return found.rows() if found is not None and found.by_view else None
+
+
+def _explained(db: Database, text: str) -> Result:
+    """How a query over arrays would be answered, and what each way costs."""
+    from everfresh.arrays.views.answers import best
+    from everfresh.relations import Explanation
+
+    db._current()
+    statement = parse(text)
+    if not isinstance(statement, aql.Query):
+        raise EverfreshError(Code.UNSUPPORTED, "only queries are explained", place=text)
+    found = best(statement, *db._domain(DOMAIN).with_views())
+    return Explanation(str(found) if found is not None else f"{statement}\nfull join; no view has its pairs")
 
 
 def _dropped(db: Database, statement: aql.DropArray | aql.DropView) -> int:

@@ -196,6 +196,11 @@ class ArraysAndViews(Arrays):
             }
         return found
 
+    def with_views(self) -> tuple[Mapping[str, Array], Mapping[str, tuple[Pipeline, tuple[Any, ...]]]]:
+        """All arrays, and the views with their states, at one epoch."""
+        with self.lock:
+            return dict(self.values), {n: (view, self.states[n]) for n, view in self.views.items()}
+
     def verify(self, name: str) -> pa.Table:
         """The rows in which a view differs from its recomputation; of arrays as in `Arrays`."""
         with self.lock:

@@ -220,13 +220,18 @@ def shown(of: Definition, groups: Changes) -> pa.Table:
     schema = of.schema.arrow
     if not len(groups):
         return schema.empty_table()
-    coords = of.numbering.coords(groups.keys)
-    columns = [pa.array(row) for row in coords]
-    columns += [result(of, call, k, groups.columns) for call, k in of.aggregates]
+    columns = relation(of, groups).columns
     if of.plain is not None:
         return pa.Table.from_arrays([columns[k] for k in of.plain], schema=schema)
     table = pa.Table.from_arrays(columns, schema=arrow_schema(of.groups.columns))
     return pa.Table.from_arrays(execute(of.top, {GROUPS: table}.__getitem__).columns, schema=schema)
+
+
+def relation(of: Definition, groups: Changes) -> pa.Table:
+    """Groups as a relation of their keys and aggregates."""
+    columns = [pa.array(row) for row in of.numbering.coords(groups.keys)]
+    columns += [result(of, call, k, groups.columns) for call, k in of.aggregates]
+    return pa.Table.from_arrays(columns, schema=arrow_schema(of.groups.columns))
 
 
 def result(of: Definition, call: AggregateCall, k: int, columns: Columns) -> pa.Array:
