@@ -29,9 +29,9 @@ PAIRS = [
     ("L1(1)", "L1(1)"),
 ]
 VIEW = (
-    "CREATE ARRAY VIEW w AS SELECT COUNT(*) AS c, SUM(b.v) AS s, SUM(b.v*c.v) AS p, SUM(b.d) AS d, SUM(b.w) "
-    "AS w, MAX(b.v) AS mv FROM a AS c SIMILARITY JOIN a AS b ON (b.i=c.i AND b.j=c.j) WITH SHAPE {} WHERE c.v > 0 "
-    "GROUP BY c.i, c.j"
+    "CREATE ARRAY VIEW w AS SELECT COUNT(*) AS c, SUM(b.v) AS s, SUM(b.v*c.v) AS p, SUM(b.d) AS d, "
+    "SUM(b.w) AS w, MAX(b.v) AS mv FROM a AS c SIMILARITY JOIN a AS b ON (b.i=c.i AND b.j=c.j) "
+    "WITH SHAPE {} WHERE c.v > 0 GROUP BY c.i, c.j"
 )
 QUERY = (
     "SELECT {} FROM a AS x SIMILARITY JOIN a AS q ON (q.i=x.i AND q.j=x.j) WITH SHAPE {} WHERE x.v > 0 "
