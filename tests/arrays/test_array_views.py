@@ -281,3 +281,21 @@ def test_views_too_large_for_their_keys_are_refused() -> None:
     assert isinstance(a, aql.CreateArray)
     with pytest.raises(EverfreshError, match="64-bit key"):
         define("w", query, [a.schema, a.schema])
+
+
+def test_pictures() -> None:
+    from everfresh.arrays.evaluate import create
+    from everfresh.arrays.views.picture import drawn, svg_of
+
+    a = create(
+        "CREATE ARRAY a <n: INT, t: VARCHAR> [k=1,2,1; i=1,4,2; j=1,4,2]",
+        [(1, 1, 1, 3, "x"), (2, 1, 1, 4, "")],
+    )
+    places, values, boxes = drawn(a)
+    assert places.T.tolist() == [[1, 1]]
+    assert values.tolist() == [7]  # cells over each other are added up
+    assert boxes == [(1, 2, 1, 2)]
+    assert svg_of(a, "n").startswith("<svg")
+    with pytest.raises(EverfreshError, match="no attribute that has numbers"):
+        svg_of(a, "t")
+    assert "<rect" not in svg_of(a.changed(deletes=[(1, 1, 1, 3, "x"), (2, 1, 1, 4, "")]))

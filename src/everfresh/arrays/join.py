@@ -323,7 +323,9 @@ def _parts(left: Cells, right: Cells, shape: Shape, pairs: Pairs | None, how: in
             core: Shape = part
             sides = left, right
         else:  # a key of the other dimensions, and a test of the rest
-            test = (part, left.coords, right.coords)
+            half = any((lo is None) != (hi is None) for lo, hi in part.bounds(ndim))
+            said = isinstance(part, Cuboid) and not half  # the key says all of it
+            test = None if said else (part, left.coords, right.coords)
             core = Cuboid(tuple(part.bounds(ndim)[k] for k in bounded) or ((0, 0),))
             projected = _projected(left, bounded)
             sides = projected, projected if right is left else _projected(right, bounded)

@@ -211,7 +211,7 @@ def answer(
 
 def _plainly(of: Definition, expr: Expr) -> Expr:
     """An expression with the columns named by source and place, whatever the arrays are called."""
-    names = {
+    names: dict[str, Expr] = {
         v.name: Var(f"{k}.{at}", v.type, v.nullable)
         for k, scan in enumerate(of.scans)
         for at, v in enumerate(scan.vars)
