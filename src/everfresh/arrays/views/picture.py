@@ -77,10 +77,8 @@ def svg_of(array: Array, attribute: str | None = None) -> str:
             f'height="{scale:.6g}" fill="{color}"/>'
         )
     for a, b, c, d in boxes:
-        x, y, wide, high = ((n * scale) for n in (c - left, a - top, d - c + 1, b - a + 1))
-        parts.append(
-            f'<rect x="{x:.6g}" y="{y:.6g}" width="{wide:.6g}" height="{high:.6g}" fill="none" stroke="#b0b6bf"/>'
-        )
+        x, y, wide, high = (f"{n * scale:.6g}" for n in (c - left, a - top, d - c + 1, b - a + 1))
+        parts.append(f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" fill="none" stroke="#b0b6bf"/>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
