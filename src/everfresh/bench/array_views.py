@@ -152,14 +152,15 @@ def _answers(report: Report, settings: Settings) -> None:
     import everfresh as ef
     from everfresh.arrays import aql
     from everfresh.arrays.aql_parser import parse
-    from everfresh.arrays.views.answers import CostModel, answer
+    from everfresh.arrays.views.answers import answer, calibrated
     from everfresh.bench.timing import median, repeat
 
     rng = np.random.default_rng(3)
     count = 20_000 if settings.quick else 300_000
     stars = rng.integers(0, 2000, (2, count // 3))
     where = np.clip(stars[:, rng.integers(0, count // 3, count)] + rng.integers(-1, 2, (2, count)), 0, 2000)
-    right = 0
+    right, costs = 0, calibrated()
+    report.row(what="cost model, measured", costs=str(costs))
     text = (
         "SELECT COUNT(*) AS n, SUM(y.u) AS s FROM sky AS x SIMILARITY JOIN sky AS y "
         "ON (y.ra = x.ra AND y.dec = x.dec) WITH SHAPE {} GROUP BY x.ra, x.dec"
@@ -173,7 +174,8 @@ def _answers(report: Report, settings: Settings) -> None:
             arrays, views = domain.with_views()
             query = parse(text.format(asked))
             assert isinstance(query, aql.Query)
-            found = answer(query, arrays, "v", *views["v"], CostModel())
+            view, states = views["v"]
+            found = answer(query, arrays, "v", view, states, costs)
             assert found is not None
             by_view, by_join = median(repeat(found.rows, 3)), median(repeat(found.joined, 3))
             chosen, best = (by_view if found.by_view else by_join), min(by_view, by_join)
