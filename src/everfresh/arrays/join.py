@@ -423,7 +423,11 @@ def _sorted(keys: Ints, starts: Ints, end: int) -> Pairs:
             return radix.argsort.native(keys, end.bit_length())  # type: ignore[no-any-return]
         moved = np.argsort(keys, kind="stable")
     else:
-        moved = np.lexsort((keys, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))
+        chunk = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        if (len(starts) - 1) * end < _WIDE:  # chunk and key are one number
+            moved = _sorted(keys + chunk * end, np.array([0, len(keys)]), (len(starts) - 1) * end)[1]
+        else:
+            moved = np.lexsort((keys, chunk))
     return keys[moved], moved
 
 

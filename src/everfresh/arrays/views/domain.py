@@ -25,7 +25,7 @@ from everfresh.arrays.views.groups import Groups, sources_of
 from everfresh.arrays.views.pipeline import Pipeline, compile_view
 from everfresh.arrays.views.stages import Base, Joined
 from everfresh.delta.bags import difference
-from everfresh.epochs import Object, Published, RowChange, Undo
+from everfresh.epochs import Object, Published, Undo
 from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
 from everfresh.state import pack_table, plain, unpack_table
@@ -108,7 +108,7 @@ class ArraysAndViews(Arrays):
         def undo() -> None:
             self.values[name], self.states[name] = before
 
-        return None, RowChange(lambda: change) if change.num_rows else None, undo
+        return None, change, undo
 
     # -- snapshots ---------------------------------------------------------------------------------
 
