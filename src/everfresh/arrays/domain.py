@@ -197,9 +197,7 @@ class Arrays(Resident):
         value = evaluate(statement, {**self.all(), **others})
         return value.to_arrow() if isinstance(value, Array) else value
 
-    def computed(
-        self, query: aql.Query, others: Mapping[str, Array] = NO_ARRAYS
-    ) -> tuple[ArraySchema, Any]:
+    def computed(self, query: aql.Query, others: Mapping[str, Array] = NO_ARRAYS) -> tuple[ArraySchema, Any]:
         """What INTO keeps: its schema, and the change that fills it."""
         value = evaluate(query, {**self.all(), **others})
         if not isinstance(value, Array):

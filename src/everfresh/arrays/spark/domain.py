@@ -365,9 +365,7 @@ class ArraysOnSpark(Arrays):
             return answered.rows
         return Chunk.of(read_cells(answered.rows, work.result), work.result.ndim).table
 
-    def computed(
-        self, query: aql.Query, others: Mapping[str, Array] = NO_ARRAYS
-    ) -> tuple[ArraySchema, Any]:
+    def computed(self, query: aql.Query, others: Mapping[str, Array] = NO_ARRAYS) -> tuple[ArraySchema, Any]:
         """What INTO keeps: its schema, and the change that fills it."""
         work = self._work(query)
         if work is None or work.result is None:

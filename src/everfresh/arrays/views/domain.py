@@ -28,7 +28,7 @@ from everfresh.arrays.views.groups import Groups, sources_of
 from everfresh.arrays.views.pipeline import Pipeline, compile_view
 from everfresh.arrays.views.stages import Base, Joined
 from everfresh.delta.bags import difference
-from everfresh.epochs import Object, Published, RowChange, Undo
+from everfresh.epochs import Object, Published, Undo
 from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
@@ -112,7 +112,7 @@ class ArraysAndViews(Arrays):
         def undo() -> None:
             self.values[name], self.states[name] = before
 
-        return None, RowChange(lambda: change) if change.num_rows else None, undo
+        return None, change, undo
 
     # -- snapshots ---------------------------------------------------------------------------------
 
@@ -218,6 +218,11 @@ class ArraysAndViews(Arrays):
         if isinstance(statement, aql.Query):
             told.append(str(best(statement, arrays, views) or "full join; no view has its pairs"))
         return "\n".join([*told, super().explained(statement, run, options)])
+
+    def with_views(self) -> tuple[Mapping[str, Array], Mapping[str, tuple[Pipeline, tuple[Any, ...]]]]:
+        """All arrays, and the views with their states, at one epoch."""
+        with self.lock:
+            return dict(self.values), {n: (view, self.states[n]) for n, view in self.views.items()}
 
     def verify(self, name: str) -> pa.Table:
         """The rows in which a view differs from its recomputation; of arrays as in `Arrays`."""
