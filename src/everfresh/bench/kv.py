@@ -241,7 +241,7 @@ def _joined(template: Template, view: Shared, cells: Cells, tables: dict[str, An
         for name, table in tables.items():
             oracle.register(name, table)
         exprs = ", ".join(str(e).replace("::DECIMAL(12,2)", "") for e in listed)
-        rows = oracle.execute(f"SELECT {exprs} {source}{where}").to_arrow_table()
+        rows = oracle.sql(f"SELECT {exprs} {source}{where}").to_arrow_table()
     vectors = [Vector.from_arrow(rows.column(i), e.type) for i, e in enumerate(listed)]
     k, d = len(view.template.keys), len(view.template.attributes)
     groups = np.zeros(rows.num_rows, np.int64)

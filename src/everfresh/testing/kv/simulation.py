@@ -162,8 +162,17 @@ class Simulation:
         """A new coordinator, whatever becomes of the one before."""
         self.coordinators += 1
         name = f"c{self.coordinators}"
-        how = {"batch": self.batch, "chunks": self.chunks}
-        self._start(name, coordinate(name, GROUP, self.managers, self.flow.tables, self.protect, 2, **how))
+        machine = coordinate(
+            name,
+            GROUP,
+            self.managers,
+            self.flow.tables,
+            self.protect,
+            2,
+            batch=self.batch,
+            chunks=self.chunks,
+        )
+        self._start(name, machine)
 
     @property
     def _newest(self) -> str:
