@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from everfresh.kv.protocol.messages import ALL
 from everfresh.kv.protocol.timeline import Change, condense
 from everfresh.kv.store import Entry, LogDiverged
+from everfresh.kv.strategies import STRATEGIES
 from everfresh.testing.kv.flows import VIEW, value_of
 from everfresh.testing.kv.simulation import NOTHING, SOME, Faults, Off
 from everfresh.testing.kv.trials import FLOWS, first_violation
@@ -46,6 +47,30 @@ def test_a_record_has_one_reader_though_its_partition_is_split_twice_in_an_epoch
 @pytest.mark.parametrize("faults", [SOME, SLOW_READERS, PAUSED_COORDINATORS, ZOMBIE_MANAGERS, SPLITS])
 def test_a_thousand_histories_are_consistent(flow: str, faults: Faults) -> None:
     assert first_violation(range(1000), flow, faults=faults) is None
+
+
+LOGGED = [name for name, how in STRATEGIES.items() if not how.rebuilds]
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize("strategy", LOGGED)
+def test_histories_of_each_strategy_are_consistent(flow: str, strategy: str) -> None:
+    assert first_violation(range(3), flow, strategy=strategy, faults=SPLITS) is None
+
+
+@pytest.mark.parametrize("strategy", LOGGED)
+def test_a_strategy_without_a_protection_is_found_out(strategy: str) -> None:
+    off = replace(ALL, dedup=False)
+    assert first_violation(range(3), strategy=strategy, protect=off) is not None
+    assert first_violation(range(3), strategy=strategy) is None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize("strategy", LOGGED)
+@pytest.mark.parametrize("faults", [SOME, SPLITS])
+def test_a_thousand_histories_of_each_strategy(flow: str, strategy: str, faults: Faults) -> None:
+    assert first_violation(range(1000), flow, strategy=strategy, faults=faults) is None
 
 
 WITHOUT: dict[str, tuple[int, dict[str, Any]]] = {

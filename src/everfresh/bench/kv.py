@@ -151,7 +151,7 @@ def _modes(report: Report, settings: Settings, most: int, writes: bool) -> None:
     sf = settings.sf or (0.01 if settings.quick else 0.1)
     tables = tpch.read(sf, ("customer", "orders", "lineitem"))
     for template in TEMPLATES:
-        counts = [n for n in (10, 100, 1000, 10_000) if n <= most]
+        counts = [n for n in (10, 100, 1000, 10_000) if n <= most] or [most]
         for count in counts:
             settings.note(f"{template.name}: {count} views at scale factor {sf}")
             _one(report, template, count, sf, tables, writes and count == counts[-1])
@@ -216,7 +216,7 @@ def _views(template: Template, count: int) -> tuple[list[Shared], bool]:
     tries, wide = 0, False
     while len(found) < count and tries < 20 * count + 1000:
         tries += 1
-        wide = tries > 5 * count
+        wide = tries > 300  # by then qgen's are almost all there
         text = template.text.format(**template.parameters(random, wide))
         view = shared(one_view(f"CREATE MATERIALIZED VIEW v AS {text}", catalog).plan)
         found.setdefault(view.ranges, view)
@@ -241,7 +241,7 @@ def _joined(template: Template, view: Shared, cells: Cells, tables: dict[str, An
         for name, table in tables.items():
             oracle.register(name, table)
         exprs = ", ".join(str(e).replace("::DECIMAL(12,2)", "") for e in listed)
-        rows = oracle.execute(f"SELECT {exprs} {source}{where}").to_arrow_table()
+        rows = oracle.sql(f"SELECT {exprs} {source}{where}").to_arrow_table()
     vectors = [Vector.from_arrow(rows.column(i), e.type) for i, e in enumerate(listed)]
     k, d = len(view.template.keys), len(view.template.attributes)
     groups = np.zeros(rows.num_rows, np.int64)

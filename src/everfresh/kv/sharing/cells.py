@@ -196,16 +196,26 @@ class Cells:
 
     def _routed(self, part: Part) -> Sums:
         """Each cell that occurs to the views that have it."""
-        order = np.lexsort((*part.ids, part.groups))
-        ids, groups = part.ids[:, order], part.groups[order]
-        new = np.ones(len(order), np.bool_)
-        new[1:] = (np.diff(groups) != 0) | (np.diff(ids, axis=1) != 0).any(axis=0)
-        begins = np.flatnonzero(new)
+        most_cells = float(np.prod([float(n + 1) for n in self.sizes]))
+        if most_cells * (float(part.groups.max()) + 1) < _EXACT:
+            cell = np.zeros(len(part), np.int64)
+            for column, size in zip(part.ids, self.sizes, strict=True):
+                cell = cell * (size + 1) + column + 1
+            code = part.groups * int(most_cells) + cell
+            order = np.argsort(code, kind="stable")
+            code, cell = code[order], cell[order]
+            begins = np.flatnonzero(np.r_[True, code[1:] != code[:-1]])
+            _, some, cells = np.unique(cell[begins], return_index=True, return_inverse=True)
+        else:
+            order = np.lexsort((*part.ids, part.groups))
+            sorted_ids = part.ids[:, order]
+            new = np.ones(len(order), np.bool_)
+            new[1:] = (np.diff(part.groups[order]) != 0) | (np.diff(sorted_ids, axis=1) != 0).any(axis=0)
+            begins = np.flatnonzero(new)
+            _, some, cells = np.unique(sorted_ids[:, begins], axis=1, return_index=True, return_inverse=True)
         values = np.add.reduceat(part.values[:, order], begins, axis=1)
-        ids, groups = ids[:, begins], groups[begins]
-        kept = values.any(axis=0)
-        ids, groups, values = ids[:, kept], groups[kept], np.ascontiguousarray(values[:, kept])
-        distinct, cells = np.unique(ids, axis=1, return_inverse=True)
+        groups = part.groups[order[begins]]
+        distinct = part.ids[:, order[begins[some]]]
         starts, views = self._views_of(distinct)
         cells = cells.reshape(-1)
         most = int((starts[cells + 1] - starts[cells]).sum())
@@ -225,11 +235,27 @@ class Cells:
             starts[1:] = np.cumsum(inside.sum(axis=0))
             return starts, np.nonzero(inside.T)[1]
         attributes, nothing = np.array(self.leaves, np.int64), np.empty(0, np.int64)
-        loops.members(ids, attributes, self.lo, self.hi, starts, nothing)
+        at, first, listed = self._narrowest(ids)
+        loops.members(ids, at, first, listed, attributes, self.lo, self.hi, starts, nothing)
         np.cumsum(starts, out=starts)
         views = np.empty(max(1, starts[-1]), np.int64)
-        loops.members(ids, attributes, self.lo, self.hi, starts, views)
+        loops.members(ids, at, first, listed, attributes, self.lo, self.hi, starts, views)
         return starts, views
+
+    def _narrowest(self, ids: Array) -> tuple[int, Array, Array]:
+        """The attribute whose intervals have the fewest views on these cells, and the views of each of its
+        intervals."""
+        lo, hi = self._boxes
+        counts = []
+        for i, size in enumerate(self.sizes):
+            change = np.bincount(lo[i], minlength=size + 1) - np.bincount(hi[i], minlength=size + 1)
+            counts.append(np.cumsum(change)[:size])
+        at = min(self.leaves, key=lambda i: float(counts[i][np.maximum(ids[i], 0)].sum()))
+        first = np.zeros(self.sizes[at] + 1, np.int64)
+        np.cumsum(counts[at], out=first[1:])
+        listed = np.empty(max(1, first[-1]), np.int64)
+        loops.spread(np.ascontiguousarray(lo[at]), np.ascontiguousarray(hi[at]), first, listed)
+        return at, first, listed
 
     def _members(self, ids: Array, views: slice) -> Array:
         """Whether a view has a cell, `[view, cell]`, for regions of any shape."""

@@ -116,34 +116,44 @@ class PartitionCore:
         tables = self._tables()
         written: dict[bytes, bytes | None] = {}
         entries: list[tuple[bytes, bytes | None]] = []
-        end, writes, version = self._end, self._writes, 0
-        for op in ops:
+        (offset, id_), writes, version = self._end, self._writes, 0
+        ids = os.urandom(8 * len(ops))
+        found = self._befores(ops)
+        for i, op in enumerate(ops):
             number, table = tables[op.table]
             place = row_key(number, op.key)
-            needs = op.expect is not ANY or (table.logged and table.before_images)
-            before = (written[place] if place in written else self.space.get(place)) if needs else None
+            before = written[place] if place in written else found.get(place)
             if op.expect is not ANY:
-                found = _row(before)
-                actual = found.version if found is not None else 0
+                actual = 0 if before is None else _U64.unpack_from(before)[0]
                 if actual != op.expect:
                     raise Conflict(op.table, op.key, actual)
             if table.logged:
-                end = Position(end.offset + 1, os.urandom(8))
-                version = end.offset
-                image = _row(before) if table.before_images else None
-                entries.append(
-                    (
-                        b"l" + _U64.pack(version),
-                        _pack_entry(number, end.id, op, image.value if image is not None else None, client),
-                    )
-                )
+                offset += 1
+                version, id_ = offset, ids[8 * i : 8 * i + 8]
+                image = before[_U64.size :] if before is not None and table.before_images else None
+                packed = _pack_entry(number, id_, op, image, client)
+                entries.append((b"l" + _U64.pack(version), packed))
             else:
                 writes += 1
                 version = writes
             written[place] = None if op.value is None else _U64.pack(version) + op.value
+        end = Position(offset, id_)
         self.space.apply([*written.items(), *entries, (b"e", _END.pack(*end, writes))])
         self._end, self._writes = end, writes
         return version
+
+    def _befores(self, ops: Sequence[Op]) -> dict[bytes, bytes | None]:
+        """The rows that these writes need to know."""
+        tables = self._tables()
+        places: dict[bytes, None] = {}
+        for op in ops:
+            number, table = tables[op.table]
+            if op.expect is not ANY or (table.logged and table.before_images):
+                places[row_key(number, op.key)] = None
+        if len(places) == 1:
+            (place,) = places
+            return {place: self.space.get(place)}
+        return dict(zip(places, self.space.multi_get(list(places)), strict=True))
 
     # -- reading -----------------------------------------------------------------------------------
 
@@ -286,8 +296,8 @@ class PartitionCore:
 
 
 def _pack_entry(table: int, id_: bytes, op: Op, before: bytes | None, client: Client) -> bytes:
-    sizes = [-1 if part is None else len(part) for part in (before, op.value)]
-    head = _ENTRY.pack(id_, table, client.seq, len(op.key), *sizes, len(client.name))
+    old, new = -1 if before is None else len(before), -1 if op.value is None else len(op.value)
+    head = _ENTRY.pack(id_, table, client.seq, len(op.key), old, new, len(client.name))
     return b"".join((head, op.key, before or b"", op.value or b"", client.name))
 
 

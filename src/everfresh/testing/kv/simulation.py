@@ -20,9 +20,10 @@ from everfresh.kv.protocol.dataflow import Dataflow
 from everfresh.kv.protocol.head import HEADS, Head
 from everfresh.kv.protocol.manager import manage
 from everfresh.kv.protocol.messages import ALL, Protections
-from everfresh.kv.protocol.reading import read_view
+from everfresh.kv.protocol.reading import BeingMade, read_view
 from everfresh.kv.store import (
     Conflict,
+    Cut,
     EmbeddedStore,
     Op,
     PartitionClosed,
@@ -111,7 +112,12 @@ class Simulation:
         protect: Protections = ALL,
         off: Off = NOTHING,
         faults: Faults = SOME,
+        loads: bool = False,
+        chunks: bool = False,
+        batch: int = 0,
     ) -> None:
+        """With `loads` some of the writes are there before the view is made."""
+        self.batch, self.chunks = batch, chunks
         self.random, self.flow, self.protect, self.off, self.faults = Random(seed), flow, protect, off, faults
         self.store: EmbeddedStore = memory_store(partitions=partitions)
         self.store.create_table(HEADS)
@@ -123,10 +129,18 @@ class Simulation:
         self.pool: list[tuple[str, Any, int]] = []
         self.managers = tuple(f"m{i}" for i in range(managers))
         self.coordinators = 0
+        left = [list(of) for of in writes]
+        if loads:
+            for of in left:
+                for table, key, value in of[: len(of) // 2]:
+                    self._store(Op(table, key, value))
+                del of[: len(of) // 2]
+            ends = {p.id: self.store.log_end(p.id) for p in self.store.partitions()}
+            self.store.put(HEADS.name, GROUP.encode(), Head(cut=Cut(ends)).to_bytes())
         for name in self.managers:
             self._start(name, manage(name, GROUP, self.managers, flow, protect))
         self._succeed()
-        for i, of in enumerate(writes):
+        for i, of in enumerate(left):
             self._start(f"w{i}", self._writer(of))
         for i in range(readers):
             self._start(f"r{i}", self._reader(f"r{i}"))
@@ -148,7 +162,17 @@ class Simulation:
         """A new coordinator, whatever becomes of the one before."""
         self.coordinators += 1
         name = f"c{self.coordinators}"
-        self._start(name, coordinate(name, GROUP, self.managers, self.flow.tables, self.protect, 2))
+        machine = coordinate(
+            name,
+            GROUP,
+            self.managers,
+            self.flow.tables,
+            self.protect,
+            2,
+            batch=self.batch,
+            chunks=self.chunks,
+        )
+        self._start(name, machine)
 
     @property
     def _newest(self) -> str:
@@ -165,7 +189,12 @@ class Simulation:
 
     def _read(self, name: str) -> Machine:
         begin = self.outcome.steps
-        rows, epoch = yield from read_view(GROUP, VIEW, limit=1, protect=self.protect)
+        while True:
+            try:
+                rows, epoch = yield from read_view(GROUP, VIEW, limit=1, protect=self.protect)
+                break
+            except BeingMade:
+                yield Idle()
         self.outcome.reads.append(Read(tuple(sorted(rows)), begin, self.outcome.steps, name, epoch))
 
     # -- steps -------------------------------------------------------------------------------------
@@ -195,7 +224,7 @@ class Simulation:
         if row is None:
             return False
         head = Head.from_bytes(row.value)
-        return head.open is None and all(
+        return (head.open is None and not head.loading) and all(
             head.cut.at.get(p.id) == self.store.log_end(p.id) for p in self.store.partitions()
         )
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from everfresh.kv.protocol.messages import ALL, Protections
+from everfresh.kv.strategies import STRATEGIES
 from everfresh.testing.kv import decodable, witness
 from everfresh.testing.kv.flows import JoinFlow, MinFlow, SumFlow, value_of
 from everfresh.testing.kv.histories import Read, State, Violation
@@ -61,12 +62,24 @@ def trial(
     faults: Faults = SOME,
     records: int = 4,
     versions: int = 10,
+    strategy: str = "IN",
 ) -> Violation | None:
     """One history: why it is wrong, None if it is right."""
     random, view = Random(seed), FLOWS[flow]()
     planned = plan(random, view.tables, records, versions)
     writes = dealt(random, planned, 2)
-    outcome = Simulation(seed, view, writes, protect=protect, off=off, faults=faults).run()
+    how = STRATEGIES[strategy]
+    outcome = Simulation(
+        seed,
+        view,
+        writes,
+        protect=protect,
+        off=off,
+        faults=faults,
+        loads=how.loads,
+        chunks=how.chunks,
+        batch=2 if how.batches else 0,
+    ).run()
     return judged(outcome, view, planned)
 
 

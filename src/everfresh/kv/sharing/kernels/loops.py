@@ -54,24 +54,40 @@ def alone(
 
 
 @_compiled
-def members(ids: Array, attributes: Array, lo: Array, hi: Array, starts: Array, out: Array) -> None:
-    """The views of each cell, of views that are conjunctions; with an empty `out` only how many there are."""
+def members(
+    ids: Array, at: int, first: Array, listed: Array, attributes: Array, lo: Array, hi: Array, starts: Array,
+    out: Array,
+) -> None:  # fmt: skip
+    """The views of each cell, of views that are conjunctions: of those `listed` for the cell's interval of
+    attribute `at`. With an empty `out` only how many there are."""
     for cell in range(ids.shape[1]):
-        at = starts[cell] if out.shape[0] else 0
-        begin = at
-        for view in range(lo.shape[1]):
-            inside = True
-            for leaf in range(attributes.shape[0]):
-                of = ids[attributes[leaf], cell]
-                if of < lo[leaf, view] or of >= hi[leaf, view]:
-                    inside = False
-                    break
-            if inside:
-                if out.shape[0]:
-                    out[at] = view
-                at += 1
+        place = starts[cell] if out.shape[0] else 0
+        interval = ids[at, cell]
+        if interval >= 0:
+            for i in range(first[interval], first[interval + 1]):
+                view = listed[i]
+                inside = True
+                for leaf in range(attributes.shape[0]):
+                    of = ids[attributes[leaf], cell]
+                    if of < lo[leaf, view] or of >= hi[leaf, view]:
+                        inside = False
+                        break
+                if inside:
+                    if out.shape[0]:
+                        out[place] = view
+                    place += 1
         if not out.shape[0]:
-            starts[cell + 1] = at - begin
+            starts[cell + 1] = place
+
+
+@_compiled
+def spread(lo: Array, hi: Array, first: Array, listed: Array) -> None:
+    """The views of each interval: those whose range has it; `first` says where an interval's begin."""
+    at = first[:-1].copy()
+    for view in range(lo.shape[0]):
+        for interval in range(lo[view], hi[view]):
+            listed[at[interval]] = view
+            at[interval] += 1
 
 
 @_compiled
