@@ -266,26 +266,28 @@ session = (
     SparkSession.builder.master("local-cluster[2,1,1024]")
     .config("spark.ui.enabled", "false").config("spark.driver.memory", "512m")
     .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    .config("spark.executor.memory", "512m").config("spark.log.level", "ERROR").getOrCreate()
+    .config("spark.executor.memory", "512m").config("spark.log.level", "ERROR")
+    .config("spark.ui.showConsoleProgress", "false").getOrCreate()
 )
 jvm = session._jvm
 heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
 with ef.connect(path, spark=session, options=ef.Options(workers=2, durable=False)) as db:
     db.sql("CREATE ARRAY a <v: INT> [i=0,3999,500; j=0,3999,500]")
     rng, used = np.random.default_rng(1), []
-    for number in range(10 * times):
-        db.apply(a=(rng.integers(0, 4000, (20_000, 2)), rng.integers(0, 9, 20_000)))
-        if number % (2 * times) == 0:
+    for number in range(3 * times):
+        db.apply(a=(rng.integers(0, 4000, (300_000, 2)), rng.integers(0, 9, 300_000)))
+        if number % times == 0:
             jvm.java.lang.System.gc()
             used.append(heap.getHeapMemoryUsage().getUsed())
-    db.sql("SELECT i, j, COUNT(*) AS n INTO t FROM a GROUP BY i, j")
+    db.sql("SELECT i, COUNT(*) AS n INTO t FROM a GROUP BY i")
     jvm.java.lang.System.gc()
     used.append(heap.getHeapMemoryUsage().getUsed())
     told = db.statistics()["array"]
     print(json.dumps({
         "python": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "heap": max(used),
         "bytes": told["a"]["bytes"], "cells": told["a"]["cells"],
-    }))
+    }), flush=True)
+session.stop()
 """
 
 
@@ -298,8 +300,10 @@ def test_chunks_are_with_the_workers(tmp_path: Path) -> None:
         command = [sys.executable, "-c", MEMORY, str(times), str(tmp_path / f"db{times}")]
         env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
-        found.append(json.loads(ran.stdout.splitlines()[-1]))
+        (told,) = [line for line in ran.stdout.splitlines() if line.startswith('{"python"')]
+        found.append(json.loads(told))
     few, more = found
     assert more["cells"] == 10 * few["cells"]
+    assert more["bytes"] > 0.4 * few["python"]  # if they were kept here it would be seen
     assert more["python"] < 1.1 * few["python"], found
     assert more["heap"] < 1.1 * few["heap"], found
