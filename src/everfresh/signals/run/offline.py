@@ -109,7 +109,7 @@ def _ordered(parts: list[tuple[Array, Flow]], pipeline: Pipeline) -> pa.Table:
         np.concatenate([getattr(flow, name) for flow in flows], axis)
         for name, axis in (("at", 0), ("values", 1))
     )
-    end = None if flows[0].end is None else np.concatenate([flow.end for flow in flows])  # type: ignore[misc]
+    end = None if flows[0].end is None else np.concatenate([flow.end for flow in flows])
     offsets = np.zeros(pipeline.groups + 1, np.int64)
     if pipeline.groups > 1 and (slots[1:] < slots[:-1]).any():
         order = np.empty(len(slots), np.int64)
