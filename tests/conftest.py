@@ -57,7 +57,7 @@ CLUSTER_SETTINGS = {
 @pytest.fixture(scope="session")
 def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A session on two cores that retries tasks, as everfresh asks for."""
-    from everfresh.spark.session.clusters import QUICK_JAVA, connect_server, standalone
+    from everfresh.testing.spark_clusters import QUICK_JAVA, connect_server, standalone
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     where = request.config.getoption("--spark")

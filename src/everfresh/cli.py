@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.kv.commands import kv
 
 if TYPE_CHECKING:
     from everfresh.database import Database
@@ -323,6 +324,9 @@ def demo(sf: float, engine: str, batches: int | None) -> None:
 
     chosen = {} if batches is None else {"batches": batches}
     click.get_current_context().exit(demonstration.run(sf=sf, engine=engine, display=Display(), **chosen))
+
+
+cli.add_command(kv)
 
 
 # -- the one error handler -------------------------------------------------------------------------

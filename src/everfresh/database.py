@@ -177,7 +177,8 @@ class Database(StreamMethods):
         if self._closed:
             return "<everfresh database, closed>"
         catalog = self._engine.catalog
-        counts = f"{len(catalog.tables)} tables, {len(catalog.views)} views"
+        tables = sum(not schema.follows for schema in catalog.tables.values())
+        counts = f"{tables} tables, {len(catalog.views)} views"
         return f"<everfresh database on the {self._engine.name} engine: {counts}, epoch {self._engine.epoch}>"
 
     def _repr_html_(self) -> str:
@@ -246,7 +247,8 @@ class Database(StreamMethods):
     @property
     def tables(self) -> Mapping[str, Table]:
         """All base tables by name."""
-        return Names({name: Table(self, name) for name in self.catalog.tables})
+        known = self.catalog.tables
+        return Names({name: Table(self, name) for name, schema in known.items() if not schema.follows})
 
     @property
     def views(self) -> Mapping[str, View]:
@@ -264,7 +266,14 @@ class Database(StreamMethods):
 
     def table(self, name: str) -> Table:
         """The base table called `name`."""
-        return Table(self, self.catalog.expect_table(name).name)
+        schema = self.catalog.expect_table(name)
+        if schema.follows:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"'{name}' is no table",
+                hint="tables are: " + (", ".join(self.tables) or "none yet"),
+            )
+        return Table(self, schema.name)
 
     def statistics(self) -> dict[str, Any]:
         """Sizes of tables and views, and what the engine knows about its state."""
@@ -328,7 +337,7 @@ class Database(StreamMethods):
 
     def _changed(self, name: str, given: Any, catalog: Catalog) -> Domain | None:
         """The domain of what a user changes; None for a table."""
-        if name in catalog.tables:
+        if name in catalog.tables and not catalog.tables[name].follows:
             return None
         objects: Objects = self._engine.objects
         found = objects.domain_of(name)
@@ -404,12 +413,12 @@ class Database(StreamMethods):
     def _check_free(self, name: str) -> None:
         """Raise if something has the name."""
         engine = self._writable()
+        engine.objects.check_free(name)
         found = engine.catalog.relation(name)
         if found is not None:
             raise EverfreshError(
                 Code.EXISTS, f"there is already a {found[0]} '{name}'", hint="choose another name"
             )
-        engine.objects.check_free(name)
 
     def _drop(self, name: str, cascade: bool = False) -> int:
         """Drop an object of another domain than tables; with `cascade`, first what reads it."""
@@ -419,6 +428,15 @@ class Database(StreamMethods):
             if found is None:
                 known = ", ".join(one.name for one in objects) or "none yet"
                 raise EverfreshError(Code.NOT_FOUND, f"there is no '{name}'", hint=f"there are: {known}")
+            following, engine = self._statements.following, self._engine
+            views = following.readers(engine, found.name)
+            if views and not cascade:
+                raise EverfreshError(
+                    Code.DEPENDENCY,
+                    f"'{found.name}' is read by {', '.join(views)}",
+                    hint="drop them first, or with CASCADE",
+                )
+            following.drop_views(engine, [found.name])
             statements = objects.dropped_with([found.name], cascade=cascade)
             statements.setdefault(found.domain, []).extend(objects.domains[found.domain].dropping(found.name))
             return self._commit(Batch(statements=statements))

@@ -75,6 +75,13 @@ class Options:
     signal_memory: int = 4 << 30
     """Signals: how many bytes the state of the groups of one query may take."""
 
+    array_join: str = "bhvc"
+    """Arrays: the algorithm that plans which chunks of a join move: `"bhvc"`, `"hvc"`, `"mbh"`, `"opt-vc"`,
+    `"struct"`, `"mr"`, `"shuffle"` and others (`everfresh.arrays.plan.ALGORITHMS`)."""
+
+    array_memory: int | None = None
+    """Arrays: how many bytes of its own chunks a worker holds at a time in a join; None for all of them."""
+
     fault: str | None = None
     """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See
     `everfresh.state.faults`."""

@@ -13,6 +13,7 @@ from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.feeds import is_feed, named
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate
+from everfresh.following import Following
 from everfresh.program import Batch, Engine, OnConflict, Part, Stale
 from everfresh.progress import shown
 from everfresh.relations import Explanation, Result
@@ -27,6 +28,7 @@ class Statements:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self.following = Following(db)
 
     def script(self, text: str, dialect: str) -> Result | int | None:
         """Run one statement or a script; what its last statement gives."""
@@ -45,9 +47,10 @@ class Statements:
             return self.ask(parsed[0])
         result: Result | int | None = None
         with db._lock:
-            current, readable = _Current(db._open()), _Readable(db._engine)
+            db._open()
+            readable = _Readable(db._engine)
             for statement in parsed:
-                result = self.run(s.bind(statement, readable if statement.asks else current))
+                result = self.run(s.bind(statement, readable))
         return result
 
     def ask(self, parsed: s.Parsed) -> Result | int | None:
@@ -59,7 +62,8 @@ class Statements:
                 return self._describe(statement)
             if not isinstance(statement, s.Select):
                 with self._db._lock:  # a change behind a WITH
-                    return self.run(s.bind(parsed, _Current(self._db._open())))
+                    self._db._open()
+                    return self.run(s.bind(parsed, _Readable(self._db._engine)))
             try:
                 return Result(self._db._open().select(statement.plan, catalog))
             except Stale:  # something was created, altered or dropped in between
@@ -89,8 +93,15 @@ class Statements:
         if isinstance(statement, s.Drop) and statement.kind not in ("table", "view"):
             known = engine.objects.find(statement.name) is not None
             return self._db._drop(statement.name, statement.cascade) if known else engine.epoch
+        if isinstance(statement, s.CreateTable) and statement.schema.follows:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                "a table is made to follow an object by the view that reads it",
+                place=statement.place,
+                hint="leave the option out",
+            )
         with shown(self._db._progress) as told:
-            epoch = engine.execute(statement, told)
+            epoch = self.following.execute(engine, statement, told)
         for view in [name for name in self._db._listeners if not self._db._knows(name)]:
             del self._db._listeners[view]
         return epoch
@@ -165,7 +176,8 @@ class Statements:
                     }
                 )
             )
-        names = list(catalog.tables if statement.kind == "tables" else catalog.views)
+        tables = [name for name, schema in catalog.tables.items() if not schema.follows]
+        names = tables if statement.kind == "tables" else list(catalog.views)
         return Result(pa.table({"name": pa.array(names, pa.string())}))
 
 
@@ -202,45 +214,31 @@ def _distributed(engine: Engine, view: str) -> str:
     return explained(catalog, where, view)
 
 
-class _Current:
-    """The catalog as the binder sees it: always the engine's current one, so that a script sees its own
-    DDL."""
+class _Readable:
+    """The catalog as the binder sees it, with the objects of other domains as relations that can be read:
+    that of an epoch, or always the engine's current one, so that a script sees its own DDL."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, catalog: Any = None) -> None:
+        self._engine, self._catalog = engine, catalog
 
     def other(self, name: str) -> tuple[str, str] | None:
         found = self._engine.objects.find(name)
         return (found.kind, found.name) if found is not None else None
 
     def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
-        return self._engine.catalog.relation(name)  # type: ignore[no-any-return]
-
-    def table(self, name: str) -> TableSchema | None:
-        return self._engine.catalog.table(name)  # type: ignore[no-any-return]
-
-    def names(self) -> list[str]:
-        return self._engine.catalog.names()  # type: ignore[no-any-return]
-
-    def resolve(self, name: str) -> str | None:
-        return self._engine.catalog.resolve(name)  # type: ignore[no-any-return]
-
-
-class _Readable(_Current):
-    """What can be read: also the objects of other domains, as relations. `catalog` is that of an epoch; the
-    engine's current one without it."""
-
-    def __init__(self, engine: Engine, catalog: Any = None) -> None:
-        super().__init__(engine)
-        self._catalog = catalog
-
-    def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
         catalog = self._engine.catalog if self._catalog is None else self._catalog
         known: tuple[str, tuple[Column, ...]] | None = catalog.relation(name)
-        found = self._engine.objects.find(name) if known is None else None
-        if found is None:
+        schema = catalog.table(name)
+        if known is not None and not (schema is not None and schema.follows):
             return known
+        found = self._engine.objects.find(name)
+        if found is None:
+            return None
         return found.kind, self._engine.objects.domains[found.domain].columns(found.name)
+
+    def table(self, name: str) -> TableSchema | None:
+        found: TableSchema | None = self._engine.catalog.table(name)
+        return None if found is not None and found.follows else found
 
     def resolve(self, name: str) -> str | None:
         found = self._engine.objects.find(name)
@@ -248,7 +246,8 @@ class _Readable(_Current):
         return found.name if known is None and found is not None else known
 
     def names(self) -> list[str]:
-        return [*self._engine.catalog.names(), *(found.name for found in self._engine.objects)]
+        names = [*self._engine.catalog.names(), *(found.name for found in self._engine.objects)]
+        return list(dict.fromkeys(names))
 
 
 def _names(rows: Any) -> list[str]:

@@ -338,14 +338,15 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """A base table: its columns, its primary key (column names, possibly none), whether it never changes, and
-    whether its rows are kept."""
+    """A base table: its columns, its primary key (column names, possibly none), whether it never changes,
+    whether its rows are kept, and whether it follows the object of another domain that has its name."""
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     static: bool = False
     retained: bool = True
+    follows: bool = False
 
     def column(self, name: str) -> Column:
         """The column called `name`."""
@@ -388,6 +389,7 @@ class TableSchema:
         )
         key = f", PRIMARY KEY ({', '.join(map(quoted, self.key))})" if self.key else ""
         options = "" if self.retained else " WITH (retain = false)"
+        options += " WITH (follows = true)" if self.follows else ""
         return f"CREATE {'STATIC ' if self.static else ''}TABLE {quoted(self.name)} ({body}{key}){options}"
 
 

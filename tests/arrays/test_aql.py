@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -17,6 +18,7 @@ from everfresh.arrays.aql import CreateArray
 from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array, array_of
 from everfresh.arrays.evaluate import evaluate
+from everfresh.arrays.explained import explained
 from everfresh.arrays.join import brute_force
 from everfresh.errors import EverfreshError
 
@@ -227,3 +229,79 @@ JOIN = "SELECT * FROM a SIMILARITY JOIN a AS b ON {on} WITH SHAPE {shape}"
 def test_bad_queries_are_refused(text: str, message: str) -> None:
     with pytest.raises(EverfreshError, match=message):
         _run(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT a.i, COUNT(*) AS n FROM a SIMILARITY JOIN a AS b ON (b.i = a.i AND b.j = a.j) "
+         "WITH SHAPE L1(1) GROUP BY a.i HAVING COUNT(*) > 1 ORDER BY n DESC LIMIT 1", [(2, 6)]),
+        ("SELECT a.v FROM a SIMILARITY JOIN a AS b ON (b.i = a.i AND b.j = a.j) WITH SHAPE L0 "
+         "ORDER BY a.v DESC LIMIT 2", [(4,), (4,)]),
+        ("SELECT v FROM a WHERE v > 1 ORDER BY v LIMIT 1", [(2,)]),
+    ],
+)  # fmt: skip
+def test_what_stands_behind_a_query(text: str, rows: list[tuple[Any, ...]]) -> None:
+    assert str(parse(str(parse(text)))) == str(parse(text))
+    assert _run(text) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a", ["a: 5 cells in 3 of 16 chunks"]),
+        ("APPLY(FILTER(a, v > 1), SUM(v), L1(1))",
+         ["APPLY SUM(v) over L1(1): 5 offsets in 3 intervals", "  FILTER v > 1",
+          "    a: 5 cells in 3 of 16 chunks"]),
+        ("REGRID(PROJECT(SUBARRAY(a, 1, 1, 4, 4), v), 2, 2, SUM(v) AS s)",
+         ["REGRID SUM(v) AS s over blocks of 2 x 2", "  PROJECT v", "    SUBARRAY (1, 1) .. (4, 4)",
+          "      a: 5 cells in 3 of 16 chunks"]),
+        ("SELECT i FROM a SIMILARITY JOIN FILTER(a, v > 1) AS b ON (i = b.i AND a.j = b.j) "
+         "WITH SHAPE HAMMING(1)",
+         ["SELECT i",
+          "  SIMILARITY JOIN ON (i = b.i AND a.j = b.j) WITH SHAPE HAMMING(1): offsets without bound",
+          "    chunk pairs: known when both sides are computed", "    a: 5 cells in 3 of 16 chunks",
+          "    FILTER v > 1", "      a: 5 cells in 3 of 16 chunks"]),
+    ],
+)  # fmt: skip
+def test_explain(text: str, lines: list[str]) -> None:
+    array = _array(
+        "CREATE ARRAY a <v: INT> [i=1,8,2; j=1,8,2]", [(1, 1, 1), (1, 2, 1), (2, 2, 2), (4, 4, 1), (8, 8, 5)]
+    )
+    assert explained(parse(text), {"a": array}).splitlines() == lines
+
+
+@given(st.data())
+def test_explain_counts_what_the_join_looks_at(data: st.DataObject) -> None:
+    """No pair of chunks that holds a pair of cells is left out."""
+    shape = data.draw(shapes(2))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
+    arrays = {}
+    for name in "ab":
+        coords = rng.integers(0, 9, (2, data.draw(st.integers(1, 12))))
+        arrays[name] = _array(
+            f"CREATE ARRAY {name} <v: INT> [i=0,8,2; j=0,8,3]", (coords.T, np.arange(coords.shape[1]))
+        )
+    query = f"FROM a SIMILARITY JOIN b ON (b.i = -1*a.j + 8 AND b.j = a.i) WITH SHAPE {shape}"
+    found = evaluate(parse(f"SELECT a.v, b.v {query}"), arrays)
+    assert isinstance(found, pa.Table)
+    text = explained(parse(f"SELECT a.v {query}"), arrays)
+    pairs, candidates = (int(n) for n in re.search(r"pairs: (\d+) of \d+, with (\d+)", text).groups())  # type: ignore[union-attr]
+    where = {
+        name: {
+            v: int(array.schema.chunk_ids(np.array([[i], [j]]))[0])
+            for i, j, v in array.to_arrow().to_pandas().to_numpy()
+        }
+        for name, array in arrays.items()
+    }
+    met = {
+        (where["a"][i], where["b"][j]) for i, j in zip(*(c.to_pylist() for c in found.columns), strict=True)
+    }
+    assert len(met) <= pairs
+    assert found.num_rows <= candidates
+
+
+def test_a_mapping_that_fails_is_told() -> None:
+    with pytest.raises(EverfreshError, match="getcwd/2/1 failed: TypeError"):
+        _run("SELECT * FROM a SIMILARITY JOIN b ON 'os:getcwd/2/1' WITH SHAPE [0:1]",
+             b=_array("CREATE ARRAY b <> [k=1,2,1]", [(1,)]))  # fmt: skip

@@ -12,7 +12,8 @@ from everfresh.arrays.shape import parse
 from everfresh.errors import EverfreshError
 
 DOCS = Path(__file__).parents[2] / "docs"
-ROWS = re.findall(r"^\| `([^`]+)` \| .* \| (\d+) \|$", (DOCS / "arrays.md").read_text(), re.MULTILINE)
+PAGE = (DOCS / "arrays.md").read_text()
+ROWS = re.findall(r"^\| `([^`]+)` \| .* \| (\d+) \|$", PAGE, re.MULTILINE)
 
 
 @pytest.mark.parametrize(("shape", "cells"), ROWS)
@@ -27,6 +28,13 @@ def test_all_rows_are_read() -> None:
 def test_the_picture_is_what_the_code_draws() -> None:
     drawn = parse("RING(3, 4) UNION [-1:1, 0:2]").svg()
     assert (DOCS / "images" / "array-shape.svg").read_text() == drawn
+
+
+def test_the_picture_of_a_plan_is_what_the_page_draws() -> None:
+    (code,) = re.findall(r"```python\n(from everfresh.arrays.plan import.*?)```", PAGE, re.DOTALL)
+    told: dict[str, str] = {}
+    exec(code, told)
+    assert (DOCS / "images" / "array-plan.svg").read_text() == told["picture"]
 
 
 def test_create_takes_create_only() -> None:

@@ -19,6 +19,7 @@ from everfresh.arrays.cells import Array
 from everfresh.arrays.evaluate import value_of
 from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.views.definition import define
+from everfresh.arrays.views.groups import no_change
 from everfresh.arrays.views.pipeline import Pipeline, compile_view
 from everfresh.delta.bags import difference, net, weigh
 from everfresh.errors import Code, EverfreshError
@@ -108,7 +109,8 @@ def run(
             arrays[name] = some.changed(came, went)
             changes[name] = net(pa.concat_tables([weigh(came), weigh(went, -1)]))
         before = view.value(states).table
-        states, change = view.step(states, arrays, changes)
+        states, found = view.step(states, arrays, changes)
+        change = no_change(view.schema) if found is None else found.table
         shown = view.value(states)
         wrong = difference(expected(view, arrays), shown.table)
         assert wrong.num_rows == 0, f"{text}\n{wrong.to_pylist()}"
@@ -281,3 +283,21 @@ def test_views_too_large_for_their_keys_are_refused() -> None:
     assert isinstance(a, aql.CreateArray)
     with pytest.raises(EverfreshError, match="64-bit key"):
         define("w", query, [a.schema, a.schema])
+
+
+def test_pictures() -> None:
+    from everfresh.arrays.evaluate import create
+    from everfresh.arrays.views.picture import drawn, svg_of
+
+    a = create(
+        "CREATE ARRAY a <n: INT, t: VARCHAR> [k=1,2,1; i=1,4,2; j=1,4,2]",
+        [(1, 1, 1, 3, "x"), (2, 1, 1, 4, "")],
+    )
+    places, values, boxes = drawn(a)
+    assert places.T.tolist() == [[1, 1]]
+    assert values.tolist() == [7]  # cells over each other are added up
+    assert boxes == [(1, 2, 1, 2)]
+    assert svg_of(a, "n").startswith("<svg")
+    with pytest.raises(EverfreshError, match="no attribute that has numbers"):
+        svg_of(a, "t")
+    assert "<rect" not in svg_of(a.changed(deletes=[(1, 1, 1, 3, "x"), (2, 1, 1, 4, "")]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ from mapping_functions import scattered
 
 from everfresh.arrays.cells import Array, array_of
 from everfresh.arrays.execute import Batch, Catalog, JoinSpec, prepared
+from everfresh.arrays.execute.calibrate import calibrated
 from everfresh.arrays.execute.joining import landed_of
 from everfresh.arrays.execute.local import Positions, run_local
+from everfresh.arrays.execute.route import by_keys
 from everfresh.arrays.execute.wire import packed, size_of
 from everfresh.arrays.join import brute_force
 from everfresh.arrays.mapping import Affine, Mapping, function, identity
@@ -167,3 +170,32 @@ def test_new_chunks_find_a_worker_and_old_ones_stay(rule: str) -> None:
         assert dict(zip(known.number.tolist(), known.home.tolist(), strict=True)) == homes
         assert set(homes.values()) <= set(range(4))
     assert known.after([(44, 1, 0, 0, 0, 0, 0, 0)]).places(np.array([44, 45])).tolist()[0] == -1
+
+
+def test_costs_are_calibrated() -> None:
+    """Nothing is free, and the model is one that plans take."""
+    cost = calibrated(megabytes=2, threads=3)
+    assert cost.threads == 3
+    for seconds in (cost.t_ntwk, cost.t_disk, cost.t_cpu):
+        assert seconds > 0
+    assert PlanOptions(cost=cost).cost.makespan(10, 10, 10) > 0
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([3, None, 3, -7]),
+        pa.array([3, None, 3, -7], pa.int16()),
+        pa.array(["x", None, "x", ""]),
+        pa.array([0.0, None, -0.0, float("nan")]),
+        pa.array([Decimal("1.50"), None, Decimal("1.50"), Decimal("2.00")]),
+        pa.array([True, None, True, False]),
+    ],
+)
+def test_a_key_has_one_owner_whatever_is_beside_it(values: pa.Array) -> None:
+    """A worker that has NULLs, or one value, says the same of a key as one that has not."""
+    together = by_keys(pa.table({"k": values}), 1, 1 << 20).tolist()
+    alone = [by_keys(pa.table({"k": values.slice(at, 1)}), 1, 1 << 20).tolist()[0] for at in range(4)]
+    assert together == alone
+    assert together[0] == together[2]
+    assert len(set(together)) == 3

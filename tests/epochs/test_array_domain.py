@@ -16,7 +16,7 @@ from everfresh.testing.domain_suite import DomainSuite
 from everfresh.testing.engine.suite_base import refused
 
 
-class TestArrays(DomainSuite):
+class ArraySuite(DomainSuite):
     """One array with several tuples in a cell, and one that is UNIQUE."""
 
     tolerance = 0
@@ -27,7 +27,7 @@ class TestArrays(DomainSuite):
     def make(self, db: ef.Database) -> None:
         db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY)")
         db.sql("CREATE ARRAY a <v: INT, u: VARCHAR> [i=1,20,4; j=-5,5,3]")
-        db.sql("CREATE UNIQUE ARRAY once <x: DOUBLE> [n=0,99,10]")
+        db.sql("CREATE UNIQUE ARRAY once <x: DOUBLE> [n=0,99,10] WITH (placement = 'hilbert')")
 
     def remake(self, db: ef.Database, name: str) -> None:
         db.sql(f'CREATE ARRAY "{name}" <v: INT> [i=1,2,1]')
@@ -57,6 +57,10 @@ class TestArrays(DomainSuite):
             {"t": [(1000,)], "a": [(1, 1, "no number", "x")]},
             {"t": [(None,)], "a": [(1, 1, 1, "x")]},
         ]
+
+
+class TestArrays(ArraySuite):
+    """On the local engine."""
 
 
 @pytest.fixture

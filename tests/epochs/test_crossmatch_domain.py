@@ -14,17 +14,15 @@ from everfresh.testing.domain_suite import DomainSuite
 from everfresh.testing.engine.suite_base import refused
 
 COLUMNS = "(k BIGINT PRIMARY KEY, ra DOUBLE, dec DOUBLE, mjd DOUBLE, name VARCHAR)"
-_next = [0]
 
 
-def point(rng: random.Random) -> tuple[Any, ...]:
+def point(rng: random.Random, key: int) -> tuple[Any, ...]:
     """Near the seam, near a pole, and where others are; some at the very same place."""
-    _next[0] += 1
     ra = rng.choice([0.0, 359.9999, 0.0001, 10.0, 10.0001, 10.0002])
     dec = rng.choice([0.0, 0.0001, -0.0001, 20.0])
     if rng.random() < 0.2:
         ra, dec = rng.random() * 360, 89.9999
-    return (_next[0], ra, dec, rng.choice([None, 1.0, 2.0, 5.0]), rng.choice(["", "a'b", None]))
+    return (key, ra, dec, rng.choice([None, 1.0, 2.0, 5.0]), rng.choice(["", "a'b", None]))
 
 
 def batch(db: ef.Database, rng: random.Random, tables: Sequence[str] = ("a", "b")) -> dict[str, Any]:
@@ -34,7 +32,8 @@ def batch(db: ef.Database, rng: random.Random, tables: Sequence[str] = ("a", "b"
         some = rng.sample(there, min(len(there), rng.randrange(4)))
         moved = [{**row, "dec": 0.0} for row in some[:1]] if rng.random() < 0.4 else []
         gone = [{"k": row["k"]} for row in some[len(moved) :]]
-        new = [point(rng) for _ in range(1 + rng.randrange(4))]
+        first = 1 + max((row["k"] for row in there), default=0)
+        new = [point(rng, first + k) for k in range(1 + rng.randrange(4))]
         found[name] = ef.Delta(inserts=new, deletes=gone or None, updates=moved or None)
     return found
 

@@ -14,8 +14,10 @@ import pytest
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv import split
 from everfresh.kv.client import Client
-from everfresh.kv.store import EmbeddedStore, memory_store, rocks_store
+from everfresh.kv.protocol.calls import base_by_chunks, bases
+from everfresh.kv.store import Cut, EmbeddedStore, StoredTable, memory_store, rocks_store
 from everfresh.kv.views import Views
+from everfresh.types import BIGINT, Column, TableSchema
 
 ORDERS = "CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT, price DECIMAL(9,2), note VARCHAR)"
 CUSTOMERS = "CREATE TABLE customers (cust BIGINT PRIMARY KEY, city VARCHAR)"
@@ -43,11 +45,13 @@ VIEWS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def made(store: EmbeddedStore) -> Views:
+def made(store: EmbeddedStore, strategy: str = "SCI", batch: int = 0) -> Views:
     views = Views(store)
     views.create_table(f"{ORDERS}; {CUSTOMERS}")
     for name, (text, key) in VIEWS.items():
-        views.create_view(f"CREATE MATERIALIZED VIEW {name} AS {text}", key=key)
+        views.create_view(
+            f"CREATE MATERIALIZED VIEW {name} AS {text}", key=key, strategy=strategy, batch=batch
+        )
     return views
 
 
@@ -87,10 +91,10 @@ def assert_right(views: Views) -> None:
                 assert views.client.read_row(name, *[row[k] for k in key]) == row
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_views_equal_duckdb_after_every_refresh(seed: int) -> None:
-    random, store = Random(seed), memory_store(partitions=2)
-    views = made(store)
+@pytest.mark.parametrize(("strategy", "batch"), [("IN", 0), ("IMB", 4), ("SCI", 3)])
+def test_views_equal_duckdb_after_every_refresh(strategy: str, batch: int) -> None:
+    random, store = Random(batch), memory_store(partitions=2)
+    views = made(store, strategy, batch)
     views.refresh()
     assert_right(views)
     for step in range(6):
@@ -135,7 +139,8 @@ def test_a_process_that_dies_at_any_call_leaves_views_that_go_on(call: str, afte
         store = memory_store(partitions=2)
         views = Views(store)
         views.create_table(ORDERS)
-        views.create_view(f"CREATE MATERIALIZED VIEW spend AS {VIEWS['spend'][0]}", key=("cust",))
+        spend = f"CREATE MATERIALIZED VIEW spend AS {VIEWS['spend'][0]}"
+        views.create_view(spend, key=("cust",), strategy="IN")
         random, real, left = Random(count), getattr(store, call), [count]
 
         def dying(*given: Any, real: Any = real, left: list[int] = left, **how: Any) -> Any:
@@ -178,6 +183,9 @@ def test_a_point_read_takes_at_most_two_gets() -> None:
     views = Views(store)
     views.create_table(ORDERS)
     views.create_view(f"CREATE MATERIALIZED VIEW spend AS {VIEWS['spend'][0]}", key=("cust",))
+    views.client = Client(store, fresh_for=1e9)
+    views.refresh()
+    assert views.client.read_row("spend", 1) is None  # the client knows from now on where the view is
     gets: list[str] = []
     real = store.get
 
@@ -239,10 +247,117 @@ def test_mistakes_are_named() -> None:
     views.refresh()
     assert views.verify("v").num_rows == 0
     views.trim()
-    views.create_view(view.replace("VIEW v", "VIEW w"))
+    views.create_view(view.replace("VIEW v", "VIEW w"), strategy="IN")
     with pytest.raises(EverfreshError) as caught:
         views.refresh()
     assert caught.value.code == Code.HISTORY
+
+
+@pytest.mark.parametrize("strategy", ["SNI", "SNIMB", "SCI", "SCIMB"])
+def test_a_view_over_existing_data_needs_no_log(strategy: str) -> None:
+    random, store = Random(7), memory_store(partitions=2)
+    views = Views(store)
+    views.create_table(f"{ORDERS}; {CUSTOMERS}")
+    for _ in range(60):
+        write(random, views.client)
+    store.split(1)
+    views.trim()
+    for name, (text, key) in VIEWS.items():
+        views.create_view(f"CREATE MATERIALIZED VIEW {name} AS {text}", key=key, strategy=strategy, batch=9)
+    for _ in range(30):
+        write(random, views.client)  # after it was made, and before it is loaded
+    with pytest.raises(EverfreshError, match="is being made"):
+        views.client.read("spend")
+    views.refresh()
+    assert_right(views)
+
+
+@pytest.mark.parametrize("strategy", ["SN", "SC"])
+def test_generations_are_switched_at_once(strategy: str) -> None:
+    random, store = Random(8), memory_store(partitions=2)
+    views = Views(store)
+    views.create_table(f"{ORDERS}; {CUSTOMERS}")
+    for name, (text, key) in VIEWS.items():
+        views.create_view(f"CREATE MATERIALIZED VIEW {name} AS {text}", key=key, strategy=strategy)
+    with pytest.raises(EverfreshError, match="is being made"):
+        views.client.read("spend")
+    real, seen = store.prepare, list[Any]()
+
+    def watched(*given: Any) -> None:
+        real(*given)
+        seen.append(rows(views.client.read("spend")))
+
+    for step in range(4):
+        for _ in range(10):
+            write(random, views.client)
+        if step:
+            before = rows(views.client.read("spend"))
+            store.prepare = watched  # type: ignore[method-assign, assignment]
+        views.refresh()
+        store.prepare = real  # type: ignore[method-assign]
+        assert_right(views)
+        if step:
+            assert all(state in (before, rows(views.client.read("spend"))) for state in seen)
+            assert seen
+        seen.clear()
+        views.trim()
+        if step == 2:
+            views = Views(store)
+    generations = [name for name in store.tables() if name.startswith("spend@")]
+    assert 1 <= len(generations) <= 2
+    views.drop_view("spend")
+    assert not [name for name in store.tables() if name.startswith("spend")]
+    assert "spend" not in Views(store).names
+
+
+class _Busy:
+    """A store in which somebody writes between the chunks of a scan."""
+
+    def __init__(self, store: EmbeddedStore, random: Random) -> None:
+        self.store, self.random = store, random
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def scan_chunks(self, partition: int, table: str, **how: Any) -> Any:
+        for chunk in self.store.scan_chunks(partition, table, **how):
+            yield chunk
+            for _ in range(self.random.randrange(4)):
+                some_write(self.random, self.store)
+
+
+def some_write(random: Random, store: EmbeddedStore) -> None:
+    key = b"k%02d" % random.randrange(20)
+    if random.random() < 0.4:
+        store.delete("t", key)
+    else:
+        store.put("t", key, b"%d" % random.randrange(1000))
+
+
+def test_a_scan_beside_writers_is_the_base_at_the_cut() -> None:
+    differs = 0
+    for seed in range(10):
+        random, store = Random(seed), memory_store(partitions=2)
+        store.create_table(StoredTable(TableSchema("t", (Column("k", BIGINT),), ("k",))))
+        for _ in range(30):
+            some_write(random, store)
+        cut = Cut({p.id: store.log_end(p.id) for p in store.partitions()})
+        expected = sorted(("t", key, row.value) for batch in store.scan("t") for key, row in batch)
+        for _ in range(10):
+            some_write(random, store)
+        if seed % 2:
+            store.split(1)
+            for _ in range(5):
+                some_write(random, store)
+        ends = [(p, store.log_end(p.id)) for p in store.partitions()]
+        busy: Any = _Busy(store, random)
+        found = []
+        for base in bases(ends, ("t",), cut, chunks=True):
+            found += base_by_chunks(busy, base.partition, base.tables, base.logs, 3)
+        assert sorted(found) == expected
+        now = sorted(("t", key, row.value) for batch in store.scan("t") for key, row in batch)
+        differs += now != expected
+    assert differs == 10
 
 
 def test_verify_finds_damage() -> None:

@@ -14,7 +14,6 @@ from everfresh.local.store.components import (
     float_total,
     wide_from_int64,
     wide_from_python,
-    wide_to_float,
     wide_to_python,
 )
 from everfresh.local.store.pool import Layout, Pool
@@ -41,23 +40,6 @@ def test_wide_from_int64(numbers: list[int]) -> None:
 def test_wide_from_python_refuses_more_than_128_bits(number: int) -> None:
     with pytest.raises(OverflowError):
         wide_from_python([number])
-
-
-# Numbers near a tie of the rounding to 53 bits: the bits below decide.
-TIES = st.builds(
-    lambda top, shift, low, sign: sign * min(((top << 1 | 1) << shift) + low, TOP),
-    st.integers(1 << 52, (1 << 53) - 1),
-    st.integers(0, 72),
-    st.sampled_from([-1, 0, 1]),
-    st.sampled_from([-1, 1]),
-)
-
-
-@settings(deadline=None)
-@given(st.lists(st.one_of(st.integers(BOTTOM, TOP), TIES)))
-@example(EDGES)
-def test_wide_to_float_rounds_like_python(numbers: list[int]) -> None:
-    assert wide_to_float(*wide_from_python(numbers)).tolist() == [float(x) for x in numbers]
 
 
 TERM = st.one_of(

@@ -206,6 +206,57 @@ def test_a_file_that_changes_is_never_mixed(night: Path) -> None:
         assert db.cache.explain() == before, "a query that fails leaves the cache as it was"
 
 
+def test_an_interrupt_leaves_everything_as_it_was(night: Path, tmp_path: Path) -> None:
+    struck: list[str] = []
+
+    def strike(what: str, done: int, total: int) -> None:
+        struck.append(what)
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with ef.connect(tmp_path / "db", engine="local") as db:
+        for k in range(3):
+            csv(night / f"{k}", pa.table({"x": [50 + k], "y": [1.0], "v": [k]}))
+        db.on_progress(strike)
+        with pytest.raises(KeyboardInterrupt):
+            create(db, night)
+        assert (db.epoch, list(db.arrays)) == (0, [])
+        db.on_progress(None)
+        create(db, night)
+        before = db.cache.explain("json")
+        db.on_progress(strike)
+        with pytest.raises(KeyboardInterrupt):
+            db.sql("SELECT * FROM a SIMILARITY JOIN a b ON (b.i = a.i AND b.j = a.j) WITH SHAPE L0")
+        assert db.cache.explain("json") == before
+        parquet(night / "8", pa.table({"x": [50], "y": [40.0], "v": [7]}))
+        parquet(night / "9", pa.table({"x": [50], "y": [40.0], "v": [7]}))
+        db.on_progress(None)
+        assert answer(db, "SELECT COUNT(*) AS n FROM a") == [{"n": 45}]
+        assert {"looking at files of a", "reading files of a"} <= set(struck)
+
+
+@pytest.mark.soak
+def test_two_hundred_queries_stay_within_the_budgets(tmp_path: Path) -> None:
+    random = np.random.default_rng(5)
+    some = [rows(random, 400) for _ in range(12)]
+    for k, table in enumerate(some):
+        list(WRITERS.values())[k % len(WRITERS)](tmp_path / f"{k}", table)
+    with ef.connect(engine="local") as db:
+        db.sql(f"CREATE EXTERNAL ARRAY a <v: INT> {SHAPE} FROM '{tmp_path}' (i = x, j = y)")
+        db.sql(f"CREATE ARRAY b <v: INT> {SHAPE}")
+        db.apply(b=loaded(some))
+        for policy in ("cost", "chunk_lru", "file_lru"):
+            db.cache.configure(workers=3, budget=12_000, policy=policy, min_cells=30)
+            for _ in range(200):
+                i, j = random.integers(1, 50), random.integers(0, 35)
+                numbers = {"i": i, "j": j, "k": i + random.integers(0, 12), "m": j + random.integers(0, 8)}
+                text = QUERIES[random.integers(len(QUERIES))]
+                expected = answer(db, text.format(a="b", b="b", **numbers))
+                assert answer(db, text.format(a="a", b="b", **numbers)) == expected
+                assert all(used <= 12_000 for used in domain_of(db).cache.memory.used())
+            assert db.array("a").verify().num_rows == 0
+
+
 def test_damaged_files_are_refused_or_left_out(night: Path, caplog: pytest.LogCaptureFixture) -> None:
     (night / "bad.parquet").write_bytes(b"PAR1 no PAR1")
     with ef.connect(engine="local") as db:

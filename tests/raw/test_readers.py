@@ -11,52 +11,56 @@ import pytest
 from raw_files import WRITERS
 
 import everfresh as ef
-from everfresh.errors import Code, EverfreshError
+from everfresh.errors import EverfreshError
 from everfresh.raw.files import places
-from everfresh.raw.files.formats import format_of
+from everfresh.raw.files.formats import FORMATS, format_of
 from everfresh.raw.files.places import found, stamped
+from everfresh.testing.raw_reader_suite import RawReaderSuite
 
-ROWS = pa.table(
-    {
-        "x": pa.array(np.arange(-50, 50, dtype=np.int64)),
-        "y": pa.array(np.linspace(-1.5, 2.5, 100)),
-        "small": pa.array(np.arange(100, dtype=np.int16)),
-    }
-)
+ROWS = RawReaderSuite.rows(100)
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_rows_come_as_they_were_written(name: str, tmp_path: Path) -> None:
-    path = str(WRITERS[name](tmp_path / "some", ROWS))
-    reader = format_of(path)
-    assert sorted(reader.columns(path).names) == sorted(ROWS.column_names)
-    for wanted in (["x", "y", "small"], ["y"], ["small", "x"]):
-        rows = pa.Table.from_batches(reader.rows(path, wanted))
-        assert rows.column_names == wanted
-        for column in wanted:
-            assert rows.column(column).to_pylist() == pytest.approx(ROWS.column(column).to_pylist())
-    again = pa.Table.from_batches(reader.rows(path, ["x"]))
-    assert again.equals(pa.Table.from_batches(reader.rows(path, ["x"])))
-    for column, (least, greatest) in reader.ranges(path).items():
-        values = ROWS.column(column).to_pylist()
-        assert least <= min(values)
-        assert max(values) <= greatest
+class Formats(RawReaderSuite):
+    """A format, by its writer."""
+
+    writer: str
+
+    def write(self, path: Path, rows: pa.Table) -> Path:
+        return WRITERS[self.writer](path, rows)
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_what_is_no_such_file_is_refused_with_its_name(name: str, tmp_path: Path) -> None:
-    path = WRITERS[name](tmp_path / "some", ROWS)
-    if path.is_dir():
-        (path / "zarr.json").write_text("no")
-    elif name == "csv":
+class TestCsv(Formats):
+    reader, writer = FORMATS["csv"], "csv"
+
+    def spoil(self, path: Path) -> None:
         path.write_text("x,y\n1,2\n3\n")
-    else:
-        path.write_bytes(path.read_bytes()[:40] + b"\0" * 40)
-    reader = format_of(str(path))
-    with pytest.raises(EverfreshError) as caught:
-        list(reader.rows(str(path), reader.columns(str(path)).names))
-    assert caught.value.code == Code.DAMAGED
-    assert str(path) in str(caught.value)
+
+
+class TestPackedCsv(Formats):
+    reader, writer = FORMATS["csv"], "csv_gz"
+
+
+class TestParquet(Formats):
+    reader, writer = FORMATS["parquet"], "parquet"
+
+
+class TestFits(Formats):
+    reader, writer = FORMATS["fits"], "fits"
+
+
+class TestHdf5Records(Formats):
+    reader, writer = FORMATS["hdf5"], "hdf5_records"
+
+
+class TestHdf5Columns(Formats):
+    reader, writer = FORMATS["hdf5"], "hdf5_columns"
+
+
+class TestZarr(Formats):
+    reader, writer = FORMATS["zarr"], "zarr"
+
+    def spoil(self, path: Path) -> None:
+        (path / "zarr.json").write_text("no")
 
 
 def test_numbers_that_become_fractions_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,7 +99,8 @@ def test_a_new_view_lets_the_others_keep_their_code(
     before = dbs.batch(4, ("j",))
     assert before["compiled"]
     dbs.sql(OTHER)
-    assert dbs.batch(4, ("j",)) == before
+    after = dbs.batch(500, ("j",))  # so many that code pays for a worker that has read its part again, too
+    assert {**after, "compiling": 0} == {**before, "compiling": 0}
 
 
 @pytest.mark.usefixtures("all_is_kept")

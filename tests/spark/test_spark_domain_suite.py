@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -11,14 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from counters import Counters, Create
+from counters import Counters, Create, Grow
 from fake_spark import FakeSession, install
+from test_array_domain import ArraySuite
 from test_domains import CounterSuite, MatrixSuite, TableSuite
 from test_signal_domain import SignalSuite
 
 import everfresh as ef
 from everfresh.database import connected
 from everfresh.epochs import Domain, Published
+from everfresh.testing.engine.suite_base import refused
 from everfresh.testing.oracle import assert_rows
 
 
@@ -59,6 +62,51 @@ class TestCounters(OnSpark, CounterSuite):
         return (Counters(options.history),)
 
 
+class TestViewsOverCounters(OnSpark, CounterSuite):
+    """SQL views that read a counter, a table beside it, and one another; a counter that reads one of them."""
+
+    def domains(self, options: ef.Options) -> tuple[Domain, ...]:
+        return (Counters(options.history),)
+
+    def make(self, db: ef.Database) -> None:
+        super().make(db)
+        db.sql("CREATE TABLE beside (n BIGINT PRIMARY KEY, g BIGINT)")
+        db.sql("CREATE MATERIALIZED VIEW over AS SELECT n, COUNT(*) AS c FROM told GROUP BY n")
+        db.sql(
+            "CREATE MATERIALIZED VIEW joined AS "
+            "SELECT g, SUM(over.n) AS s FROM over JOIN beside ON over.n = beside.n GROUP BY g"
+        )
+        db._define("counter", Create("behind", ("over",)))
+
+    def names(self, db: ef.Database) -> list[str]:
+        return [*super().names(db), "over", "joined"]
+
+    def change(self, db: ef.Database, rng: random.Random) -> Mapping[str, Any]:
+        told, at = Grow(rng.randrange(3)), db._engine.read("told").column("n")[0].as_py()
+        rows = {row["n"] for row in db.table("beside").to_arrow().to_pylist()}
+        fresh = {at, at + 1, at + 2} - rows
+        own = {"told": told, "beside": [(n, n % 2) for n in sorted(fresh)]}
+        return {**super().change(db, rng), **{n: own[n] for n in own if rng.random() < 0.8}}
+
+    def check(self, db: ef.Database) -> None:
+        read = db._engine.read
+        told = read("told").column("n")[0].as_py()
+        assert read("over").to_pylist() == [{"n": told, "c": 1}]
+        known = [row["g"] for row in read("beside").to_pylist() if row["n"] == told]
+        assert [(r["g"], int(r["s"])) for r in read("joined").to_pylist()] == [(g, told) for g in known]
+
+    def test_what_reads_goes_with_it(self) -> None:
+        with self.connect() as db:
+            self.make(db)
+            with refused(ef.Code.DEPENDENCY, "over"):
+                db._drop("told")
+            with refused(ef.Code.UNSUPPORTED, "'behind' follows"):
+                db.sql("CREATE MATERIALIZED VIEW deep AS SELECT n FROM behind")
+            db._drop("told", cascade=True)
+            assert "over" not in db.views
+            assert not any(schema.follows for schema in db.catalog.tables.values())
+
+
 class TestMatrices(OnSpark, MatrixSuite):
     def options(self, **changes: Any) -> ef.Options:
         return super().options(**{"snapshots": "background", **changes})
@@ -77,6 +125,10 @@ class TestTables(OnSpark, TableSuite):
         assert_rows(db.view("v"), *((g, sum(xs), len(xs)) for g, xs in groups.items()))
         counted = Counter(len(xs) for xs in groups.values())
         assert_rows(db.view("over"), *counted.items())
+
+
+class TestArrays(OnSpark, ArraySuite):
+    """Chunks with the workers, their catalog with the driver."""
 
 
 class InObjectStore:
@@ -99,6 +151,10 @@ class TestMatricesInAStore(InObjectStore, TestMatrices):
 
 
 class TestTablesInAStore(InObjectStore, TestTables):
+    pass
+
+
+class TestArraysInAStore(InObjectStore, TestArrays):
     pass
 
 

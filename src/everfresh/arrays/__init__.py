@@ -9,6 +9,7 @@
     shape, mapping                 which cells are similar, and where cells of one array lie in another
     join, kernels                  cells that match, by compiled loops
     aql, aql_parser, evaluate      the language of arrays, and what it means
+    views, upkeep, matching        views of arrays, plans of their maintenance, crossmatch views
     sky                            catalogs, points on the sphere, and what an astronomer calls
 """
 

@@ -18,6 +18,8 @@ from everfresh.expr.tokens import quote_name
 from everfresh.rewrite import Node, node
 from everfresh.types import quoted
 
+ROUND_ROBIN = "round-robin"
+
 
 class Statement(Node):
     """What a text asks for."""
@@ -29,23 +31,28 @@ class Operand(Statement):
 
 @node
 class CreateArray(Statement):
-    """CREATE [UNIQUE] ARRAY name <attribute: type, ...> [dimension=first,last,chunk; ...]."""
+    """CREATE [UNIQUE] ARRAY name <attribute: type, ...> [dimension=first,last,chunk; ...]
+    [WITH (placement = rule)]: how chunks are dealt to workers, where there are several."""
 
     schema: ArraySchema
+    placement: str = ROUND_ROBIN
 
     def __str__(self) -> str:
-        return self.schema.ddl
+        rule = "" if self.placement == ROUND_ROBIN else f" WITH (placement = '{self.placement}')"
+        return self.schema.ddl + rule
 
 
 @node
 class DropArray(Statement):
-    """DROP ARRAY [IF EXISTS] name."""
+    """DROP ARRAY [IF EXISTS] name [CASCADE]."""
 
     name: str
     if_exists: bool = False
+    cascade: bool = False
 
     def __str__(self) -> str:
-        return f"DROP ARRAY {'IF EXISTS ' if self.if_exists else ''}{quote_name(self.name)}"
+        exists, cascade = "IF EXISTS " if self.if_exists else "", " CASCADE" if self.cascade else ""
+        return f"DROP ARRAY {exists}{quote_name(self.name)}{cascade}"
 
 
 @node
@@ -63,13 +70,26 @@ class CreateView(Statement):
 
 @node
 class DropView(Statement):
-    """DROP ARRAY VIEW [IF EXISTS] name."""
+    """DROP ARRAY VIEW [IF EXISTS] name [CASCADE]."""
 
     name: str
     if_exists: bool = False
+    cascade: bool = False
 
     def __str__(self) -> str:
-        return f"DROP ARRAY VIEW {'IF EXISTS ' if self.if_exists else ''}{quote_name(self.name)}"
+        exists, cascade = "IF EXISTS " if self.if_exists else "", " CASCADE" if self.cascade else ""
+        return f"DROP ARRAY VIEW {exists}{quote_name(self.name)}{cascade}"
+
+
+@node
+class Explain(Statement):
+    """EXPLAIN [ANALYZE] query: how it is run; with ANALYZE it is run, and what was measured stands beside."""
+
+    statement: Statement
+    analyze: bool = False
+
+    def __str__(self) -> str:
+        return f"EXPLAIN {'ANALYZE ' if self.analyze else ''}{self.statement}"
 
 
 # -- arrays ----------------------------------------------------------------------------------------------
@@ -207,6 +227,8 @@ class Query(Operand):
     into: str = ""
     dimensions: tuple[Dimension, ...] = ()
     more: tuple[SimilarityJoin, ...] = ()
+    tail: str = ""
+    """HAVING, ORDER BY and LIMIT."""
 
     def __str__(self) -> str:
         box = f" [{'; '.join(map(str, self.dimensions))}]" if self.dimensions else ""
@@ -214,7 +236,16 @@ class Query(Operand):
         join = "".join(f" {join}" for join in (self.join, *self.more) if join is not None)
         where = f" WHERE {self.where}" if self.where else ""
         group = f" GROUP BY {self.group}" if self.group else ""
-        return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}"
+        return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}{self._end}"
+
+    @property
+    def _end(self) -> str:
+        return f" {self.tail}" if self.tail else ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether it gives its one array as it is."""
+        return self.items == "*" and self.join is None and not (self.where or self.group)
 
     @property
     def sql(self) -> str:
@@ -226,7 +257,7 @@ class Query(Operand):
             sources += f" JOIN {quoted(self.join.right.alias)} ON {self.join.on}"
         where = f" WHERE {self.where}" if self.where else ""
         group = f" GROUP BY {self.group}" if self.group else ""
-        return f"SELECT {self.items} FROM {sources}{where}{group}"
+        return f"SELECT {self.items} FROM {sources}{where}{group}{self._end}"
 
 
 def named_mapping(on: str, left: ArraySchema, right: ArraySchema, aliases: tuple[str, str]) -> Mapping:

@@ -1,14 +1,15 @@
 """The language of arrays, read: text in, a statement of `everfresh.arrays.aql` out.
 
-    CREATE [UNIQUE] ARRAY a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2]
-    DROP ARRAY [IF EXISTS] a
-    CREATE ARRAY VIEW v [[i=1,8,2; ...]] AS array       DROP ARRAY VIEW [IF EXISTS] v
+    CREATE [UNIQUE] ARRAY a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2] [WITH (placement = 'k-d')]
+    DROP ARRAY [IF EXISTS] a [CASCADE]
+    CREATE ARRAY VIEW v [[i=1,8,2; ...]] AS array       DROP ARRAY VIEW [IF EXISTS] v [CASCADE]
     SELECT items [INTO t [i=1,8,2]] FROM a [AS x]
         [SIMILARITY JOIN b [AS y] ON (y.i = x.i + 1 AND ...) WITH SHAPE shape ...]
         [JOIN b [AS y] ON condition]
-        [WHERE condition] [GROUP BY keys]
+        [WHERE condition] [GROUP BY keys] [HAVING ...] [ORDER BY ...] [LIMIT n]
     APPLY(a, SUM(v + u), shape)   BETWEEN(a, 1, 1, 4, 4)   SUBARRAY(a, 1, 1, 4, 4)
     FILTER(a, v > 3)   PROJECT(a, v)   REGRID(a, 2, 2, SUM(v) AS s)
+    EXPLAIN [ANALYZE] one of these
 
 An array in FROM or in a call is a name, a call, or a query in parentheses. ON of a similarity join may be the
 text of a mapping in quotes: `ON 'module:function/2/2'`.
@@ -29,7 +30,8 @@ from everfresh.sql.scalars import read_type
 from everfresh.types import Column
 
 _CALLS = ("APPLY", "BETWEEN", "SUBARRAY", "FILTER", "PROJECT", "REGRID")
-_ENDS = ("INTO", "FROM", "WHERE", "GROUP", "SIMILARITY", "JOIN", "WITH", "AS")
+_TAIL = ("HAVING", "ORDER", "LIMIT", "OFFSET")
+_ENDS = ("INTO", "FROM", "WHERE", "GROUP", "SIMILARITY", "JOIN", "WITH", "AS", *_TAIL)
 
 
 def parse(text: str) -> aql.Statement:
@@ -48,12 +50,15 @@ def parse(text: str) -> aql.Statement:
 def _statement(stream: TokenStream) -> aql.Statement:
     if stream.accept("DROP", "ARRAY", "VIEW"):
         if_exists = stream.accept("IF", "EXISTS")
-        return aql.DropView(stream.name(), if_exists)
+        return aql.DropView(stream.name(), if_exists, stream.accept("CASCADE"))
     if stream.accept("DROP", "ARRAY"):
         if_exists = stream.accept("IF", "EXISTS")
-        return aql.DropArray(stream.name(), if_exists)
+        return aql.DropArray(stream.name(), if_exists, stream.accept("CASCADE"))
+    if stream.accept("EXPLAIN"):
+        analyze = stream.accept("ANALYZE")
+        return aql.Explain(_operand(stream), analyze)
     if stream.at("CREATE"):
-        return _view(stream) or aql.CreateArray(_create(stream))
+        return _view(stream) or aql.CreateArray(_create(stream), _placement(stream))
     return _operand(stream)
 
 
@@ -84,6 +89,25 @@ def read_array(stream: TokenStream) -> ArraySchema:
         stream.expect("<")
         attributes = stream.listed(lambda: _attribute(stream), ">")
     return ArraySchema(name, _box(stream), tuple(attributes), unique)
+
+
+def _placement(stream: TokenStream) -> str:
+    """How chunks are dealt to workers."""
+    from everfresh.arrays.plan.place import PLACEMENTS
+
+    if not stream.accept("WITH", "("):
+        return aql.ROUND_ROBIN
+    stream.expect("placement")
+    stream.expect("=")
+    if stream.peek().kind != "string":
+        raise stream.error("a placement in quotes is expected")
+    rule = stream.next().text
+    if rule not in PLACEMENTS:
+        raise EverfreshError(
+            Code.NOT_FOUND, f"there is no placement '{rule}'", hint="placements are: " + ", ".join(PLACEMENTS)
+        )
+    stream.expect(")")
+    return rule
 
 
 def _attribute(stream: TokenStream) -> Column:
@@ -228,7 +252,8 @@ def _query(stream: TokenStream) -> aql.Query:
         join = aql.EquiJoin(right, _text(stream, _ENDS, comma=False))
     where = _text(stream, _ENDS, comma=False) if stream.accept("WHERE") else ""
     group = _text(stream, _ENDS, comma=False) if stream.accept("GROUP", "BY") else ""
-    return aql.Query(items, left, join, where, group, into, dimensions, tuple(more))
+    tail = _text(stream, comma=False) if any(stream.at(word) for word in _TAIL) else ""
+    return aql.Query(items, left, join, where, group, into, dimensions, tuple(more), tail)
 
 
 def _source(stream: TokenStream) -> aql.Source:

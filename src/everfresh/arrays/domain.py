@@ -18,17 +18,21 @@ from everfresh.arrays import aql
 from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array, read_cells
 from everfresh.arrays.chunk import Chunk
+from everfresh.arrays.evaluate import evaluate
 from everfresh.arrays.model import ArraySchema
 from everfresh.delta import Delta
 from everfresh.delta.bags import net, weigh
 from everfresh.epochs import Object, Published, Resident, RowChange, Told, Undo
 from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
+from everfresh.options import Options
 from everfresh.state import pack_table, plain, unpack_table
 from everfresh.types import Column
 
 ARRAYS, CHUNK, PAST = "array/all", "array/chunk/", "array/past/"
 CAME, WENT = "array/came/", "array/went/"
+
+NO_ARRAYS: Mapping[str, Array] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +52,8 @@ class Arrays(Resident):
     def __init__(self, history: int = 100) -> None:
         super().__init__(history)
         self.values: dict[str, Array] = {}
+        self.placements: dict[str, str] = {}
+        """How chunks are dealt to logical workers."""
 
     def takes(self, given: Any) -> bool:
         """Never: cells come as rows do, and an array is known by its name."""
@@ -55,9 +61,7 @@ class Arrays(Resident):
 
     def prepare(self, name: str, given: Any) -> CellChange:
         """Cells of any kind, or a `Delta` of them."""
-        with self.lock:
-            self.expect(name)
-            schema = self.values[name].schema
+        schema = self.schema(name)
         delta = given if isinstance(given, Delta) else Delta(inserts=given)
         if delta.updates is not None:
             raise EverfreshError(
@@ -76,14 +80,25 @@ class Arrays(Resident):
 
     def columns(self, name: str) -> tuple[Column, ...]:
         """An array as a relation."""
-        return self.array(name).schema.columns
+        return self.schema(name).columns
+
+    def schema(self, name: str) -> ArraySchema:
+        """The dimensions and attributes of an array."""
+        with self.lock:
+            self.expect(name)
+            return self.values[name].schema
+
+    def size(self, name: str) -> tuple[int, int]:
+        """How many cells an array has, and how many chunks."""
+        value = self.array(name)
+        return len(value), len(value.chunks)
 
     def define(self, statement: Any) -> tuple[Object | str, Undo]:
         """Make or drop an array."""
-        before = dict(self.values)
+        before, rules = dict(self.values), dict(self.placements)
 
         def undo() -> None:
-            self.values = before
+            self.values, self.placements = before, rules
 
         if isinstance(statement, aql.DropArray):
             self.expect(statement.name)
@@ -91,6 +106,7 @@ class Arrays(Resident):
             return statement.name, undo
         schema: ArraySchema = statement.schema
         self.values = {**before, schema.name: Array(schema)}
+        self.placements = {**rules, schema.name: statement.placement}
         return Object(schema.name, self.name, self.kind), undo
 
     def make(
@@ -127,7 +143,10 @@ class Arrays(Resident):
         with self.lock:
             if not self.objects:
                 return {}
-            told = [[str(aql.CreateArray(self.values[n].schema)), o.created] for n, o in self.objects.items()]
+            told = [
+                [str(aql.CreateArray(self.values[n].schema, self.placements[n])), o.created]
+                for n, o in self.objects.items()
+            ]
             sections: dict[str, Any] = {ARRAYS: json.dumps(told).encode()}
             for name, value in self.values.items():
                 for number, chunk in value.chunks.items():
@@ -148,6 +167,7 @@ class Arrays(Resident):
             if not isinstance(statement, aql.CreateArray):
                 raise EverfreshError(Code.DAMAGED, f"a snapshot has no array where it says '{text}'")
             schema = statement.schema
+            self.placements[schema.name] = statement.placement
             chunks = {
                 number: Chunk.decode(data, schema.ndim)
                 for number, data in sorted(found.get(schema.name, {}).items())
@@ -169,6 +189,34 @@ class Arrays(Resident):
         """The values of all arrays at one epoch."""
         with self.lock:
             return dict(self.values)
+
+    # -- queries -----------------------------------------------------------------------------------
+
+    def answer(self, statement: aql.Statement, others: Mapping[str, Array] = NO_ARRAYS) -> pa.Table:
+        """The rows that a query gives, over these arrays and `others`; of an array in row-major order."""
+        value = evaluate(statement, {**self.all(), **others})
+        return value.to_arrow() if isinstance(value, Array) else value
+
+    def computed(self, query: aql.Query, others: Mapping[str, Array] = NO_ARRAYS) -> tuple[ArraySchema, Any]:
+        """What INTO keeps: its schema, and the change that fills it."""
+        value = evaluate(query, {**self.all(), **others})
+        if not isinstance(value, Array):
+            raise AssertionError(f"INTO gives rows: {query}")
+        return value.schema, CellChange(value.table, value.schema.arrow.empty_table())
+
+    def explained(self, statement: aql.Statement, run: bool = False, options: Options | None = None) -> str:
+        """How a query is run: the plan of its join, and if it is to be `run` what was measured."""
+        from everfresh.arrays.execute.explaining import Explained
+
+        values = self.all()
+        schemas = {name: value.schema for name, value in values.items()}
+        found = Explained.of(statement, schemas)
+        if found.work is not None:
+            held = {source.name: values[source.name] for source in found.work.sources}
+            found.plan_local(held, self.placements, options or Options(), run)
+        return found.text
+
+    # -- rows --------------------------------------------------------------------------------------
 
     def rows(self, name: str) -> pa.Table:
         """The cells of an array in row-major order."""
@@ -219,10 +267,8 @@ def _cells(schema: ArraySchema) -> int:
 
 def made(history: int, host: Any) -> Arrays:
     """The domain, on an engine that offers `host`."""
-    if host is not None:
-        raise EverfreshError(
-            Code.UNSUPPORTED,
-            "arrays are kept by the local engine",
-            hint="connect with engine='local'",
-        )
-    return Arrays(history)
+    if host is None:
+        return Arrays(history)
+    from everfresh.arrays.spark.domain import ArraysOnSpark
+
+    return ArraysOnSpark(history, host)

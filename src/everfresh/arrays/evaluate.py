@@ -88,14 +88,14 @@ def value_of(operand: aql.Operand, arrays: Mapping[str, Array]) -> Array:
     """The array that an operand stands for."""
     match operand:
         case aql.Read():
-            known = {name.lower(): array for name, array in arrays.items()}
-            if operand.name.lower() not in known:
+            found = next((name for name in arrays if name.lower() == operand.name.lower()), None)
+            if found is None:
                 raise EverfreshError(
                     Code.NOT_FOUND,
                     f"there is no array '{operand.name}'",
                     hint="arrays are: " + ", ".join(arrays),
                 )
-            return known[operand.name.lower()]
+            return arrays[found]
         case aql.Between():
             return _between(operand, value_of(operand.input, arrays))
         case aql.Filter():
@@ -173,6 +173,16 @@ def _projected(operand: aql.Project, of: Array) -> Array:
 
 def _regridded(operand: aql.Regrid, of: Array) -> Array:
     schema = of.schema
+    dimensions, plan = _regrid(operand, schema)
+    return _made(schema.name, dimensions, _run(plan, {schema.name: of.table}), plan.columns)
+
+
+def regrid_plan(operand: aql.Regrid, schema: ArraySchema) -> Plan:
+    """REGRID over an array with this schema as a query."""
+    return _regrid(operand, schema)[1]
+
+
+def _regrid(operand: aql.Regrid, schema: ArraySchema) -> tuple[tuple[Dimension, ...], Plan]:
     if len(operand.factors) != schema.ndim or min(operand.factors) < 1:
         raise _wrong_count("REGRID", schema)
     dimensions, keys = [], []
@@ -185,8 +195,7 @@ def _regridded(operand: aql.Regrid, of: Array) -> Array:
     text = (
         f"SELECT {', '.join([named, *operand.items])} FROM {quoted(schema.name)} GROUP BY {', '.join(keys)}"
     )
-    plan = bind_select(text, {schema.name: schema.columns})
-    return _made(schema.name, tuple(dimensions), _run(plan, {schema.name: of.table}), plan.columns)
+    return tuple(dimensions), bind_select(text, {schema.name: schema.columns})
 
 
 def _applied(operand: aql.Apply, of: Array) -> Array:
@@ -276,7 +285,7 @@ def _starred(query: aql.Query, schemas: tuple[ArraySchema, ...], aliases: tuple[
         for schema, alias in zip(schemas, aliases, strict=True)
         for name, shown in _shown(schema, alias, schemas)
     )
-    changed = aql.Query(items, query.left, query.join, query.where, query.group)
+    changed = aql.Query(items, query.left, query.join, query.where, query.group, tail=query.tail)
     return changed.sql
 
 
@@ -384,3 +393,12 @@ def _into(query: aql.Query, table: pa.Table, plan: Plan, joined: _Joined) -> Arr
             hint=f"select some, or name them: INTO {name} [i=1,100,10]",
         )
     return _made(name, picked, table, columns)
+
+
+def described(
+    query: aql.Query, arrays: Mapping[str, Array]
+) -> tuple[Plan, tuple[str, ...], ArraySchema | None]:
+    """What a query means over arrays with these schemas: its plan, the names of what it reads, and the schema
+    of the array that INTO keeps."""
+    table, plan, joined = _rows(query, arrays)
+    return plan, joined.aliases, _into(query, table, plan, joined).schema if query.into else None

@@ -31,14 +31,16 @@ class StoredArray(View):
 
     @property
     def value(self) -> Array:
-        """The array now, chunk by chunk: what `everfresh.arrays` computes with. It never changes."""
+        """The array now, chunk by chunk: what `everfresh.arrays` computes with. It never changes. On Spark
+        all its cells are collected."""
         self._db._current()
         return self._domain.array(self.name)
 
     @property
     def schema(self) -> ArraySchema:
         """Its dimensions and attributes."""
-        return self.value.schema
+        self._db._current()
+        return self._domain.schema(self.name)
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -46,7 +48,12 @@ class StoredArray(View):
         return self.schema.columns
 
     def __len__(self) -> int:
-        return len(self.value)
+        return self._size[0]
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        self._db._current()
+        return self._domain.size(self.name)
 
     def on_change(self, fn: Callable[[pa.Table], Any]) -> Callable[[], None]:
         """Call `fn(changes)` after each batch that changes the array; returns a function that ends it."""
@@ -58,7 +65,5 @@ class StoredArray(View):
         return self._db._drop(self.name)
 
     def __repr__(self) -> str:
-        value = self.value
-        return (
-            f"<array {self.name} {value.schema.box_text}: {len(value)} cells in {len(value.chunks)} chunks>"
-        )
+        cells, chunks = self._size
+        return f"<array {self.name} {self.schema.box_text}: {cells} cells in {chunks} chunks>"

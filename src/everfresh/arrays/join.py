@@ -323,7 +323,9 @@ def _parts(left: Cells, right: Cells, shape: Shape, pairs: Pairs | None, how: in
             core: Shape = part
             sides = left, right
         else:  # a key of the other dimensions, and a test of the rest
-            test = (part, left.coords, right.coords)
+            half = any((lo is None) != (hi is None) for lo, hi in part.bounds(ndim))
+            said = isinstance(part, Cuboid) and not half  # the key says all of it
+            test = None if said else (part, left.coords, right.coords)
             core = Cuboid(tuple(part.bounds(ndim)[k] for k in bounded) or ((0, 0),))
             projected = _projected(left, bounded)
             sides = projected, projected if right is left else _projected(right, bounded)
@@ -421,7 +423,11 @@ def _sorted(keys: Ints, starts: Ints, end: int) -> Pairs:
             return radix.argsort.native(keys, end.bit_length())  # type: ignore[no-any-return]
         moved = np.argsort(keys, kind="stable")
     else:
-        moved = np.lexsort((keys, np.repeat(np.arange(len(starts) - 1), np.diff(starts))))
+        chunk = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        if (len(starts) - 1) * end < _WIDE:  # chunk and key are one number
+            moved = _sorted(keys + chunk * end, np.array([0, len(keys)]), (len(starts) - 1) * end)[1]
+        else:
+            moved = np.lexsort((keys, chunk))
     return keys[moved], moved
 
 

@@ -165,7 +165,16 @@ class Function(Mapping):
 
     def cells(self, coords: Ints) -> Ints:
         """As in `Mapping`."""
-        found = np.asarray(self._function(coords.copy()))  # type: ignore[attr-defined]
+        try:
+            found = np.asarray(self._function(coords.copy()))  # type: ignore[attr-defined]
+        except EverfreshError:
+            raise
+        except Exception as error:
+            raise EverfreshError(
+                Code.VALUE,
+                f"the mapping {self} failed: {type(error).__name__}: {error}",
+                hint="it is given an array with a row of indices for each left dimension",
+            ) from error
         if found.shape != (self.right, coords.shape[1]) or found.dtype.kind not in "iu":
             raise EverfreshError(
                 Code.VALUE,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from everfresh.arrays import aql
 from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array
-from everfresh.arrays.domain import Arrays, CellChange
-from everfresh.arrays.evaluate import evaluate
+from everfresh.arrays.domain import Arrays
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import Batch
-from everfresh.relations import Result
+from everfresh.relations import Explanation, Result
 
 if TYPE_CHECKING:
     from everfresh.database import Database
@@ -48,10 +47,14 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
     if isinstance(statement, aql.Query) and statement.into:
         with db._lock:  # nobody changes what it reads
             db._check_free(statement.into)
-            return _stored(db, evaluate(statement, _known(domain, others())))
-    db._current()
-    value = evaluate(statement, _known(domain, others()))
-    return Result(value.to_arrow() if isinstance(value, Array) else value)
+            schema, change = domain.computed(statement, others())
+            statements = {DOMAIN: (aql.CreateArray(schema),)}
+            return db._commit(Batch(changes={schema.name: change}, statements=statements))
+    if isinstance(statement, aql.Explain):
+        with db._reading() as engine:
+            return Explanation(domain.explained(statement.statement, statement.analyze, engine.options))
+    with db._reading():
+        return Result(domain.answer(statement, others()))
 
 
 def _dropped(db: Database, statement: aql.DropArray | aql.DropView) -> int:
@@ -67,20 +70,4 @@ def _dropped(db: Database, statement: aql.DropArray | aql.DropView) -> int:
                 f"there is no {kinds[0]} '{statement.name}'",
                 hint=f"'{found.name}' is: {found.kind}",
             )
-        return db._drop(found.name if found is not None else statement.name)
-
-
-def _known(domain: Arrays, others: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays of the database, by their names in whatever case a statement has them."""
-    found = {**domain.all(), **others}
-    return {**{name.lower(): value for name, value in found.items()}, **found}
-
-
-def _stored(db: Database, value: Any) -> int:
-    """Keep an array that a query gave, in an epoch of its own."""
-    if not isinstance(value, Array):
-        raise EverfreshError(Code.ARGUMENT, "the query gives rows and no array", hint="INTO t keeps an array")
-    schema = value.schema
-    change = CellChange(value.table, schema.arrow.empty_table())
-    statements = {DOMAIN: (aql.CreateArray(schema),)}
-    return db._commit(Batch(changes={schema.name: change}, statements=statements))
+        return db._drop(found.name if found is not None else statement.name, statement.cascade)

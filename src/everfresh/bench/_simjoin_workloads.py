@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from everfresh.errors import EverfreshError
 
 if TYPE_CHECKING:
+    from everfresh.arrays.cells import Array
     from everfresh.arrays.plan import Chunks, Problem, Reach
+    from everfresh.arrays.shape import Shape
 
 ROW = 24
 """Bytes of a cell: a packed key and two attributes."""
@@ -107,3 +109,41 @@ def catalog_of(points: Any, start: tuple[int, ...], length: tuple[int, ...]) -> 
         start=start,
         length=length,
     )
+
+
+def cells_of(quick: bool, skip: Callable[[str, str], None]) -> Iterator[tuple[str, Array, Shape]]:
+    """The same workloads with their cells, for joins that are run."""
+    from everfresh.arrays.shape import L1, L2, Cuboid, Linf
+    from everfresh.datasets import geo, ptf
+
+    nights = 10 if quick else 120
+    sky = _array(ptf.cells(nights), ptf.DIMENSIONS, ptf.START, ptf.LENGTH)
+    yield f"PTF 3-D, {nights} nights", sky, Linf(1).without_center()
+    cross = (Cuboid(((0, 0), (-1, 1), (-1, 1))) & L1(1)).without_center()
+    yield f"PTF 2-D, {nights} nights", sky, cross
+    try:
+        places = geo.cells(9, limit=3000 if quick else None)
+    except EverfreshError as error:
+        skip("GEO, run", error.message)
+        return
+    yield "GEO", _array(places, geo.DIMENSIONS, geo.START, geo.LENGTH), L2(4)
+
+
+def _array(
+    columns: dict[str, Any], names: tuple[str, ...], start: tuple[int, ...], length: tuple[int, ...]
+) -> Array:
+    """An array of cells that lie chunk by chunk or not, as far as they reach."""
+    import pyarrow as pa
+
+    from everfresh.arrays.cells import array_of
+    from everfresh.arrays.model import ArraySchema, Dimension
+    from everfresh.types import DOUBLE, Column
+
+    dimensions = tuple(
+        Dimension(name, lo, int(columns[name].max()), chunk)
+        for name, lo, chunk in zip(names, start, length, strict=True)
+    )
+    table = pa.table({name: columns[name] for name in names})
+    values = columns.get("mag", columns[names[0]])
+    table = table.append_column("mag", pa.array(values).cast(pa.float64()))
+    return array_of(ArraySchema("cells", dimensions, (Column("mag", DOUBLE),)), table)

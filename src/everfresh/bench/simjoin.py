@@ -1,4 +1,4 @@
-"""Similarity joins of arrays, planned and simulated: what each algorithm moves, and how it spreads work.
+"""Similarity joins of arrays, planned, simulated and run: what each algorithm moves, how it spreads work.
 
 The evaluation of the paper on similarity joins (section 5) on catalogs alone: chunks dealt round-robin over 2
 to 8 workers, every algorithm for the same pairs. Times of planning leave out the loading of compiled loops.
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from everfresh.arrays.plan import Plan, Problem
 
 NAME = "simjoin"
-DESCRIPTION = "similarity joins of arrays: plans and simulated runs, each algorithm on the same chunk pairs"
+DESCRIPTION = (
+    "similarity joins of arrays: plans, simulated runs and runs, each algorithm on the same chunk pairs"
+)
 
 WORKERS = (2, 4, 6, 8)
 MANY = 8
@@ -33,7 +35,9 @@ NEAR_OPTIMUM, AGAINST_RIVALS, SPREAD, LARGEST, PLANNING = 1.05, 0.45, 1.02, 1.03
 
 
 def run(settings: Settings) -> Report:
-    """Plan and simulate."""
+    """Plan and simulate, then run."""
+    from everfresh.bench._simjoin_runs import runs
+
     report = Report(NAME)
     _load_loops()
     for workload in workloads(settings.quick, report.skip):
@@ -42,6 +46,7 @@ def run(settings: Settings) -> Report:
     _scaling(report, settings)
     _exact(report, settings)
     _large(report, settings)
+    runs(report, settings)
     return report
 
 

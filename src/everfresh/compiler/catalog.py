@@ -54,6 +54,8 @@ class Effect:
     create_table: TableSchema | None = None
     create_view: ViewDef | None = None
     alter_table: tuple[TableSchema, TableSchema, Const | None] | None = None
+    cascade: bool = False
+    """Whether what reads the things that go is to go with them."""
 
     @property
     def nothing(self) -> bool:
@@ -386,8 +388,8 @@ class Catalog:
         for gone in (*dependents, name):
             new = new._without(gone)
         if kind == "view":
-            return new, Effect(entry_of(s), drop_views=(*dependents, name))
-        return new, Effect(entry_of(s), drop_tables=(name,), drop_views=dependents)
+            return new, Effect(entry_of(s), drop_views=(*dependents, name), cascade=s.cascade)
+        return new, Effect(entry_of(s), drop_tables=(name,), drop_views=dependents, cascade=s.cascade)
 
     def _no_dependents(self, name: str) -> None:
         dependents = [v.name for v in self.views_on(name)]

@@ -42,7 +42,8 @@ class Object:
 
 
 class Published(Protocol):
-    """The change of an object's rows in an epoch."""
+    """The change of an object's rows in an epoch. One with `exact = False` is right but for rounding: a row
+    that went may not be, to the last digit, the row that was there."""
 
     @property
     def table(self) -> pa.Table:
@@ -149,6 +150,11 @@ class Domain(Protocol):
 
     def rows_for(self, name: str, plan: Any) -> pa.Table:
         """The rows of an object that a plan of SQL needs, at least."""
+        ...
+
+    def frame(self, name: str, at: int | None, session: Any) -> Any:
+        """The same as a DataFrame of a Spark session that reads an object where it is; None if its rows are
+        to be read here."""
         ...
 
     def changes(self, name: str, since: int | None) -> pa.Table:

@@ -98,6 +98,10 @@ class Lazy:
         """The rows of an object that a plan of SQL needs, at least."""
         return self._there(name).rows_for(name, plan)
 
+    def frame(self, name: str, at: int | None, session: Any) -> Any:
+        """The rows of an object as a DataFrame, or None."""
+        return self._there(name).frame(name, at, session)
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`."""
         return self._there(name).changes(name, since)

@@ -1,8 +1,7 @@
 """All objects of a database by name, whatever their domain.
 
 A name stands for one object. Names are found whatever their case and kept as written, as in SQL. Objects are
-stepped in an order in which each comes after what it reads; tables and SQL views come first, since no object
-of theirs reads another domain's.
+stepped in an order in which each comes after what it reads; where SQL views come among them, `layers` says.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from everfresh.epochs.domain import Domain, Object
+from everfresh.epochs.layers import Layers, follows, layers
 from everfresh.errors import Code, EverfreshError
 from everfresh.types import fold
 
@@ -24,6 +24,7 @@ class Objects:
         self._seen: tuple[int, ...] | None = None
         self._order: tuple[Object, ...] = ()
         self._read: frozenset[str] = frozenset()
+        self._layers: tuple[Any, Any, Layers] | None = None
 
     def __iter__(self) -> Iterator[Object]:
         return (found for domain in self.domains.values() for found in domain.objects.values())
@@ -67,6 +68,13 @@ class Objects:
         """The names that objects of these domains read."""
         return self._read if self.order else frozenset()
 
+    def layers(self, catalog: Any) -> Layers:
+        """In which layers objects and the SQL views of a catalog are stepped."""
+        order, known = self.order, self._layers
+        if known is None or known[0] is not catalog or known[1] is not order:
+            known = self._layers = catalog, order, layers(catalog, order)
+        return known[2]
+
     def readers(self, name: str) -> tuple[Object, ...]:
         """The objects that read one, directly or not, each after those that it reads."""
         found: dict[str, Object] = {}
@@ -81,16 +89,19 @@ class Objects:
         if found is not None:
             raise EverfreshError(
                 Code.EXISTS,
-                f"there is already a {found.kind} '{found.name}'",
+                f"there is already {article(found.kind)} '{found.name}'",
                 hint="drop it first, or choose another name",
             )
 
-    def beside(self, made: str | None, gone: Sequence[str], *, cascade: bool) -> dict[str, list[Any]]:
-        """What a DDL statement of SQL that makes and drops these does to the other domains; raises if a name
-        is taken, or what goes is read."""
+    def beside(self, effect: Any, catalog: Any, *, cascade: bool) -> dict[str, list[Any]]:
+        """What the effect of a DDL statement of SQL on a catalog does to the other domains; raises if a name
+        is taken, or what goes is read. Tables that follow an object have its name, and nothing to do with it
+        here."""
         if not self._any():
             return {}
-        if made is not None and made not in gone:
+        gone = [name for name in effect.gone if not follows(catalog, name)]
+        made, table = effect.made, effect.create_table
+        if made is not None and made not in gone and not (table is not None and table.follows):
             self.check_free(made)
         return self.dropped_with(gone, cascade=cascade)
 
@@ -113,6 +124,15 @@ class Objects:
             known = statements.setdefault(one.domain, [])
             known += [drop for drop in self.domains[one.domain].dropping(one.name) if drop not in known]
         return statements
+
+
+def article(kind: str) -> str:
+    """A kind of object with its article.
+
+    >>> article("array"), article("matrix")
+    ('an array', 'a matrix')
+    """
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _quoted(names: Sequence[str]) -> str:

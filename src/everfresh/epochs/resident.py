@@ -169,6 +169,10 @@ class Resident(ABC):
         """All rows: most domains have them at hand."""
         return self.read(name)
 
+    def frame(self, name: str, at: int | None, session: Any) -> Any:
+        """Rows are in this process."""
+        return None
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`."""
         with self.lock:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 from everfresh.epochs.domain import Making, Published, Stepping, entries_of, entry, sections_of
 from everfresh.epochs.objects import Objects
 
+Tables = Callable[[Mapping[str, Published]], Mapping[str, Published]]
+"""Steps tables and SQL views by the changes of objects that some of them follow; what has changed."""
+
 
 class EpochSteps:
     """What one epoch does to the domains that it concerns.
 
-    `published` are the changes of this epoch by name, those of tables and SQL views first; what the objects
-    publish is added to it. Steppings begin when they are needed, and end in the opposite order.
+    `published` are the changes of the objects in this epoch, by name. Steppings begin when they are needed,
+    and end in the opposite order.
     """
 
     def __init__(self, objects: Objects, making: Making) -> None:
@@ -39,17 +42,28 @@ class EpochSteps:
             for statement in listed:
                 self._of(domain).execute(statement)
 
-    def run(self, changes: Mapping[str, Any], published: Mapping[str, Published]) -> dict[str, Published]:
-        """Step every object that has a change of its own, or reads what has changed; what they publish."""
-        if not changes and not published:
-            return {}
-        known, made = dict(published), self.published
-        for one in self._objects.order:
-            inputs = {name: known[name] for name in one.reads if name in known}
-            if inputs or one.name in changes:
-                change = self._of(one.domain).step(one.name, changes.get(one.name), inputs)
-                if change is not None:
-                    known[one.name] = made[one.name] = change
+    def run(self, changes: Mapping[str, Any], tables: Tables, catalog: Any) -> dict[str, Published]:
+        """Step every object that has a change of its own, or reads what has changed, in layers, and behind
+        each of them the tables and SQL views that follow its objects; what the objects publish.
+
+        `tables` steps tables and SQL views by the changes of objects that they follow, and gives their own;
+        it is called once for the first layer, and for others where there is something.
+        """
+        layers = self._objects.layers(catalog)
+        known: dict[str, Published] = {}
+        made = self.published
+        for number in range(layers.count):
+            for one in self._objects.order:
+                if layers.of(one.name) != number:
+                    continue
+                inputs = {name: known[name] for name in one.reads if name in known}
+                if inputs or one.name in changes:
+                    change = self._of(one.domain).step(one.name, changes.get(one.name), inputs)
+                    if change is not None:
+                        known[one.name] = made[one.name] = change
+            followed = {n: made[n] for n in layers.followed if n in made and layers.of(n) == number}
+            if followed or number == 0:
+                known.update((n, change) for n, change in tables(followed).items() if n not in made)
         return made
 
     def again(self, ddl: Sequence[str], sections: Mapping[str, Any]) -> None:

@@ -7,7 +7,9 @@ takes at most two gets, and one client's reads of a row never go back.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -15,22 +17,46 @@ import pyarrow as pa
 from everfresh.delta.bags import WEIGHT, expand
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv import split
-from everfresh.kv.encoding import RowCodec
+from everfresh.kv.definitions import VIEWS, Definition, base_tables, definitions
+from everfresh.kv.encoding import RowCodec, keys
+from everfresh.kv.encoding.keys import after
 from everfresh.kv.protocol.calls import perform
-from everfresh.kv.protocol.reading import read_row, read_view
+from everfresh.kv.protocol.reading import BeingMade, read_row, read_view
+from everfresh.kv.runtime.core_program import one_view
+from everfresh.kv.runtime.shared_flow import NUMBER, recomposed
+from everfresh.kv.sharing.template import Shared, shared
 from everfresh.kv.store import NOBODY, Store, StoredTable
 from everfresh.kv.store import Client as Who
-from everfresh.types import to_logical, to_physical
+from everfresh.types import BIGINT, Column, TableSchema, to_logical, to_physical
 
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Where a view's rows are."""
+
+    version: int
+    group: str
+    codec: RowCodec
+    number: int | None = None
+    prefix: bytes | None = None
+    recompose: Shared | None = None
 
 
 class Client:
     """Reads and writes rows."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, *, fresh_for: float = 1.0) -> None:
+        """A client believes for so many seconds that a view is where it was: one that is dropped and made
+        again under the same name may be read as the old one for so long."""
+        self.store, self.fresh_for = store, fresh_for
         self._codecs: dict[str, tuple[StoredTable, RowCodec]] = {}
+        self._views: dict[str, tuple[float, _View]] = {}
+
+    def forget(self) -> None:
+        """Ask the store again where views are."""
+        self._views.clear()
 
     # -- base tables -------------------------------------------------------------------------------
 
@@ -72,40 +98,89 @@ class Client:
 
     def read(self, view: str) -> pa.Table:
         """The rows of a view, all of one epoch."""
-        codec = self._codec(view, view=True)
-        rows, _ = self._run(read_view(view, view))
-        table = codec.arrow(codec.decode(key, value) for key, value in rows)
+        found = self._view(view)
+        if found.recompose is not None:
+            rows, _ = self._run(read_view(found.group, found.group))
+            groups = (found.codec.decode(key, value) for key, value in rows)
+            every = recomposed(found.recompose, ((row[1:-1], row[-1]) for row in groups))
+            return RowCodec(TableSchema(view, found.recompose.template.columns)).arrow(every)
+        lo, hi = (b"", None) if found.prefix is None else (found.prefix, after(found.prefix))
+        rows, _ = self._run(read_view(found.group, found.group, lo, hi))
+        table = found.codec.arrow(found.codec.decode(key, value) for key, value in rows)
+        if found.prefix is not None:
+            return table.remove_column(0)
         return expand(table) if table.column_names[-1:] == [WEIGHT] else table
 
     def read_row(self, view: str, *key: Any) -> dict[str, Any] | None:
         """A row of a view by its key."""
-        codec = self._codec(view, view=True)
-        encoded = self._key(codec, key)
-        value, _ = self._run(read_row(view, view, encoded))
-        return None if value is None else self._shown(codec, encoded, value)
+        return self._row(view, key, plain=False)
 
     def plain(self, view: str, *key: Any) -> dict[str, Any] | None:
         """A row of a view as a reader sees it who knows of no heads: whole and committed, perhaps stale."""
-        codec = self._codec(view, view=True)
-        encoded = self._key(codec, key)
-        row = self.store.get(view, encoded)
-        value = split.whole(split.unpack(None if row is None else row.value))
-        return None if value is None else self._shown(codec, encoded, value)
+        return self._row(view, key, plain=True)
+
+    def _row(self, view: str, key: Sequence[Any], plain: bool) -> dict[str, Any] | None:
+        found = self._view(view)
+        number = () if found.number is None else (found.number,)
+        encoded = self._key(found.codec, (*number, *key))
+        if plain:
+            row = self.store.get(found.group, encoded)
+            value = split.whole(split.unpack(None if row is None else row.value))
+        else:
+            value, _ = self._run(read_row(found.group, found.group, encoded))
+        if found.recompose is not None:
+            groups = [] if value is None else [found.codec.decode(encoded, value)]
+            rows = recomposed(found.recompose, ((row[1:-1], row[-1]) for row in groups))
+            columns = found.recompose.template.columns
+            return self._named(columns, rows[0]) if rows else None
+        if value is None:
+            return None
+        shown = self._named(found.codec.schema.columns, found.codec.decode(encoded, value))
+        shown.pop(NUMBER, None)
+        return shown
+
+    def _view(self, name: str) -> _View:
+        until, known = self._views.get(name, (0.0, None))
+        if known is not None and time.monotonic() < until and known.group in self.store.tables():
+            return known
+        row = self.store.get(VIEWS.name, name.encode()) if VIEWS.name in self.store.tables() else None
+        until = time.monotonic() + self.fresh_for
+        if row is not None and "@" in Definition.from_bytes(row.value).group:
+            until = 0.0  # the next generation may be there at any moment
+        if row is not None and known is not None and known.version == row.version:
+            self._views[name] = until, known
+            return known
+        if row is None:
+            raise self._missing(name, "view", sorted(definitions(self.store)))
+        what = Definition.from_bytes(row.value)
+        if not what.shares:
+            found = _View(row.version, what.group, self._codec(what.group, view=True))
+        elif what.layout == "own":
+            codec = self._codec(what.group, view=True)
+            prefix = keys.encode([what.number], [BIGINT])
+            found = _View(row.version, what.group, codec, what.number, prefix)
+        else:
+            view = shared(one_view(what.text, base_tables(self.store)).plan)
+            found = _View(row.version, what.group, self._codec(what.group, view=True), 0, None, view)
+        self._views[name] = until, found
+        return found
 
     # -- values ------------------------------------------------------------------------------------
 
     def _codec(self, name: str, *, view: bool) -> RowCodec:
         table = self.store.tables().get(name)
         if table is None or table.logged == view:
-            kind = "view" if view else "table"
             names = sorted(n for n, t in self.store.tables().items() if t.logged != view and n[:3] != "_ef")
-            raise EverfreshError(
-                Code.NOT_FOUND, f"the store has no {kind} '{name}'", hint=f"{kind}s are: " + ", ".join(names)
-            )
+            raise self._missing(name, "view" if view else "table", names)
         known = self._codecs.get(name)
         if known is None or known[0] != table:
             known = self._codecs[name] = table, RowCodec(table.schema)
         return known[1]
+
+    @staticmethod
+    def _missing(name: str, kind: str, names: Sequence[str]) -> EverfreshError:
+        hint = f"{kind}s are: " + ", ".join(names)
+        return EverfreshError(Code.NOT_FOUND, f"the store has no {kind} '{name}'", hint=hint)
 
     def _key(self, codec: RowCodec, key: Sequence[Any]) -> bytes:
         names = [codec.schema.names[i] for i in codec.key]
@@ -130,8 +205,10 @@ class Client:
         return to_physical(typed, column.type)
 
     def _shown(self, codec: RowCodec, key: bytes, value: bytes) -> dict[str, Any]:
-        row = codec.decode(key, value)
-        columns = codec.schema.columns
+        return self._named(codec.schema.columns, codec.decode(key, value))
+
+    @staticmethod
+    def _named(columns: Sequence[Column], row: Sequence[Any]) -> dict[str, Any]:
         return {c.name: to_logical(v, c.type) for c, v in zip(columns, row, strict=True)}
 
     def _run(self, machine: Generator[Any, Any, Any]) -> Any:
@@ -141,6 +218,12 @@ class Client:
                 call = machine.send(result)
             except StopIteration as done:
                 return done.value
+            except BeingMade as error:
+                raise EverfreshError(
+                    Code.NOT_FOUND,
+                    "the view is being made of data that were there before it",
+                    hint="it can be read after the first refresh",
+                ) from error
             result = perform(self.store, call)
 
 

@@ -41,9 +41,10 @@ from everfresh.epochs.domain import not_later, sections_of, sql_entries
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
 from everfresh.local.committed import Committed
+from everfresh.local.followed import check_followed, nets_of
 from everfresh.local.input.arrivals import Arrivals
 from everfresh.local.phases import Untimed, phases_of
-from everfresh.local.relations.alike import Changes
+from everfresh.local.relations.alike import Changes, merged
 from everfresh.local.sections import InSections
 from everfresh.local.sizes import sizes
 from everfresh.local.state import LocalState, Shaken
@@ -81,6 +82,8 @@ class LocalEngine(InSections):
 
     name = "local"
     concurrent = True
+    layered = True
+    session = None
 
     def __init__(
         self,
@@ -181,7 +184,7 @@ class LocalEngine(InSections):
         catalog, effect = self.catalog.execute(statement, self._state.sizes(), progress=progress)
         if effect.nothing:
             return self.epoch
-        beside = self.objects.beside(effect.made, effect.gone, cascade=getattr(statement, "cascade", False))
+        beside = self.objects.beside(effect, self.catalog, cascade=effect.cascade)
         return self._change(self._alter, catalog, effect, progress, beside)
 
     def _alter(
@@ -290,13 +293,25 @@ class LocalEngine(InSections):
         """A batch that is done but for its record, and how many rows it changed; `stack` takes it back or
         makes it final."""
         nets, deltas = self._resolved(batch)
+        every: list[Changes] = []
+        known = dict(nets)
         with ExitStack() as own:
             steps = own.enter_context(EpochSteps(self.objects, Making(epoch, rows=self._state.rows)))
-            changes = own.enter_context(self._state.changing(nets))
+
+            def tables(followed: Mapping[str, Published]) -> Mapping[str, Published]:
+                mine = nets_of(self._state, self.objects, followed)
+                if self._folder is not None:
+                    deltas.update({name: self._rows_of(name, net) for name, net in mine.items()})
+                these = {**mine, **nets} if not every else mine
+                known.update(mine)
+                every.append(own.enter_context(self._state.changing(these)))
+                return self._published(known, merged(every))
+
             steps.execute(batch.statements)
-            steps.run(batch.changes, self._published(nets, changes))
+            steps.run(batch.changes, tables, self._state.catalog)
             stack.enter_context(own.pop_all())
         rows = sum(change.rows for change in nets.values())
+        changes = merged(every)
         draft = _Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes, steps=steps)
         return draft, rows
 
@@ -480,9 +495,7 @@ class LocalEngine(InSections):
     def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:
         """The result of an ad hoc query."""
         named = {scan.table for scan in scans(plan)}
-        others = {
-            n: self._rows_for(n, plan) for n in named if n not in self.catalog.tables and self.objects.find(n)
-        }
+        others = {n: self._rows_for(n, plan) for n in named if self.objects.find(n)}
         found: pa.Table = self._look("select", plan, bound, others)
         return found
 
@@ -516,6 +529,7 @@ class LocalEngine(InSections):
         domain = self.objects.domain_of(view)
         if domain is not None:
             return domain.verify(view)
+        check_followed(self._shown.catalog, self.objects, view, partial(self._look, "read"))
         found: pa.Table = self._look("verify", view)
         return found
 

@@ -110,6 +110,13 @@ class Engine(Protocol):
     changes something; they answer from the last committed epoch. Everything else is called by one thread at
     a time."""
 
+    layered: bool
+    """Whether SQL views may read objects that follow tables or SQL views themselves."""
+
+    @property
+    def session(self) -> Any:
+        """The Spark session of an engine that runs on one, else None."""
+
     @property
     def epoch(self) -> int:
         """The last committed epoch this handle has seen."""

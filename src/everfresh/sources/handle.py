@@ -120,16 +120,20 @@ class Stream:
     def _patiently(self, work: Callable[..., None], *args: Any) -> None:
         """Do something with the database's lock, or give up when the stream is stopped: who stops it may hold
         the lock."""
-        lock = self._db._lock
-        while not lock.acquire(timeout=_PATIENCE):
-            if self._stopping.is_set():
-                raise Stopped(self.name)
+        lock: Any = self._db._lock
+        if lock._is_owned():  # as here, and let go of elsewhere
+            work(*args)
+            return
         try:
+            while not lock.acquire(timeout=_PATIENCE):
+                if self._stopping.is_set():
+                    raise Stopped(self.name)
             if self._stopping.is_set():
                 raise Stopped(self.name)
             work(*args)
         finally:
-            lock.release()  # at once: nothing may come between
+            if lock._is_owned():  # unless an exception came before it was taken
+                lock.release()
 
     def _is_new(self, number: int, last: int) -> bool:
         if number > last + 1:

@@ -104,7 +104,7 @@ class StreamMethods:
         interval: float | None,
         once: bool,
     ) -> Stream:
-        session = getattr(engine, "session", None)
+        session = engine.session
         if isinstance(source, str | os.PathLike):
             folder = _local(source)
             about = {"table": schema.name, "source": f"the folder {folder}", "format": format or "any"}

@@ -77,6 +77,15 @@ class SparkStream(Stream):
         self._query = writer.start()
 
     def _batch(self, frame: DataFrame, number: int) -> None:
+        try:
+            self._take(frame, number)
+        except Exception:
+            raise
+        except BaseException as struck:
+            # The thread that answers Spark would end without a word, and Spark wait for its answer for good.
+            raise RuntimeError(f"interrupted by {type(struck).__name__}") from struck
+
+    def _take(self, frame: DataFrame, number: int) -> None:
         # The clone is this query's own; everfresh's jobs are planned without adaptive execution.
         frame.sparkSession.conf.set("spark.sql.adaptive.enabled", "false")
         self._apply(int(number), lambda: self._planned(frame, int(number)))

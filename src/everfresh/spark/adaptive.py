@@ -27,7 +27,6 @@ from everfresh.program import Batch
 _log = logging.getLogger("everfresh.batches")
 
 AUTO, INCREMENTAL, RECOMPUTE = "auto", "incremental", "recompute"
-WAYS = (AUTO, INCREMENTAL, RECOMPUTE)
 
 PER_ROW = 3e-6
 """Seconds for a row of one view until something is known (TPC-H on two workers: 1 to 5 microseconds)."""

@@ -27,18 +27,19 @@ import pyarrow as pa
 
 from everfresh.compiler import Catalog, Effect, ViewDef
 from everfresh.delta import SparkRows
-from everfresh.delta.bags import WEIGHT
+from everfresh.delta.bags import WEIGHT, split
 from everfresh.distributed import Placement
 from everfresh.distributed.plan.programs import tables_of
 from everfresh.epochs import Domain, Objects, Published, RowChange
 from everfresh.epochs.domain import not_later
 from everfresh.epochs.history import with_epochs
+from everfresh.epochs.layers import rows_that_came
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Expr
 from everfresh.expr.build import cast
 from everfresh.local.store.map_store import weighted_schema
 from everfresh.options import Options
-from everfresh.program import Applied, Batch, Progress, check_epoch, one_by_one
+from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
 from everfresh.spark.adaptive import INCREMENTAL, Costs, choose, counted, rows_left
 from everfresh.spark.explaining import explained, placed
 from everfresh.spark.frames import Frames, SparkResult
@@ -81,6 +82,7 @@ class SparkEngine:
 
     name = "spark"
     concurrent = False
+    layered = False
     apply_all = one_by_one
 
     def __init__(
@@ -111,7 +113,11 @@ class SparkEngine:
                 self._spark = sessions.own(self._user)
                 self._runner = Runner(self._spark, self._folder, options)
                 for domain in domains:
-                    domain.attach(Host(self._spark, self._folder, options, read_only, self._runner))
+                    domain.attach(
+                        Host(
+                            self._spark, self._folder, options, read_only, self._runner, lambda: self._ledger
+                        )
+                    )
                 self._ledger = Ledger(self._folder, options, domains)
                 if not read_only:
                     self._ledger.collect(new_term=True)
@@ -222,8 +228,7 @@ class SparkEngine:
             )
         if effect.nothing:
             return ledger.epoch
-        cascade = getattr(statement, "cascade", False)
-        beside = self.objects.beside(effect.made, effect.gone, cascade=cascade)
+        beside = self.objects.beside(effect, ledger.catalog, cascade=effect.cascade)
         draft = Draft(ledger)
         with draft.steps:
             draft.steps.execute(beside)
@@ -322,15 +327,30 @@ class SparkEngine:
             stack.enter_context(draft.steps)
             return self._runner.observer.told(self._apply(batch, draft))
 
-    def _step(self, draft: Draft, batch: Batch, affected: Sequence[ViewDef]) -> None:
-        """Step the objects of other domains, after tables and views."""
-        draft.steps.execute(batch.statements)
+    def _published(self, draft: Draft, batch: Batch, affected: Sequence[ViewDef]) -> dict[str, Published]:
+        """What objects of other domains see of the changes of tables and views."""
         known = [*dict.fromkeys(part.table for part in batch.parts), *(view.name for view in affected)]
         wanted = self.objects.read if known else frozenset()
-        published: dict[str, Published] = {
+        return {
             name: RowChange(partial(self._frames.change_in, draft, name)) for name in known if name in wanted
         }
-        draft.steps.run(batch.changes, published)
+
+    def _following(self, followed: Mapping[str, Published]) -> tuple[Part, ...]:
+        """What the changes of objects are to the tables that follow them."""
+        parts: list[Part] = []
+        for name, change in followed.items():
+            found = self.objects.find(name)
+            assert found is not None
+            read = self.objects.domains[found.domain].read
+            came = rows_that_came(change, partial(read, name), partial(self._frames.rows, name))
+            rows, weights = split(came)
+            schema, counts = self.catalog.tables[name].arrow, weights.to_numpy()
+            rows = rows.select(schema.names).cast(schema)
+            for op, some in (("delete", np.maximum(-counts, 0)), ("insert", np.maximum(counts, 0))):
+                if some.any():
+                    taken = rows.take(np.repeat(np.arange(len(counts)), some))
+                    parts.append(Part(name, op, taken, f"{found.kind} '{name}'"))  # type: ignore[arg-type]
+        return tuple(parts)
 
     def _laid(self, batch: Batch, stack: ExitStack) -> Batch:
         """The batch with the rows of DataFrames in files of the inbox, until the stack ends, if every task
@@ -362,10 +382,23 @@ class SparkEngine:
         return replace(batch, parts=parts)
 
     def _apply(self, batch: Batch, draft: Draft) -> Applied:
+        done = Applied(0)
+
+        def tables(followed: Mapping[str, Published]) -> Mapping[str, Published]:
+            nonlocal done
+            whole = replace(batch, parts=(*batch.parts, *self._following(followed)))
+            if not whole.parts and (batch.changes or batch.statements):
+                return {}
+            done, published = self._apply_tables(whole, draft)
+            return published
+
+        draft.steps.execute(batch.statements)
+        draft.steps.run(batch.changes, tables, self._ledger.catalog)
+        return replace(done, epoch=self._commit(draft, batch))
+
+    def _apply_tables(self, batch: Batch, draft: Draft) -> tuple[Applied, Mapping[str, Published]]:
+        """Step tables and SQL views; what was done, but for the epoch, and what has changed."""
         ledger = self._ledger
-        if not batch.parts and (batch.changes or batch.statements):
-            self._step(draft, batch, ())
-            return Applied(self._commit(draft, batch))
         world = ledger.world(ledger.epoch + 1)
         affected = ledger.catalog.affected_by(part.table for part in batch.parts)
         programs = [view.name for view in affected if not view.compiled.reevaluated]
@@ -393,13 +426,11 @@ class SparkEngine:
             if view.compiled.reevaluated:
                 self._reevaluate(draft, world, view.name, "replace")
         self._check_values(draft, world, programs, controls)
-        self._step(draft, batch, affected)
-        epoch = self._commit(draft, batch)
         said = ("rows", "ms", "how", "arrived", "statements")
         notes: dict[str, Any] = {h["unit"]: {k: h[k] for k in said if k in h} for h, _ in controls}
         notes.update({"form": chosen.form or "rows", "stages": chosen.stages, "refresh": way})
         rows = sum(header["rows"] for header, _ in controls if header["unit"].startswith("base/"))
-        return Applied(epoch, rows=rows, notes=notes)
+        return Applied(draft.epoch, rows=rows, notes=notes), self._published(draft, batch, affected)
 
     def _check_values(self, draft: Draft, world: World, views: Sequence[str], controls: Controls) -> None:
         """Refuse a batch, or a new view, with values outside their types that maps do not see."""
@@ -433,8 +464,10 @@ class SparkEngine:
 
     def to_spark(self, name: str, at: int | None = None) -> DataFrame:
         """A DataFrame over a table or view that reads the units where they are."""
-        if self.objects.find(name) is not None:
-            return self._user.createDataFrame(self.read(name, at))
+        domain = self.objects.domain_of(name)
+        if domain is not None:
+            frame = domain.frame(name, not_later(name, at, self.epoch), self._user)
+            return frame if frame is not None else self._user.createDataFrame(self.read(name, at))
         self._check_at(name, at)
         return self._frames.frame(name, at, session=self._user)
 
@@ -512,7 +545,7 @@ class SparkEngine:
     def statistics(self) -> dict[str, Any]:
         """Versions and log sizes, for people."""
         ledger = self._ledger
-        return {
+        found = {
             "epoch": ledger.epoch,
             "workers": self._workers,
             "snapshot": ledger.timeline.snapshot_epoch,
@@ -522,6 +555,8 @@ class SparkEngine:
             "views": {n: {} for n in ledger.catalog.views},
             "last batch": self._runner.observer.last(),
         }
+        found.update((d.name, some) for d in self.objects.domains.values() if (some := d.statistics()))
+        return found
 
     def close(self) -> None:
         """Release the folder, once a snapshot that is under way has ended; a session that was started here is

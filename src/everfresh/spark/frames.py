@@ -105,7 +105,8 @@ class Frames:
         """A name for Spark SQL to read a table or view by, or an object of another domain, as of now."""
         domain = self._ledger.objects.domain_of(name)
         if domain is not None:
-            return self._named(self._spark.createDataFrame(domain.read(name)))
+            frame = domain.frame(name, None, self._spark)
+            return self._named(frame if frame is not None else self._spark.createDataFrame(domain.read(name)))
         return self._named(self.frame(name, None, draft, world))
 
     def _named(self, frame: DataFrame) -> str:

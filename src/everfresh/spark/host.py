@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from everfresh.state import StateFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from everfresh.spark.state.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +29,5 @@ class Host:
     options: Options
     read_only: bool
     runner: Runner
+    ledger: Callable[[], Ledger]
+    """The versions of units as of the last commit: not there yet while domains are attached."""

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
+from everfresh.epochs.objects import article
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import evaluate
 from everfresh.expr.nodes import Const
@@ -25,8 +26,9 @@ from everfresh.sql.source import Source, near, words
 from everfresh.sql.statements import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement
 from everfresh.types import Column, TableSchema, fold
 
-TABLE_OPTIONS: dict[str, type[Any]] = {"retain": bool}
-VIEW_OPTIONS: dict[str, type[Any]] = {"strategy": str}
+TABLE_OPTIONS: dict[str, type[Any]] = {"retain": bool, "follows": bool}
+"""`follows` is in the log only: `everfresh.statements` refuses it of users."""
+VIEW_OPTIONS: dict[str, type[Any]] = {"strategy": str, "layout": str}
 
 _CONSTRAINTS = {
     exp.UniqueColumnConstraint: "UNIQUE",
@@ -87,7 +89,14 @@ def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
     columns = [replace(c, nullable=False) if c.name in key else c for c in columns]
     _check_options(source, parsed.options, TABLE_OPTIONS)
     return CreateTable(
-        TableSchema(name, tuple(columns), key, parsed.static, parsed.options.get("retain", True)),
+        TableSchema(
+            name,
+            tuple(columns),
+            key,
+            parsed.static,
+            parsed.options.get("retain", True),
+            parsed.options.get("follows", False),
+        ),
         or_replace=bool(tree.args.get("replace")),
         if_not_exists=bool(tree.args.get("exists")),
         options=parsed.options,
@@ -262,7 +271,10 @@ def drop(parsed: Parsed, catalog: Catalog) -> Drop:
     if found is not None and found != kind:
         written = {"view": "MATERIALIZED VIEW"}.get(found, found.upper())
         raise source.error(
-            Code.NOT_FOUND, f"'{name}' is a {found}, not a {kind}", tables[0], hint=f"write DROP {written}"
+            Code.NOT_FOUND,
+            f"'{name}' is {article(found)}, not {article(kind)}",
+            tables[0],
+            hint=f"write DROP {written}",
         )
     real = other[1] if relation is None and other is not None else spelled(catalog, name)
     return Drop(kind, real, if_exists=exists, cascade=cascade, **common(source))

@@ -197,15 +197,6 @@ class StateFolder:
         """Where streams keep how far they have read, in a folder for each."""
         return self.path / "sources"
 
-    def retention(self, last_epoch: int, history: int) -> int:
-        """The lowest epoch whose record must be kept.
-
-        Every epoch from `last_epoch - history` on must be rebuildable, so the records after the newest
-        snapshot at or below that epoch stay; `snapshots.drop(last_epoch - history)` keeps that snapshot.
-        """
-        usable = [epoch for epoch in self.snapshots.list() if epoch <= last_epoch - history]
-        return usable[-1] + 1 if usable else 1
-
     def remove_garbage(
         self, referenced: Set[str] = frozenset(), last_epoch: int | None = None, new_term: bool = False
     ) -> list[str]:

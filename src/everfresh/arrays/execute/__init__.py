@@ -9,7 +9,11 @@ the local engine's logical workers and for Spark's.
     worker     one worker's part of a plan, under its memory budget
     split      a query over pairs cut in what workers do alone, what groups need, and what is left
     route      whose rows are whose
-    local      all of it in this process, with logical workers
+    local      a plan carried out in this process, by logical workers
+    work       a statement as workers run it
+    answering  a statement run by logical workers
+    explaining how it is run, planned and measured
+    calibrate  the cost model of this machine
 
 A caller needs `prepared` (a plan from two catalogs), `run_worker` (one worker's part) or `run_local`.
 """

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from everfresh.arrays.aql import ROUND_ROBIN
 from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.execute.wire import size_of
 from everfresh.arrays.model import ArraySchema, Ints
 from everfresh.arrays.plan.catalog import Chunks
 from everfresh.arrays.plan.place import PLACEMENTS
 
-DEFAULT_PLACEMENT = "round-robin"
+DEFAULT_PLACEMENT = ROUND_ROBIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +100,7 @@ class Catalog:
         new = numbers[at < 0]
         if not len(new):
             return found
-        if rule == "round-robin":
+        if rule == ROUND_ROBIN:
             homes = (len(self) + np.arange(len(new))) % workers
         else:
             homes = self._dealt(new, table_cells, workers, rule)

@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.execute.catalog import Catalog
@@ -48,6 +49,8 @@ class JoinSpec:
     mapping: CellMapping
     shape: Shape
     same: bool = False
+    centers: bool = False
+    """Whether a left cell counts once, however many tuples it holds."""
 
     @cached_property
     def identity(self) -> bool:
@@ -73,8 +76,9 @@ class JoinSpec:
         if not equal or not self.shape.is_bounded(right.ndim):
             return None
         try:
-            rows = self.shape.rows(right.ndim)
-        except EverfreshError:  # too many rows to list
+            if self.shape.cells(right.ndim) > _OFFSETS:
+                return None
+        except EverfreshError:  # too many to list
             return None
         return chunk_offsets(self.shape.offsets(right.ndim).T, right.lengths.tolist())
 
@@ -155,9 +159,19 @@ class JoinSpec:
         at, to, left, right, pairs = self.sides(batch)
         a = pa.concat_tables([batch.chunks[k].table for k in at])
         b = a if to is at else pa.concat_tables([batch.chunks[k].table for k in to])
+        once = _first_tuples(left.coords) if self.centers else None
         for i, j in self._blocks(left, right, pairs, block):
+            if once is not None:
+                i, j = i[once[i]], j[once[i]]
             columns = [*a.take(i).columns, *b.take(j).columns]
             yield pa.Table.from_arrays(columns, [str(k) for k in range(len(columns))])
+
+
+def _first_tuples(coords: Ints) -> NDArray[np.bool_]:
+    """Of sorted cells, chunk by chunk, those that are not of the cell before."""
+    found = np.ones(coords.shape[1], np.bool_)
+    found[1:] = (coords[:, 1:] != coords[:, :-1]).any(axis=0)
+    return found
 
 
 def _low(bounds: tuple[tuple[int | None, int | None], ...]) -> Iterator[int | None]:

@@ -34,7 +34,7 @@ class Measured:
     bytes_read: Ints
     joins: Ints
     seconds: Ints = field(default_factory=lambda: np.zeros(0))
-    """Of each worker's joins."""
+    """Of each worker's joins, where they are measured: not on Spark, whose stages must repeat themselves."""
     rows_moved: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """Rows that each worker sent on, for groups and result chunks."""
 
@@ -83,7 +83,8 @@ class Measured:
         lines += [
             f"  worker {k}: in {int(self.links[:, k].sum()):,} ({int(plan.links[:, k].sum()):,} planned), "
             f"out {int(self.links[k].sum()):,} ({int(plan.links[k].sum()):,}), "
-            f"reads {int(self.reads[k]):,} ({int(plan.reads[k]):,}), joins in {self.seconds[k]:.3f} s"
+            f"reads {int(self.reads[k]):,} ({int(plan.reads[k]):,})"
+            + (f", joins in {self.seconds[k]:.3f} s" if self.seconds.any() else "")
             for k in range(len(self.links))
         ]
         return "\n".join(lines) + "\n"

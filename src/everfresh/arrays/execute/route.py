@@ -17,6 +17,7 @@ from everfresh.arrays.chunk import coordinates
 from everfresh.arrays.model import ArraySchema, Ints
 from everfresh.arrays.plan.place import mixed
 
+_NOTHING = -0x61C8864680B583EB
 Parts = Iterator[tuple[int, pa.Table]]
 
 
@@ -48,8 +49,9 @@ def by_keys(table: pa.Table, keys: int, workers: int) -> Ints:
 
 def _codes(column: pa.ChunkedArray) -> Ints:
     """A number for each value: the same wherever the value is met."""
-    if pa.types.is_integer(column.type) and not column.null_count:
-        return np.asarray(column.to_numpy(), np.int64)
+    if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
+        whole = pc.fill_null(column.cast(pa.int64()), _NOTHING)  # whether there are NULLs beside it or not
+        return np.asarray(whole.to_numpy(), np.int64)
     if pa.types.is_floating(column.type):
         column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is 0.0
     coded = pc.dictionary_encode(column.combine_chunks())

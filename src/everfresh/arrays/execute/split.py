@@ -47,19 +47,10 @@ class Cut:
 
     def first(self, blocks: Iterable[pa.Table]) -> pa.Table:
         """What a worker has of its blocks, folded where that can be."""
-        done, rows = [], 0
+        folding = Folding(self)
         for block in blocks:
-            if not block.num_rows and self.combine is not None:
-                continue
-            done.append(run(self.below, {ROWS: block}))
-            rows += done[-1].num_rows
-            if self.combine is not None and rows > _MANY and len(done) > 1:
-                done = [run(self.combine, {PARTIAL: pa.concat_tables(done)})]
-                rows = 2 * done[0].num_rows
-        if not done:
-            return self.schema.empty_table()
-        found = pa.concat_tables(done)
-        return run(self.combine, {PARTIAL: found}) if self.combine is not None and len(done) > 1 else found
+            folding.add(block)
+        return folding.done()
 
     def last(self, parts: Sequence[pa.Table]) -> pa.Table:
         """The query's rows from what has come."""
@@ -67,6 +58,34 @@ class Cut:
         if self.where == WORKERS:
             return every
         return run(self.final, {PARTIAL: every})
+
+
+class Folding:
+    """What a worker has of the blocks that it was given so far."""
+
+    def __init__(self, cut: Cut) -> None:
+        self._cut, self._done, self._rows, self._most = cut, list[pa.Table](), 0, _MANY
+
+    def add(self, block: pa.Table) -> None:
+        """Take a block of what `below` reads."""
+        cut = self._cut
+        if not block.num_rows:
+            return
+        self._done.append(run(cut.below, {ROWS: block}))
+        self._rows += self._done[-1].num_rows
+        if cut.combine is not None and self._rows > self._most and len(self._done) > 1:
+            self._done = [run(cut.combine, {PARTIAL: pa.concat_tables(self._done)})]
+            self._rows = self._done[0].num_rows
+            self._most = max(_MANY, 2 * self._rows)
+
+    def done(self) -> pa.Table:
+        """What all blocks come to."""
+        if not self._done:
+            return self._cut.schema.empty_table()
+        found = pa.concat_tables(self._done)
+        if self._cut.combine is not None and len(self._done) > 1:
+            return run(self._cut.combine, {PARTIAL: found})
+        return found
 
 
 _MANY = 1 << 18

@@ -202,7 +202,8 @@ class Crossmatches(Resident):
             (a, b): bound for a, b, bound in zip(of.left.bounded, of.right.bounded, of.bounds, strict=True)
         }
         found = crossmatch(
-            *sides, of.radius_arcsec, how=of.how, find=of.find, within=within,  # type: ignore[arg-type]
+            sides[0],
+            sides[1], of.radius_arcsec, how=of.how, find=of.find, within=within,  # type: ignore[arg-type]
             ra=(of.left.ra, of.right.ra), dec=(of.left.dec, of.right.dec),
         )  # fmt: skip
         columns = [sides[0].column(c.name).take(found.column("left_row")) for c in of.left.columns]
@@ -290,7 +291,9 @@ def definition_of(known: Mapping[str, Any]) -> Definition:
         bounds = tuple(
             (float("-inf") if a is None else a, float("inf") if b is None else b) for a, b in known["bounds"]
         )
-        return Definition(known["name"], *sides, known["radius"], bounds, known["how"], known["find"])
+        return Definition(
+            known["name"], sides[0], sides[1], known["radius"], bounds, known["how"], known["find"]
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise EverfreshError(Code.DAMAGED, f"a crossmatch view cannot be read: {error}") from None
 

@@ -81,7 +81,9 @@ def create_crossmatch_view(
             side, table = _side(db, relation, _of(ra, k), _of(dec, k), [_of(n, k) for n in limits], shown[k])
             sides.append(side)
             rows.append(table)
-        definition = Definition(name, *sides, float(radius_arcsec), tuple(limits.values()), how, find)
+        definition = Definition(
+            name, sides[0], sides[1], float(radius_arcsec), tuple(limits.values()), how, find
+        )
         if len({c.name.lower() for c in definition.columns}) != len(definition.columns):
             raise EverfreshError(
                 Code.EXISTS,

@@ -72,10 +72,14 @@ def least_makespan(of: Update, costs: Costs, *, view_chunks_move: bool = True) -
         table, [low for _, low, _ in program.rows], [high for _, _, high in program.rows]
     )
     found = milp(aim, constraints=limits, integrality=whole, bounds=Bounds(np.zeros(len(aim)), upper))
-    worker = [max(workers, key=lambda j, n=n: found.x[program.at("z", n, j)]) for n in range(len(of.first))]
+
+    def chosen(kind: str, n: int) -> int:
+        return int(np.argmax([found.x[program.at(kind, n, j)] for j in workers]))
+
     kept = np.array(of.view_home)
     for v in np.unique(of.view).tolist():
-        kept[v] = max(workers, key=lambda j, v=v: found.x[program.at("y", v, j)])
+        kept[v] = chosen("y", v)
+    worker = [chosen("z", n) for n in range(len(of.first))]
     return float(found.fun), np.array(worker, np.int64), kept
 
 

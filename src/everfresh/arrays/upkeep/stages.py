@@ -129,7 +129,9 @@ class Scores:
             return self
         bound = int(self.view.max()) + 1
         codes, inverse = np.unique(self.chunk * bound + self.view, return_inverse=True)
-        return Scores(codes // bound, codes % bound, np.bincount(inverse, self.score, len(codes)))
+        return Scores(
+            codes // bound, codes % bound, np.bincount(inverse, self.score, len(codes)).astype(np.float64)
+        )
 
     @staticmethod
     def window(batches: Sequence[Scores], decay: float = 0.5) -> Scores:

@@ -64,12 +64,20 @@ class Update:
         three = three[np.argsort(three[:, 0], kind="stable")]
         objects = len(sizes)
         found = Update(
-            workers,
-            frozen(np.arange(objects) if chunk is None else chunk),
-            frozen(np.ones(objects) if delta is None else delta),
-            sizes, homes, frozen(two[:, 0]), frozen(two[:, 1]), *map(frozen, three.T), views,
-            frozen(np.zeros(len(views)) if view_size is None else view_size), irrelevant,
-        )  # fmt: skip
+            workers=workers,
+            chunk=frozen(np.arange(objects) if chunk is None else chunk),
+            delta=frozen(np.ones(objects) if delta is None else delta),
+            size=sizes,
+            home=homes,
+            first=frozen(two[:, 0]),
+            second=frozen(two[:, 1]),
+            pair=frozen(three[:, 0]),
+            view=frozen(three[:, 1]),
+            side=frozen(three[:, 2]),
+            view_home=views,
+            view_size=frozen(np.zeros(len(views)) if view_size is None else view_size),
+            irrelevant=irrelevant,
+        )
         found._check()
         return found
 

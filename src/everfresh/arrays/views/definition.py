@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from everfresh.arrays import aql
 from everfresh.arrays.evaluate import mapping_of
@@ -70,6 +71,8 @@ class Definition:
     """The keys and the aggregates as a relation."""
     top: Plan
     """What is shown, over that relation: the dimensions, then the attributes."""
+    select: Plan
+    """What the query itself selects, over that relation."""
     plain: tuple[int, ...] | None
     """Which of the relation's columns are shown, if that is all that `top` does."""
 
@@ -162,8 +165,18 @@ def _defined(
         plain = tuple(places[str(getattr(e, "name", ""))] for _, e in ordered)
     return Definition(
         schema, Numbering(schema), tuple(given), scans, hops, where, keys, arguments, aggregates, groups,
-        Project(top, tuple(ordered)), plain,
+        Project(top, tuple(ordered)), _selected(plan, inner, groups), plain,
     )  # fmt: skip
+
+
+def _selected(plan: Plan, aggregate: Plan, groups: Scan) -> Plan:
+    """A query over the groups in place of what they are made of."""
+
+    def change(node: Any) -> Any:
+        return groups if node is aggregate else node.map_children(change) if isinstance(node, Plan) else node
+
+    found: Plan = change(plan)
+    return found
 
 
 def _below(name: str, plan: Plan) -> tuple[tuple[Scan, ...], tuple[Expr, ...]]:

@@ -18,16 +18,20 @@ from everfresh.arrays import aql
 from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array
 from everfresh.arrays.chunk import Chunk
-from everfresh.arrays.domain import ARRAYS, CHUNK, PAST, Arrays, CellChange
+from everfresh.arrays.domain import ARRAYS, CHUNK, NO_ARRAYS, PAST, Arrays, CellChange
+from everfresh.arrays.domain import made as made_arrays
+from everfresh.arrays.explained import explained as explained_reads
+from everfresh.arrays.views.answers import best
 from everfresh.arrays.views.cells import replaced
 from everfresh.arrays.views.explain import explained
 from everfresh.arrays.views.groups import Groups, sources_of
 from everfresh.arrays.views.pipeline import Pipeline, compile_view
 from everfresh.arrays.views.stages import Base, Joined
 from everfresh.delta.bags import difference
-from everfresh.epochs import Object, Published, RowChange, Undo
+from everfresh.epochs import Object, Published, Undo
 from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
+from everfresh.options import Options
 from everfresh.state import pack_table, plain, unpack_table
 from everfresh.types import Column
 
@@ -108,7 +112,7 @@ class ArraysAndViews(Arrays):
         def undo() -> None:
             self.values[name], self.states[name] = before
 
-        return None, RowChange(lambda: change) if change.num_rows else None, undo
+        return None, change, undo
 
     # -- snapshots ---------------------------------------------------------------------------------
 
@@ -126,7 +130,8 @@ class ArraysAndViews(Arrays):
                         if isinstance(state, Groups):
                             sections[f"{GROUPS}{k}/{name}"] = pack_table(group_table(state))
                     continue
-                told.append([str(aql.CreateArray(self.values[name].schema)), found.created])
+                statement = aql.CreateArray(self.values[name].schema, self.placements[name])
+                told.append([str(statement), found.created])
                 for number, chunk in self.values[name].chunks.items():
                     sections[f"{CHUNK}{number}/{name}"] = chunk.encode()
             sections[ARRAYS] = json.dumps(told).encode()
@@ -147,6 +152,7 @@ class ArraysAndViews(Arrays):
             statement = parse(text)
             if isinstance(statement, aql.CreateArray):
                 schema = statement.schema
+                self.placements[schema.name] = statement.placement
                 held = {
                     number: Chunk.decode(data, schema.ndim)
                     for number, data in sorted(chunks.get(schema.name, {}).items())
@@ -195,6 +201,28 @@ class ArraysAndViews(Arrays):
                 "bytes": sum(c.nbytes for b in blocks for c in (b.keys, *b.columns.values())),
             }
         return found
+
+    def answer(self, statement: aql.Statement, others: Mapping[str, Array] = NO_ARRAYS) -> pa.Table:
+        """As in `Arrays`; a query that a view answers sooner than the arrays do is answered by it."""
+        if isinstance(statement, aql.Query):
+            found = best(statement, *self.with_views())
+            if found is not None and found.by_view:
+                return found.rows()
+        return super().answer(statement, others)
+
+    def explained(self, statement: aql.Statement, run: bool = False, options: Options | None = None) -> str:
+        """What is read and how many cells meet; whether a view answers it, and what each way costs; and the
+        plan for logical workers."""
+        arrays, views = self.with_views()
+        told = [explained_reads(statement, arrays)]
+        if isinstance(statement, aql.Query):
+            told.append(str(best(statement, arrays, views) or "full join; no view has its pairs"))
+        return "\n".join([*told, super().explained(statement, run, options)])
+
+    def with_views(self) -> tuple[Mapping[str, Array], Mapping[str, tuple[Pipeline, tuple[Any, ...]]]]:
+        """All arrays, and the views with their states, at one epoch."""
+        with self.lock:
+            return dict(self.values), {n: (view, self.states[n]) for n, view in self.views.items()}
 
     def verify(self, name: str) -> pa.Table:
         """The rows in which a view differs from its recomputation; of arrays as in `Arrays`."""
@@ -274,12 +302,6 @@ def groups_of(stage: Joined, inputs: Sequence[Array], table: pa.Table) -> Groups
     return Groups(stage.definition, blocks, tuple(sources_of(stage.definition, inputs)))
 
 
-def made(history: int, host: Any) -> ArraysAndViews:
+def made(history: int, host: Any) -> Arrays:
     """The domain, on an engine that offers `host`."""
-    if host is not None:
-        raise EverfreshError(
-            Code.UNSUPPORTED,
-            "arrays are kept by the local engine",
-            hint="connect with engine='local'",
-        )
-    return ArraysAndViews(history)
+    return ArraysAndViews(history) if host is None else made_arrays(history, host)

@@ -23,6 +23,7 @@ from everfresh.arrays.views.joins import Source, changes, fresh, physical_kind
 from everfresh.arrays.views.slots import ROWS, Changes, Columns, combined
 from everfresh.arrays.views.tuples import Boxes, Tuples, batch, tuples_of
 from everfresh.delta.bags import WEIGHT, net, weigh
+from everfresh.epochs import RowChange
 from everfresh.expr.column import Vector
 from everfresh.local.adhoc import execute
 from everfresh.sql.logical.plan import AggregateCall
@@ -42,8 +43,11 @@ class Groups:
         """The groups of these arrays, from scratch."""
         return Groups(of, from_scratch(of, arrays), tuple(sources_of(of, arrays)))
 
-    def step(self, arrays: Sequence[Array], deltas: Sequence[pa.Table | None]) -> tuple[Groups, pa.Table]:
-        """The groups after cells of the sources came and went (with `_weight`), and the rows that changed."""
+    def step(
+        self, arrays: Sequence[Array], deltas: Sequence[pa.Table | None]
+    ) -> tuple[Groups, RowChange | None]:
+        """The groups after cells of the sources came and went (with `_weight`), and the rows that changed,
+        made when they are asked for; None where no group did."""
         of = self.of
         after = list(self.sources)
         found: list[Changes] = []
@@ -56,12 +60,15 @@ class Groups:
                 found += changes(of, k, batch(rows, of.sources[k], of.scans[k]), weight, around)
         change = combined(found)
         if change is None:
-            return Groups(of, self.blocks, tuple(after)), no_change(of.schema)
+            return Groups(of, self.blocks, tuple(after)), None
         done = changed(self.blocks, change, of.numbering.volume)
         now, blocks = done.after, done.blocks
         if len(done.dirty):
             now, blocks = _again(of, done, after)
-        return Groups(of, blocks, tuple(after)), _difference(of, done.before, now)
+        before = done.before
+        if _same(before, now):
+            return Groups(of, blocks, tuple(after)), None
+        return Groups(of, blocks, tuple(after)), RowChange(lambda: _difference(of, before, now))
 
     def _moved(self, k: int, array: Array, delta: pa.Table) -> Source:
         schema = self.of.sources[k]
@@ -211,6 +218,16 @@ def no_change(schema: ArraySchema) -> pa.Table:
     return weigh(schema.arrow.empty_table())
 
 
+def _same(before: Changes, after: Changes) -> bool:
+    """Whether nothing of the groups differs."""
+    if len(before) != len(after) or (before.keys != after.keys).any():
+        return False
+    return all(
+        a.dtype == b.dtype and bool(((a == b) | ((a != a) & (b != b))).all())
+        for a, b in zip(before.columns.values(), after.columns.values(), strict=True)
+    )
+
+
 def _difference(of: Definition, before: Changes, after: Changes) -> pa.Table:
     return net(pa.concat_tables([weigh(shown(of, before), -1), weigh(shown(of, after))]))
 
@@ -220,13 +237,18 @@ def shown(of: Definition, groups: Changes) -> pa.Table:
     schema = of.schema.arrow
     if not len(groups):
         return schema.empty_table()
-    coords = of.numbering.coords(groups.keys)
-    columns = [pa.array(row) for row in coords]
-    columns += [result(of, call, k, groups.columns) for call, k in of.aggregates]
+    columns = relation(of, groups).columns
     if of.plain is not None:
         return pa.Table.from_arrays([columns[k] for k in of.plain], schema=schema)
     table = pa.Table.from_arrays(columns, schema=arrow_schema(of.groups.columns))
     return pa.Table.from_arrays(execute(of.top, {GROUPS: table}.__getitem__).columns, schema=schema)
+
+
+def relation(of: Definition, groups: Changes) -> pa.Table:
+    """Groups as a relation of their keys and aggregates."""
+    columns = [pa.array(row) for row in of.numbering.coords(groups.keys)]
+    columns += [result(of, call, k, groups.columns) for call, k in of.aggregates]
+    return pa.Table.from_arrays(columns, schema=arrow_schema(of.groups.columns))
 
 
 def result(of: Definition, call: AggregateCall, k: int, columns: Columns) -> pa.Array:

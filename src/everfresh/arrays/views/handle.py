@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from everfresh.arrays.handle import StoredArray
 
@@ -26,6 +26,18 @@ class ArrayView(StoredArray):
     def reads(self) -> tuple[str, ...]:
         """The arrays and views that it reads."""
         return self._domain.views[self.name].reads
+
+    def svg(self, attribute: str | None = None) -> str:
+        """The cells, shaded by an attribute (the first with numbers), and their chunks, as SVG."""
+        from everfresh.arrays.views.picture import svg_of
+
+        return svg_of(self.value, attribute)
+
+    def plot(self, attribute: str | None = None, axes: Any = None) -> Any:
+        """The same drawn by matplotlib, on `axes` if given; returns the axes."""
+        from everfresh.arrays.views.picture import plot
+
+        return plot(self.value, attribute, axes)
 
     def __repr__(self) -> str:
         value = self.value

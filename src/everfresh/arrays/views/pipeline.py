@@ -14,6 +14,7 @@ from everfresh.arrays import aql
 from everfresh.arrays.cells import Array
 from everfresh.arrays.model import ArraySchema, Dimension
 from everfresh.arrays.views.definition import define
+from everfresh.arrays.views.groups import no_change
 from everfresh.arrays.views.stages import (
     Around,
     Base,
@@ -26,6 +27,7 @@ from everfresh.arrays.views.stages import (
     State,
     over,
 )
+from everfresh.epochs import RowChange
 from everfresh.errors import Code, EverfreshError
 
 
@@ -55,19 +57,30 @@ class Pipeline:
 
     def step(
         self, before: Sequence[State], arrays: Mapping[str, Array], changes: Mapping[str, pa.Table]
-    ) -> tuple[tuple[State, ...], pa.Table]:
-        """The states after a batch, and the change of what is shown."""
+    ) -> tuple[tuple[State, ...], RowChange | None]:
+        """The states after a batch, and the change of what is shown; None if it is the same."""
         states: list[State] = []
-        found: list[pa.Table] = []
+        found: list[pa.Table | RowChange | None] = []
         for k, stage in enumerate(self.stages):
-            given: Sequence[pa.Table | None]
-            given = (
-                [changes.get(stage.name)] if isinstance(stage, Base) else [found[at] for at in stage.inputs]
-            )
+            given = [changes.get(stage.name)] if isinstance(stage, Base) else self._given(stage, found)
             state, change = stage.step(before[k], self._inputs(stage, states, arrays), given)
             states.append(state)
             found.append(change)
-        return tuple(states), found[-1]
+        last = found[-1]
+        if isinstance(last, pa.Table):
+            table = last
+            return tuple(states), RowChange(lambda: table) if table.num_rows else None
+        return tuple(states), last
+
+    def _given(self, stage: Stage, found: Sequence[pa.Table | RowChange | None]) -> list[pa.Table]:
+        """The changes of a stage's inputs, as rows."""
+        given = []
+        for at in stage.inputs:
+            change = found[at]
+            if isinstance(change, RowChange):
+                change = change.table
+            given.append(no_change(self.stages[at].schema) if change is None else change)
+        return given
 
     def value(self, states: Sequence[State]) -> Array:
         """What it shows."""

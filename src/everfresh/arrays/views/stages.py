@@ -33,6 +33,7 @@ from everfresh.arrays.views.definition import Definition
 from everfresh.arrays.views.groups import Groups, by_weight, no_change
 from everfresh.arrays.views.tuples import near
 from everfresh.delta.bags import WEIGHT, expand, net, weigh
+from everfresh.epochs import RowChange
 
 INPUT = "\0input"
 State = Any
@@ -51,8 +52,9 @@ class Stage(ABC):
     @abstractmethod
     def step(
         self, state: State, inputs: Sequence[Array], changes: Sequence[pa.Table | None]
-    ) -> tuple[State, pa.Table]:
-        """The next state, and the change; the inputs are those after the batch."""
+    ) -> tuple[State, pa.Table | RowChange | None]:
+        """The next state, and the change (perhaps made when it is asked for; None: none); the inputs are
+        those after the batch."""
 
     def value(self, state: State) -> Array:
         """The array that a state stands for."""
@@ -199,7 +201,7 @@ class Joined(Stage):
 
     def step(
         self, state: Groups, inputs: Sequence[Array], changes: Sequence[pa.Table | None]
-    ) -> tuple[Groups, pa.Table]:
+    ) -> tuple[Groups, RowChange | None]:
         """As in `Stage`."""
         return state.step(inputs, changes)
 

@@ -41,6 +41,10 @@ class RowCodec:
             )
         return keys.encode(values, self._key_types)
 
+    def decode_key(self, key: bytes) -> tuple[Any, ...]:
+        """The values of the key's columns."""
+        return tuple(keys.decode(key, self._key_types))
+
     def encode(self, row: Sequence[Any]) -> tuple[bytes, bytes]:
         """The key and the value of a row."""
         return self.encode_key([row[i] for i in self.key]), self._value([row[i] for i in self.rest])

@@ -6,7 +6,7 @@ them anything may happen.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,8 @@ class BaseAt:
     tables: tuple[str, ...]
     logs: tuple[tuple[int, Position], ...] = field(default=())
     root: int = 0
+    chunks: bool = False
+    """Read it as small snapshots, one after the other, and not as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,10 @@ class Idle:
 
 
 def perform(store: Store, call: Any) -> Any:
-    """Do a store call."""
+    """Do a store call; a store that another process owns lets that one do it."""
+    does: Callable[[Any], Any] | None = getattr(store, "perform", None)
+    if does is not None:
+        return does(call)
     match call:
         case Get(table, key):
             return store.get(table, key)
@@ -163,8 +168,8 @@ def perform(store: Store, call: Any) -> Any:
             return store.collect(partition, table, epoch, keys)
         case Slice(partition, after, upto):
             return store.log(partition, after, upto.offset - after.offset)
-        case BaseAt(partition, tables, logs):
-            return _base_at(store, partition, tables, logs)
+        case BaseAt(partition, tables, logs, _, chunks):
+            return (base_by_chunks if chunks else _base_at)(store, partition, tables, logs)
         case Place(table, keys):
             return [store.partition_of(table, key).id for key in keys]
     raise TypeError(call)
@@ -194,18 +199,46 @@ def _base_at(
             for batch in snapshot.scan(table)
             for key, row in batch
         }
-        undone: set[tuple[str, bytes]] = set()
-        for id_, after in logs:
-            upto = snapshot.positions.get(id_, store.log_end(id_))
-            for entry in store.log(id_, after, upto.offset - after.offset):
-                place = (entry.table, entry.key)
-                if entry.table not in tables or place in undone:
-                    continue
-                if id_ == partition or _had(store, partition, entry.table, entry.key):
-                    undone.add(place)
-                    rows[place] = entry.before
+        ends = {id_: snapshot.positions.get(id_, store.log_end(id_)) for id_, _ in logs}
     finally:
         snapshot.close()
+    return _undone(store, partition, tables, logs, ends, rows)
+
+
+def base_by_chunks(
+    store: Store, partition: int, tables: Sequence[str], logs: Sequence[tuple[int, Position]], size: int = 256
+) -> list[tuple[str, bytes, bytes]]:
+    """The same from a scan beside which others write. A row may be of any moment since the cut: the first
+    entry after the cut has, as its before-image, what the row was at the cut. The logs are read after the
+    scan, so no row is of an entry that is not seen."""
+    rows: dict[tuple[str, bytes], bytes | None] = {
+        (table, key): row.value
+        for table in tables
+        for chunk in store.scan_chunks(partition, table, size=size)
+        for key, row in chunk.rows
+    }
+    ends = {id_: store.log_end(id_) for id_, _ in logs}
+    return _undone(store, partition, tables, logs, ends, rows)
+
+
+def _undone(
+    store: Store,
+    partition: int,
+    tables: Sequence[str],
+    logs: Sequence[tuple[int, Position]],
+    ends: Mapping[int, Position],
+    rows: dict[tuple[str, bytes], bytes | None],
+) -> list[tuple[str, bytes, bytes]]:
+    """Rows with what was written since taken back: the first before-image of each is what it was."""
+    undone: set[tuple[str, bytes]] = set()
+    for id_, after in logs:
+        for entry in store.log(id_, after, ends[id_].offset - after.offset):
+            place = (entry.table, entry.key)
+            if entry.table not in tables or place in undone:
+                continue
+            if id_ == partition or _had(store, partition, entry.table, entry.key):
+                undone.add(place)
+                rows[place] = entry.before
     return [(table, key, value) for (table, key), value in sorted(rows.items()) if value is not None]
 
 
@@ -235,7 +268,9 @@ def slices(ends: Sequence[tuple[Any, Position]], before: Cut, upto: Cut) -> tupl
     return tuple(found)
 
 
-def bases(ends: Sequence[tuple[Any, Position]], tables: Sequence[str], cut: Cut) -> tuple[BaseAt, ...]:
+def bases(
+    ends: Sequence[tuple[Any, Position]], tables: Sequence[str], cut: Cut, chunks: bool = False
+) -> tuple[BaseAt, ...]:
     """How to read the base at a cut: for each open partition its own log and those of its ancestors."""
     lines: dict[int, tuple[tuple[int, Position], ...]] = {}
     starts: dict[int, Position] = {}
@@ -246,5 +281,5 @@ def bases(ends: Sequence[tuple[Any, Position]], tables: Sequence[str], cut: Cut)
         lines.update(dict.fromkeys(partition.children, line))
         starts.update(dict.fromkeys(partition.children, end))
         if partition.open:
-            found.append(BaseAt(partition.id, tuple(tables), line, line[0][0]))
+            found.append(BaseAt(partition.id, tuple(tables), line, line[0][0], chunks))
     return tuple(found)

@@ -11,10 +11,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from everfresh.kv.protocol.calls import Ends, Fence, Get, Idle, Machine, Put, Receive, Send, bases, slices
+from everfresh.kv.protocol.calls import (
+    Ends,
+    Fence,
+    Get,
+    Idle,
+    Machine,
+    Put,
+    Receive,
+    Send,
+    Slice,
+    bases,
+    slices,
+)
 from everfresh.kv.protocol.head import HEADS, Head
 from everfresh.kv.protocol.messages import ALL, Committed, Protections, Ready, Restore, Stopped, Work
-from everfresh.kv.store import ABSENT, ANY, Conflict, Cut, Partition, PartitionClosed, Position, Refused
+from everfresh.kv.store import (
+    ABSENT,
+    ANY,
+    START,
+    Conflict,
+    Cut,
+    Partition,
+    PartitionClosed,
+    Position,
+    Refused,
+)
 
 COLLECT_EVERY = 4
 """Tombstones go every so many epochs: a read that began before begins again."""
@@ -28,10 +50,13 @@ def coordinate(
     protect: Protections = ALL,
     collect_every: int = COLLECT_EVERY,
     version: int = 1,
+    batch: int = 0,
+    chunks: bool = False,
 ) -> Machine:
-    """The coordinator; ends when it is no longer the one."""
+    """The coordinator; ends when it is no longer the one. An epoch takes at most `batch` entries of a log; 0:
+    all that there are. With `chunks` the base is read as small snapshots."""
     try:
-        yield from _Term(me, group, managers, tables, protect, collect_every, version).run()
+        yield from _Term(me, group, managers, tables, protect, collect_every, version, batch, chunks).run()
     except (Conflict, Refused, PartitionClosed):
         return
 
@@ -46,9 +71,12 @@ class _Term:
         protect: Protections,
         collect_every: int,
         version: int,
+        batch: int,
+        chunks: bool,
     ) -> None:
         self.me, self.group, self.managers, self.tables = me, group, tuple(managers), tuple(tables)
         self.protect, self.collect_every, self.version_of_views = protect, collect_every, version
+        self.batch, self.chunks = batch, chunks
         self.head, self.version = Head(), ABSENT
 
     def run(self) -> Machine:
@@ -59,7 +87,7 @@ class _Term:
         if self.head.open is not None and not self.protect.recorded_offsets:
             self.head = replace(self.head, open=None)
         ends = yield Ends()
-        how = bases(ends, self.tables, self.head.cut)
+        how = bases(ends, self.tables, self.head.cut, self.chunks)
         for manager in self.managers:
             yield Send(manager, Restore(self.head.term, self.head.committed, self.me, how, self.head.version))
         yield from self._all(self.head.committed)
@@ -81,10 +109,30 @@ class _Term:
             if isinstance(message, Ready) and (message.term, message.epoch) == (self.head.term, epoch):
                 waiting.discard(message.manager)
 
+    def _cut(self, ends: list[tuple[Partition, Position]]) -> Machine:
+        """Up to where the next epoch goes."""
+        if not self.batch:
+            return Cut({partition.id: end for partition, end in ends})
+        at, starts, waiting = dict(self.head.cut.at), dict[int, Position](), set[int]()
+        for partition, end in ends:
+            starts.update(dict.fromkeys(partition.children, end))
+            if partition.id in waiting:  # its parent's log comes first
+                waiting.update(partition.children)
+                continue
+            after = at.get(partition.id, starts.get(partition.id, START))
+            if end.offset - after.offset <= self.batch:
+                at[partition.id] = end
+                continue
+            upto = Position(after.offset + self.batch, b"")
+            entries = yield Slice(partition.id, after, upto)
+            at[partition.id] = entries[-1].position
+            waiting.update(partition.children)
+        return Cut(at)
+
     def _epoch(self) -> Machine:
         ends: list[tuple[Partition, Position]] = yield Ends()
         if self.head.open is None:
-            cut = Cut({partition.id: end for partition, end in ends})
+            cut = yield from self._cut(ends)
             if cut == self.head.cut and self.head.version >= self.version_of_views:
                 yield Idle()
                 return

@@ -39,6 +39,11 @@ class Head:
     version: int = 0
     """Which version of the definitions is shown: 0 before the first epoch."""
 
+    @property
+    def loading(self) -> bool:
+        """Whether nothing is to be seen yet: it begins with data that were there, and they are not all in."""
+        return self.version == 0 and bool(self.cut.at)
+
     def taken(self) -> Head:
         """With a new term."""
         return replace(self, term=self.term + 1)

@@ -15,13 +15,21 @@ from everfresh.kv.protocol.messages import ALL, Protections
 LIMIT = 1024
 
 
+class BeingMade(Exception):
+    """The view is made of data that were there before it, and not all of them are in it yet."""
+
+
 def read_row(group: str, table: str, key: bytes) -> Machine:
     """The value of one row, and the epoch since when: `(value | None, epoch)`."""
     row = yield Get(table, key)
     states = split.unpack(None if row is None else row.value)
-    if len(states) < 2:
-        return (states[0].value, states[0].epoch) if states else (None, 0)
+    if len(states) == 1:
+        return states[0].value, states[0].epoch
     head = yield from read_head(group)
+    if head.loading:
+        raise BeingMade
+    if not states:
+        return None, head.committed
     state = [s for s in states if s.epoch <= head.committed][-1]
     return state.value, state.epoch
 
@@ -43,6 +51,8 @@ def read_view(
     """The rows of a view from `lo` to before `hi`, and their epoch: `(list[(key, value)], epoch)`."""
     while True:
         head = yield from read_head(group)
+        if head.loading:
+            raise BeingMade
         try:
             rows = yield from _scan(group, table, lo, hi, limit, head, protect)
         except split.MovedOn:

@@ -6,18 +6,19 @@ gives, one after the other, leave the relation of the base.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from everfresh.compiler import Catalog, Effect, ViewDef
+from everfresh.errors import Code, EverfreshError
 from everfresh.kv.encoding import RowCodec
 from everfresh.kv.protocol.timeline import Change
 from everfresh.local.state import LocalState
 from everfresh.program import Part
 from everfresh.sql import CreateView, parse_and_bind
-from everfresh.sql.logical import plan as p
+from everfresh.sql.statements import Statement
 from everfresh.types import TableSchema
 
 
@@ -32,11 +33,6 @@ class Program:
         self.view: ViewDef = catalog.views[statement.name]
         self.tables: tuple[str, ...] = self.view.compiled.bases
         self._codecs = {name: RowCodec(tables[name]) for name in self.tables}
-
-    @property
-    def plan(self) -> p.Plan:
-        """The view's plan."""
-        return self.view.compiled.plan
 
     def blank(self) -> LocalState:
         """The view over empty tables."""
@@ -71,9 +67,11 @@ class Program:
                 come[change.table].append(codec.decode(change.key, change.after))
         parts: dict[str, list[Part]] = {}
         for name, codec in self._codecs.items():
-            for how, rows in (("delete", gone[name]), ("insert", come[name])):
-                if rows:
-                    parts.setdefault(name, []).append(Part(name, how, codec.arrow(rows), f"rows of {name}"))
+            what = f"rows of {name}"
+            if gone[name]:
+                parts.setdefault(name, []).append(Part(name, "delete", codec.arrow(gone[name]), what))
+            if come[name]:
+                parts.setdefault(name, []).append(Part(name, "insert", codec.arrow(come[name]), what))
         return parts
 
 
@@ -90,7 +88,7 @@ def base_catalog(
     return catalog
 
 
-OPTIONS = ("layout", "mode")
+OPTIONS = ("layout",)
 """Options of a view that are the store's and not the compiler's."""
 
 
@@ -98,7 +96,19 @@ def _compiled(statement: CreateView) -> dict[str, object]:
     return {name: value for name, value in statement.options.items() if name not in OPTIONS}
 
 
-def bound(text: str, tables: Mapping[str, TableSchema] | Catalog) -> Iterable[object]:
+def bound(text: str, tables: Mapping[str, TableSchema] | Catalog) -> list[Statement]:
     """The statements of a text over base tables."""
     catalog = tables if isinstance(tables, Catalog) else base_catalog(tables)
-    return parse_and_bind(text, catalog)
+    return list(parse_and_bind(text, catalog))
+
+
+def one_view(text: str, tables: Mapping[str, TableSchema] | Catalog) -> CreateView:
+    """The one CREATE MATERIALIZED VIEW statement of a text."""
+    found = bound(text, tables)
+    if not found or not isinstance(found[0], CreateView):
+        raise EverfreshError(
+            Code.ARGUMENT, "this is not a view", hint="it begins with CREATE MATERIALIZED VIEW"
+        )
+    if len(found) > 1:
+        raise EverfreshError(Code.ARGUMENT, "one view is made at a time")
+    return found[0]

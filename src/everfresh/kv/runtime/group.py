@@ -24,8 +24,11 @@ _COORDINATOR = "coordinator"
 class Group:
     """One view group."""
 
-    def __init__(self, store: Store, name: str, flow: Dataflow) -> None:
+    def __init__(
+        self, store: Store, name: str, flow: Dataflow, *, batch: int = 0, chunks: bool = False
+    ) -> None:
         self.store, self.name, self.flow = store, name, flow
+        self.batch, self.chunks = batch, chunks
         self._machines: dict[str, tuple[Machine, Any]] = {}
         self._mail: dict[str, deque[Any]] = {}
         self._begin()
@@ -37,8 +40,21 @@ class Group:
         self._machines.clear()
         for name in managers:
             self._go_on(name, manage(name, self.name, managers, self.flow), None)
-        machine = coordinate(_COORDINATOR, self.name, managers, self.flow.tables, version=self.flow.version)
+        machine = coordinate(
+            _COORDINATOR,
+            self.name,
+            managers,
+            self.flow.tables,
+            version=self.flow.version,
+            batch=self.batch,
+            chunks=self.chunks,
+        )
         self._go_on(_COORDINATOR, machine, None)
+
+    def change(self, flow: Dataflow) -> None:
+        """Go on with other views, in a new term."""
+        self.flow = flow
+        self._begin()
 
     def _go_on(self, name: str, machine: Machine, result: Any) -> None:
         self._took(name, machine, lambda: machine.send(result))

@@ -20,10 +20,10 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.kv.encoding import RowCodec
 from everfresh.kv.protocol.dataflow import Contribution, ViewRow
 from everfresh.kv.protocol.timeline import Change
-from everfresh.kv.runtime.core_program import Program, bound
+from everfresh.kv.runtime.core_program import Program, one_view
 from everfresh.local import adhoc
 from everfresh.local.state import LocalState
-from everfresh.sql import CreateView
+from everfresh.sql.logical import plan as p
 from everfresh.types import BIGINT, Column, TableSchema
 
 _ALL = "all"
@@ -40,12 +40,22 @@ class _Maps:
 class SqlFlow:
     """One view over base tables with primary keys."""
 
-    def __init__(self, text: str, tables: Mapping[str, TableSchema], key: Sequence[str] = ()) -> None:
-        self.program = Program(tables, one_view(text, tables))
-        self.view = self.program.view
-        self.name, self.tables, self.version = self.view.name, self.program.tables, 1
-        self.key = tuple(key)
-        columns = self.view.columns
+    def __init__(
+        self,
+        text: str,
+        tables: Mapping[str, TableSchema],
+        key: Sequence[str] = (),
+        *,
+        compiled: bool = True,
+        table: str = "",
+    ) -> None:
+        """`table` is the store's table of its rows, if it has not the view's name."""
+        statement = one_view(text, tables)
+        self._statement, self._tables = statement, tables
+        self.name, self.options, self.version = statement.name, statement.options, 1
+        self.key, self.table = tuple(key), table or statement.name
+        self.plan = statement.plan
+        columns = self._columns = statement.columns
         for name in self.key:
             if name not in [c.name for c in columns]:
                 raise EverfreshError(
@@ -53,10 +63,24 @@ class SqlFlow:
                     f"view '{self.name}' has no column '{name}'",
                     hint="columns are: " + ", ".join(c.name for c in columns),
                 )
+        if compiled:
+            self.compile()
+
+    def compile(self) -> None:
+        """Make the program."""
+        self.program = Program(self._tables, self._statement)
+        self.tables = self.program.tables
+        columns = self._columns = self.program.view.columns
+        names = tuple(c.name for c in columns)
         if not self.key:
             columns = (*columns, Column(WEIGHT, BIGINT))
-        self.schema = TableSchema(self.name, columns, self.key or tuple(c.name for c in self.view.columns))
+        self.schema = TableSchema(self.name, columns, self.key or names)
         self.codec = RowCodec(self.schema)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The tables that the view's plan reads."""
+        return tuple(dict.fromkeys(n.table for n in self.plan.walk() if isinstance(n, p.Scan)))
 
     # -- the dataflow ------------------------------------------------------------------------------
 
@@ -109,7 +133,7 @@ class SqlFlow:
             found[key] = self.codec.encode((*row, count))[1] if count else None
             if not count:
                 del maps.counts[key]
-        return [ViewRow(self.name, key, value) for key, value in sorted(found.items())]
+        return [ViewRow(self.table, key, value) for key, value in sorted(found.items())]
 
     def _not_a_key(self, row: Sequence[Any]) -> EverfreshError:
         return EverfreshError(
@@ -119,25 +143,13 @@ class SqlFlow:
         )
 
     def _physical(self, rows: pa.Table) -> list[tuple[Any, ...]]:
-        return RowCodec(TableSchema(self.name, self.view.columns)).physical(rows)
+        return RowCodec(TableSchema(self.name, self._columns)).physical(rows)
 
     # -- reading -----------------------------------------------------------------------------------
 
     def recomputed(self, tables: Mapping[str, pa.Table]) -> pa.Table:
         """The view of these tables, from its plan alone."""
-        return adhoc.execute(self.program.plan, lambda name: tables[name])
-
-
-def one_view(text: str, tables: Mapping[str, TableSchema]) -> CreateView:
-    """The one CREATE MATERIALIZED VIEW statement of a text."""
-    found = list(bound(text, tables))
-    if not found or not isinstance(found[0], CreateView):
-        raise EverfreshError(
-            Code.ARGUMENT, "this is not a view", hint="it begins with CREATE MATERIALIZED VIEW"
-        )
-    if len(found) > 1:
-        raise EverfreshError(Code.ARGUMENT, "one view is made at a time")
-    return found[0]
+        return adhoc.execute(self.plan, lambda name: tables[name])
 
 
 def _weighed(rows: pa.Table) -> pa.Table:

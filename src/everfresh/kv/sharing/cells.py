@@ -133,18 +133,22 @@ class Cells:
 
     def _standard(self, part: Part, groups: int) -> Sums:
         out = np.zeros((len(part.values), groups), np.int64)
+        seen, touched = np.zeros(groups, np.bool_), np.empty(groups, np.int64)
         found = []
         attributes = np.array(self.leaves, np.int64)
         for view in range(len(self.views)):
-            out[:] = 0
             if self.conjunctive:
                 lo, hi = self.lo[:, view].copy(), self.hi[:, view].copy()
-                loops.alone(part.ids, attributes, lo, hi, part.groups, part.values, out)
+                n = loops.alone(part.ids, attributes, lo, hi, part.groups, part.values, out, seen, touched)
+                at = np.sort(touched[:n])
             else:
                 keep = self._members(part.ids, slice(view, view + 1))[0]
                 loops.accumulate(np.where(keep, part.groups, -1), part.values, out)
-            at = np.flatnonzero(out.any(axis=0))
-            found.append(Sums(np.full(len(at), view), at, out[:, at].copy()))
+                at = np.unique(part.groups[keep])
+            values = out[:, at]
+            out[:, at], seen[at] = 0, False
+            kept = values.any(axis=0)
+            found.append(Sums(np.full(int(kept.sum()), view), at[kept], values[:, kept]))
         return _joined_sums(found)
 
     def _shared(self, part: Part, groups: int) -> Sums:

@@ -36,6 +36,8 @@ class MatrixChange:
     """What a matrix or view publishes: its updates, if it is a matrix, and its rows that changed; `before` is
     what its value before is got back by, for a matrix that views hold known when the first is stepped."""
 
+    exact = False
+
     def __init__(
         self, updates: Sequence[Update], before: Before | None, rows: Callable[[MatrixChange], pa.Table]
     ) -> None:

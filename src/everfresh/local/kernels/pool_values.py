@@ -12,7 +12,7 @@ import numpy as np
 
 from everfresh.local.jit.kernel import njit
 from everfresh.local.kernels.hashing import Floats, Ints
-from everfresh.local.kernels.primitives import ONE, ZERO, rounded_sum, two_sum
+from everfresh.local.kernels.primitives import ONE, rounded_sum, two_sum
 
 # -- adding ----------------------------------------------------------------------------------------
 
@@ -155,29 +155,6 @@ def gather_entries(
 
 
 # -- rounding --------------------------------------------------------------------------------------
-
-
-@njit(cache=True)
-def wide_to_float(high: Ints, low: Ints, out: Floats) -> None:
-    """Two-word integers as doubles, rounded once, half to even."""
-    for i in range(out.size):
-        h, w = np.uint64(high[i]), np.uint64(low[i])
-        negative = high[i] < 0
-        if negative:
-            w = ~w + ONE
-            h = ~h + (ONE if w == ZERO else ZERO)
-        scale = 1.0
-        if h != ZERO:
-            # The top 64 bits, all lower ones folded into the last: the conversion rounds as if it saw them.
-            shift = 0
-            while (h >> np.uint64(63)) == ZERO:
-                h = (h << ONE) | (w >> np.uint64(63))
-                w = w << ONE
-                shift += 1
-            w = h | (ONE if w != ZERO else ZERO)
-            scale = 2.0 ** np.float64(64 - shift)
-        x = np.float64(w) * scale
-        out[i] = -x if negative else x
 
 
 @njit(cache=True)

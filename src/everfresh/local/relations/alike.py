@@ -11,8 +11,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from everfresh.delta.bags import net
 from everfresh.local.relations.publishing import Change
 from everfresh.local.store.entries import EntryStore
 from everfresh.local.store.map_store import MapStore
@@ -212,3 +214,19 @@ class Changes(MutableMapping[str, Change]):
             change.mark(alive)
         for alike in self._alike:
             alike.mark(alive)
+
+
+def merged(every: Sequence[Changes]) -> Changes:
+    """The changes of views that were stepped more than once in one batch, each as one change."""
+    if len(every) == 1:
+        return every[0]
+    found: dict[str, list[Change]] = {}
+    for changes in every:
+        for view, change in changes.items():
+            found.setdefault(view, []).append(change)
+    return Changes(
+        {
+            view: some[0] if len(some) == 1 else Change.of(net(pa.concat_tables([c.table for c in some])))
+            for view, some in found.items()
+        }
+    )

@@ -107,13 +107,6 @@ def wide_to_python(high: Ints, low: Ints) -> list[int]:
     return [(h << 64) | word for h, word in zip(high.tolist(), words, strict=True)]
 
 
-def wide_to_float(high: Ints, low: Ints) -> Floats:
-    """The nearest doubles, as `float(int)` gives them."""
-    out = np.empty(len(high))
-    pool_values.wide_to_float(plain_array(high, np.int64), plain_array(low, np.int64), out)
-    return out
-
-
 def float_total(floats: Floats) -> Floats:
     """The sums that the terms `floats[3, m]` stand for: added exactly, rounded once.
 

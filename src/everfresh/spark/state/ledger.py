@@ -53,6 +53,7 @@ class Ledger:
         self.folder = folder
         self.options = options
         self.objects = Objects(domains)
+        self.catalog = no_catalog()
         self.lock = threading.RLock()
         self._sweeping = threading.Lock()
         self.timeline = Timeline()
@@ -69,7 +70,7 @@ class Ledger:
         return self.timeline.epoch
 
     def _reset(self) -> None:
-        before: Catalog | None = getattr(self, "catalog", None)
+        before = self.catalog
         self.timeline.begin()
         self._start()
         self.ids: dict[str, str] = {}
@@ -83,7 +84,7 @@ class Ledger:
         meta = manifest.meta
         self.timeline.load(manifest.epoch, meta, meta["bytes"])
         self._manifest_epoch = manifest.epoch
-        if before is not None and [text for _, text in before.ddl] == meta["ddl"]:
+        if [text for _, text in before.ddl] == meta["ddl"]:
             self.catalog = before
         else:
             for entry in meta["ddl"]:

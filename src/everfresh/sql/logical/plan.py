@@ -23,7 +23,7 @@ from everfresh.sql.logical.row_calls import AggregateCall, WindowCall, sort_key
 from everfresh.types import BOOLEAN, Column, SqlType
 
 __all__ = [
-    "JOINS", "SET_OPERATIONS", "Aggregate", "AggregateCall", "Distinct", "ExistsSubquery", "Filter", "Join",
+    "Aggregate", "AggregateCall", "Distinct", "ExistsSubquery", "Filter", "Join",
     "Limit", "Named", "Plan", "Project", "QuantifiedSubquery", "ScalarSubquery", "Scan", "SetOperation",
     "Single", "Sort", "Subquery", "Window", "WindowCall",
     "projected",
@@ -198,9 +198,6 @@ class Aggregate(Plan):
         return f"Aggregate {by}" + (f": {_items(self, self.aggregates)}" if self.aggregates else "")
 
 
-JOINS = ("inner", "left", "right", "full")
-
-
 @node
 class Join(Plan):
     """Pairs of rows for which `condition` is TRUE (None: all pairs), and by the kind rows without partner.
@@ -228,9 +225,6 @@ class Join(Plan):
         """`Join kind on condition`."""
         on = "" if self.condition is None else f" on {self.text(self.condition)}"
         return f"Join {self.kind}{on}"
-
-
-SET_OPERATIONS = ("union", "intersect", "except")
 
 
 @node

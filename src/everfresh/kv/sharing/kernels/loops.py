@@ -29,9 +29,12 @@ def accumulate(codes: Array, values: Array, out: Array) -> None:
 
 @_compiled
 def alone(
-    ids: Array, attributes: Array, lo: Array, hi: Array, groups: Array, values: Array, out: Array
-) -> None:
-    """One view by itself: add the rows that are in all of its ranges to their groups."""
+    ids: Array, attributes: Array, lo: Array, hi: Array, groups: Array, values: Array, out: Array,
+    seen: Array, touched: Array,
+) -> int:  # fmt: skip
+    """One view by itself: add the rows that are in all of its ranges to their groups; how many groups are
+    `touched`."""
+    count = 0
     for row in range(groups.shape[0]):
         inside = True
         for leaf in range(attributes.shape[0]):
@@ -40,8 +43,14 @@ def alone(
                 inside = False
                 break
         if inside:
+            group = groups[row]
+            if not seen[group]:
+                seen[group] = True
+                touched[count] = group
+                count += 1
             for c in range(values.shape[0]):
-                out[c, groups[row]] += values[c, row]
+                out[c, group] += values[c, row]
+    return count
 
 
 @_compiled

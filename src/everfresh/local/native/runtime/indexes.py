@@ -28,7 +28,7 @@ INDEX_FLAG = 17
 """1 if the last sum did not fit a word."""
 INDEX_CALLS = 18
 """The addresses of the compiled `CALLED` (`calls`)."""
-INDEX_SIZE = 18 + 6
+INDEX_SIZE = INDEX_CALLS + 6
 
 EDGES = 64
 """How many edges there is room for."""

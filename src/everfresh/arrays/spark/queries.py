@@ -1,0 +1,193 @@
+"""Queries of arrays on Spark: planned by the driver from catalogs, run as one job, measured.
+
+`Query` is a statement that workers can run (`everfresh.arrays.execute.work`), with its plan. What a mapping
+that keeps no order does to chunks is asked of the workers first, in a job of its own; only boxes come back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from everfresh.arrays import aql
+from everfresh.arrays.execute.catalog import Catalog, Entry
+from everfresh.arrays.execute.joining import Landed, prepared
+from everfresh.arrays.execute.local import Measured
+from everfresh.arrays.execute.split import DRIVER, GROUPS
+from everfresh.arrays.execute.work import Work
+from everfresh.arrays.model import Ints
+from everfresh.arrays.plan import Plan, PlanOptions
+from everfresh.arrays.plan.pairs import BACKWARD, FORWARD
+from everfresh.arrays.spark.changing import read_entries
+from everfresh.arrays.spark.joining import (
+    ABOUT,
+    ENTRIES,
+    LANDED,
+    MOVED,
+    OWNERS,
+    PLANS,
+    POSITIONS,
+    READ,
+    ROWS,
+    SENT,
+    plan_pieces,
+)
+from everfresh.spark.jobs.runner import Answers
+from everfresh.spark.state.ledger import Draft
+from everfresh.state import pack_arrays, unpack_arrays, unpack_table
+
+if TYPE_CHECKING:
+    from everfresh.arrays.spark.domain import ArraysOnSpark, Kept
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A statement that workers run, the arrays that it reads as the driver knows them, and its plan."""
+
+    text: str
+    work: Work
+    arrays: tuple[Kept, ...]
+    plan: Plan | None
+
+    @property
+    def catalogs(self) -> tuple[Catalog, Catalog | None]:
+        """Of the left array and, if it is another one, of the right."""
+        return self.arrays[0].catalog, self.arrays[1].catalog if len(self.arrays) > 1 else None
+
+    @property
+    def sent(self) -> bool:
+        """Whether something is sent before it is joined."""
+        return self.plan is not None or self.work.equi is not None
+
+    @property
+    def owned(self) -> bool:
+        """Whether rows have owners before they reach the driver or a chunk."""
+        return self.work.into or self.work.cut.where == GROUPS
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """What a query has given: rows, or what the catalog is to say of the result's chunks; and what was
+    measured, if there is a plan."""
+
+    rows: pa.Table
+    entries: list[Entry]
+    measured: Measured | None
+
+
+def planned(
+    domain: ArraysOnSpark, draft: Draft, statement: aql.Statement, work: Work, options: PlanOptions
+) -> Query:
+    """A statement with its plan."""
+    arrays = tuple(domain.kept_of[source.name] for source in work.sources)
+    alone = Query(str(statement), work, arrays, None)
+    if work.spec is None:
+        return alone
+    landed = None
+    if not work.spec.mapping.keeps_order:
+        job = draft.job("array", pieces=_pieces(alone, landed=True))
+        landed = _landed(work, domain.host.runner.run(job, PLANS[False, False]).gathered)
+    plan = prepared(work.spec, *alone.catalogs, domain.workers, options, landed)
+    return Query(alone.text, work, arrays, plan)
+
+
+def run(domain: ArraysOnSpark, draft: Draft, query: Query, result: str = "") -> Answered:
+    """Run a query; what it keeps as `result` is part of the draft."""
+    job = draft.job("array", pieces=_pieces(query, result=result))
+    answers = domain.host.runner.run(job, PLANS[query.sent, query.owned])
+    if query.work.into:
+        draft.add(answers.controls)
+    return _answered(query, answers, domain.workers)
+
+
+def _pieces(query: Query, result: str = "", landed: bool = False) -> dict[str, Any]:
+    """A query as pieces of a message."""
+    plan, schemas = query.plan, {}
+    for source, kept in zip(query.work.sources, query.arrays, strict=True):
+        schemas[source.name] = kept.schema.ddl
+    about = {
+        "text": query.text,
+        "schemas": sorted(schemas.items()),
+        "identities": [kept.identity for kept in query.arrays],
+        "left": len(query.arrays[0].catalog),
+        "budget": plan.options.budget if plan is not None else None,
+        "result": result,
+        "landed": landed,
+    }
+    pieces: dict[str, Any] = {ABOUT: json.dumps(about).encode()}
+    if plan is not None:
+        numbers = np.concatenate([kept.catalog.number for kept in query.arrays])
+        pieces[POSITIONS] = pack_arrays({"number": numbers, "bytes": np.asarray(plan.problem.bytes)})
+        pieces |= plan_pieces(plan.worker(k) for k in range(plan.problem.workers))
+    if query.work.along:
+        chunk, worker = owners(query)
+        pieces[OWNERS] = pack_arrays({"chunk": chunk, "worker": worker})
+    return pieces
+
+
+def owners(query: Query) -> tuple[Ints, Ints]:
+    """Which worker keeps what lies along each left chunk: that which does most of the chunk's joins; for
+    APPLY, and where nothing is joined, the one that has the chunk."""
+    catalog, plan = query.arrays[0].catalog, query.plan
+    if plan is None or query.work.padded is not None:
+        return catalog.number, catalog.home
+    workers = plan.problem.workers
+    work = np.zeros((len(catalog), workers), np.int64)
+    size = plan.problem.cells[plan.first] * plan.problem.cells[plan.second]
+    for way, side in ((FORWARD, plan.first), (BACKWARD, plan.second)):
+        some = (plan.ways & way) > 0
+        np.add.at(work, (side[some], plan.node[some]), size[some])
+    joined = work.any(axis=1)
+    found = np.where(joined, np.argmax(work, axis=1), catalog.home)
+    return catalog.number, found.astype(np.int64)
+
+
+def _landed(work: Work, gathered: Iterable[bytes]) -> Landed:
+    assert work.spec is not None
+    none = np.empty(0, np.int64)
+    box = np.empty((work.spec.right.ndim, 0), np.int64)
+    found = [unpack_arrays(payload[1:]) for payload in gathered if payload[:1] == LANDED]
+    return (
+        np.concatenate([none, *(one["owner"] for one in found)]),
+        np.concatenate([box, *(one["lo"] for one in found)], axis=1),
+        np.concatenate([box, *(one["hi"] for one in found)], axis=1),
+    )
+
+
+def _answered(query: Query, answers: Answers, workers: int) -> Answered:
+    """What came back, put together."""
+    measured = Measured.none(workers)
+    tables: list[pa.Table] = []
+    entries: list[Entry] = []
+    for payload in answers.gathered:
+        kind, data = payload[:1], payload[1:]
+        if kind == ROWS:
+            tables.append(unpack_table(data))
+        elif kind == ENTRIES:
+            for some in read_entries([data]).values():
+                entries += some
+        else:
+            told = json.loads(data)
+            worker = told["worker"]
+            if kind == SENT:
+                measured.links[worker] += told["links"]
+                measured.sent[worker] += told["sent"]
+            elif kind == READ:
+                measured.reads[worker] += told["reads"]
+                measured.bytes_read[worker] += told["bytes"]
+                measured.joins[worker] += told["joins"]
+            elif kind == MOVED:
+                measured.rows_moved[worker] += told["rows"]
+    work = query.work
+    if work.cut.where == DRIVER:
+        rows = work.cut.last(tables)
+    else:
+        from everfresh.types import arrow_schema
+
+        rows = pa.concat_tables([arrow_schema(work.columns).empty_table(), *tables])
+    return Answered(rows, entries, measured if query.plan is not None else None)

@@ -1,0 +1,415 @@
+"""Key-value views: many views of few templates in three modes, reads beside writers, what the log costs.
+
+Modes are measured over the joined rows of TPC-H, all of them as one batch: joins are shared in every mode.
+`standard` looks at them for each view by a compiled loop whose constants are arguments. Views have qgen's
+parameters, and where there are not enough of those, widened ones; equal ones are merged before. Store writes
+go to RocksDB through split states: prepared and resolved.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from everfresh.bench import Settings
+from everfresh.bench.report import Report
+from everfresh.bench.timing import interleave, median, seconds
+
+if TYPE_CHECKING:
+    from everfresh.kv.sharing.cells import Cells, Part, Sums
+    from everfresh.kv.sharing.template import Shared
+
+NAME = "kv"
+DESCRIPTION = "key-value views: thousands of views in three modes, reads beside writers, the log"
+OPTIONS = {"parts": "modes,end-to-end,writers,reads, or some of them", "views": "up to how many views (1000)"}
+PARTS = ("modes", "end-to-end", "writers", "reads")
+_DAY = dt.date(1992, 1, 1)
+
+
+@dataclass(frozen=True)
+class Template:
+    """A query of TPC-H without what is not its grouping, its joined rows, and its parameters."""
+
+    name: str
+    text: str
+    parameters: Callable[[Random, bool], dict[str, Any]]
+    bar: float = 0.0
+
+
+def _date(random: Random, lo: int, hi: int) -> dt.date:
+    return _DAY + dt.timedelta(days=random.randrange(lo, hi))
+
+
+def _month(random: Random, first: int, count: int) -> dt.date:
+    month = first + random.randrange(count)
+    return dt.date(1993 + month // 12, 1 + month % 12, 1)
+
+
+def _q1(random: Random, wide: bool) -> dict[str, Any]:
+    days = random.randint(1, 2500) if wide else random.randint(60, 120)
+    return {"to": dt.date(1998, 12, 1) - dt.timedelta(days=days)}
+
+
+def _q3(random: Random, wide: bool) -> dict[str, Any]:
+    segments = ["AUTOMOBILE", "BUILDING", "FURNITURE", "MACHINERY", "HOUSEHOLD"]
+    day = _date(random, 800, 1600) if wide else dt.date(1995, 3, random.randint(1, 31))
+    return {"segment": random.choice(segments), "day": day}
+
+
+def _q6(random: Random, wide: bool) -> dict[str, Any]:
+    begin = _date(random, 1, 2190) if wide else dt.date(random.randint(1993, 1997), 1, 1)
+    discount = random.randint(1 if wide else 2, 9)
+    return {
+        "begin": begin,
+        "end": begin + dt.timedelta(days=365),
+        "low": f"0.{discount - 1:02}",
+        "high": f"0.{discount + 1:02}",
+        "quantity": random.randint(5, 50) if wide else random.choice([24, 25]),
+    }
+
+
+def _q10(random: Random, wide: bool) -> dict[str, Any]:
+    begin = _date(random, 1, 2200) if wide else _month(random, 1, 24)
+    return {"begin": begin, "end": begin + dt.timedelta(days=90), "flag": "R"}
+
+
+_DISCOUNTED = "l_extendedprice * (1 - l_discount)"
+TEMPLATES = (
+    Template(
+        "Q1",
+        f"""SELECT l_returnflag, l_linestatus, SUM(l_quantity) AS q, SUM(l_extendedprice) AS p,
+            SUM({_DISCOUNTED}) AS d, SUM({_DISCOUNTED} * (1 + l_tax)) AS t, AVG(l_quantity) AS a,
+            COUNT(*) AS n FROM lineitem WHERE l_shipdate <= DATE '{{to}}'
+            GROUP BY l_returnflag, l_linestatus""",
+        _q1,
+        20,
+    ),
+    Template(
+        "Q3",
+        f"""SELECT l_orderkey, o_orderdate, o_shippriority, SUM({_DISCOUNTED}) AS revenue
+            FROM customer, orders, lineitem
+            WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey AND c_mktsegment = '{{segment}}'
+              AND o_orderdate < DATE '{{day}}' AND l_shipdate > DATE '{{day}}'
+            GROUP BY l_orderkey, o_orderdate, o_shippriority""",
+        _q3,
+        10,
+    ),
+    Template(
+        "Q6",
+        """SELECT SUM(l_extendedprice * l_discount) AS revenue FROM lineitem
+            WHERE l_shipdate >= DATE '{begin}' AND l_shipdate < DATE '{end}'
+              AND l_discount BETWEEN {low} AND {high} AND l_quantity < {quantity}""",
+        _q6,
+        20,
+    ),
+    Template(
+        "Q10",
+        f"""SELECT c_custkey, SUM({_DISCOUNTED}) AS revenue FROM customer, orders, lineitem
+            WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey AND o_orderdate >= DATE '{{begin}}'
+              AND o_orderdate < DATE '{{end}}' AND l_returnflag = '{{flag}}' GROUP BY c_custkey""",
+        _q10,
+        10,
+    ),
+)
+
+
+def run(settings: Settings) -> Report:
+    """Measure."""
+    report = Report(NAME)
+    parts = settings.options.get("parts", ",".join(PARTS)).split(",")
+    most = int(settings.options.get("views", 100 if settings.quick else 1000))
+    if "modes" in parts or "end-to-end" in parts:
+        _modes(report, settings, most, "end-to-end" in parts)
+    if "writers" in parts:
+        settings.note("writers: what the log costs")
+        _writers(report, 2_000 if settings.quick else 20_000)
+    if "reads" in parts:
+        settings.note("reads: a served store beside a writer")
+        _reads(report, 5.0 if settings.quick else 20.0)
+    report.skip("the same on Spark, Redis and etcd", "these adapters are not there yet")
+    return report
+
+
+# -- many views ------------------------------------------------------------------------------------------
+
+
+def _modes(report: Report, settings: Settings, most: int, writes: bool) -> None:
+    from everfresh.datasets import tpch
+
+    sf = settings.sf or (0.01 if settings.quick else 0.1)
+    tables = tpch.read(sf, ("customer", "orders", "lineitem"))
+    for template in TEMPLATES:
+        counts = [n for n in (10, 100, 1000, 10_000) if n <= most]
+        for count in counts:
+            settings.note(f"{template.name}: {count} views at scale factor {sf}")
+            _one(report, template, count, sf, tables, writes and count == counts[-1])
+
+
+def _one(
+    report: Report, template: Template, count: int, sf: float, tables: dict[str, Any], writes: bool
+) -> None:
+    from everfresh.kv.sharing.cells import MODES, Cells
+
+    views, wide = _views(template, count)
+    began = time.perf_counter()
+    cells = Cells.of(views[0].template, [view.ranges for view in views])
+    created = time.perf_counter() - began
+    part, groups = _joined(template, views[0], cells, tables)
+    parts = _cut(part, 8)
+    sizes: dict[str, int] = {}
+
+    def step(mode: Any) -> Sums:
+        found = cells.changes(parts, groups, mode)
+        sizes[mode] = len(found)
+        return found
+
+    report.truth(
+        f"{template.name}: all modes agree on {count} views",
+        len({_digest(step(mode)) for mode in MODES}) == 1,
+    )
+    times = interleave({mode: lambda m=mode: step(m) for mode in MODES}, 3)  # type: ignore[misc]
+    took = {mode: min(of) for mode, of in times.items()}
+    report.row(
+        template=template.name,
+        views=count,
+        distinct=len(views),
+        parameters="widened" if wide else "qgen",
+        sf=sf,
+        rows=len(part),
+        changes=sizes["double"],
+        **{f"{mode}_ms": round(1000 * s, 2) for mode, s in took.items()},
+        ratio=round(took["standard"] / took["double"], 1),
+        cells_ms=round(1000 * created, 1),
+    )
+    if count == 1000 and template.bar:
+        ratio = took["standard"] / took["double"]
+        report.at_least(f"{template.name}: 1,000 views, double batch against standard", ratio, template.bar)
+    if writes:
+        _end_to_end(report, template, views, step, took)
+
+
+def _views(template: Template, count: int) -> tuple[list[Shared], bool]:
+    """Distinct views: with qgen's parameters if there are enough of them, otherwise with widened ones too."""
+    from everfresh.datasets.tpch import TABLES
+    from everfresh.kv.runtime.core_program import base_catalog, bound, one_view
+    from everfresh.kv.sharing.template import shared
+    from everfresh.types import TableSchema
+
+    schemas: dict[str, TableSchema] = {
+        name: bound(text, {})[0].schema  # type: ignore[attr-defined]
+        for name, text in TABLES.items()
+    }
+    catalog, random = base_catalog(schemas), Random(7)
+    found: dict[Any, Shared] = {}
+    tries, wide = 0, False
+    while len(found) < count and tries < 20 * count + 1000:
+        tries += 1
+        wide = tries > 5 * count
+        text = template.text.format(**template.parameters(random, wide))
+        view = shared(one_view(f"CREATE MATERIALIZED VIEW v AS {text}", catalog).plan)
+        found.setdefault(view.ranges, view)
+    return list(found.values()), wide
+
+
+def _joined(template: Template, view: Shared, cells: Cells, tables: dict[str, Any]) -> tuple[Part, int]:
+    """The joined rows of a template as one batch of changes, from an empty base."""
+    import duckdb
+    import numpy as np
+
+    from everfresh.expr import Vector
+    from everfresh.kv.sharing.cells import Part
+
+    core = view.template.core
+    names = {c.name: e for c, (_, e) in zip(core.columns, core.keys, strict=False)}  # type: ignore[attr-defined]
+    listed = [*names.values(), *(call.args[0] for _, call in core.aggregates if call.args)]  # type: ignore[attr-defined]
+    source = template.text[template.text.index("FROM") :].split("WHERE")[0]
+    joins = [c for c in ("c_custkey = o_custkey", "l_orderkey = o_orderkey") if c in template.text]
+    where = f" WHERE {' AND '.join(joins)}" if joins else ""
+    with duckdb.connect() as oracle:
+        for name, table in tables.items():
+            oracle.register(name, table)
+        exprs = ", ".join(str(e).replace("::DECIMAL(12,2)", "") for e in listed)
+        rows = oracle.execute(f"SELECT {exprs} {source}{where}").to_arrow_table()
+    vectors = [Vector.from_arrow(rows.column(i), e.type) for i, e in enumerate(listed)]
+    k, d = len(view.template.keys), len(view.template.attributes)
+    groups = np.zeros(rows.num_rows, np.int64)
+    for vector in vectors[:k]:
+        _, codes = np.unique(vector.values, return_inverse=True)
+        _, groups = np.unique(groups * (codes.max() + 1) + codes, return_inverse=True)
+    values = [np.ones(rows.num_rows, np.int64), *(v.values.astype(np.int64) for v in vectors[k + d :])]
+    part = Part(cells.ids(vectors[k : k + d]), groups.astype(np.int64), np.array(values))
+    return part, int(groups.max()) + 1
+
+
+def _cut(part: Part, count: int) -> list[Part]:
+    """The parts of so many workers."""
+    from everfresh.kv.sharing.cells import Part
+
+    at = [len(part) * i // count for i in range(count + 1)]
+    return [
+        Part(part.ids[:, a:b].copy(), part.groups[a:b], part.values[:, a:b].copy()) for a, b in pairwise(at)
+    ]
+
+
+def _digest(sums: Sums) -> tuple[int, int]:
+    import numpy as np
+
+    places = (sums.views * 1_000_003 + sums.groups) % 1_000_000_007
+    weight = sum(int(v) * (i + 1) for i, v in enumerate(sums.values.sum(axis=1)))
+    return len(sums), int(np.sum(places)) + weight
+
+
+def _end_to_end(
+    report: Report,
+    template: Template,
+    views: Sequence[Shared],
+    step: Callable[[Any], Sums],
+    took: dict[str, float],
+) -> None:
+    """Write the views' rows to RocksDB as they are: prepared, then resolved."""
+    from everfresh.kv.store import StoredTable, rocks_store
+    from everfresh.types import BIGINT, Column, TableSchema
+
+    most = 200_000
+    with tempfile.TemporaryDirectory() as folder:
+        store = rocks_store(folder)
+        schema = TableSchema("v", (Column("k", BIGINT), Column("s", BIGINT)), ("k",))
+        store.create_table(StoredTable(schema, logged=False))
+        store.fence(1, "g", 1, 1)
+        sums = step("double")
+        listed = zip(sums.views.tolist(), sums.groups.tolist(), sums.values.T.tolist(), strict=True)
+        some = [(f"{v}/{g}".encode(), repr(values).encode()) for v, g, values in listed][:most]
+
+        def written() -> None:
+            for at in range(0, len(some), 1000):
+                store.prepare(1, "v", "g", 1, 1, some[at : at + 1000])
+            for at in range(0, len(some), 1000):
+                store.resolve(1, "v", 1, [key for key, _ in some[at : at + 1000]])
+
+        puts = seconds(written) * (len(sums) / max(1, len(some)))
+        store.close()
+    ratio = (took["standard"] + puts) / (took["double"] + puts)
+    report.row(
+        template=template.name,
+        views=len(views),
+        what="end to end, own rows",
+        changes=len(sums),
+        puts_ms=round(1000 * puts, 1),
+        extrapolated=len(sums) > len(some),
+        ratio=round(ratio, 2),
+    )
+    if template.name in ("Q1", "Q6") and len(views) >= 1000:
+        report.at_least(f"{template.name}: 1,000 views end to end on RocksDB", ratio, 8)
+
+
+# -- the log ---------------------------------------------------------------------------------------------
+
+
+def _writers(report: Report, rows: int) -> None:
+    from everfresh.kv.store import Op, StoredTable, rocks_store
+    from everfresh.types import BIGINT, Column, TableSchema
+
+    kinds = {"none": (False, False), "log": (True, False), "log and before-images": (True, True)}
+    with tempfile.TemporaryDirectory() as folder:
+        store = rocks_store(folder)
+        for i, (logged, before) in enumerate(kinds.values()):
+            schema = TableSchema(f"t{i}", (Column("k", BIGINT),), ("k",))
+            store.create_table(StoredTable(schema, logged=logged, before_images=before))
+        random = Random(1)
+        keys = [b"%08d" % random.randrange(rows) for _ in range(rows)]
+
+        def batches(i: int) -> None:
+            for at in range(0, rows, 1000):
+                store.write(1, [Op(f"t{i}", key, b"x" * 60) for key in keys[at : at + 1000]])
+
+        times = interleave({name: lambda i=i: batches(i) for i, name in enumerate(kinds)}, 5)  # type: ignore[misc]
+        store.close()
+    took = {name: median(of) for name, of in times.items()}
+    for name, s in took.items():
+        report.row(what=f"RocksDB, batches of 1,000: {name}", us_per_row=round(1e6 * s / rows, 2))
+    report.below("RocksDB batches: log against none", took["log"] / took["none"], 1.6, "times")
+    ratio = took["log and before-images"] / took["none"]
+    report.below("RocksDB batches: before-images against none", ratio, 3.0, "times")
+
+
+# -- reads beside writers --------------------------------------------------------------------------------
+
+
+def _reads(report: Report, duration: float) -> None:
+    from everfresh.kv.process.remote import RemoteStore
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "s")
+        how = [sys.executable, "-m", "everfresh", "kv", "serve", f"{folder}/store", "--socket", path]
+        child = subprocess.Popen(how, stdout=subprocess.PIPE, env=os.environ.copy())
+        try:
+            assert child.stdout is not None
+            json.loads(child.stdout.readline())
+            _measure(report, RemoteStore(path), RemoteStore(path), duration)
+        finally:
+            child.terminate()
+            child.wait(30)
+
+
+def _measure(report: Report, reader: Any, store: Any, duration: float) -> None:
+    from everfresh.kv.client import Client
+    from everfresh.kv.store import Op
+    from everfresh.kv.views import Views
+
+    views = Views(store, only=lambda group: False)
+    views.create_table("CREATE TABLE sales (id BIGINT PRIMARY KEY, shop BIGINT, price BIGINT)")
+    views.create_view(
+        "CREATE MATERIALIZED VIEW total AS SELECT shop, SUM(price) AS s FROM sales GROUP BY shop",
+        key=["shop"],
+    )
+    codec = Client(store)._codec("sales", view=False)
+    stop, written = threading.Event(), [0]
+
+    def write() -> None:
+        random, began = Random(1), time.monotonic()
+        while not stop.is_set():
+            rows = [(written[0] + i, random.randrange(100), random.randrange(1000)) for i in range(100)]
+            store.write(1, [Op("sales", *codec.encode(row)) for row in rows])
+            written[0] += len(rows)
+            time.sleep(max(0.0, began + written[0] / 10_000 - time.monotonic()))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while reader.ask("status")["views"]["total"]["epoch"] == 0:
+        time.sleep(0.05)
+    took, behind, random, began = [], [], Random(2), time.monotonic()
+    while time.monotonic() - began < duration:
+        at = time.perf_counter()
+        reader.read_row("total", random.randrange(100))
+        took.append(time.perf_counter() - at)
+        if len(took) % 100 == 0:
+            behind.append(reader.ask("status")["views"]["total"]["behind"])
+    stop.set()
+    thread.join()
+    took.sort()
+    rate = written[0] / (time.monotonic() - began)
+    p50, p99 = 1000 * took[len(took) // 2], 1000 * took[len(took) * 99 // 100]
+    report.row(
+        what="point read through the socket",
+        writes_per_s=round(rate),
+        reads=len(took),
+        p50_ms=round(p50, 3),
+        p99_ms=round(p99, 3),
+    )
+    late = sorted(behind)[len(behind) * 99 // 100] / max(1.0, rate) if behind else 0.0
+    report.row(what="staleness: entries not seen over the rate of writes", p99_s=round(late, 3))
+    report.below("point read, median", p50, 0.3, "ms")
+    report.below("point read, 99th percentile", p99, 5, "ms")
+    report.below("staleness, 99th percentile", late, 0.5, "s")

@@ -1,0 +1,10 @@
+"""Views over a store in processes of their own: the store's owner, managers, clients, over Unix sockets.
+
+"Processes" in docs/design/key-value.md.
+
+- `wire`        messages: a tree of plain values, bytes, and rows as Arrow
+- `server`      the owner of a store: answers calls of the store and consistent reads
+- `remote`      a store that another process owns
+- `maintainer`  a view manager: keeps its share of the view groups fresh
+- `supervisor`  starts both, and managers again that died
+"""

@@ -1,0 +1,189 @@
+"""The owner of a store: answers its calls, protocol calls and consistent reads over a Unix socket.
+
+A thread for each connection; the store's own locks make calls atomic. Reads are done here, beside the rows
+and the heads, so that a point read is one request. Invariant: only the calls in `CALLS` are answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from everfresh.errors import Code, EverfreshError
+from everfresh.kv.client import Client
+from everfresh.kv.definitions import VIEWS, definitions
+from everfresh.kv.process import wire
+from everfresh.kv.protocol.calls import perform
+from everfresh.kv.protocol.head import HEADS, Head
+from everfresh.kv.store import Store
+
+CALLS = (
+    "create_table", "drop_table", "tables", "partitions", "partition_of", "get", "multi_get", "put", "delete",
+    "write", "log", "entry", "log_end", "log_trim", "fence", "prepare", "resolve", "collect", "split", "move",
+)  # fmt: skip
+WRITES = ("put", "delete", "write")
+SLOWED = 0.002
+"""By how much a write waits while the logs hold more than they may."""
+
+
+class Server:
+    """A store behind a socket."""
+
+    def __init__(self, store: Store, path: str | Path, *, log_entries: int = 0) -> None:
+        self.store, self.path, self.client = store, Path(path), Client(store, fresh_for=float("inf"))
+        self.log_entries = log_entries
+        self.counts: Counter[str] = Counter()
+        self.managers: list[int] = []
+        """The processes that maintain views."""
+        self.began = time.monotonic()
+        self._slow = False
+        self._closing = False
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.bind(str(self.path))
+        except OSError as error:
+            raise EverfreshError(
+                Code.ENVIRONMENT, f"cannot listen at {self.path}: {error}", hint="take a shorter path"
+            ) from error
+        os.chmod(self.path, 0o600)
+        self._socket.listen(64)
+        self._connections: set[socket.socket] = set()
+        self._answers: dict[str, Callable[..., Any]] = {
+            **{name: getattr(store, name) for name in CALLS},
+            "caps": lambda: store.caps,
+            "perform": lambda call: perform(store, call),
+            "scan": self._scan,
+            "chunk": self._chunk,
+            "read": lambda view: wire.table_bytes(self.client.read(view)),
+            "read_row": self._read_row,
+            "status": self.status,
+        }
+
+    def serve(self) -> None:
+        """Answer until `close`."""
+        while not self._closing:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            self._connections.add(connection)
+            threading.Thread(target=self._answer_all, args=(connection,), daemon=True).start()
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self._closing = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        for connection in list(self._connections):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def _answer_all(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError), connection:
+            while (data := wire.receive(connection)) is not None and not self._closing:
+                wire.send(connection, self._answer(data))
+        self._connections.discard(connection)
+
+    def _answer(self, data: bytes) -> bytes:
+        try:
+            call, args, how = wire.unpack(data)
+            if call not in self._answers:
+                raise EverfreshError(Code.UNSUPPORTED, f"there is no call '{call}'")
+            self.counts[call] += 1
+            if self._slow and call in WRITES:
+                time.sleep(SLOWED)
+            answer = self._answers[call](*args, **how)
+            if call in WRITES and args[0] == VIEWS.name:
+                self.client.forget()
+            return wire.pack({"answer": answer})
+        except Exception as error:
+            return wire.pack(wire.packed_error(error))
+
+    # -- calls that are not the store's ------------------------------------------------------------
+
+    def _scan(self, table: str, lo: bytes, hi: bytes | None, limit: int) -> Any:
+        found: list[Any] = []
+        for batch in self.store.scan(table, lo, hi):
+            found += batch[: limit - len(found)]
+            if len(found) >= limit:
+                break
+        return found
+
+    def _chunk(self, partition: int, table: str, lo: bytes | None, hi: bytes | None, size: int) -> Any:
+        return next(iter(self.store.scan_chunks(partition, table, lo, hi, size=size)))
+
+    def _read_row(self, view: str, key: bytes) -> bytes | None:
+        columns = wire.bytes_table(key)
+        values = [
+            column[0].as_py() for name, column in zip(columns.column_names, columns, strict=True) if name
+        ]
+        found = self.client.read_row(view, *values)
+        if found is None:
+            return None
+        return wire.table_bytes(pa.table({name: [value] for name, value in found.items()}))
+
+    # -- how it is ---------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Views with how far behind they are, logs, and what was asked."""
+        ends = {p.id: self.store.log_end(p.id).offset for p in self.store.partitions()}
+        views, heads = {}, {}
+        for name, of in sorted(definitions(self.store).items()):
+            if of.group not in heads:
+                row = self.store.get(HEADS.name, of.group.encode())
+                heads[of.group] = Head() if row is None else Head.from_bytes(row.value)
+            head = heads[of.group]
+            behind = sum(
+                max(0, end - head.cut.of(id_).offset) for id_, end in ends.items() if id_ in head.cut.at
+            )
+            views[name] = {
+                "group": of.group,
+                "strategy": of.strategy,
+                "epoch": head.committed,
+                "term": head.term,
+                "behind": behind,
+            }
+        return {
+            "seconds": round(time.monotonic() - self.began, 3),
+            "log_ends": {str(id_): end for id_, end in ends.items()},
+            "slowed": self._slow,
+            "managers": self.managers,
+            "views": views,
+            "calls": dict(self.counts),
+        }
+
+    def retain(self) -> None:
+        """Trim what all views have seen; let writers wait while a view holds back more than the logs may
+        have."""
+        heads = []
+        for group in dict.fromkeys(d.group for d in definitions(self.store).values()):
+            row = self.store.get(HEADS.name, group.encode())
+            head = Head() if row is None else Head.from_bytes(row.value)
+            if "@" not in group or head.loading:  # a generation that is made needs no log
+                heads.append(head)
+        if not heads:
+            return
+        held = 0
+        for partition in self.store.partitions():
+            end = self.store.log_end(partition.id).offset
+            upto = min(
+                (head.cut.at[partition.id].offset if partition.id in head.cut.at else 0) for head in heads
+            )
+            self.store.log_trim(partition.id, upto)
+            if partition.open:
+                held += max(0, end - upto)
+        self._slow = bool(self.log_entries) and held > self.log_entries
