@@ -17,6 +17,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.rewrite import Node
 from everfresh.signals.nodes import Reading
+from everfresh.signals.run.flow import Array, Flow
 from everfresh.signals.run.pipeline import Pipeline
 
 PIECE = 100_000
@@ -30,7 +31,7 @@ def run(query: Node, rows: Any, options: Options | None = None) -> pa.Table:
     tables = {name: as_table(given) for name, given in tables_of(readings, rows).items()}
     pipeline = Pipeline(query, {name: t.schema for name, t in tables.items()}, options, False, True)
     tables = {name: _by_time(t, readings[name]) for name, t in tables.items()}
-    parts = [pipeline.nothing]
+    parts = pipeline.gather()
     whole = [t for t in tables.values() if len(t)]
     pieces = -(-max((len(t) for t in whole), default=0) // PIECE)
     if not all(_in_order(t, readings[name]) for name, t in tables.items()):
@@ -40,12 +41,12 @@ def run(query: Node, rows: Any, options: Options | None = None) -> pa.Table:
             name: t.slice(i * len(t) // pieces, (i + 1) * len(t) // pieces - i * len(t) // pieces)
             for name, t in tables.items()
         }
-        parts.append(pipeline.step(batch))
+        pipeline.step(batch)
         pipeline.commit()
     for start in range(0, pipeline.groups, GROUPS):
         slots = np.arange(start, min(start + GROUPS, pipeline.groups))
-        parts.append(pipeline.finish(slots))
-    return _ordered(pa.concat_tables(parts), pipeline)
+        pipeline.finish(slots)
+    return _ordered(parts, pipeline)
 
 
 def tables_of(readings: Iterable[str], rows: Any) -> dict[str, Any]:
@@ -95,15 +96,26 @@ def _by_time(table: pa.Table, reading: Reading) -> pa.Table:
     return table.take(pc.sort_indices(table, [(reading.time, "ascending")]))
 
 
-def _ordered(table: pa.Table, pipeline: Pipeline) -> pa.Table:
+def _ordered(parts: list[tuple[Array, Flow]], pipeline: Pipeline) -> pa.Table:
     """By group; parts of a group are in order of time already."""
     from everfresh.signals.kernels import grouping
 
-    if pipeline.groups <= 1 or not len(table):
-        return table.combine_chunks()
-    slots = pipeline.slots_of(table)
-    if (slots[1:] >= slots[:-1]).all():
-        return table.combine_chunks()
-    offsets, order = np.zeros(pipeline.groups + 1, np.int64), np.empty(len(slots), np.int64)
-    grouping.arrange(slots, np.arange(pipeline.groups), offsets, order)
-    return table.take(pa.array(order))
+    parts = [part for part in parts if part[1].rows]
+    if not parts:
+        return pipeline.nothing
+    slots = np.concatenate([np.repeat(slots, np.diff(flow.offsets)) for slots, flow in parts])
+    flows = [flow for _, flow in parts]
+    at, values = (
+        np.concatenate([getattr(flow, name) for flow in flows], axis)
+        for name, axis in (("at", 0), ("values", 1))
+    )
+    end = None if flows[0].end is None else np.concatenate([flow.end for flow in flows])
+    offsets = np.zeros(pipeline.groups + 1, np.int64)
+    if pipeline.groups > 1 and (slots[1:] < slots[:-1]).any():
+        order = np.empty(len(slots), np.int64)
+        grouping.arrange(slots, np.arange(pipeline.groups), offsets, order)
+        at, values = at[order], values[:, order]
+        end = None if end is None else end[order]
+    else:
+        np.cumsum(np.bincount(slots, minlength=pipeline.groups), out=offsets[1:])
+    return pipeline.rows_of(Flow(offsets, at, values, offsets[:0], end))

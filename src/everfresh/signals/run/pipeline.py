@@ -49,6 +49,7 @@ class Pipeline:
         self._timers = {at: Timers(self._width()) for at in self._plan.sources}
         self._where = np.full(0, -1, np.int64)
         self._back: list[Any] | None = None
+        self._gathered: list[tuple[Array, Flow]] | None = None
         self._waits = [i for i, op in enumerate(self._operators) if _has_due(op)]
 
     def _width(self) -> int:
@@ -120,6 +121,15 @@ class Pipeline:
         self._keep(due)
         return self._run(events, due)
 
+    def gather(self) -> list[tuple[Array, Flow]]:
+        """From now on steps give no rows, but put them here: slots, and the run of each."""
+        self._gathered = []
+        return self._gathered
+
+    def rows_of(self, flow: Flow) -> pa.Table:
+        """Rows of all groups as a table."""
+        return self._table(np.arange(self.groups), flow)
+
     def finish(self, slots: Array) -> pa.Table:
         """The end of data for some groups: what was held back of them."""
         for source in self.sources:
@@ -169,6 +179,9 @@ class Pipeline:
             else:
                 flows.append(operator.step(step, [flows[i] for i in operator.inputs]))
         self._set_timers(slots)
+        if self._gathered is not None:
+            self._gathered.append((slots, flows[self._plan.result.at]))
+            return self.nothing
         return self._table(slots, flows[self._plan.result.at])
 
     def _set_timers(self, slots: Array) -> None:
