@@ -102,7 +102,7 @@ def cut(
 
     >>> sky = Sky.of(np.linspace(0, 359, 1000), np.linspace(-80, 80, 1000))
     >>> ones = np.ones(1000)
-    >>> len(cut((sky, sky), (ones, ones), 500, 0.001))
+    >>> len(cut((sky, sky), (ones, ones), 600, 0.001))
     4
     """
     dec = np.concatenate([sky.dec for sky in samples])
