@@ -301,3 +301,30 @@ def test_pictures() -> None:
     with pytest.raises(EverfreshError, match="no attribute that has numbers"):
         svg_of(a, "t")
     assert "<rect" not in svg_of(a.changed(deletes=[(1, 1, 1, 3, "x"), (2, 1, 1, 4, "")]))
+
+
+def test_sums_leave_64_bits_and_come_back() -> None:
+    """Whole numbers become Python's where they have to, and doubles leave nothing behind."""
+    a = parse("CREATE ARRAY a <v: BIGINT, u: DOUBLE> [i=0,9,3]")
+    text = (
+        "CREATE ARRAY VIEW w AS SELECT SUM(y.v) AS s, SUM(y.u) AS t, COUNT(*) AS n, AVG(y.v) AS m FROM a AS "
+        "x SIMILARITY JOIN a AS y ON y.i = x.i WITH SHAPE [-1:1] GROUP BY x.i"
+    )
+    statement = parse(text)
+    assert isinstance(a, aql.CreateArray)
+    assert isinstance(statement, aql.CreateView)
+    now = Array(a.schema).changed([(5, 1, 0.1)])
+    view = compile_view(statement, {"a": a.schema})
+    states = view.start({"a": now})
+    first = view.value(states).table
+    big = [(i, (1 << 63) - 1, 1e300) for i in (4, 5, 6) for _ in range(3)]
+    for came, went in ((big, []), ([], big)):
+        plus, minus = as_rows(came, a.schema), as_rows(went, a.schema)
+        now = now.changed(plus, minus)
+        change = net(pa.concat_tables([weigh(plus), weigh(minus, -1)]))
+        states, _ = view.step(states, {"a": now}, {"a": change})
+        assert difference(expected(view, {"a": now}), view.value(states).table).num_rows == 0
+        if came:
+            total = {row["i"]: row["s"] for row in view.value(states).table.to_pylist()}
+            assert total[5] == 4 * (9 * ((1 << 63) - 1) + 1)
+    assert view.value(states).table.equals(first)

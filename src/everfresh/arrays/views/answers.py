@@ -172,6 +172,7 @@ class Answer:
             columns[f"neg{k}"] = np.zeros(len(known), np.int64)
             if argument.summed and f"e{at}" in known.columns:
                 columns[f"e{k}"] = known.columns[f"e{at}"]
+                columns[f"big{k}"] = np.abs(known.columns[f"s{at}"])
             if argument.ordered:
                 columns |= {f"blo{k}": columns[f"lo{k}"], f"bhi{k}": columns[f"hi{k}"]}
         return Changes(known.keys, columns)

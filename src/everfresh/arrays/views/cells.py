@@ -20,6 +20,8 @@ from everfresh.arrays.views.slots import ROWS, Changes, Columns, added, combined
 from everfresh.errors import Code, EverfreshError
 
 _MOST = 1 << 62
+_CANCELLED = 2.0**-40
+"""A sum so much smaller than what went has lost digits even in two words."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,10 @@ def changed(blocks: Blocks, change: Changes, volume: int) -> Step:
     old = [blocks[int(c)] for c in touched if int(c) in blocks]
     names = [name for name in change.columns if not name.startswith(("neg", "b"))]
     known = np.concatenate([b.keys for b in old]) if old else np.empty(0, np.int64)
-    fresh = change.keys[~np.isin(change.keys, known, assume_unique=True)]
+    fresh = change.keys
+    if len(known):  # both ascend
+        at = np.minimum(np.searchsorted(known, change.keys), len(known) - 1)
+        fresh = change.keys[known[at] != change.keys]
     keys = known if not len(fresh) else np.sort(np.concatenate([known, fresh]), kind="stable")
     was, now = np.searchsorted(keys, known), np.searchsorted(keys, change.keys)
     columns: Columns = {}
@@ -170,7 +175,7 @@ def _merge(columns: Columns, change: Changes, now: Ints, existed: Any) -> None:
 
 
 def _dirty(columns: Columns, change: Changes, now: Ints) -> Ints:
-    """The groups of which something went that may have been an extreme, or was no number."""
+    """The groups of which something went that may have been an extreme, was no number, or was nearly all."""
     found = np.zeros(len(now), np.bool_)
     for name, went in change.columns.items():
         if not name.startswith("neg"):
@@ -178,7 +183,9 @@ def _dirty(columns: Columns, change: Changes, now: Ints) -> Ints:
         k = name[3:]
         some = (went > 0) & (columns[f"n{k}"][now] > 0)
         if f"e{k}" in columns:
-            found |= some & ~np.isfinite(columns[f"s{k}"][now])
+            s, big = np.abs(columns[f"s{k}"][now]), change.columns[f"big{k}"]
+            with np.errstate(invalid="ignore"):
+                found |= some & (~np.isfinite(s) | (s < big * _CANCELLED))
         for end, wins in (("lo", least), ("hi", greatest)):
             if f"{end}{k}" in columns and some.any():
                 kept, gone = columns[f"{end}{k}"][now], change.columns[f"b{end}{k}"]

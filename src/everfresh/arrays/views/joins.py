@@ -31,6 +31,7 @@ from everfresh.expr.nodes import Expr
 from everfresh.sql.logical.plan import Scan
 
 _SAFE = float(1 << 62)
+_CROWDED = 4
 _PAIRS = 1 << 22
 """About so many pairs are held at once when a view is made."""
 
@@ -241,6 +242,8 @@ def _folded(of: Definition, left: Tuples, right: Tuples, pairs: Pairs | None, we
     """Groups by the compiled loop; None where sums might leave 64 bits, or values are no numbers."""
     hop = of.hops[0]
     cells, others = left.image(hop.mapping), right.cells
+    if pairs is not None and _crowded(cells, others, pairs):
+        pairs = None
     if pairs is None:
         cells, others = Cells.of(cells.coords), Cells.of(others.coords)
     counts = counted(cells, others, hop.shape, pairs)
@@ -269,6 +272,13 @@ def _folded(of: Definition, left: Tuples, right: Tuples, pairs: Pairs | None, we
     return combined([Changes(_keys(of, [left, right], [some, some]), columns)])
 
 
+def _crowded(left: Cells, right: Cells, pairs: Pairs) -> bool:
+    """Whether chunks stand in so many pairs that going over all cells at once is less work: where a shape is
+    open in a dimension, a chunk meets all chunks along it."""
+    sizes = np.diff(left.starts)[pairs[0]].sum() + np.diff(right.starts)[pairs[1]].sum()
+    return int(sizes) > _CROWDED * (len(left) + len(right))
+
+
 def _contribution(
     argument: Argument,
     name: str,
@@ -284,6 +294,8 @@ def _contribution(
             columns[f"s{name}"] = columns[f"s{name}"].astype(object)
         if s.dtype.kind == "f":
             columns[f"e{name}"] = np.zeros(len(n))
+            with np.errstate(over="ignore"):
+                columns[f"big{name}"] = np.abs(columns[f"s{name}"])
     if argument.ordered:
         least = went_and_came(weight, name, ends[0], n > 0)
         most = went_and_came(weight, name, ends[1], n > 0)

@@ -2,7 +2,7 @@
 
 A cell of a view is a group of pairs. Of a group are kept the number of its pairs, and for each value that is
 aggregated, as far as it is asked for, how many there are that are not NULL, their sum, the least and the
-greatest. Sums of doubles are kept in two words, so that what comes and goes again leaves nothing behind; sums
+greatest. Sums of doubles are kept in two words, so that what comes and goes leaves next to nothing; sums
 of whole numbers that leave 64 bits become Python's. A change is of the same form: counts and sums with signs,
 the extremes of what came, and apart from them the extremes of what went.
 
@@ -10,6 +10,7 @@ the extremes of what came, and apart from them the extremes of what went.
     n<k>, s<k>, e<k>        values of argument k: how many, their sum, and its second word
     lo<k>, hi<k>            the least and the greatest
     neg<k>, blo<k>, bhi<k>  in changes alone: how many went, the least and the greatest of them
+    big<k>                  in changes alone: how large what came and went is, signs left out
 
 Invariant: adding up changes in any order and in any groups gives the same, but for the last digits of
 doubles. Where `n` is 0 the others mean nothing.
