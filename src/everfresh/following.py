@@ -86,6 +86,13 @@ class Following:
         catalog = engine.catalog
         made = []
         for one in fresh:
+            if not one.publishes:
+                raise EverfreshError(
+                    Code.UNSUPPORTED,
+                    f"{one.kind} '{one.name}' does not tell what changes in it, so no view can follow it",
+                    place=statement.place,
+                    hint="load it into a table or an array, or read it with SELECT",
+                )
             columns = objects.domains[one.domain].columns(one.name)
             if not columns:
                 raise EverfreshError(

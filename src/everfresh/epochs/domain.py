@@ -39,6 +39,8 @@ class Object:
     reads: tuple[str, ...] = ()
     created: int = 0
     """The epoch that made it."""
+    publishes: bool = True
+    """Whether it tells what has changed in an epoch, so that others may follow it."""
 
 
 class Published(Protocol):

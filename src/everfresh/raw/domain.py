@@ -104,7 +104,7 @@ class External(Resident):
             return statement.name, lambda: cache.put(statement.name, reader, catalog)
         name = statement.definition.schema.name
         cache.put(name, CellReader(statement.definition), statement.catalog)
-        return Object(name, self.name, self.kind), lambda: cache.drop(name)
+        return Object(name, self.name, self.kind, publishes=False), lambda: cache.drop(name)
 
     def make(
         self, name: str, own: Seen, inputs: Mapping[str, Published]
@@ -156,7 +156,7 @@ class External(Resident):
             name = definition.schema.name
             catalog = Catalog.of_text(bytes(sections[FILES + name]).decode())
             self.cache.put(name, CellReader(definition), catalog)
-            objects[name] = Object(name, self.name, self.kind, (), created)
+            objects[name] = Object(name, self.name, self.kind, (), created, publishes=False)
         self.objects = objects
 
     # -- finer boxes, beside the database ------------------------------------------------------------
