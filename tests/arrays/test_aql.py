@@ -235,7 +235,7 @@ def test_bad_queries_are_refused(text: str, message: str) -> None:
     ("text", "rows"),
     [
         ("SELECT a.i, COUNT(*) AS n FROM a SIMILARITY JOIN a AS b ON (b.i = a.i AND b.j = a.j) "
-         "WITH SHAPE L1(1) GROUP BY a.i HAVING COUNT(*) > 1 ORDER BY n DESC LIMIT 1", [(2, 6)]),
+         "WITH SHAPE L1(1) GROUP BY a.i HAVING COUNT(*) > 1 ORDER BY n DESC, a.i LIMIT 1", [(1, 6)]),
         ("SELECT a.v FROM a SIMILARITY JOIN a AS b ON (b.i = a.i AND b.j = a.j) WITH SHAPE L0 "
          "ORDER BY a.v DESC LIMIT 2", [(4,), (4,)]),
         ("SELECT v FROM a WHERE v > 1 ORDER BY v LIMIT 1", [(2,)]),

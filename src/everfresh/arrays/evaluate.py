@@ -285,7 +285,7 @@ def _starred(query: aql.Query, schemas: tuple[ArraySchema, ...], aliases: tuple[
         for schema, alias in zip(schemas, aliases, strict=True)
         for name, shown in _shown(schema, alias, schemas)
     )
-    changed = aql.Query(items, query.left, query.join, query.where, query.group, tail=query.tail)
+    changed = replace(query, items=items)
     return changed.sql
 
 
