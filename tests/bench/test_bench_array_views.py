@@ -7,7 +7,7 @@ import pytest
 
 from everfresh.arrays.plan import Reach
 from everfresh.arrays.upkeep import Costs, Planner, PlannerOptions
-from everfresh.bench._array_view_workloads import survey
+from everfresh.bench.parts.array_view_workloads import survey
 
 REACH = Reach.box((None, -2, -2), (None, 2, 2))
 

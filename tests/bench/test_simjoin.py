@@ -7,7 +7,7 @@ import pytest
 
 from everfresh.arrays.plan import place
 from everfresh.bench import Report, Settings, simjoin
-from everfresh.bench._simjoin_workloads import ROW, catalog_of, ptf_2d, ptf_3d
+from everfresh.bench.parts.simjoin_workloads import ROW, catalog_of, ptf_2d, ptf_3d
 
 
 def test_every_algorithm_has_a_row_and_every_bar_a_value(monkeypatch: pytest.MonkeyPatch) -> None:

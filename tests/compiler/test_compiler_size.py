@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import everfresh
-from everfresh.bench import _make_views as views
+from everfresh.bench.parts import make_views as views
 from everfresh.compiler import Catalog
 from everfresh.sql import parse_and_bind
 from everfresh.testing.oracle import DuckOracle

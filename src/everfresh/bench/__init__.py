@@ -70,7 +70,7 @@ class Benchmark(Protocol):
 
 def _modules() -> dict[str, str]:
     """Benchmark name -> module name, for every module that is not part of the framework."""
-    framework = ("report", "timing")
+    framework = ("parts", "report", "timing")
     found = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in framework)
     return {name.replace("_", "-"): name for name in found if not name.startswith("_")}
 

@@ -104,7 +104,7 @@ def _plans(report: Report, settings: Settings) -> None:
     """Simulated makespans of each method on its own history, and the time that planning takes."""
     from everfresh.arrays.plan import Reach
     from everfresh.arrays.upkeep import METHODS, Costs, Planner, PlannerOptions
-    from everfresh.bench._array_view_workloads import NIGHTS, survey
+    from everfresh.bench.parts.array_view_workloads import NIGHTS, survey
 
     reach = Reach.box((None, -2, -2), (None, 2, 2))
     nights, batches = (20, 4) if settings.quick else (NIGHTS, 10)

@@ -16,8 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from everfresh.bench import Settings, _crossmatch_data, _crossmatch_lsdb
-from everfresh.bench._process import has_java, python
+from everfresh.bench import Settings
+from everfresh.bench.parts import crossmatch_data, crossmatch_lsdb
+from everfresh.bench.parts.process import has_java, python
 from everfresh.bench.report import Report
 from everfresh.bench.timing import interleave, median
 
@@ -60,7 +61,7 @@ def _local(report: Report, settings: Settings) -> None:
     from astropy.coordinates import SkyCoord, search_around_sky
 
     settings.note(what)
-    a, b = _crossmatch_data.catalogs(lefts, rights)
+    a, b = crossmatch_data.catalogs(lefts, rights)
 
     def matched() -> Any:
         return ef.arrays.crossmatch(a, b, RADIUS, left_columns=["id"], right_columns=["id", "mag"])
@@ -94,10 +95,10 @@ def _on_spark(report: Report, settings: Settings) -> None:
         return
     with tempfile.TemporaryDirectory(prefix="everfresh-bench-") as name:
         folder = Path(name)
-        left, right = _crossmatch_data.write(folder / "flat", count, count)
+        left, right = crossmatch_data.write(folder / "flat", count, count)
         ours = _spark_run(report, settings, what, folder / "out", left, right)
         _lsdb(report, settings, what, folder / "lsdb", left, right, ours)
-        crowd = _crossmatch_data.write(folder / "crowd", count, count, crowd=0.5)
+        crowd = crossmatch_data.write(folder / "crowd", count, count, crowd=0.5)
         _spark_run(report, settings, f"{what}, half of them in one square degree", folder / "skew", *crowd)
 
 
@@ -107,7 +108,7 @@ def _spark_run(
     settings.note(what)
     asked = {"left": str(left), "right": str(right), "out": str(out), "heap": HEAP, "find": "best"}
     found: dict[str, Any] = json.loads(
-        python("-m", "everfresh.bench._crossmatch_child", json.dumps(asked)).splitlines()[-1]
+        python("-m", "everfresh.bench.parts.crossmatch_child", json.dumps(asked)).splitlines()[-1]
     )
     memory = found["everything"] / 2**30
     report.row(
@@ -133,7 +134,7 @@ def _lsdb(
     settings.note(f"{what}: LSDB")
     asked = json.dumps({"left": str(left), "right": str(right), "folder": str(folder)})
     run = partial(subprocess.run, capture_output=True, text=True, check=False)
-    done = run([str(LSDB), str(_crossmatch_lsdb.__file__), asked])
+    done = run([str(LSDB), str(crossmatch_lsdb.__file__), asked])
     if done.returncode != 0:
         report.skip(f"{what}: LSDB", (done.stderr.strip().splitlines() or ["no message"])[-1])
         return

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everfresh.bench import Settings
-from everfresh.bench._linview_engines import refit, spark
+from everfresh.bench.parts.linview_engines import refit, spark
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median, seconds
 from everfresh.errors import Code, EverfreshError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from everfresh.bench import Settings
-from everfresh.bench._process import has_java
+from everfresh.bench.parts.process import has_java
 from everfresh.bench.report import Report
 from everfresh.errors import EverfreshError
 
@@ -41,7 +41,7 @@ def run(settings: Settings) -> Report:
 
 
 def _create(settings: Settings, report: Report) -> None:
-    from everfresh.bench._make_views import JOINS, made, made_in, tpcds
+    from everfresh.bench.parts.make_views import JOINS, made, made_in, tpcds
 
     for case in JOINS:
         settings.note(f"creating a view: {case.name}")
@@ -75,7 +75,7 @@ def _create(settings: Settings, report: Report) -> None:
 
 
 def _fill(settings: Settings, report: Report) -> None:
-    from everfresh.bench._fill_views import tpcds_fills
+    from everfresh.bench.parts.fill_views import tpcds_fills
 
     what = "fill: the views of TPC-DS"
     if settings.quick:
@@ -101,7 +101,7 @@ def _fill(settings: Settings, report: Report) -> None:
 
 
 def _groups(settings: Settings, report: Report) -> None:
-    from everfresh.bench._fill_views import group_fills
+    from everfresh.bench.parts.fill_views import group_fills
 
     rows = GROUP_ROWS // 10 if settings.quick else GROUP_ROWS
     settings.note(f"views over one group of {rows:,} rows")
@@ -119,7 +119,7 @@ def _groups(settings: Settings, report: Report) -> None:
 
 
 def _wide(settings: Settings, report: Report) -> None:
-    from everfresh.bench._many_views import wide
+    from everfresh.bench.parts.many_views import wide
 
     settings.note("a table of 1,000 columns under 60 views")
     for name, seconds in wide().items():
@@ -130,7 +130,7 @@ def _wide(settings: Settings, report: Report) -> None:
 
 
 def _many(settings: Settings, report: Report) -> None:
-    from everfresh.bench._many_views import many
+    from everfresh.bench.parts.many_views import many
 
     views = 100 if settings.quick else 1_000
     settings.note(f"{views:,} views over one table")
@@ -147,7 +147,7 @@ def _many(settings: Settings, report: Report) -> None:
 
 
 def _first(settings: Settings, report: Report) -> None:
-    from everfresh.bench._first_minutes import measure
+    from everfresh.bench.parts.first_minutes import measure
 
     settings.note("the first minutes, with empty caches")
     spark = not settings.quick and has_java()

@@ -16,7 +16,7 @@ from everfresh.bench import Settings
 from everfresh.bench.report import Report
 
 if TYPE_CHECKING:
-    from everfresh.bench._raw_workloads import Workload
+    from everfresh.bench.parts.raw_workloads import Workload
     from everfresh.raw.catalog import Catalog
     from everfresh.raw.cells import CellReader
     from everfresh.raw.coordinator import Report as Told
@@ -31,7 +31,7 @@ POLICIES = ("file_lru", "chunk_lru", "cost")
 
 def run(settings: Settings) -> Report:
     """Measure."""
-    from everfresh.bench._raw_workloads import WORKLOADS
+    from everfresh.bench.parts.raw_workloads import WORKLOADS
 
     report = Report(NAME)
     mb = int(settings.options.get("mb", 24 if settings.quick else 2048))
@@ -40,7 +40,7 @@ def run(settings: Settings) -> Report:
         workload = made()
         with tempfile.TemporaryDirectory(prefix="everfresh-raw-") as folder:
             settings.note(f"{workload.name}: writing {workload.format}")
-            from everfresh.bench._raw_workloads import write
+            from everfresh.bench.parts.raw_workloads import write
 
             size = write(Path(folder), workload.data, workload.format, mb)
             _workload(report, settings, workload, folder, size, workers)

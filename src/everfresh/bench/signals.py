@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everfresh.bench import Settings
-from everfresh.bench._signals_database import applied, idle
+from everfresh.bench.parts.signals_database import applied, idle
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median
 

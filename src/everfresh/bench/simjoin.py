@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from everfresh.bench import Settings
-from everfresh.bench._simjoin_workloads import Workload, ptf_3d, workloads
+from everfresh.bench.parts.simjoin_workloads import Workload, ptf_3d, workloads
 from everfresh.bench.report import Report
 from everfresh.bench.timing import seconds
 
@@ -36,7 +36,7 @@ NEAR_OPTIMUM, AGAINST_RIVALS, SPREAD, LARGEST, PLANNING = 1.05, 0.45, 1.02, 1.03
 
 def run(settings: Settings) -> Report:
     """Plan and simulate, then run."""
-    from everfresh.bench._simjoin_runs import runs
+    from everfresh.bench.parts.simjoin_runs import runs
 
     report = Report(NAME)
     _load_loops()

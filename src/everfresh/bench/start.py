@@ -11,7 +11,7 @@ import tempfile
 from typing import Any
 
 from everfresh.bench import Settings
-from everfresh.bench._process import has_java, python
+from everfresh.bench.parts.process import has_java, python
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median, repeat
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from everfresh.bench import Settings
-from everfresh.bench._asked import Asked, split
+from everfresh.bench.parts.asked import Asked, split
 from everfresh.workloads import Query
 
 USUAL = ("inserts", "churn", "refresh", "micro", "durability")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from everfresh.bench import Settings, median
-from everfresh.bench._process import python
+from everfresh.bench.parts.process import python
 from everfresh.bench.timing import seconds
 from everfresh.bench.tpch_spark import memory
 from everfresh.bench.tpch_spark.data import Files

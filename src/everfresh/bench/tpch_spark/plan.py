@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from everfresh.bench import Settings
-from everfresh.bench._asked import Asked
+from everfresh.bench.parts.asked import Asked
 from everfresh.workloads import Query
 
 SECTIONS = ("refresh", "forms", "cached", "together", "ablation", "scaling", "fixed", "memory")

@@ -13,7 +13,7 @@ import os
 import tempfile
 from dataclasses import dataclass
 
-from everfresh.bench._process import python
+from everfresh.bench.parts.process import python
 
 _LOCAL = """
 import time

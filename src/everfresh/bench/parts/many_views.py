@@ -1,7 +1,7 @@
 """Wide tables and many views: what creating one more view costs, and a row.
 
-Each measurement runs in a fresh interpreter, as `python -m everfresh.bench._many_views KIND ...`, so that the
-growth of the process is its own. What comes back are plain numbers.
+Each measurement runs in a fresh interpreter, as `python -m everfresh.bench.parts.many_views KIND ...`, so
+that the growth of the process is its own. What comes back are plain numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from everfresh.bench._process import python
+from everfresh.bench.parts.process import python
 from everfresh.bench.timing import median, repeat, seconds
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Filling views over rows that are there: TPC-DS beside DuckDB, and views over one long group.
 
-Each measurement runs in a fresh interpreter, as `python -m everfresh.bench._fill_views KIND ...`, so that the
-growth of the process is its own. What comes back are plain numbers.
+Each measurement runs in a fresh interpreter, as `python -m everfresh.bench.parts.fill_views KIND ...`, so
+that the growth of the process is its own. What comes back are plain numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from everfresh.bench._process import python
+from everfresh.bench.parts.process import python
 from everfresh.datasets.cache import generated, plain
 from everfresh.datasets.tpcds import ENVIRONMENT
 from everfresh.errors import Code, EverfreshError

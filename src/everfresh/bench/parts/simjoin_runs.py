@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from everfresh.bench import Settings
-from everfresh.bench._simjoin_workloads import cells_of
+from everfresh.bench.parts.simjoin_workloads import cells_of
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median, seconds
 

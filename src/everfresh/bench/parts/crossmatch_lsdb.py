@@ -1,7 +1,7 @@
 """LSDB as a peer: its own catalogs are made first, then matched by two processes of Dask; run by a Python
 that has LSDB and nothing of everfresh.
 
-`python _crossmatch_lsdb.py '{"left": ..., "right": ..., "folder": ...}'`: the last line has times and rows.
+`python crossmatch_lsdb.py '{"left": ..., "right": ..., "folder": ...}'`: the last line has times and rows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A crossmatch on Spark, Parquet to Parquet, in a process of its own; the last line has times and memory.
 
-`python -m everfresh.bench._crossmatch_child '{"left": ..., "right": ..., "out": ..., "heap": "1g"}'`.
+`python -m everfresh.bench.parts.crossmatch_child '{"left": ..., "right": ..., "out": ..., "heap": "1g"}'`.
 """
 
 from __future__ import annotations

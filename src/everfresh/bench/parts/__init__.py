@@ -1,0 +1,1 @@
+"""What benchmarks are made of: workloads, and measurements that run in a process of their own."""
