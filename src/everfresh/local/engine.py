@@ -15,7 +15,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from everfresh.compiler.compile import scans
 from everfresh.delta.bags import WEIGHT, split
 from everfresh.epochs import (
     Domain,
-    EpochDraft,
     EpochSteps,
     Making,
     Objects,
@@ -41,6 +39,7 @@ from everfresh.epochs.domain import not_later, sections_of, sql_entries
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Vector, evaluate_vector, satisfied
 from everfresh.local.committed import Committed
+from everfresh.local.draft import Draft
 from everfresh.local.followed import check_followed, nets_of
 from everfresh.local.input.arrivals import Arrivals
 from everfresh.local.phases import Untimed, phases_of
@@ -53,28 +52,10 @@ from everfresh.local.workers import Workers, cores
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress
 from everfresh.sql.logical import plan as p
-from everfresh.state import Commit, StateFolder, pack_table, told, unpack_table
+from everfresh.state import Commit, StateFolder, told, unpack_table
 from everfresh.types import TableSchema
 
 _AT_ONCE = 1 << 20  # words among which strings in use are counted while somebody waits
-
-
-@dataclass(slots=True)
-class _Draft(EpochDraft):
-    """An epoch that is done in memory and has no record yet: what views publish, and the other domains."""
-
-    deltas: Mapping[str, pa.Table] = field(default_factory=dict)
-    changes: Changes = field(default_factory=Changes)
-    steps: EpochSteps | None = None
-
-    def sealed(self) -> EpochDraft:
-        """With all that its record says."""
-        sections: dict[str, Any] = {f"delta/{name}": pack_table(t) for name, t in self.deltas.items()}
-        if self.steps is not None:
-            sections.update(self.steps.sections())
-            self.ddl = (*self.ddl, *self.steps.ddl)
-        self.sections = sections
-        return self
 
 
 class LocalEngine(InSections):
@@ -203,7 +184,7 @@ class LocalEngine(InSections):
             self._state.execute(catalog, effect, epoch, progress)
             if effect.create_view is not None:
                 self._state.check_values({}, effect.create_view.name)
-            self._commit([_Draft(epoch, ddl=(effect.text,), steps=steps)])
+            self._commit([Draft(epoch, ddl=(effect.text,), steps=steps)])
             self._state.finish()
         self._altered[epoch] = catalog, effect
         self._state.reclaim()
@@ -246,7 +227,7 @@ class LocalEngine(InSections):
             nets, deltas = self._resolved(batch)
             with self._state.changing(nets) as changes:
                 begun = True
-                draft = _Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes)
+                draft = Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes)
                 self._commit([draft])
         except EverfreshError as error:
             if begun:
@@ -258,7 +239,7 @@ class LocalEngine(InSections):
 
     def _together(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
         results: list[Applied | Exception] = []
-        drafts: list[_Draft] = []
+        drafts: list[Draft] = []
         with ExitStack() as stack:
             for batch in batches:
                 try:
@@ -289,7 +270,7 @@ class LocalEngine(InSections):
         self._phases.to("commit")
         return nets, {name: self._delta(name, parts[name], nets[name]) for name in nets}
 
-    def _begun(self, batch: Batch, epoch: int, stack: ExitStack) -> tuple[_Draft, int]:
+    def _begun(self, batch: Batch, epoch: int, stack: ExitStack) -> tuple[Draft, int]:
         """A batch that is done but for its record, and how many rows it changed; `stack` takes it back or
         makes it final."""
         nets, deltas = self._resolved(batch)
@@ -312,7 +293,7 @@ class LocalEngine(InSections):
             stack.enter_context(own.pop_all())
         rows = sum(change.rows for change in nets.values())
         changes = merged(every)
-        draft = _Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes, steps=steps)
+        draft = Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes, steps=steps)
         return draft, rows
 
     def _published(self, nets: Mapping[str, Net], changes: Changes) -> dict[str, Published]:
@@ -335,7 +316,7 @@ class LocalEngine(InSections):
 
     # -- commit and recovery -----------------------------------------------------------------------
 
-    def _commit(self, drafts: Sequence[_Draft]) -> None:
+    def _commit(self, drafts: Sequence[Draft]) -> None:
         """Commit epochs that are done in memory: all of them, or none. They are shown when they are made
         final."""
         if self._folder is not None:
@@ -344,7 +325,7 @@ class LocalEngine(InSections):
         else:
             self._state.final = partial(self._advance_all, drafts, ())
 
-    def _advance_all(self, drafts: Sequence[_Draft], records: Sequence[Commit]) -> None:
+    def _advance_all(self, drafts: Sequence[Draft], records: Sequence[Commit]) -> None:
         for draft in drafts:
             self._shown.show(draft.epoch, self._state, draft.changes)
             if draft.steps is not None:
