@@ -302,6 +302,7 @@ def test_cells_outside_and_without_a_place(tmp_path: Path) -> None:
         ("CREATE EXTERNAL ARRAY a <v: INT> [i=1,99,3] FROM '{f}' (i = 'north')", "is a number"),
         ("CREATE EXTERNAL ARRAY t <v: INT> [x=1,99,3] FROM '{f}'", "already"),
         ("REFRESH t", "no external array 't'"),
+        ("CREATE EXTERNAL UNIQUE ARRAY a <v: INT> [x=1,99,3] FROM '{f}'", "UNIQUE"),
         ("CREATE MATERIALIZED VIEW w AS SELECT COUNT(*) AS n FROM kept", "kept"),
     ],
 )

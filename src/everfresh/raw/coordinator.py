@@ -111,27 +111,61 @@ class Report:
     """Of these for looking up, cutting, evicting and placing: all but reading and joining."""
 
 
+@dataclass(frozen=True)
+class State:
+    """What a query reads and leaves: replaced as a whole, so that nobody who is struck leaves half of it."""
+
+    readers: Mapping[str, CellReader]
+    catalogs: Mapping[str, Catalog]
+    memory: Memory
+    uses: tuple[Use, ...] = ()
+    joined: tuple[Joined, ...] = ()
+    reports: tuple[Report, ...] = ()
+
+    def known(self) -> State:
+        """Without the pieces that are in no catalog any more."""
+        there = {number for catalog in self.catalogs.values() for number in catalog.pieces}
+        memory = self.memory
+        if not there.issuperset(memory):
+            parts = {n: tuple(Part(p.worker, len(p.chunk)) for p in memory.parts(n)) for n in memory}
+            memory = memory.keeping({n: some for n, some in parts.items() if n in there}, {})
+        uses = tuple(use for use in self.uses if use.pieces <= there)
+        return replace(self, memory=memory, uses=uses)
+
+
 class Coordinator:
     """The catalogs of all external arrays of a database, their cache, and the history of queries."""
 
     def __init__(self, options: CacheOptions | None = None) -> None:
         self.options = options or CacheOptions()
         self.lock = threading.RLock()
-        self.readers: Mapping[str, CellReader] = {}
-        self.catalogs: Mapping[str, Catalog] = {}
-        self.memory = Memory([self.options.budget] * self.options.workers)
-        self.uses: tuple[Use, ...] = ()
-        self.joined: tuple[Joined, ...] = ()
-        self.query = 0
-        self.reports: list[Report] = []
+        self.state = State({}, {}, self._empty())
         self.numbers = itertools.count(1)
         self.told: Callable[[Sequence[str]], None] = lambda names: None
         """Called when the boxes of these arrays have become finer."""
 
+    def _empty(self) -> Memory:
+        return Memory([self.options.budget] * self.options.workers)
+
+    @property
+    def readers(self) -> Mapping[str, CellReader]:
+        """What reads the files of each array."""
+        return self.state.readers
+
+    @property
+    def catalogs(self) -> Mapping[str, Catalog]:
+        """The files and pieces of each array."""
+        return self.state.catalogs
+
+    @property
+    def memory(self) -> Memory:
+        """What is cached."""
+        return self.state.memory
+
     @property
     def last(self) -> Report | None:
         """What the last query did."""
-        return self.reports[-1] if self.reports else None
+        return self.state.reports[-1] if self.state.reports else None
 
     # -- what there is -------------------------------------------------------------------------------
 
@@ -139,18 +173,19 @@ class Coordinator:
         """Other budgets or policies: the cache begins empty. Where files have one piece each the catalogs
         are made coarse."""
         with self.lock:
+            catalogs = self.catalogs
             if options.workers != self.options.workers:
-                self.catalogs = {name: one.owned(options.workers) for name, one in self.catalogs.items()}
+                catalogs = {name: one.owned(options.workers) for name, one in catalogs.items()}
             if not POLICIES[options.policy].cuts:
-                self.catalogs = {name: self._coarse(one) for name, one in self.catalogs.items()}
+                catalogs = {name: self._coarse(one) for name, one in catalogs.items()}
             self.options = options
+            self.state = replace(self.state, catalogs=catalogs)
             self.clear()
 
     def clear(self) -> None:
         """Let everything in memory go, and forget the history."""
         with self.lock:
-            self.memory = Memory([self.options.budget] * self.options.workers)
-            self.uses, self.joined = (), ()
+            self.state = replace(self.state, memory=self._empty(), uses=(), joined=())
 
     def _coarse(self, catalog: Catalog) -> Catalog:
         pieces: dict[str, Piece] = {}
@@ -165,26 +200,17 @@ class Coordinator:
     def put(self, name: str, reader: CellReader, catalog: Catalog) -> None:
         """An array is there, or is another one now: pieces that are gone leave the cache."""
         with self.lock:
-            self.readers = {**self.readers, name: reader}
-            self.catalogs = {**self.catalogs, name: catalog}
             most = max(catalog.pieces, default=0)
             self.numbers = itertools.count(max(next(self.numbers), most + 1))
-            self._forget()
+            readers, catalogs = {**self.readers, name: reader}, {**self.catalogs, name: catalog}
+            self.state = replace(self.state, readers=readers, catalogs=catalogs).known()
 
     def drop(self, name: str) -> None:
         """An array is gone."""
         with self.lock:
-            self.readers = {n: one for n, one in self.readers.items() if n != name}
-            self.catalogs = {n: one for n, one in self.catalogs.items() if n != name}
-            self._forget()
-
-    def _forget(self) -> None:
-        known = {number for catalog in self.catalogs.values() for number in catalog.pieces}
-        gone = [number for number in self.memory if number not in known]
-        if gone:
-            kept = {n: tuple(Part(p.worker, len(p.chunk)) for p in self.memory.parts(n)) for n in self.memory}
-            self.memory = self.memory.keeping({n: p for n, p in kept.items() if n in known}, {})
-        self.uses = tuple(use for use in self.uses if use.pieces <= known)
+            readers = {n: one for n, one in self.readers.items() if n != name}
+            catalogs = {n: one for n, one in self.catalogs.items() if n != name}
+            self.state = replace(self.state, readers=readers, catalogs=catalogs).known()
 
     # -- queries -------------------------------------------------------------------------------------
 
@@ -201,10 +227,8 @@ class Coordinator:
             run.keep()
             found = run.arrays()
             run.report.seconds = time.perf_counter() - begin
-            self.catalogs, self.memory = run.catalogs, run.memory
-            self.uses, self.joined = run.uses, run.joined
-            self.query = run.report.query
-            self.reports = [*self.reports[-999:], run.report]
+            reports = (*self.state.reports[-999:], run.report)
+            self.state = State(self.readers, run.catalogs, run.memory, run.uses, run.joined, reports)
             if run.gone:
                 self.told(list(run.gone))
             return found
@@ -216,9 +240,10 @@ class _Run:
     def __init__(self, of: Coordinator, asks: Sequence[Ask]) -> None:
         self.of, self.asks = of, asks
         self.catalogs = dict(of.catalogs)
-        self.memory, self.uses, self.joined = of.memory, of.uses, of.joined
+        self.memory, self.uses, self.joined = of.state.memory, of.state.uses, of.state.joined
         self.rule = POLICIES[of.options.policy]
-        self.report = Report(of.query + 1, tuple(f"{a.array}: {'; '.join(map(str, a.boxes))}" for a in asks))
+        number = of.last.query + 1 if of.last is not None else 1
+        self.report = Report(number, tuple(f"{a.array}: {'; '.join(map(str, a.boxes))}" for a in asks))
         self.chunks: dict[int, Chunk] = {}
         """Pieces that this query read or cut, with all of their cells."""
         self.cells: dict[str, list[pa.Table]] = {}
@@ -310,9 +335,8 @@ class _Run:
         """Of what was read so far keep only what may stay: the pieces of this query come before others, so
         that what does not fit beside them now will not later."""
         read = [(piece, size) for _, piece, size in self.accessed if self._is_new(piece.number)]
-        sizes = Sizes(
-            {p: f.found.size for c in self.catalogs.values() for p, f in c.files.items()}, dict_of(read)
-        )
+        files = {p: f.found.size for c in self.catalogs.values() for p, f in c.files.items()}
+        sizes = Sizes(files, {piece.number: size for piece, size in read})
         kept = self.rule.keeps([], _uses(self.report.query, [p for p, _ in read]), sizes, budget)
         staying = {number for use in kept for number in use.pieces}
         for piece, _ in read:
@@ -498,11 +522,6 @@ class _Run:
             }
             found[ask.array] = Array(reader.schema, dict(sorted(chunks.items())))
         return found
-
-
-def dict_of(read: Iterable[tuple[Piece, int]]) -> dict[int, int]:
-    """The bytes of pieces by their numbers."""
-    return {piece.number: size for piece, size in read}
 
 
 def _uses(query: int, pieces: Iterable[Piece]) -> list[Use]:

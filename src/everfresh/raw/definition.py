@@ -25,7 +25,7 @@ from everfresh.raw.files.formats import FORMATS
 from everfresh.rewrite import node
 from everfresh.types import quoted
 
-_OURS = re.compile(r"\s*(?:CREATE\s+EXTERNAL\s+ARRAY|REFRESH)\b", re.IGNORECASE)
+_OURS = re.compile(r"\s*(?:CREATE\s+EXTERNAL|REFRESH)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,12 @@ def parse(text: str) -> CreateExternal | Refresh:
 
 def _create(stream: TokenStream) -> CreateExternal:
     schema = read_array(stream)
+    if schema.unique:
+        raise EverfreshError(
+            Code.UNSUPPORTED,
+            f"array '{schema.name}' cannot be UNIQUE: nothing keeps files from holding a cell twice",
+            hint="leave UNIQUE out",
+        )
     stream.expect("FROM")
     files = stream.string()
     items: list[tuple[str, str]] = []

@@ -119,7 +119,7 @@ class Cache:
     @property
     def reports(self) -> list[Report]:
         """What the last thousand queries did."""
-        return list(self._domain.cache.reports)
+        return list(self._domain.cache.state.reports)
 
     def explain(self, format: str = "text") -> str:
         """Boxes, what is cached where, and what the last query read, hit, moved and evicted: as "text" or
