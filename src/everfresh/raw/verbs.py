@@ -75,6 +75,8 @@ def refresh(db: Database, name: str) -> int:
 
 def _needed(db: Database, text: str) -> dict[str, Array]:
     """The cells that a query about arrays needs of external ones."""
+    if not any(one.domain == DOMAIN for one in db._engine.objects):
+        return {}
     statement = parse_aql(text)
     domain = domain_of(db)
     cache = domain.cache

@@ -254,7 +254,8 @@ def drop(parsed: Parsed, catalog: Catalog) -> Drop:
     if len(tables) != 1:
         raise source.unsupported("DROP of several things at once", hint="write one DROP for each")
     name = table_name(source, tables[0])
-    relation, other = catalog.relation(name), catalog.other(name)
+    other = catalog.other(name)
+    relation = catalog.relation(name) if other is None else None
     if parsed.options.get("matrix"):
         kind = "matrix" if kind == "table" else "matrix view"
     elif kind == "view" and relation is None and other is not None and other[0] in _OTHERS:

@@ -10,13 +10,13 @@ outer query's combinations of values (`Outer`) a row stands; the frame then has 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from everfresh.expr import Var, Vector, concat
+from everfresh.expr import Expr, Var, Vector, concat
 from everfresh.types import BIGINT
 
 Ints = NDArray[np.int64]
@@ -45,6 +45,25 @@ class TableColumns(Mapping[str, Vector]):
 
     def __len__(self) -> int:
         return len(self._places)
+
+
+class Computed(Mapping[str, Vector]):
+    """Columns that are computed when they are read: what nobody reads raises nothing."""
+
+    def __init__(self, exprs: Mapping[str, Expr], compute: Callable[[Expr], Vector]) -> None:
+        self._exprs, self._compute = exprs, compute
+        self._done: dict[str, Vector] = {}
+
+    def __getitem__(self, name: str) -> Vector:
+        if name not in self._done:
+            self._done[name] = self._compute(self._exprs[name])
+        return self._done[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._exprs)
+
+    def __len__(self) -> int:
+        return len(self._exprs)
 
 
 class PickedRows:

@@ -11,6 +11,7 @@ Invariant: the rows of combination i are those of the plan with the outer variab
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from everfresh.expr import Expr, Var, Vector, evaluate_vector
 from everfresh.local.adhoc.aggregate import Input, aggregate
-from everfresh.local.adhoc.frame import D, Frame, Ints, Outer, PickedRows, TableColumns, stack
+from everfresh.local.adhoc.frame import Computed, D, Frame, Ints, Outer, PickedRows, TableColumns, stack
 from everfresh.local.adhoc.graph import flatten, join_graph
 from everfresh.local.adhoc.join import is_true, outer_join
 from everfresh.local.adhoc.keys import Groups, Words, sort_index, within
@@ -133,8 +134,8 @@ class Run:
     def _project(self, plan: p.Project, outer: Outer | None) -> Frame:
         frame = self._bound(self.frame(plan.input, outer), [e for _, e in plan.items], outer)
         copies = {name: e.name for name, e in plan.items if isinstance(e, Var)}
-        made = {name: self.evaluate(e, frame) for name, e in plan.items if not isinstance(e, Var)}
-        out = frame.renamed(copies).having(made)
+        made = {name: e for name, e in plan.items if not isinstance(e, Var)}
+        out = frame.renamed(copies).having(Computed(made, partial(self.evaluate, frame=frame)))
         d = frame.d
         return out if outer is None or d is None else outer.attach(out, d)
 
