@@ -29,7 +29,7 @@ def domains_of(options: Options) -> tuple[Domain, ...]:
     )
     arrays = Lazy("array", "everfresh.arrays.views.domain:made", "", options.history)
     crossmatches = Lazy("crossmatch", "everfresh.arrays.matching.domain:made", "", options.history)
-    raw = Lazy("raw", "everfresh.raw.domain:made", "everfresh.raw.domain", options.history)
+    raw = Lazy("raw", "everfresh.raw.domain:made", "", options.history)
     statements = "everfresh.signals.domain.statements"
     signals = Lazy("signal", "everfresh.signals.domain.signals:made", statements, options.history)
     return (matrices, arrays, crossmatches, raw, signals)
