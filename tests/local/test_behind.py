@@ -157,6 +157,50 @@ def test_after_a_fork_each_has_it(tmp_path: Path) -> None:
     assert found == [True, 0]
 
 
+def test_a_fork_waits_for_a_turn(tmp_path: Path) -> None:
+    """What the thread imports in its turn would stay half imported in a child."""
+    found = run(
+        """
+        seen = []
+        real = code_cache.settled
+        def settled():
+            def other():
+                free = behind._loading.acquire(blocking=False)
+                if free:
+                    behind._loading.release()
+                seen.append(free)
+            thread = threading.Thread(target=other)
+            thread.start()
+            thread.join()
+            return real()
+        code_cache.settled = settled
+        incoming_kernels.lacking(slots)
+        behind.join()
+        behind._close()
+        print(json.dumps(sorted(set(seen))))
+        """,
+        tmp_path,
+    )
+    assert found == [False]
+
+
+def test_a_turn_that_fails_leaves_nobody_waiting(tmp_path: Path) -> None:
+    found = run(
+        """
+        import logging
+        logging.disable(logging.CRITICAL)
+        def settled():
+            raise RuntimeError("no")
+        code_cache.settled = settled
+        incoming_kernels.lacking(slots)
+        behind.join()
+        print(json.dumps(type(incoming_kernels.lacking).__name__))
+        """,
+        tmp_path,
+    )
+    assert found == "CPUDispatcher"
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -187,10 +187,13 @@ class Workshop:
             left = [asked for asked in todo if asked.is_needed]
             if self._tries < _TRIES:
                 try:
-                    with short_turns():
+                    with _loading, short_turns():  # a fork waits: what is half imported would stay so in it
                         left = self._taken(left)
                         self._have_made(left)
                 except OSError:  # a folder that is full or gone
+                    self._tries = _TRIES
+                except Exception:  # whatever it is, somebody waits
+                    _log.exception("compiling in another process failed: it is done here")
                     self._tries = _TRIES
             elif left and self._killed:
                 left[0].give_up("the process that compiled was killed")
@@ -276,7 +279,8 @@ def start() -> subprocess.Popen[bytes]:
 _shop: list[Workshop] = []
 """The workshop of this process, and before it those of processes that it was forked from."""
 _loading = threading.RLock()
-"""Held by whoever loads, since Numba's own lock would stay taken in a process that is forked meanwhile."""
+"""Held by whoever loads or looks for what is to be loaded, since Numba's own lock would stay taken, and
+modules half imported, in a process that is forked meanwhile."""
 
 
 def _workshop() -> Workshop:
