@@ -135,6 +135,10 @@ def test_a_second_question_reads_nothing(night: Path) -> None:
         assert answer(db, text) == first
         assert (db.cache.last.hits, db.cache.last.misses, db.cache.last.bytes_read) == (1, 0, 0)
         assert db.epoch == 1, "questions change nothing"
+        told = str(
+            db.sql("EXPLAIN SELECT v FROM a SIMILARITY JOIN a b ON (b.i = a.i AND b.j = a.j) WITH SHAPE L0")
+        )
+        assert "a: 1..60 x 0..40: 3 pieces, 1 in memory, 2 files to read" in told
         assert "1 pieces from memory" in db.cache.explain()
         assert '"policy": "cost"' in db.cache.explain("json")
         assert db.cache.plot("a").startswith("<svg")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from everfresh.arrays import aql
 from everfresh.arrays.aql_parser import parse as parse_aql
 from everfresh.arrays.cells import Array
+from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.verbs import run as run_arrays
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import Batch
@@ -16,13 +18,14 @@ from everfresh.raw.cells import CellReader
 from everfresh.raw.definition import CreateExternal, about_files, parse
 from everfresh.raw.domain import External, Made, Seen
 from everfresh.raw.looking import look
-from everfresh.raw.needs import needs_of
-from everfresh.relations import Result
+from everfresh.raw.needs import Needs, needs_of
+from everfresh.relations import Explanation, Result
 
 if TYPE_CHECKING:
     from everfresh.database import Database
 
 DOMAIN = "raw"
+_EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 
 
 def run(db: Database, text: str) -> Result | int:
@@ -30,7 +33,7 @@ def run(db: Database, text: str) -> Result | int:
     if about_files(text):
         statement = parse(text)
         return create(db, statement) if isinstance(statement, CreateExternal) else refresh(db, statement.name)
-    return run_arrays(db, text, lambda: _needed(db, text))
+    return _explained(db, text) or run_arrays(db, text, lambda: _needed(db, text))
 
 
 def domain_of(db: Database) -> External:
@@ -73,27 +76,46 @@ def refresh(db: Database, name: str) -> int:
         return db._commit(Batch(changes={name: Seen(seen.catalog)}))
 
 
+def _needs(db: Database, statement: aql.Statement) -> tuple[Needs, dict[str, ArraySchema]]:
+    """What a statement needs of the arrays of the database, and the schemas of the external ones; nothing
+    where there are none."""
+    if not any(one.domain == DOMAIN for one in db._engine.objects) or not isinstance(statement, aql.Operand):
+        return Needs(), {}
+    schemas = {name: reader.schema for name, reader in domain_of(db).cache.readers.items()}
+    arrays = db._domain("array")
+    known = {one.name: arrays.array(one.name).schema for one in db._engine.objects if one.domain == "array"}
+    return needs_of(statement, {**known, **schemas}), schemas
+
+
 def _needed(db: Database, text: str) -> dict[str, Array]:
     """The cells that a query about arrays needs of external ones."""
-    if not any(one.domain == DOMAIN for one in db._engine.objects):
-        return {}
-    statement = parse_aql(text)
-    domain = domain_of(db)
-    cache = domain.cache
-    schemas = {name: reader.schema for name, reader in cache.readers.items()}
-    if not schemas or not isinstance(statement, aql.Operand):
-        return {}
-    known = {
-        one.name: db._domain("array").array(one.name).schema
-        for one in db._engine.objects
-        if one.kind == "array"
-    }
-    needs = needs_of(statement, {**known, **schemas})
-    asks = [ask for ask in needs.asks if ask.array in schemas]
-    joins = [join for join in needs.joins if join.left in schemas and join.right in schemas]
+    needs, schemas = _needs(db, parse_aql(text))
     nothing = {name: Array(schema) for name, schema in schemas.items() if name in needs.boxes}
+    asks = [ask for ask in needs.asks if ask.array in schemas]
     if not asks:
         return nothing
+    joins = [join for join in needs.joins if join.left in schemas and join.right in schemas]
     with shown(db._progress) as told:
-        found = cache.answer(asks, joins, told)
+        found = domain_of(db).cache.answer(asks, joins, told)
     return {**nothing, **found}
+
+
+def _explained(db: Database, text: str) -> Explanation | None:
+    """EXPLAIN of a query that reads external arrays: the boxes that it needs, and what has to be read."""
+    if not _EXPLAIN.match(text):
+        return None
+    statement = parse_aql(text)
+    assert isinstance(statement, aql.Explain)
+    needs, schemas = _needs(db, statement.statement)
+    lines = [str(statement.statement)]
+    for ask in needs.asks:
+        if ask.array in schemas:
+            cache = domain_of(db).cache
+            pieces = cache.catalogs[ask.array].meeting(ask.boxes)
+            files = {piece.file for piece in pieces if piece.number not in cache.memory}
+            held = sum(piece.number in cache.memory for piece in pieces)
+            lines.append(
+                f"  {ask.array}: {'; '.join(map(str, ask.boxes))}: {len(pieces)} pieces, "
+                f"{held} in memory, {len(files)} files to read"
+            )
+    return Explanation("\n".join(lines)) if len(lines) > 1 else None
