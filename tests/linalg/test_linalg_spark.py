@@ -198,7 +198,7 @@ def test_files_that_nobody_needs_go(spark: Any, tmp_path: Path) -> None:
 
 
 def _square(suite: SparkMatrices, path: Path) -> None:
-    with suite.connect(path, options=suite.options(snapshot_epochs=1)) as db:
+    with suite.connect(path, options=suite.options(snapshot_epochs=1, snapshots="now")) as db:
         db.create_matrix("A", random(0, 8, 8) / 8)
         db.create_matrix_view(
             "square", "B := A A;", strategy="reevaluate", options=la.ViewOptions(distribute=1)
@@ -216,7 +216,7 @@ def test_a_reader_whose_files_are_removed_takes_newer_ones(
     suite.session = spark
     _square(suite, tmp_path / "db")
     a, missed = random(0, 8, 8) / 8, list[str]()
-    with suite.connect(tmp_path / "db", options=suite.options(snapshot_epochs=1)) as writer:
+    with suite.connect(tmp_path / "db", options=suite.options(snapshot_epochs=1, snapshots="now")) as writer:
 
         def late(files: Any, blocks: Any) -> Any:
             if not missed:
