@@ -85,7 +85,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
             assert close(db.view("ols").to_numpy(), ols(x, y))  # type: ignore[attr-defined]
             assert db.view("ols").verify().num_rows == 0
             done = count
-    assert done > 5
+    assert done >= 5
 
 
 def test_steps_survive_the_log() -> None:
