@@ -18,7 +18,7 @@ from everfresh.expr import build
 from everfresh.expr.nodes import Expr
 from everfresh.sql import refusals
 from everfresh.sql.source import near
-from everfresh.types import BIGINT, DATE
+from everfresh.types import BIGINT, DATE, INTERVAL
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -91,7 +91,7 @@ _BY_NAME = {
 _KNOWN = [name for name, _ in _DIRECT.values() if name.isidentifier()] + [
     *_BY_NAME, "sum", "count", "avg", "coalesce", "greatest", "least", "concat", "trim", "ltrim", "rtrim",
     "lpad", "rpad",
-    "date_trunc", "extract", "log10", "log2", "log",
+    "date_trunc", "time_bucket", "extract", "log10", "log2", "log",
 ]  # fmt: skip
 
 
@@ -183,6 +183,19 @@ def _date_trunc(binder: Binder, node: Any) -> Expr:
     return build.call("date_trunc", part, *_args(binder, node, ("this",), frozenset({"unit"})))
 
 
+def _time_bucket(binder: Binder, node: Any) -> Expr:
+    """The third argument is an origin, or an offset by which times are moved there and back. sqlglot reads a
+    column there as if its name were a unit."""
+    if isinstance(node.args.get("unit"), exp.Var):
+        raise binder.source.unsupported("TIME_BUCKET with an offset that is not a constant", node)
+    width, when, *more = _args(binder, node, ("this", "expression", "unit"))
+    if not more or more[0].type != INTERVAL:
+        return build.call("time_bucket", width, when, *more)
+    start = build.call("time_bucket", width, build.call("-", when, more[0]))
+    found = build.call("+", start, more[0])
+    return build.cast(found, DATE) if when.type == DATE else found
+
+
 def _to_date(binder: Binder, node: Any) -> Expr:
     (arg,) = _args(binder, node, ("this",))
     return build.cast(arg, DATE)
@@ -260,6 +273,7 @@ RULES: dict[type[Any], _Rule] = {
     exp.Extract: _extract,
     exp.TimestampTrunc: _date_trunc,
     exp.DateTrunc: _date_trunc,
+    exp.DateBin: _time_bucket,
     exp.Date: _to_date,
     exp.TsOrDsToDate: _to_date,
     exp.Interval: _interval,

@@ -195,7 +195,7 @@ def _explained(source: Source, rules: Any) -> Parsed | None:
 
 def _extract(source: Source) -> tuple[list[Token], bool, dict[str, Any]]:
     """The tokens that sqlglot shall see, whether STATIC was among them, and the options after WITH."""
-    tokens = list(source.tokens)
+    tokens = _named_calls(source.tokens)
     if _is(tokens[0], "ALTER"):
         return _full_drop_column(tokens), False, {}
     if _is(tokens[0], "DROP") and len(tokens) > 1 and _is(tokens[1], "MATRIX"):
@@ -211,6 +211,15 @@ def _extract(source: Source) -> tuple[list[Token], bool, dict[str, Any]]:
         return tokens, static, {}
     options, end = _read_options(source, tokens, start + 2)
     return tokens[:start] + tokens[end:], static, options
+
+
+def _named_calls(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens with SESSION before a parenthesis as a name, not as the word of `SET SESSION`."""
+    found = list(tokens)
+    for i, (token, after) in enumerate(pairwise(tokens)):
+        if after.token_type == TokenType.L_PAREN and _is(token, "SESSION"):
+            found[i] = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
+    return found
 
 
 def _full_drop_column(tokens: list[Token]) -> list[Token]:

@@ -15,6 +15,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr.library.civil import DAY_US
 from everfresh.expr.library.dates import part_name
 from everfresh.expr.library.strings import lower, upper
+from everfresh.expr.library.time_bucket import JANUARY, MONDAY, month_of, width_of
 from everfresh.expr.nodes import Call, Const
 from everfresh.spark.sql.casts import WIDE_QUOTIENT, decimal_digits, decimal_sql
 from everfresh.spark.sql.text import (
@@ -397,6 +398,27 @@ def _date_trunc(call: Call, args: list[str]) -> str:
     return instant(fill(f"@0 - pmod(@0, {_US[found]}L)", micros(args[1])))
 
 
+def _time_bucket(call: Call, args: list[str]) -> str:
+    given = [a.value for a in (call.args[0], *call.args[2:]) if isinstance(a, Const)]
+    if len(given) < len(call.args) - 1:
+        raise unsupported("time_bucket with a width or an origin that is not constant")
+    if None in given:
+        return f"CAST(NULL AS {spark_type(call.type)})"
+    unit = DAY_US if call.type == DATE else 1
+    months, us = width_of(given[0])
+    start = given[1] * unit if len(given) > 1 else None
+    if months:
+        base = JANUARY if start is None else month_of(start)
+        month = f"(@0 - pmod(@0 - {base}, {months}))"
+        first = f"make_date(CAST(1970 + floor({month} / 12) AS INT), CAST(pmod({month}, 12) + 1 AS INT), 1)"
+        index = fill("(year(@0) - 1970) * 12 + month(@0) - 1", f"CAST({args[1]} AS DATE)")
+        return fill(f"CAST({first} AS {spark_type(call.type)})", f"({index})")
+    base = (MONDAY if start is None else start) % us
+    at = micros(f"CAST({args[1]} AS TIMESTAMP_NTZ)" if unit > 1 else args[1])
+    found = instant(fill(f"@0 - pmod(@0 - {base}L, {us}L)", at))
+    return f"CAST({found} AS DATE)" if unit > 1 else found
+
+
 def _to_span(months: int = 0, days: int = 0, us: int = 0) -> str:
     units = span(f"CAST(@0 AS INT) * {months}", f"CAST(@0 AS INT) * {days}", "0L")
     return _guarded(span("0", "0", f"@0 * {us}L") if us else units, "@0")
@@ -441,6 +463,7 @@ SQL: dict[str, str | Maker] = {
     "reverse": lambda call, args: f"array_join(reverse(regexp_extract_all({args[0]}, {_clusters()}, 0)), '')",
     "repeat": "repeat(@0, CAST(CASE WHEN @1 < 0 OR (@1 > 0 AND @0 = '') THEN 0L ELSE @1 END AS INT))",
     **{part: _part(part) for part in (*_OF_DATE, *_OF_TIME)}, "epoch": _epoch, "date_trunc": _date_trunc,
+    "time_bucket": _time_bucket,
     "make_date": "make_date(CAST(@0 AS INT), CAST(@1 AS INT), CAST(@2 AS INT))",
     "to_years": _to_span(months=12), "to_quarters": _to_span(months=3), "to_months": _to_span(months=1),
     "to_weeks": _to_span(days=7), "to_days": _to_span(days=1), "to_seconds": _SECONDS,
