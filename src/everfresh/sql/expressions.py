@@ -19,6 +19,7 @@ from everfresh.expr import build
 from everfresh.expr.nodes import Expr
 from everfresh.sql import calls, refusals
 from everfresh.sql.datatypes import sql_type
+from everfresh.sql.logical.row_calls import GroupingCall
 from everfresh.sql.queries import subqueries, windows
 from everfresh.sql.queries.aggregates import AGGREGATES, aggregate_name, bind_aggregate
 from everfresh.sql.scope import Scope
@@ -291,6 +292,14 @@ def _filter(binder: Binder, node: Any) -> Expr:
         raise (error if error.place else error.at(binder.source.place(node.this))) from None
 
 
+def _grouping(binder: Binder, node: Any) -> Expr:
+    if not binder.aggregates or binder.within:
+        where = f"inside {binder.within}" if binder.within else f"in {binder.clause}"
+        hint = None if binder.aggregates else "it stands in a query with GROUP BY"
+        raise binder.source.error(Code.TYPE, f"GROUPING cannot stand {where}", node, hint=hint)
+    return GroupingCall(tuple(binder.bind(part) for part in node.expressions))
+
+
 def _anonymous(binder: Binder, node: Any) -> Expr:
     fn = aggregate_name(node)
     return bind_aggregate(binder, node, fn) if fn else calls.by_name(binder, node)
@@ -330,6 +339,8 @@ _RULES: dict[type[Any], Rule] = {
     exp.TryCast: _cast,
     exp.Filter: _filter,
     exp.Anonymous: _anonymous,
+    exp.Grouping: _grouping,
+    exp.GroupingId: _grouping,
     exp.Window: windows.bind_window,
     exp.Subquery: subqueries.scalar,
     exp.Exists: subqueries.exists,
