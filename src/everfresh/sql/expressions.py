@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build
-from everfresh.expr.nodes import Expr
+from everfresh.expr.nodes import Const, Expr
 from everfresh.sql import calls, refusals
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.logical.row_calls import GroupingCall
@@ -265,11 +265,10 @@ def _if(binder: Binder, node: Any) -> Expr:
 
 
 def _cast(binder: Binder, node: Any) -> Expr:
-    if node.args.get("safe"):
-        raise binder.source.unsupported("TRY_CAST", node)
     if node.args.get("format") or node.args.get("default"):
         raise binder.source.unsupported("CAST with FORMAT or DEFAULT", node)
-    return build.cast(binder.bind(node.this), sql_type(node.args["to"], binder.source))
+    value, to = binder.bind(node.this), sql_type(node.args["to"], binder.source)
+    return build.call("try_cast", value, Const(None, to)) if node.args.get("safe") else build.cast(value, to)
 
 
 # -- aggregates and windows -------------------------------------------------------------------------------

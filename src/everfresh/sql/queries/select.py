@@ -198,9 +198,9 @@ class _Select:
         hints = {fold(i.name): i.tree for i in reversed(self.items)}
         binder = self._binder("GROUP BY")
         sets = []
-        for trees in listed:
+        for listed_keys in listed:
             own = []
-            for tree in map(self._positional, trees):
+            for tree in map(self._positional, listed_keys):
                 name = next(
                     (n for n, t in hints.items() if t is tree),
                     tree.name if isinstance(tree, exp.Column) else "",
@@ -278,7 +278,7 @@ class _Select:
                 hidden.append((name, expr))
             return Var(name, expr.type, expr.nullable)
 
-        keys: list[SortKey] = [(column(key), *how) for key, *how in order]
+        keys: list[SortKey] = [(column(key), ascending, nulls) for key, ascending, nulls in order]
         if hidden and distinct is not None and not once:
             raise self.source.unsupported(
                 "ORDER BY an expression that SELECT DISTINCT does not list", self.node.args["order"]
