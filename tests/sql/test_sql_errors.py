@@ -92,7 +92,6 @@ BAD: list[tuple[str, str, str, int]] = [
     ("SELECT i FROM t LIMIT 50%", U, "PERCENT", 17),
     ("SELECT * REPLACE (i + 1 AS i) FROM t", U, "REPLACE", 19),
     ("SELECT COLUMNS('i') FROM t", U, "COLUMNS", 8),
-    ("SELECT i FROM t WHERE i = ?", U, "parameter", 23),
     ("CREATE TABLE x (a INT UNIQUE)", U, "UNIQUE", 17),
     ("CREATE TABLE x (a INT, CHECK (a > 1))", U, "CHECK", 31),
     ("CREATE TABLE x (a INT DEFAULT 3)", U, "DEFAULT", 17),

@@ -20,6 +20,7 @@ from everfresh.expr.nodes import Const, Expr
 from everfresh.sql import calls, refusals
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.logical.row_calls import GroupingCall
+from everfresh.sql.parameters import value_of
 from everfresh.sql.queries import subqueries, windows
 from everfresh.sql.queries.aggregates import AGGREGATES, aggregate_name, bind_aggregate
 from everfresh.sql.scope import Scope
@@ -299,6 +300,13 @@ def _grouping(binder: Binder, node: Any) -> Expr:
     return GroupingCall(tuple(binder.bind(part) for part in node.expressions))
 
 
+def _parameter(binder: Binder, node: Any) -> Expr:
+    name = str(node.this) if node.this is not None else ""
+    if binder.source.given is None or not name:
+        raise refusals.refuse(binder.source, node)
+    return value_of(binder.source.given, name)
+
+
 def _anonymous(binder: Binder, node: Any) -> Expr:
     fn = aggregate_name(node)
     return bind_aggregate(binder, node, fn) if fn else calls.by_name(binder, node)
@@ -338,6 +346,7 @@ _RULES: dict[type[Any], Rule] = {
     exp.TryCast: _cast,
     exp.Filter: _filter,
     exp.Anonymous: _anonymous,
+    exp.Placeholder: _parameter,
     exp.Grouping: _grouping,
     exp.GroupingId: _grouping,
     exp.Window: windows.bind_window,

@@ -331,7 +331,7 @@ _OF_DATE = {
     "year": "year(@0)", "month": "month(@0)", "day": "day(@0)", "quarter": "quarter(@0)",
     "dow": "dayofweek(@0) - 1", "isodow": "weekday(@0) + 1", "doy": "dayofyear(@0)", "week": "weekofyear(@0)",
     "isoyear": _ISO_YEAR, "yearweek": f"{_ISO_YEAR} * 100 + weekofyear(@0)",
-    "era": "CASE WHEN year(@0) > 0 THEN 1 ELSE 0 END", "decade": "year(@0) div 10",
+    "era": "CAST(year(@0) > 0 AS INT)", "decade": "year(@0) div 10",
     "century": "CASE WHEN year(@0) > 0 THEN (year(@0) - 1) div 100 + 1 ELSE year(@0) div 100 - 1 END",
     "millennium": "CASE WHEN year(@0) > 0 THEN (year(@0) - 1) div 1000 + 1 ELSE year(@0) div 1000 - 1 END",
 }  # fmt: skip
