@@ -67,7 +67,7 @@ def _names(tokens: Sequence[Token]) -> Iterator[str]:
 
 def value_of(given: Parameters | None, name: str) -> Const:
     """The value of a parameter, as a literal."""
-    found = None
+    found: Any = None
     if isinstance(given, Mapping):
         found = given.get(name)
     elif given is not None and name.isdecimal() and 0 < int(name) <= len(given):
