@@ -63,7 +63,6 @@ class LocalEngine(InSections):
 
     name = "local"
     concurrent = True
-    layered = True
     session = None
 
     def __init__(

@@ -82,7 +82,6 @@ class SparkEngine:
 
     name = "spark"
     concurrent = False
-    layered = False
     apply_all = one_by_one
 
     def __init__(
@@ -382,19 +381,21 @@ class SparkEngine:
         return replace(batch, parts=parts)
 
     def _apply(self, batch: Batch, draft: Draft) -> Applied:
-        done = Applied(0)
+        done: Applied | None = None
 
         def tables(followed: Mapping[str, Published]) -> Mapping[str, Published]:
             nonlocal done
-            whole = replace(batch, parts=(*batch.parts, *self._following(followed)))
-            if not whole.parts and (batch.changes or batch.statements):
+            own = batch.parts if done is None else ()
+            whole = replace(batch, parts=(*own, *self._following(followed)))
+            if not whole.parts and (done is not None or batch.changes or batch.statements):
                 return {}
-            done, published = self._apply_tables(whole, draft)
+            applied, published = self._apply_tables(whole, draft)
+            done = done or applied
             return published
 
         draft.steps.execute(batch.statements)
         draft.steps.run(batch.changes, tables, self._ledger.catalog)
-        return replace(done, epoch=self._commit(draft, batch))
+        return replace(done or Applied(0), epoch=self._commit(draft, batch))
 
     def _apply_tables(self, batch: Batch, draft: Draft) -> tuple[Applied, Mapping[str, Published]]:
         """Step tables and SQL views; what was done, but for the epoch, and what has changed."""
