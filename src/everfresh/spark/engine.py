@@ -57,7 +57,7 @@ from everfresh.spark.jobs.programs import (
 from everfresh.spark.jobs.row_tasks import change_block
 from everfresh.spark.jobs.runner import Again, Controls, Runner
 from everfresh.spark.jobs.table_plans import BY_STAGES, ROWS_ONLY, VIEW_CHANGE
-from everfresh.spark.overflow import Unsplit, look_sql, looked, reach_of
+from everfresh.spark.overflow import UnsplitOnSpark, look_sql, looked, reach_of
 from everfresh.spark.session import sessions
 from everfresh.spark.session.failures import translated
 from everfresh.spark.sql.text import expr_sql, plan_sql
@@ -132,7 +132,7 @@ class SparkEngine:
         self._released = False
         self._costs = Costs()
         self._large: set[str] = set()
-        self._unsplit = Unsplit()
+        self._unsplit = UnsplitOnSpark()
         """Tables that got a DataFrame too large for every task to read."""
 
     @property

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Const, Expr, Var
-from everfresh.sql.context import Names
+from everfresh.sql.context import VariableNames
 from everfresh.sql.logical.plan import AggregateCall, Named, Plan
 from everfresh.sql.logical.renaming import canonical
 from everfresh.sql.source import Source
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
 
 
-class Groups:
+class Grouping:
     """What an aggregation groups by and computes; `inputs` are the variables of its rows."""
 
-    def __init__(self, source: Source, inputs: set[str], names: Names) -> None:
+    def __init__(self, source: Source, inputs: set[str], names: VariableNames) -> None:
         self.source = source
         self.grouped = False
         self._inputs = inputs

@@ -31,7 +31,7 @@ from everfresh.sql.queries.clauses import (
     sort_items,
 )
 from everfresh.sql.queries.from_clause import bind_from
-from everfresh.sql.queries.grouping import Groups
+from everfresh.sql.queries.grouping import Grouping
 from everfresh.sql.queries.windows import Windows
 from everfresh.sql.source import near
 from everfresh.types import fold
@@ -43,7 +43,7 @@ _BOUND = {
 
 
 @dataclass(frozen=True)
-class Item:
+class SelectItem:
     """One column of the SELECT list: its name, whether that is an alias, and its tree."""
 
     name: str
@@ -70,7 +70,7 @@ class _Select:
         self.items = self._expand(node.expressions)
         self.aliases = {fold(i.name): i.tree for i in reversed(self.items) if i.aliased}
         self.windows = Windows(self.names)
-        self.groups: Groups | None = None
+        self.groups: Grouping | None = None
 
     def bind(self) -> Query:
         """The plan, bottom up."""
@@ -103,24 +103,24 @@ class _Select:
 
     # -- the SELECT list ----------------------------------------------------------------------------------
 
-    def _expand(self, trees: list[Any]) -> list[Item]:
-        items: list[Item] = []
+    def _expand(self, trees: list[Any]) -> list[SelectItem]:
+        items: list[SelectItem] = []
         for tree in map(unwrap, trees):
             star = tree.this if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star) else tree
             if isinstance(star, exp.Star):
                 items += self._star(tree, star)
             elif isinstance(tree, exp.Alias):
-                items.append(Item(tree.alias, True, tree.this))
+                items.append(SelectItem(tree.alias, True, tree.this))
             elif isinstance(tree, exp.Column):
                 found = self.scope.resolve(tree)
-                items.append(Item(found[0] if found else tree.name, False, tree))
+                items.append(SelectItem(found[0] if found else tree.name, False, tree))
             elif isinstance(tree, exp.Aliases):
                 raise refusals.refuse(self.source, tree)
             else:
-                items.append(Item(output_name(tree, self.source), False, tree))
+                items.append(SelectItem(output_name(tree, self.source), False, tree))
         return items
 
-    def _star(self, tree: Any, star: Any) -> list[Item]:
+    def _star(self, tree: Any, star: Any) -> list[SelectItem]:
         refuse_clauses(self.source, star, {"except_"})
         if not self.scope.relations:
             raise self.source.error(Code.NOT_FOUND, "'*' needs a FROM clause", tree)
@@ -146,7 +146,7 @@ class _Select:
         kept = [c for c in columns if not any(_is_named(c, *names) for names in left_out)]
         if not kept:
             raise self.source.error(Code.NOT_FOUND, "nothing is left of '*'", tree)
-        return [Item(n, False, _reference(a, n, v, tree)) for a, n, v in kept]
+        return [SelectItem(n, False, _reference(a, n, v, tree)) for a, n, v in kept]
 
     def _item(self, i: int) -> Expr:
         binder = self._binder("SELECT", upto=i, windows=True)
@@ -180,7 +180,7 @@ class _Select:
 
     # -- GROUP BY -----------------------------------------------------------------------------------------
 
-    def _groups(self) -> Groups | None:
+    def _groups(self) -> Grouping | None:
         """The keys of an aggregation, or None if the query has none."""
         group, having = self.node.args.get("group"), self.node.args.get("having")
         trees = [i.tree for i in self.items] + [self.node.args.get(k) for k in ("having", "order", "qualify")]
@@ -188,7 +188,7 @@ class _Select:
         if group is None and having is None and not any(t is not None and calls_aggregate(t) for t in trees):
             return None
         hints = {fold(i.name): i.tree for i in reversed(self.items)}
-        groups = Groups(self.source, {v.name for v in self.plan.variables}, self.names)
+        groups = Grouping(self.source, {v.name for v in self.plan.variables}, self.names)
         if group is None:
             return groups
         refuse_clauses(self.source, group, {"expressions", "all"})
