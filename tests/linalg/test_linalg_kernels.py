@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import everfresh.linalg as la
-from everfresh.linalg.compiler.calibrate import measure
+from everfresh.bench.parts.machine import measure
 from everfresh.linalg.compiler.product_schedule import Assign, Columns, Multiply, schedule
 from everfresh.linalg.kernels import both_ways as kernels
 from everfresh.linalg.kernels.backend import NumpyBackend
