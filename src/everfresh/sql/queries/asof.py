@@ -21,7 +21,7 @@ from typing import Any
 
 from everfresh.errors import Code
 from everfresh.expr import Call, Expr, Var, build
-from everfresh.sql.context import Context, Names
+from everfresh.sql.context import Context, VariableNames
 from everfresh.sql.logical.conditions import conjuncts
 from everfresh.sql.logical.plan import Aggregate, Filter, Join, Plan, Project, ScalarSubquery, Scan, Window
 from everfresh.sql.logical.renaming import defined, renamed
@@ -101,7 +101,11 @@ def _comparison(part: Expr, mine: set[str], theirs: set[str]) -> tuple[Expr, str
 
 
 def _extreme(
-    names: Names, keyed: Plan, keys: Sequence[tuple[str, Expr]], when: tuple[str, Expr], asked: _Nearest
+    names: VariableNames,
+    keyed: Plan,
+    keys: Sequence[tuple[str, Expr]],
+    when: tuple[str, Expr],
+    asked: _Nearest,
 ) -> Expr:
     """The nearest value of the right side's order, of a reading of that side of its own."""
     fresh = {name: names.fresh(name) for name in dict.fromkeys(defined(keyed))}
@@ -127,7 +131,7 @@ def _is_key(context: Context, right: Plan, asked: _Nearest) -> bool:
 
 
 def _first_of_equals(
-    names: Names, keyed: Plan, keys: Sequence[tuple[str, Expr]], when: tuple[str, Expr]
+    names: VariableNames, keyed: Plan, keys: Sequence[tuple[str, Expr]], when: tuple[str, Expr]
 ) -> Plan:
     """One row of those that agree in what is compared."""
     compared = {name for name, _ in (*keys, when)}

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Const, Expr, Var
-from everfresh.sql.context import Names
+from everfresh.sql.context import VariableNames
 from everfresh.sql.logical.plan import Aggregate, AggregateCall, Named, Plan
 from everfresh.sql.logical.renaming import canonical
 from everfresh.sql.logical.row_calls import GroupingCall
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
 
 
-class Groups:
+class Grouping:
     """What an aggregation groups by and computes; `inputs` are the variables of its rows. `by_sets` of
     keys, a key is another variable than the column that it is, NULL where the set does not have it."""
 
-    def __init__(self, source: Source, inputs: set[str], names: Names, by_sets: bool = False) -> None:
+    def __init__(self, source: Source, inputs: set[str], names: VariableNames, by_sets: bool = False) -> None:
         self.source = source
         self.grouped = False
         self.sets: tuple[frozenset[str], ...] = ()

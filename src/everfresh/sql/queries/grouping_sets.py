@@ -22,7 +22,7 @@ from typing import Any
 from sqlglot import exp
 
 from everfresh.expr import Const, Expr, Var, build
-from everfresh.sql.context import Names
+from everfresh.sql.context import VariableNames
 from everfresh.sql.logical.plan import Aggregate, Join, Named, Plan, Project, Single
 from everfresh.sql.logical.renaming import defined, renamed
 from everfresh.sql.logical.row_calls import AggregateCall
@@ -81,7 +81,7 @@ class Sets:
     sets: tuple[frozenset[str], ...]
     number: str
     aggregates: tuple[tuple[str, AggregateCall], ...]
-    names: Names
+    names: VariableNames
 
     def over(self, plan: Plan) -> Plan:
         """The aggregation of a plan's rows."""

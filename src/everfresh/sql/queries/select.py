@@ -32,7 +32,7 @@ from everfresh.sql.queries.clauses import (
     sort_items,
 )
 from everfresh.sql.queries.from_clause import bind_from
-from everfresh.sql.queries.grouping import Groups
+from everfresh.sql.queries.grouping import Grouping
 from everfresh.sql.queries.grouping_sets import grouping_sets
 from everfresh.sql.queries.windows import Windows
 from everfresh.sql.source import near
@@ -72,7 +72,7 @@ class _Select:
         self.items = self._expand(node.expressions)
         self.aliases = {fold(i.name): i.tree for i in reversed(self.items) if i.aliased}
         self.windows = Windows(self.names)
-        self.groups: Groups | None = None
+        self.groups: Grouping | None = None
 
     def bind(self) -> Query:
         """The plan, bottom up."""
@@ -194,7 +194,7 @@ class _Select:
             refuse_clauses(self.source, group, {"expressions", "all"})
         listed = [] if group is None else self._listed_keys(group)
         inputs = {v.name for v in self.plan.variables}
-        groups = Groups(self.source, inputs, self.names, by_sets=len(listed) > 1 or listed == [()])
+        groups = Grouping(self.source, inputs, self.names, by_sets=len(listed) > 1 or listed == [()])
         hints = {fold(i.name): i.tree for i in reversed(self.items)}
         binder = self._binder("GROUP BY")
         sets = []

@@ -27,7 +27,7 @@ from sqlglot import exp
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Expr, Var, build, evaluate
 from everfresh.expr.library.civil import DAY_US
-from everfresh.sql.context import Context, Names
+from everfresh.sql.context import Context, VariableNames
 from everfresh.sql.logical.plan import (
     Aggregate,
     Distinct,
@@ -76,7 +76,7 @@ class _Asked:
     node: Any
 
     @property
-    def fresh(self) -> Names:
+    def fresh(self) -> VariableNames:
         """The variable names of the statement."""
         return self.context.names
 
@@ -261,7 +261,7 @@ def _edge(asked: _Asked, rows: Plan, events: Plan, keys: tuple[Var, ...], gap: C
     )
 
 
-def _extreme(names: Names, plan: Plan, same: list[Expr], order: Expr, fn: str, of: Var) -> Expr:
+def _extreme(names: VariableNames, plan: Plan, same: list[Expr], order: Expr, fn: str, of: Var) -> Expr:
     """The least or greatest value of a column, of the rows that agree and are on one side."""
     call = AggregateCall(fn, (of,))
     rows = Filter(plan, build.conjunction([*same, order]))
@@ -273,7 +273,7 @@ def _with(plan: Plan, *items: tuple[str, Expr]) -> Plan:
     return Project(plan, (*((v.name, v) for v in plan.variables), *items)) if items else plan
 
 
-def _again(names: Names, plan: Plan) -> tuple[Plan, dict[str, str]]:
+def _again(names: VariableNames, plan: Plan) -> tuple[Plan, dict[str, str]]:
     """Another reading of a plan, and what its variables are called there."""
     fresh = {name: names.fresh(name) for name in dict.fromkeys(defined(plan))}
     found: Plan = renamed(plan, fresh)
