@@ -188,6 +188,8 @@ class LocalEngine(InSections):
             self._state.finish()
         self._altered[epoch] = catalog, effect
         self._state.reclaim()
+        if effect.create_view is not None:
+            self._state.ahead(effect.create_view.name)
         self._maybe_snapshot()
         return epoch
 
