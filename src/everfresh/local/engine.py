@@ -108,6 +108,9 @@ class LocalEngine(InSections):
         self._watched: frozenset[str] = frozenset()
         """The tables and views that objects of other domains read."""
 
+    def _forsake(self) -> None:
+        self.objects.forsake()
+
     def _anew(self) -> None:
         """Read the state again from the folder; without one, make anew what can be."""
         if self._folder is not None:
