@@ -38,6 +38,10 @@ _VALUE = re.compile(
 _WORDS = {"NULL": None, "TRUE": True, "FALSE": False}
 
 
+Written = tuple[str | None, str | None, str | None]
+"""Of a value the number, the text or the word: one of them."""
+
+
 @dataclass(frozen=True)
 class Plain:
     """Such a statement: its names, and the rows of its values as they are written."""
@@ -46,8 +50,7 @@ class Plain:
     place: str
     table: str
     names: tuple[str, ...] | None
-    rows: list[list[tuple[str | None, str | None, str | None]]]
-    """Of each value the number, the text or the word: one of them."""
+    rows: list[list[Written]]
 
 
 def read(text: str, dialect: str) -> Plain | None:
@@ -73,20 +76,20 @@ def read(text: str, dialect: str) -> Plain | None:
     return Plain(whole, position(text, head.start("start")), table, given, rows)
 
 
-def _rows(text: str, at: int) -> list[list[tuple[str | None, str | None, str | None]]] | None:
+def _rows(text: str, at: int) -> list[list[Written]] | None:
     """The values from a place to the end of the text; nothing unless they fill it."""
-    rows: list[list[tuple[str | None, str | None, str | None]]] = []
-    opened = False
+    rows: list[list[Written]] = []
+    opened, end = False, ""
     while at < len(text):
         found = _VALUE.match(text, at)
         if found is None or bool(found["open"]) == opened:
             return None
         if not opened:
             rows.append([])
-        rows[-1].append(found.group("number", "text", "word"))
-        opened = found["end"] == ","
-        at = found.end()
-    return None if opened or text[found.start("end") : at].rstrip().endswith(",") else rows
+        rows[-1].append((found["number"], found["text"], found["word"]))
+        end, at = found["end"], found.end()
+        opened = end == ","
+    return None if end.endswith(",") else rows
 
 
 @cache
