@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Any
 
+import mapping_functions  # noqa: F401 - a mapping is found in what was imported
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -302,6 +303,6 @@ def test_explain_counts_what_the_join_looks_at(data: st.DataObject) -> None:
 
 
 def test_a_mapping_that_fails_is_told() -> None:
-    with pytest.raises(EverfreshError, match="getcwd/2/1 failed: TypeError"):
-        _run("SELECT * FROM a SIMILARITY JOIN b ON 'os:getcwd/2/1' WITH SHAPE [0:1]",
+    with pytest.raises(EverfreshError, match="untouched/2/1 failed: TypeError"):
+        _run("SELECT * FROM a SIMILARITY JOIN b ON 'mapping_functions:untouched/2/1' WITH SHAPE [0:1]",
              b=_array("CREATE ARRAY b <> [k=1,2,1]", [(1,)]))  # fmt: skip

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+import mapping_functions  # noqa: F401 - a mapping is found in what was imported
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -21,6 +21,7 @@ class TestArrayViews(DomainSuite):
 
     kills = 2
     strikes = 12
+    strikes_at_ends = 4
 
     def connect(self, path: str | Path | None = None, **kwargs: Any) -> ef.Database:
         return ef.connect(path, engine="local", **{"options": self.options(), **kwargs})

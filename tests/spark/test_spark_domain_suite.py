@@ -33,6 +33,7 @@ class OnSpark:
     batches = 4
     kills = 2
     strikes = 6
+    strikes_at_ends = 3
     points = ("before-commit", "after-commit", "before-manifest", "after-manifest")
 
     @pytest.fixture(autouse=True)

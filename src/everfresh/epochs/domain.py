@@ -188,6 +188,11 @@ class Domain(Protocol):
         object."""
         ...
 
+    def forsake(self) -> None:
+        """An exception that nobody foresaw has ended a change in this thread: nothing is held for it any
+        more."""
+        ...
+
     def load(self, sections: Sections, epoch: int) -> None:
         """Take the state that `to_sections` gave at an epoch; none at all without sections."""
         ...

@@ -23,7 +23,7 @@ from everfresh.expr import evaluate_vector, stored
 from everfresh.local import adhoc
 from everfresh.local.batch.columns_read import columns_read
 from everfresh.local.batch.journal import Journal, Visited
-from everfresh.local.batch.linked_programs import Wiring
+from everfresh.local.batch.linked_programs import ALIKE, EACH_TIME, Wiring
 from everfresh.local.batch.loading import load
 from everfresh.local.batch.overflow import Unsplit
 from everfresh.local.batch.recompute import recompute, relation
@@ -204,6 +204,15 @@ class LocalState:
         if self._wiring is None or self._wiring.catalog is not self.catalog:
             self._wiring = self._wired(self.catalog, self._compile, self._wiring)
         return self._wiring
+
+    def ahead(self, view: str) -> None:
+        """A view was made: if many look alike, code is planned and compiled before rows come, for some views
+        at a time, since what is planned has to be linked first."""
+        views = len(self.catalog.views)
+        if self._compile != "off" and views >= ALIKE and views % EACH_TIME == 0:
+            native = self.wiring.native
+            if native is not None:
+                native.ahead(frozenset([view]))
 
     # -- batches -----------------------------------------------------------------------------------
 
