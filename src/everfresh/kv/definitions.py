@@ -36,7 +36,7 @@ class Definition:
     """Of a view of a template its number; -1: the view has a program and a table of its own."""
     since: int = 1
     layout: str = "own"
-    mode: Mode = "double"
+    mode: Mode = "auto"
     dropped: bool = False
     """Whether it is gone: as long as its family has views, its number is not given again."""
 

@@ -105,7 +105,7 @@ class Views:
         self._declare([made])
 
     def create_views(
-        self, texts: Sequence[str], *, strategy: str = "SCI", batch: int = 0, mode: Mode = "double"
+        self, texts: Sequence[str], *, strategy: str = "SCI", batch: int = 0, mode: Mode = "auto"
     ) -> None:
         """Make many views at once: those that differ only in constants share one program and commit together,
         and those that are the same are one. Each groups joined rows and shows what it groups by."""

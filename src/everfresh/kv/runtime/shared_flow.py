@@ -74,7 +74,7 @@ class SharedFlow:
         views: Sequence[Numbered],
         *,
         layout: Layout = "own",
-        mode: Mode = "double",
+        mode: Mode = "auto",
         version: int = 1,
     ) -> None:
         self.name, self.template, self.layout, self.mode, self.version = name, template, layout, mode, version
