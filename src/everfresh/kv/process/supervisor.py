@@ -20,6 +20,9 @@ from everfresh.kv.store import rocks_store
 from everfresh.kv.views import Views
 
 RETAIN_EVERY = 0.5
+_SWITCH = 0.0002
+"""Seconds for which a thread of the owner has the interpreter while others wait: a read waits for no more
+than a few of them."""
 
 
 class Supervisor:
@@ -46,6 +49,7 @@ class Supervisor:
 
     def run(self, ready: Callable[[list[int]], None] = lambda pids: None) -> None:
         """Serve until `stop`."""
+        sys.setswitchinterval(_SWITCH)
         threading.Thread(target=self.server.serve, daemon=True).start()
         self._managers = [self._start(i) for i in range(self._count)]
         self.server.managers = [m.pid for m in self._managers]

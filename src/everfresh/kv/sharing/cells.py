@@ -2,10 +2,11 @@
 each view.
 
 Section 5.1.2 of the thesis on key-value views, with disjoint cells: a row is in one interval of each
-attribute, so it is counted once. Modes: `standard` looks at all rows for each view; `single` adds up
-the rows of each part by cell and then each part for each view; `double` adds up all parts by cell first; `auto` takes the cheapest (`cost`).
-Where cells are few and regions are boxes, a view is 2^d corners of a prefix sum; otherwise cells are routed
-to the views that have them (`routing`). Invariant: all modes give what `plain` gives.
+attribute, so it is counted once. Modes: `standard` looks at all rows for each view; `single` adds up the rows
+of each part by cell and then each part for each view; `double` adds up all parts by cell first; `auto` takes
+the cheapest (`cost`). Where cells are few and regions are boxes, a view is 2^d corners of a prefix sum;
+otherwise cells are routed to the views that have them (`routing`). Invariant: all modes give what `plain`
+gives.
 """
 
 from __future__ import annotations
