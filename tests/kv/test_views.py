@@ -210,6 +210,49 @@ def test_a_point_read_takes_at_most_two_gets() -> None:
         assert (old["n"] if old else 0) in (n - 1, n)
 
 
+def test_a_view_that_is_made_again_is_not_read_as_the_old_one() -> None:
+    """Another client remembers for ever where the views were."""
+    store = memory_store()
+    views, other = Views(store), Client(store, fresh_for=1e9)
+    views.create_table(ORDERS)
+    views.client.put("orders", {"id": 1, "cust": 7, "price": Decimal(4), "note": "a"})
+    old = "CREATE MATERIALIZED VIEW v AS SELECT cust, SUM(price) AS s FROM orders GROUP BY cust"
+    new = "CREATE MATERIALIZED VIEW v AS SELECT cust, COUNT(*) AS n FROM orders GROUP BY cust"
+    for text, row in ((old, {"cust": 7, "s": Decimal(4)}), (new, {"cust": 7, "n": 1})) * 2:
+        views.create_view(text, key=["cust"])
+        with pytest.raises(EverfreshError, match="is being made"):
+            other.read_row("v", 7)
+        views.refresh()
+        assert other.read_row("v", 7) == row
+        assert other.read("v").to_pylist() == [row]
+        assert other.read_row("v", 8) is None
+        views.drop_view("v")
+        for call in (other.read, lambda name: other.read_row(name, 7)):
+            with pytest.raises(EverfreshError, match="no view 'v'"):
+                call("v")
+
+
+def test_a_view_of_a_family_that_is_made_again_is_not_read_as_the_old_one() -> None:
+    """Its family has another view, so that table and head stay; nobody maintains meanwhile."""
+    store = memory_store()
+    views, other = Views(store), Client(store, fresh_for=1e9)
+    views.create_table(ORDERS)
+    views.client.put("orders", {"id": 3, "cust": 7, "price": Decimal(4), "note": "a"})
+    text = "CREATE MATERIALIZED VIEW {0} AS SELECT COUNT(*) AS n FROM orders WHERE id < {1}"
+    views.create_views([text.format("stays", 9), text.format("v", 2)])
+    views.refresh()
+    assert other.read_row("v") == {"n": 0}
+    declaring = Views(store, only=lambda group: False)
+    declaring.drop_view("v")
+    with pytest.raises(EverfreshError, match="no view 'v'"):
+        other.read_row("v")
+    declaring.create_views([text.format("v", 5)])
+    Views(store).refresh()
+    assert other.read_row("v") == {"n": 1}
+    assert other.read("v").to_pylist() == [{"n": 1}]
+    assert other.read_row("stays") == {"n": 1}
+
+
 def test_mistakes_are_named() -> None:
     store = memory_store()
     views = Views(store)

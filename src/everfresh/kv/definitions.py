@@ -6,6 +6,7 @@ Invariants: a number is given once in a group; views that are the same view have
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -37,6 +38,8 @@ class Definition:
     since: int = 1
     layout: str = "own"
     mode: Mode = "auto"
+    born: int = 0
+    """Tells its group from one of the same name before it."""
     dropped: bool = False
     """Whether it is gone: as long as its family has views, its number is not given again."""
 
@@ -54,6 +57,11 @@ class Definition:
         """The inverse of `to_bytes`."""
         data: dict[str, Any] = json.loads(value)
         return Definition(**{**data, "key": tuple(data["key"])})
+
+
+def new_birth() -> int:
+    """A birth that no other group has; never 0, that of stores of before."""
+    return int.from_bytes(os.urandom(4), "big") >> 1 or 1
 
 
 def every(store: Store) -> list[tuple[bytes, Definition]]:

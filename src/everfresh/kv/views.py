@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,10 +17,10 @@ from everfresh.compiler import Catalog
 from everfresh.delta.bags import net, weigh
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.client import Client
-from everfresh.kv.definitions import VIEWS, Definition, base_tables, every, gone_key
+from everfresh.kv.definitions import VIEWS, Definition, base_tables, every, gone_key, new_birth
 from everfresh.kv.encoding import keys
 from everfresh.kv.protocol.calls import perform
-from everfresh.kv.protocol.head import HEADS, Head
+from everfresh.kv.protocol.head import HEADS, Head, birth, first_epoch, shown
 from everfresh.kv.protocol.sweeping import sweep
 from everfresh.kv.runtime.families import Families
 from everfresh.kv.runtime.generations import begin, drop, fresh_group, generations, rebuild
@@ -27,7 +28,7 @@ from everfresh.kv.runtime.group import Group
 from everfresh.kv.runtime.shared_flow import Layout, SharedFlow
 from everfresh.kv.runtime.sql_flow import SqlFlow
 from everfresh.kv.sharing.cells import MODES, Mode
-from everfresh.kv.store import ABSENT, Cut, Store, StoredTable
+from everfresh.kv.store import ABSENT, Conflict, Cut, Store, StoredTable
 from everfresh.kv.strategies import BATCH, STRATEGIES, strategy
 from everfresh.sql import CreateTable, parse_and_bind
 from everfresh.types import BIGINT
@@ -96,10 +97,10 @@ class Views:
         how, batch = self._strategy(strategy, batch)
         self._is_new(flow.name)
         flow.compile()
-        made = Definition(flow.name, text, tuple(key), flow.name, how, batch)
+        made = Definition(flow.name, text, tuple(key), flow.name, how, batch, born=new_birth())
         if self._rebuilds(made):
             made = replace(made, group=fresh_group(flow.name))
-            begin(self.store, made.group, flow)
+            begin(self.store, made, flow)
         else:
             self.store.create_table(StoredTable(flow.schema, logged=False))
         self._declare([made])
@@ -148,16 +149,24 @@ class Views:
                 self._open(group)
 
     def _first_head(self, definition: Definition) -> None:
-        """A new group of a strategy that loads begins at the logs' ends."""
+        """A new group of a strategy that loads begins at the logs' ends; a head of a group that had its name
+        before is none."""
         key = definition.group.encode()
-        if self.store.get(HEADS.name, key) is None and strategy(definition.strategy, self.store).loads:
-            ends = {p.id: self.store.log_end(p.id) for p in self.store.partitions()}
-            self.store.put(HEADS.name, key, Head(cut=Cut(ends)).to_bytes(), expect=ABSENT)
+        row = self.store.get(HEADS.name, key)
+        if row is not None and birth(Head.from_bytes(row.value).committed) == definition.born:
+            return
+        ends = {p.id: self.store.log_end(p.id) for p in self.store.partitions()}
+        cut = Cut(ends if strategy(definition.strategy, self.store).loads else {})
+        epoch = first_epoch(definition.born)
+        head = Head(committed=epoch, gc_floor=epoch, cut=cut).to_bytes()
+        with suppress(Conflict):  # somebody else has just done so
+            self.store.put(HEADS.name, key, head, expect=ABSENT if row is None else row.version)
 
     def _open(self, name: str) -> None:
         of = [d for d in self._definitions.values() if d.group == name]
         if self._rebuilds(of[0]):
             return
+        self._first_head(of[0])
         flow = self._flow_of(of)
         if name in self._groups:
             self._groups[name].change(flow)
@@ -192,7 +201,9 @@ class Views:
                 if of.group == group:
                     self.store.delete(VIEWS.name, key)
             self._families.forget(group)
-        elif all(d.number != definition.number for d in left):
+            return
+        self._count_drop(group)
+        if all(d.number != definition.number for d in left):
             self._families.drop(definition)
             if not self._only(group):
                 return
@@ -200,6 +211,20 @@ class Views:
             self._groups[group].run()  # a new term: what an earlier one still sends is refused
             if definition.layout == "own":
                 self._remove(definition)
+
+    def _count_drop(self, group: str) -> None:
+        """Let those who remember where the group's views are ask again."""
+        while True:
+            row = self.store.get(HEADS.name, group.encode())
+            if row is None:
+                return
+            head = Head.from_bytes(row.value)
+            try:
+                new = replace(head, drops=head.drops + 1).to_bytes()
+                self.store.put(HEADS.name, group.encode(), new, expect=row.version)
+            except Conflict:  # its coordinator was faster
+                continue
+            return
 
     def _remove(self, definition: Definition) -> None:
         """Remove the rows of a view that nobody writes any more."""
@@ -261,7 +286,7 @@ class Views:
 
     def epoch(self, name: str) -> int:
         """The last epoch of a view that is committed."""
-        return self._head(self._definition(name).group).committed
+        return shown(self._head(self._definition(name).group).committed)
 
     def verify(self, name: str) -> pa.Table:
         """Where a view differs from its recomputation from the store's rows as they are now, with `_weight`;

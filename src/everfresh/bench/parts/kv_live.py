@@ -106,9 +106,7 @@ def reads(report: Report, duration: float) -> None:
 
         def batch() -> list[Op]:
             count[0] += _BATCH
-            rows = [
-                (count[0] - i, random.randrange(100), random.randrange(1000)) for i in range(_BATCH)
-            ]
+            rows = [(count[0] - i, random.randrange(100), random.randrange(1000)) for i in range(_BATCH)]
             return [Op("sales", *codec.encode(row)) for row in rows]
 
         took: list[float] = []

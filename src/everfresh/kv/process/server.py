@@ -23,7 +23,7 @@ from everfresh.kv.client import Client
 from everfresh.kv.definitions import VIEWS, definitions
 from everfresh.kv.process import wire
 from everfresh.kv.protocol.calls import perform
-from everfresh.kv.protocol.head import HEADS, Head
+from everfresh.kv.protocol.head import HEADS, Head, shown
 from everfresh.kv.store import Store
 
 CALLS = (
@@ -163,7 +163,8 @@ class Server:
             views[name] = {
                 "group": of.group,
                 "strategy": of.strategy,
-                "epoch": head.committed,
+                "epoch": shown(head.committed),
+                "seen": {str(id_): at.offset for id_, at in sorted(head.cut.at.items())},
                 "term": head.term,
                 "behind": behind,
             }

@@ -19,6 +19,29 @@ HEADS = StoredTable(
 )
 
 
+_BORN = 32
+"""Epochs of a group begin with its birth, a number that tells it from one of the same name before it."""
+
+
+def first_epoch(born: int) -> int:
+    """The epoch before the first of a group.
+
+    >>> birth(first_epoch(7) + 3), shown(first_epoch(7) + 3)
+    (7, 3)
+    """
+    return born << _BORN
+
+
+def birth(epoch: int) -> int:
+    """Of which group an epoch is, of those that had its name."""
+    return epoch >> _BORN
+
+
+def shown(epoch: int) -> int:
+    """An epoch as it is counted."""
+    return epoch & ((1 << _BORN) - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Open:
     """An epoch that is planned: up to where in the logs."""
@@ -38,6 +61,8 @@ class Head:
     gc_floor: int = 0
     version: int = 0
     """Which version of the definitions is shown: 0 before the first epoch."""
+    drops: int = 0
+    """How many of the group's views were dropped: whoever remembers another number asks for definitions."""
 
     @property
     def loading(self) -> bool:
@@ -71,6 +96,7 @@ class Head:
             "open": None if self.open is None else [self.open.epoch, self.open.cut.to_json()],
             "gc_floor": self.gc_floor,
             "version": self.version,
+            "drops": self.drops,
         }
         return json.dumps(data).encode()
 
@@ -86,4 +112,5 @@ class Head:
             None if opened is None else Open(opened[0], Cut.from_json(opened[1])),
             data["gc_floor"],
             data["version"],
+            data.get("drops", 0),
         )

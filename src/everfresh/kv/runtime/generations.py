@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from everfresh.kv.definitions import VIEWS, Definition, base_tables
 from everfresh.kv.protocol.calls import perform
-from everfresh.kv.protocol.head import HEADS, Head
+from everfresh.kv.protocol.head import HEADS, Head, first_epoch
 from everfresh.kv.protocol.sweeping import sweep
 from everfresh.kv.runtime.group import Group
 from everfresh.kv.runtime.sql_flow import SqlFlow
@@ -35,10 +35,12 @@ def ends(store: Store) -> Cut:
     return Cut({p.id: store.log_end(p.id) for p in store.partitions()})
 
 
-def begin(store: Store, group: str, flow: SqlFlow) -> None:
+def begin(store: Store, made: Definition, flow: SqlFlow) -> None:
     """Make the table of a generation, and its head: nothing of it can be seen yet."""
-    store.create_table(StoredTable(replace(flow.schema, name=group), logged=False))
-    store.put(HEADS.name, group.encode(), Head(cut=ends(store)).to_bytes(), expect=ABSENT)
+    store.create_table(StoredTable(replace(flow.schema, name=made.group), logged=False))
+    epoch = first_epoch(made.born)
+    head = Head(committed=epoch, gc_floor=epoch, cut=ends(store))
+    store.put(HEADS.name, made.group.encode(), head.to_bytes(), expect=ABSENT)
 
 
 def rebuild(store: Store, definition: Definition, *, chunks: bool) -> Definition:
@@ -56,7 +58,7 @@ def rebuild(store: Store, definition: Definition, *, chunks: bool) -> Definition
     new = definition
     if head.version:
         new = replace(definition, group=fresh_group(definition.name))
-        begin(store, new.group, SqlFlow(definition.text, base_tables(store), definition.key))
+        begin(store, new, SqlFlow(definition.text, base_tables(store), definition.key))
     _build(store, new, chunks)
     if new != definition:
         try:

@@ -199,8 +199,11 @@ class PartitionCore:
             if after.offset < self._base.offset:
                 raise LogTrimmed
             self._check_position(after)
+            lo, hi = b"l" + _U64.pack(after.offset + 1), b"m"
+            if not self.space.pins:
+                return self.space.range(lo, hi, limit)
             pin = self.space.pin()
-        found = pin.range(b"l" + _U64.pack(after.offset + 1), b"m", limit)  # while others write
+        found = pin.range(lo, hi, limit)  # while others write
         pin.close()
         return found
 
