@@ -38,6 +38,8 @@ class Definition:
     since: int = 1
     layout: str = "own"
     mode: Mode = "auto"
+    parallel: bool = False
+    """Whether logs are followed while it is made."""
     born: int = 0
     """Tells its group from one of the same name before it."""
     dropped: bool = False

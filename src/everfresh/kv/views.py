@@ -20,6 +20,7 @@ from everfresh.kv.client import Client
 from everfresh.kv.definitions import VIEWS, Definition, base_tables, every, gone_key, new_birth
 from everfresh.kv.encoding import keys
 from everfresh.kv.protocol.calls import perform
+from everfresh.kv.protocol.coordinator import How
 from everfresh.kv.protocol.head import HEADS, Head, birth, first_epoch, shown
 from everfresh.kv.protocol.sweeping import sweep
 from everfresh.kv.runtime.families import Families
@@ -85,11 +86,18 @@ class Views:
     # -- views -------------------------------------------------------------------------------------
 
     def create_view(
-        self, text: str, *, key: Sequence[str] = (), strategy: str = "SCI", batch: int = 0
+        self,
+        text: str,
+        *,
+        key: Sequence[str] = (),
+        strategy: str = "SCI",
+        batch: int = 0,
+        parallel: bool = False,
     ) -> None:
         """Make a view by a CREATE MATERIALIZED VIEW statement. With a key, columns of which no two rows have
         the same, rows are read by it; without, by all columns. `WITH (layout = 'shared')` keeps it with other
-        views of its template, as `create_views` does."""
+        views of its template, as `create_views` does. A `parallel` one follows the log while it reads
+        the base, and has less to catch up with when it is read."""
         flow = SqlFlow(text, base_tables(self.store), key, compiled=False)
         if flow.options.get("layout") is not None:
             self.create_views([text], strategy=strategy, batch=batch)
@@ -98,6 +106,13 @@ class Views:
         self._is_new(flow.name)
         flow.compile()
         made = Definition(flow.name, text, tuple(key), flow.name, how, batch, born=new_birth())
+        if parallel and not STRATEGIES[how].transits:
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"{how} has no parallel transition",
+                hint="take one of " + ", ".join(s.name for s in STRATEGIES.values() if s.transits),
+            )
+        made = replace(made, parallel=parallel)
         if self._rebuilds(made):
             made = replace(made, group=fresh_group(flow.name))
             begin(self.store, made, flow)
@@ -171,8 +186,9 @@ class Views:
         if name in self._groups:
             self._groups[name].change(flow)
             return
-        chunks = strategy(of[0].strategy, self.store).chunks
-        self._groups[name] = Group(self.store, name, flow, batch=of[0].batch, chunks=chunks)
+        plan = strategy(of[0].strategy, self.store)
+        how = How(of[0].batch, plan.chunks, plan.tracks, of[0].parallel)
+        self._groups[name] = Group(self.store, name, flow, how)
 
     def _flow_of(self, of: Sequence[Definition]) -> Flow:
         if of[0].shares:

@@ -51,7 +51,8 @@ CLASSES: dict[str, type] = {
     for c in (
         Caps, Chunk, Client, Column, Cut, Entry, Op, Partition, Position, Row, SqlType, StoredTable,
         TableSchema, calls.BaseAt, calls.Collect, calls.Ends, calls.Fence, calls.Get, calls.Place,
-        calls.Prepare, calls.Put, calls.Resolve, calls.Scan, calls.Slice,
+        calls.Follow, calls.Prepare, calls.Put, calls.ReadChunk, calls.Resolve, calls.Scan, calls.Slice,
+        calls.Tracked,
     )
 }  # fmt: skip
 ERRORS: dict[str, type[Exception]] = {

@@ -108,7 +108,17 @@ class Families:
             self._shared[name] = view
             made.append(
                 Definition(
-                    name, text, (), family.name, strategy, batch, number, since, layout, mode, family.born
+                    name,
+                    text,
+                    (),
+                    family.name,
+                    strategy,
+                    batch,
+                    number,
+                    since,
+                    layout,
+                    mode,
+                    born=family.born,
                 )
             )
         return made

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from everfresh.kv.definitions import VIEWS, Definition, base_tables
 from everfresh.kv.protocol.calls import perform
+from everfresh.kv.protocol.coordinator import How
 from everfresh.kv.protocol.head import HEADS, Head, first_epoch
 from everfresh.kv.protocol.sweeping import sweep
 from everfresh.kv.runtime.group import Group
@@ -71,7 +72,7 @@ def rebuild(store: Store, definition: Definition, *, chunks: bool) -> Definition
 
 def _build(store: Store, definition: Definition, chunks: bool) -> None:
     flow = SqlFlow(definition.text, base_tables(store), definition.key, table=definition.group)
-    Group(store, definition.group, flow, chunks=chunks).run()
+    Group(store, definition.group, flow, How(chunks=chunks)).run()
     machine, result = sweep(definition.group, definition.group), None
     try:
         while True:
