@@ -170,10 +170,19 @@ class Views:
         row = self.store.get(HEADS.name, key)
         if row is not None and birth(Head.from_bytes(row.value).committed) == definition.born:
             return
+        term = 0
+        if row is not None:  # it is made anew: what an earlier one still writes is refused, and its rows go
+            term = Head.from_bytes(row.value).term + 1
+            for partition in self.store.partitions():
+                if partition.open:
+                    self.store.fence(partition.id, definition.group, term, first_epoch(definition.born))
+            table = self.store.tables()[definition.group]
+            self.store.drop_table(definition.group)
+            self.store.create_table(table)
         ends = {p.id: self.store.log_end(p.id) for p in self.store.partitions()}
         cut = Cut(ends if strategy(definition.strategy, self.store).loads else {})
         epoch = first_epoch(definition.born)
-        head = Head(committed=epoch, gc_floor=epoch, cut=cut).to_bytes()
+        head = Head(term=term, committed=epoch, gc_floor=epoch, cut=cut).to_bytes()
         with suppress(Conflict):  # somebody else has just done so
             self.store.put(HEADS.name, key, head, expect=ABSENT if row is None else row.version)
 
@@ -273,6 +282,11 @@ class Views:
                 chunks = strategy(definition.strategy, self.store).chunks
                 self._definitions[definition.name] = rebuild(self.store, definition, chunks=chunks)
                 self._rebuilt[definition.name] = time.monotonic()
+
+    def metrics(self) -> dict[str, dict[str, int]]:
+        """Of each group that is maintained here: how many entries it has taken, and how many the last slice
+        had."""
+        return {name: {"taken": of.taken, "held": of.held} for name, of in self._groups.items()}
 
     def sweep(self) -> int:
         """Resolve and remove what earlier processes left in the view tables; how many rows."""

@@ -26,7 +26,17 @@ from everfresh.kv.protocol.calls import (
     slices,
 )
 from everfresh.kv.protocol.head import HEADS, Head
-from everfresh.kv.protocol.messages import ALL, Committed, Protections, Ready, Restore, Stopped, Work
+from everfresh.kv.protocol.messages import (
+    ALL,
+    Committed,
+    Load,
+    Loaded,
+    Protections,
+    Ready,
+    Restore,
+    Stopped,
+    Work,
+)
 from everfresh.kv.store import (
     ABSENT,
     ANY,
@@ -98,27 +108,34 @@ class _Term:
         yield from self._write(self.head.taken())
         if self.head.open is not None and not self.protect.recorded_offsets:
             self.head = replace(self.head, open=None)
+        # An epoch that is open goes on from the cut before it; what it has prepared must be prepared again.
+        if self.how.parallel and self.head.loading and self.head.open is None:
+            yield from self._load()
         ends = yield Ends()
         base = bases(ends, self.tables, self.head.cut, self.how.chunks)
-        # An epoch that is open goes on from the cut before it; what it has prepared must be prepared again.
-        parallel = self.how.parallel and self.head.loading and self.head.open is None
         restore = Restore(
-            self.head.term,
-            self.head.committed,
-            self.me,
-            base,
-            self.head.version,
-            parallel,
-            self.how.tracks,
+            self.head.term, self.head.committed, self.me, base, self.head.version, self.how.tracks
         )
         for manager in self.managers:
             yield Send(manager, restore)
-        reached = yield from self._all(self.head.committed)
-        if parallel:
-            closed = {partition.id: end for partition, end in ends if not partition.open}
-            yield from self._write(replace(self.head, cut=Cut({**closed, **reached})))
+        yield from self._all(self.head.committed)
         while True:
             yield from self._epoch()
+
+    def _load(self) -> Machine:
+        """A parallel transition: the view begins where the managers say that they have come to."""
+        ends = yield Ends()
+        base = bases(ends, self.tables, self.head.cut, self.how.chunks)
+        for manager in self.managers:
+            yield Send(manager, Load(self.head.term, self.me, base))
+        waiting = set(self.managers)
+        reached = {partition.id: end for partition, end in ends if not partition.open}
+        while waiting:
+            message = yield Receive()
+            if isinstance(message, Loaded) and message.term == self.head.term and message.manager in waiting:
+                waiting.discard(message.manager)
+                reached |= message.reached.at
+        yield from self._write(replace(self.head, cut=Cut(reached)))
 
     def _write(self, head: Head) -> Machine:
         expect = self.version if self.protect.head_condition else ANY
@@ -126,16 +143,14 @@ class _Term:
         self.head = head
 
     def _all(self, epoch: int) -> Machine:
-        """Wait until all managers are ready: the positions that they have reached."""
-        waiting, reached = set(self.managers), dict[int, Position]()
+        """Wait until all managers are ready."""
+        waiting = set(self.managers)
         while waiting:
             message = yield Receive()
             if isinstance(message, Stopped) and message.term == self.head.term:
                 raise Refused
             if isinstance(message, Ready) and (message.term, message.epoch) == (self.head.term, epoch):
                 waiting.discard(message.manager)
-                reached |= message.reached.at if message.reached is not None else {}
-        return reached
 
     def _cut(self, ends: list[tuple[Partition, Position]]) -> Machine:
         """Up to where the next epoch goes."""
