@@ -127,7 +127,7 @@ class Client:
             row = self.store.get(found.group, encoded)
             value = split.whole(split.unpack(None if row is None else row.value))
         else:
-            value, _ = self._run(read_row(found.group, found.group, encoded))
+            value, _ = self._run(read_row(found.group, found.group, encoded, self.store.caps.loses))
         if found.recompose is not None:
             groups = [] if value is None else [found.codec.decode(encoded, value)]
             rows = recomposed(found.recompose, ((row[1:-1], row[-1]) for row in groups))
@@ -221,8 +221,8 @@ class Client:
             except BeingMade as error:
                 raise EverfreshError(
                     Code.NOT_FOUND,
-                    "the view is being made of data that were there before it",
-                    hint="it can be read after the first refresh",
+                    "the view is being made, of data that were there or anew since writes were lost",
+                    hint="it can be read after the next refresh",
                 ) from error
             result = perform(self.store, call)
 

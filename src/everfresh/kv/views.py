@@ -22,12 +22,12 @@ from everfresh.kv.protocol.calls import perform
 from everfresh.kv.protocol.head import HEADS, Head
 from everfresh.kv.protocol.sweeping import sweep
 from everfresh.kv.runtime.families import Families
-from everfresh.kv.runtime.generations import begin, drop, fresh_group, generations, rebuild
+from everfresh.kv.runtime.generations import begin, drop, first_head, fresh_group, generations, rebuild
 from everfresh.kv.runtime.group import Group
 from everfresh.kv.runtime.shared_flow import Layout, SharedFlow
 from everfresh.kv.runtime.sql_flow import SqlFlow
 from everfresh.kv.sharing.cells import MODES, Mode
-from everfresh.kv.store import ABSENT, Cut, Store, StoredTable
+from everfresh.kv.store import ABSENT, Store, StoredTable
 from everfresh.kv.strategies import BATCH, STRATEGIES, strategy
 from everfresh.sql import CreateTable, parse_and_bind
 from everfresh.types import BIGINT
@@ -151,8 +151,7 @@ class Views:
         """A new group of a strategy that loads begins at the logs' ends."""
         key = definition.group.encode()
         if self.store.get(HEADS.name, key) is None and strategy(definition.strategy, self.store).loads:
-            ends = {p.id: self.store.log_end(p.id) for p in self.store.partitions()}
-            self.store.put(HEADS.name, key, Head(cut=Cut(ends)).to_bytes(), expect=ABSENT)
+            self.store.put(HEADS.name, key, first_head(self.store).to_bytes(), expect=ABSENT)
 
     def _open(self, name: str) -> None:
         of = [d for d in self._definitions.values() if d.group == name]

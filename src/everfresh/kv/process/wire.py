@@ -47,8 +47,8 @@ CLASSES: dict[str, type] = {
     c.__name__: c
     for c in (
         Caps, Chunk, Client, Column, Cut, Entry, Op, Partition, Position, Row, SqlType, StoredTable,
-        TableSchema, calls.BaseAt, calls.Collect, calls.Ends, calls.Fence, calls.Get, calls.Place,
-        calls.Prepare, calls.Put, calls.Resolve, calls.Scan, calls.Slice,
+        TableSchema, calls.BaseAt, calls.Clear, calls.Collect, calls.Ends, calls.Fence, calls.Get,
+        calls.Lives, calls.Place, calls.Prepare, calls.Put, calls.Resolve, calls.Scan, calls.Slice,
     )
 }  # fmt: skip
 ERRORS: dict[str, type[Exception]] = {

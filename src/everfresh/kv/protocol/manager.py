@@ -38,7 +38,7 @@ from everfresh.kv.protocol.messages import (
     Work,
 )
 from everfresh.kv.protocol.timeline import Change, condense
-from everfresh.kv.store import PartitionClosed, Refused
+from everfresh.kv.store import LogDiverged, PartitionClosed, Refused
 
 
 def owner(key: Hashable, managers: Sequence[str]) -> str:
@@ -55,10 +55,10 @@ def manage(
         message = yield Receive()
         try:
             yield from manager.take(message)
-        except (Refused, PartitionClosed):
-            order, manager.open = manager.open, None
+        except (Refused, PartitionClosed, LogDiverged) as error:
+            order, manager.open = manager.order, None
             if order is not None:
-                yield Send(order.coordinator, Stopped(order.term))
+                yield Send(order.coordinator, Stopped(order.term, isinstance(error, LogDiverged)))
 
 
 class _Manager:
@@ -70,6 +70,8 @@ class _Manager:
         self.inbox = Inbox(self.managers, protect)
         self.term, self.epoch = 0, -1
         self.open: Restore | Work | None = None
+        self.order: Restore | Work | None = None
+        """What it was told to do last."""
         self.maps: Any = dataflow.blank()
         self.written: dict[int, list[ViewRow]] = {}
         """Rows that were prepared, by epoch, until they are resolved."""
@@ -98,7 +100,7 @@ class _Manager:
         return self.managers[part.root % len(self.managers)] == self.me
 
     def _restore(self, restore: Restore) -> Machine:
-        self.term, self.epoch, self.open = restore.term, -1, None
+        self.term, self.epoch, self.open, self.order = restore.term, -1, None, restore
         self.maps = self.dataflow.blank()
         self.inbox.begin(restore.term)
         self.written.clear()
@@ -111,6 +113,7 @@ class _Manager:
         yield from self._send(restore, changes)
 
     def _work(self, work: Work) -> Machine:
+        self.order = work
         entries = []
         for part in work.slices:
             if self._mine(part):

@@ -27,6 +27,7 @@ class Protections:
     head_condition: bool = True
     keep_first: bool = True
     token_barrier: bool = True
+    log_ids: bool = True
 
 
 ALL = Protections()
@@ -65,9 +66,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A manager cannot go on with this term: it was refused, or a partition was split."""
+    """A manager cannot go on with this term: it was refused, a partition was split, or the log has lost what
+    was read from it."""
 
     term: int
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ split row. Invariant: what `read_view` gives is the view at the epoch that it na
 from __future__ import annotations
 
 from everfresh.kv import split
-from everfresh.kv.protocol.calls import Get, Machine, Scan
+from everfresh.kv.protocol.calls import Get, Lives, Machine, Scan
 from everfresh.kv.protocol.head import HEADS, Head
 from everfresh.kv.protocol.messages import ALL, Protections
 
@@ -19,19 +19,31 @@ class BeingMade(Exception):
     """The view is made of data that were there before it, and not all of them are in it yet."""
 
 
-def read_row(group: str, table: str, key: bytes) -> Machine:
-    """The value of one row, and the epoch since when: `(value | None, epoch)`."""
+def read_row(group: str, table: str, key: bytes, loses: bool = False) -> Machine:
+    """The value of one row, and the epoch since when: `(value | None, epoch)`. Of a store that `loses` writes
+    a row may be an earlier one than was read before: only the head tells."""
     row = yield Get(table, key)
     states = split.unpack(None if row is None else row.value)
-    if len(states) == 1:
+    if len(states) == 1 and not loses:
         return states[0].value, states[0].epoch
     head = yield from read_head(group)
     if head.loading:
         raise BeingMade
+    yield from _same_lives(head)
     if not states:
         return None, head.committed
+    if loses and all(s.epoch > head.committed for s in states):
+        return (yield from read_row(group, table, key, loses))  # it moved on twice meanwhile
     state = [s for s in states if s.epoch <= head.committed][-1]
     return state.value, state.epoch
+
+
+def _same_lives(head: Head) -> Machine:
+    """Raises `BeingMade` if a partition may have lost writes since the head's epoch."""
+    if head.lives:
+        lives = yield Lives()
+        if any(lives.get(partition) != life for partition, life in head.lives.items()):
+            raise BeingMade
 
 
 def read_head(group: str) -> Machine:
@@ -56,7 +68,9 @@ def read_view(
         try:
             rows = yield from _scan(group, table, lo, hi, limit, head, protect)
         except split.MovedOn:
+            yield from _same_lives(head)  # or the head is an earlier one, and the row never comes
             continue
+        yield from _same_lives(head)
         if protect.gc_floor:
             after = yield from read_head(group)
             if after.gc_floor > head.committed:

@@ -114,6 +114,11 @@ class EtcdStore(ServedStore):
             at += part.to_bytes(width.get(kind, 8) if i == 0 else 8, "big")
         return at + tail
 
+    @property
+    def rows_prefix(self) -> bytes:
+        """How the keys of all rows begin, for who reads `watch`."""
+        return self._at(b"r")
+
     def _space(self, key: bytes) -> bytes:
         """Where a row of `planned` lies."""
         return self._root + key
