@@ -21,7 +21,7 @@ import pyarrow as pa
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.client import Client
 from everfresh.kv.definitions import VIEWS, definitions
-from everfresh.kv.process import wire
+from everfresh.kv.process import points, wire
 from everfresh.kv.protocol.calls import perform
 from everfresh.kv.protocol.head import HEADS, Head
 from everfresh.kv.store import Store
@@ -46,6 +46,7 @@ class Server:
         """The processes that maintain views."""
         self.began = time.monotonic()
         self._slow = False
+        self._point = points.point(points.OWNER)
         self._closing = False
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
@@ -106,12 +107,18 @@ class Server:
             self.counts[call] += 1
             if self._slow and call in WRITES:
                 time.sleep(SLOWED)
-            answer = self._answers[call](*args, **how)
+            answer = self._do(call, args, how)
             if call in WRITES and args[0] == VIEWS.name:
                 self.client.forget()
             return wire.pack({"answer": answer})
         except Exception as error:
             return wire.pack(wire.packed_error(error))
+
+    def _do(self, call: str, args: Any, how: Any) -> Any:
+        if self._point is None:
+            return self._answers[call](*args, **how)
+        kind = type(args[0]).__name__.lower() if call == "perform" else call
+        return self._point.around(kind, lambda: self._answers[call](*args, **how))
 
     # -- calls that are not the store's ------------------------------------------------------------
 

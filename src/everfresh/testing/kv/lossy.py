@@ -62,7 +62,7 @@ class LossyStore(EmbeddedStore):
             self.fail()
         if lost and self._random.random() < 0.5:
             raise _no_answer()
-        answer = calls.perform(_Plain(self), call)  # type: ignore[arg-type]
+        answer = calls.perform(_Plain(self), call)
         if lost:
             raise _no_answer()
         return answer
