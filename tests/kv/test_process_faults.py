@@ -18,7 +18,7 @@ from everfresh.testing.kv.servers import until
 pytestmark = pytest.mark.server
 
 MANAGER = ("fence", "prepare", "head", "resolve", "collect")
-OWNER = ("put", "get", "slice", "prepare", "resolve", "read", "delete", "baseat")
+OWNER = ("put", "get", "packed_log", "prepare", "resolve", "read", "delete", "baseat")
 
 
 def manager_dies(folder: Path, point: str) -> None:

@@ -58,6 +58,29 @@ def test_histories_of_each_strategy_are_consistent(flow: str, strategy: str) -> 
     assert first_violation(range(3), flow, strategy=strategy, faults=SPLITS) is None
 
 
+TRANSITS = [name for name, how in STRATEGIES.items() if how.transits]
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize("strategy", TRANSITS)
+def test_parallel_transitions_are_consistent(flow: str, strategy: str) -> None:
+    assert first_violation(range(3), flow, strategy=strategy, parallel=True, faults=SPLITS) is None
+
+
+def test_positions_of_chunks_are_needed() -> None:
+    """An entry that its chunk has already is counted twice."""
+    how: dict[str, Any] = {"strategy": "SCI", "parallel": True}
+    assert first_violation(range(3), protect=replace(ALL, chunk_positions=False), **how) is not None
+    assert first_violation(range(3), **how) is None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("flow", FLOWS)
+@pytest.mark.parametrize("strategy", TRANSITS)
+def test_a_thousand_parallel_transitions(flow: str, strategy: str) -> None:
+    assert first_violation(range(1000), flow, strategy=strategy, parallel=True, faults=SPLITS) is None
+
+
 @pytest.mark.parametrize("strategy", LOGGED)
 def test_a_strategy_without_a_protection_is_found_out(strategy: str) -> None:
     off = replace(ALL, dedup=False)
@@ -78,6 +101,7 @@ WITHOUT: dict[str, tuple[int, dict[str, Any]]] = {
     "keep_first": (3, {}),
     "token_barrier": (3, {}),
     "pinned_head": (3, {}),
+    "maps_at_epoch": (12, {}),
     "recorded_offsets": (12, {"faults": CRASHED_COORDINATORS}),
     "gc_floor": (1, {"seed": 39, "faults": SLOW_READERS, "records": 3, "versions": 12}),
     "head_condition": (8, {"faults": PAUSED_COORDINATORS}),

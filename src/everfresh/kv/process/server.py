@@ -23,7 +23,7 @@ from everfresh.kv.client import Client
 from everfresh.kv.definitions import VIEWS, definitions
 from everfresh.kv.process import points, wire
 from everfresh.kv.protocol.calls import perform
-from everfresh.kv.protocol.head import HEADS, Head
+from everfresh.kv.protocol.head import HEADS, Head, shown
 from everfresh.kv.store import Store
 
 CALLS = (
@@ -68,6 +68,7 @@ class Server:
             "chunk": self._chunk,
             "read": lambda view: wire.table_bytes(self.client.read(view)),
             "read_row": self._read_row,
+            "packed_log": self._packed_log,
             "status": self.status,
         }
 
@@ -133,15 +134,24 @@ class Server:
     def _chunk(self, partition: int, table: str, lo: bytes | None, hi: bytes | None, size: int) -> Any:
         return next(iter(self.store.scan_chunks(partition, table, lo, hi, size=size)))
 
-    def _read_row(self, view: str, key: bytes) -> bytes | None:
-        columns = wire.bytes_table(key)
-        values = [
-            column[0].as_py() for name, column in zip(columns.column_names, columns, strict=True) if name
-        ]
-        found = self.client.read_row(view, *values)
-        if found is None:
-            return None
-        return wire.table_bytes(pa.table({name: [value] for name, value in found.items()}))
+    def _read_row(self, view: str, *key: Any, arrow: bytes | None = None) -> Any:
+        """A row, as plain values where they travel and as Arrow where not."""
+        if arrow is not None:
+            columns = wire.bytes_table(arrow)
+            named = zip(columns.column_names, columns, strict=True)
+            key = tuple(column[0].as_py() for name, column in named if name)
+        found = self.client.read_row(view, *key)
+        try:
+            wire.pack(found)
+        except TypeError:
+            assert found is not None
+            return wire.table_bytes(pa.table({name: [value] for name, value in found.items()}))
+        return found
+
+    def _packed_log(self, *given: Any) -> Any:
+        """A slice of a log as it is stored; None if the store has no such thing."""
+        packed = getattr(self.store, "packed_log", None)
+        return None if packed is None else packed(*given)
 
     # -- how it is ---------------------------------------------------------------------------------
 
@@ -160,7 +170,8 @@ class Server:
             views[name] = {
                 "group": of.group,
                 "strategy": of.strategy,
-                "epoch": head.committed,
+                "epoch": shown(head.committed),
+                "seen": {str(id_): at.offset for id_, at in sorted(head.cut.at.items())},
                 "term": head.term,
                 "behind": behind,
             }

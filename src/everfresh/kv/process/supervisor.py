@@ -16,24 +16,27 @@ from pathlib import Path
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.process.server import Server
-from everfresh.kv.store import rocks_store
+from everfresh.kv.store import open_store
 from everfresh.kv.views import Views
 
 RETAIN_EVERY = 0.5
+_SWITCH = 0.0002
+"""Seconds for which a thread of the owner has the interpreter while others wait: a read waits for no more
+than a few of them."""
 
 
 class Supervisor:
     """The processes of one store."""
 
     def __init__(
-        self, folder: Path, path: Path, *, managers: int = 1, partitions: int = 1, log_entries: int = 0,
+        self, where: str | Path, path: Path, *, managers: int = 1, partitions: int = 1, log_entries: int = 0,
         sync: bool = False,
     ) -> None:  # fmt: skip
         if managers < 0 or partitions < 1 or log_entries < 0:
             raise EverfreshError(
                 Code.ARGUMENT, "managers and log entries are 0 or more, partitions 1 or more"
             )
-        self.store = rocks_store(folder, partitions=partitions, sync=sync)
+        self.store = open_store(str(where), partitions=partitions, sync=sync)
         try:
             Views(self.store, only=lambda group: False)  # makes the tables of heads and definitions
             self.server = Server(self.store, path, log_entries=log_entries)
@@ -46,6 +49,7 @@ class Supervisor:
 
     def run(self, ready: Callable[[list[int]], None] = lambda pids: None) -> None:
         """Serve until `stop`."""
+        sys.setswitchinterval(_SWITCH)
         threading.Thread(target=self.server.serve, daemon=True).start()
         self._managers = [self._start(i) for i in range(self._count)]
         self.server.managers = [m.pid for m in self._managers]
@@ -56,9 +60,18 @@ class Supervisor:
                     if manager.poll() is not None:
                         self._managers[i] = self._start(i)
                 self.server.managers = [m.pid for m in self._managers]
-                self.server.retain()
+                self._retain()
         finally:
             self._end()
+
+    def _retain(self) -> None:
+        """Trim logs; a store on servers may be without a master for a while."""
+        try:
+            self.server.retain()
+        except EverfreshError as error:
+            if error.code != Code.ENVIRONMENT:
+                raise
+            print(error, file=sys.stderr)
 
     def _start(self, share: int) -> subprocess.Popen[bytes]:
         module = "everfresh.kv.process.maintainer"

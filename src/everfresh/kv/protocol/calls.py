@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from everfresh.kv.protocol.tracked import tracked_rows
 from everfresh.kv.store import START, Cut, Partition, Position, Row, Store
 from everfresh.kv.store.protocol import ANY, Expect
 
@@ -116,6 +117,37 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Tracked:
+    """The records that a slice of a log touches, as they are at its end: `(table, key, value | None)`."""
+
+    partition: int
+    after: Position
+    upto: Position
+    root: int
+    tables: tuple[str, ...]
+    snapshot: bool
+    """Read them of one snapshot, and not while others write."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunk:
+    """The rows of a partition that follow a key, at most `size`: `Chunk`."""
+
+    partition: int
+    table: str
+    lo: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """All that is in a log after a position by now: `list[Entry]`."""
+
+    partition: int
+    after: Position
+
+
+@dataclass(frozen=True, slots=True)
 class BaseAt:
     """The rows of a partition's base tables as they were at a cut: `list[(table, key, value)]`.
 
@@ -184,6 +216,12 @@ def perform(store: Store, call: Any) -> Any:
             return store.collect(partition, table, epoch, keys)
         case Slice(partition, after, upto):
             return store.log(partition, after, upto.offset - after.offset)
+        case Tracked(partition, after, upto, _, tables, snapshot):
+            return tracked_rows(store, partition, tables, after, upto, snapshot)
+        case ReadChunk(partition, table, lo, size):
+            return next(iter(store.scan_chunks(partition, table, lo, None, size=size)))
+        case Follow(partition, after):
+            return store.log(partition, after, store.log_end(partition).offset - after.offset)
         case BaseAt(partition, tables, logs, _, chunks):
             chunks = chunks or store.caps.snapshot == "none"
             return (base_by_chunks if chunks else _base_at)(store, partition, tables, logs)

@@ -9,7 +9,7 @@ the head and view rows; an epoch is committed only when all managers have prepar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from everfresh.kv.protocol.calls import (
     Clear,
@@ -22,6 +22,7 @@ from everfresh.kv.protocol.calls import (
     Receive,
     Send,
     Slice,
+    Tracked,
     bases,
     slices,
 )
@@ -44,6 +45,22 @@ COLLECT_EVERY = 4
 """Tombstones go every so many epochs: a read that began before begins again."""
 
 
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a group is kept: what of its strategy its coordinator needs."""
+
+    batch: int = 0
+    """An epoch takes at most so many entries of a log; 0: all that there are."""
+    chunks: bool = False
+    """The base is read as small snapshots, and not as one."""
+    tracks: bool = False
+    """Of changes only the keys are told; records are read anew."""
+    parallel: bool = False
+    """The logs are followed while the base is read for the first time."""
+    born: int = 0
+    """The birth of the group, should its head be lost."""
+
+
 def coordinate(
     me: str,
     group: str,
@@ -52,12 +69,10 @@ def coordinate(
     protect: Protections = ALL,
     collect_every: int = COLLECT_EVERY,
     version: int = 1,
-    batch: int = 0,
-    chunks: bool = False,
+    how: How | None = None,
 ) -> Machine:
-    """The coordinator; ends when it is no longer the one. An epoch takes at most `batch` entries of a log; 0:
-    all that there are. With `chunks` the base is read as small snapshots."""
-    term = _Term(me, group, managers, tables, protect, collect_every, version, batch, chunks)
+    """The coordinator; ends when it is no longer the one."""
+    term = _Term(me, group, managers, tables, protect, collect_every, version, how or How())
     try:
         try:
             yield from term.run()
@@ -77,12 +92,11 @@ class _Term:
         protect: Protections,
         collect_every: int,
         version: int,
-        batch: int,
-        chunks: bool,
+        how: How,
     ) -> None:
         self.me, self.group, self.managers, self.tables = me, group, tuple(managers), tuple(tables)
         self.protect, self.collect_every, self.version_of_views = protect, collect_every, version
-        self.batch, self.chunks = batch, chunks
+        self.how = how
         self.head, self.version = Head(), ABSENT
 
     def run(self) -> Machine:
@@ -96,10 +110,24 @@ class _Term:
         self._check(ends)
         if self.head.again:
             yield from self._clear(ends)
-        how = bases(ends, self.tables, self.head.cut, self.chunks)
+        base = bases(ends, self.tables, self.head.cut, self.how.chunks)
+        # An epoch that is open goes on from the cut before it; what it has prepared must be prepared again.
+        parallel = self.how.parallel and self.head.loading and self.head.open is None
+        restore = Restore(
+            self.head.term,
+            self.head.committed,
+            self.me,
+            base,
+            self.head.version,
+            parallel,
+            self.how.tracks,
+        )
         for manager in self.managers:
-            yield Send(manager, Restore(self.head.term, self.head.committed, self.me, how, self.head.version))
-        yield from self._all(self.head.committed)
+            yield Send(manager, restore)
+        reached = yield from self._all(self.head.committed)
+        if parallel:
+            closed = {partition.id: end for partition, end in ends if not partition.open}
+            yield from self._write(replace(self.head, cut=Cut({**closed, **reached})))
         while True:
             yield from self._epoch()
 
@@ -117,14 +145,14 @@ class _Term:
         """The store has lost what was seen of it: show nothing until a successor has made the views anew."""
         ends = yield Ends()
         cut = Cut({partition.id: end for partition, end in ends})
-        yield from self._write(self.head.begun_again(cut, _lives(ends)))
+        yield from self._write(self.head.begun_again(cut, _lives(ends), self.how.born))
 
     def _check(self, ends: Sequence[tuple[Partition, Position]]) -> None:
         """Whether the logs have what is committed and what is planned, and whoever has view rows has all of
         them. That entries are not others with the same offsets is found where a log is read."""
         if not self.protect.log_ids:
             return
-        if not self.head.cut.at and not self.head.version and _lives(ends):
+        if not self.head.lives and not self.head.version and _lives(ends):
             raise LogDiverged("the head itself was lost, or there is none yet")
         cuts = [self.head.cut] if self.head.open is None else [self.head.cut, self.head.open.cut]
         for partition, end in ends:
@@ -140,18 +168,20 @@ class _Term:
         self.head = head
 
     def _all(self, epoch: int) -> Machine:
-        """Wait until all managers are ready."""
-        waiting = set(self.managers)
+        """Wait until all managers are ready: the positions that they have reached."""
+        waiting, reached = set(self.managers), dict[int, Position]()
         while waiting:
             message = yield Receive()
             if isinstance(message, Stopped) and message.term == self.head.term:
                 raise LogDiverged if message.lost else Refused
             if isinstance(message, Ready) and (message.term, message.epoch) == (self.head.term, epoch):
                 waiting.discard(message.manager)
+                reached |= message.reached.at if message.reached is not None else {}
+        return reached
 
     def _cut(self, ends: list[tuple[Partition, Position]]) -> Machine:
         """Up to where the next epoch goes."""
-        if not self.batch:
+        if not self.how.batch:
             return Cut({partition.id: end for partition, end in ends})
         at, starts, waiting = dict(self.head.cut.at), dict[int, Position](), set[int]()
         for partition, end in ends:
@@ -160,10 +190,10 @@ class _Term:
                 waiting.update(partition.children)
                 continue
             after = at.get(partition.id, starts.get(partition.id, START))
-            if end.offset - after.offset <= self.batch:
+            if end.offset - after.offset <= self.how.batch:
                 at[partition.id] = end
                 continue
-            upto = Position(after.offset + self.batch, b"")
+            upto = Position(after.offset + self.how.batch, b"")
             entries = yield Slice(partition.id, after, upto)
             at[partition.id] = entries[-1].position
             waiting.update(partition.children)
@@ -183,7 +213,11 @@ class _Term:
         for partition, _ in ends:
             if partition.open:
                 yield Fence(partition.id, self.group, self.head.term, opened.epoch)
-        work = slices(ends, self.head.cut, opened.cut)
+        work: tuple[Slice | Tracked, ...] = slices(ends, self.head.cut, opened.cut)
+        if self.how.tracks:
+            work = tuple(
+                Tracked(s.partition, s.after, s.upto, s.root, self.tables, not self.how.chunks) for s in work
+            )
         for manager in self.managers:
             yield Send(manager, Work(self.head.term, opened.epoch, self.me, work))
         yield from self._all(opened.epoch)

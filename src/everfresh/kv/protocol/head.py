@@ -14,13 +14,36 @@ from dataclasses import dataclass, field, replace
 from everfresh.kv.store import Cut, StoredTable
 from everfresh.types import VARCHAR, Column, TableSchema
 
-BEYOND = 1 << 20
+BEYOND = 1 << 16
 """By how much terms and epochs go on when a group is made anew."""
 
 HEADS = StoredTable(
     TableSchema("_ef_heads", (Column("view_group", VARCHAR), Column("head", VARCHAR)), ("view_group",)),
     logged=False,
 )
+
+
+_BORN = 32
+"""Epochs of a group begin with its birth, a number that tells it from one of the same name before it."""
+
+
+def first_epoch(born: int) -> int:
+    """The epoch before the first of a group.
+
+    >>> birth(first_epoch(7) + 3), shown(first_epoch(7) + 3)
+    (7, 3)
+    """
+    return born << _BORN
+
+
+def birth(epoch: int) -> int:
+    """Of which group an epoch is, of those that had its name."""
+    return epoch >> _BORN
+
+
+def shown(epoch: int) -> int:
+    """An epoch as it is counted."""
+    return epoch & ((1 << _BORN) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +66,8 @@ class Head:
     gc_floor: int = 0
     version: int = 0
     """Which version of the definitions is shown: 0 before the first epoch."""
+    drops: int = 0
+    """How many of the group's views were dropped: whoever remembers another number asks for definitions."""
     lives: Mapping[int, str] = field(default_factory=dict)
     """The lives of the partitions before the last epoch was prepared, of a store that may lose writes."""
 
@@ -55,16 +80,16 @@ class Head:
         """With a new term."""
         return replace(self, term=self.term + 1)
 
-    def begun_again(self, cut: Cut, lives: Mapping[int, str]) -> Head:
+    def begun_again(self, cut: Cut, lives: Mapping[int, str], born: int = 0) -> Head:
         """To be made anew from the base at a cut, since the store has lost what was seen of it. With the head
         itself, terms and epochs may have been lost that others remember: they go on far beyond."""
-        epoch = self.committed + BEYOND
-        return Head(self.term + BEYOND, epoch, cut, gc_floor=epoch, lives=lives)
+        epoch = max(self.committed, first_epoch(born)) + BEYOND
+        return Head(self.term + BEYOND, epoch, cut, gc_floor=epoch, drops=self.drops, lives=lives)
 
     @property
     def again(self) -> bool:
         """Whether it is to be made anew, and nothing of that is shown."""
-        return self.loading and self.committed > 0
+        return self.loading and shown(self.committed) > 0
 
     def planned(self, cut: Cut, lives: Mapping[int, str] | None = None) -> Head:
         """With the next epoch open.
@@ -92,6 +117,7 @@ class Head:
             else [self.open.epoch, self.open.cut.to_json(), _text(self.open.lives)],
             "gc_floor": self.gc_floor,
             "version": self.version,
+            "drops": self.drops,
             "lives": _text(self.lives),
         }
         return json.dumps(data).encode()
@@ -108,6 +134,7 @@ class Head:
             None if opened is None else Open(opened[0], Cut.from_json(opened[1]), _numbers(*opened[2:])),
             data["gc_floor"],
             data["version"],
+            data.get("drops", 0),
             _numbers(data.get("lives", {})),
         )
 

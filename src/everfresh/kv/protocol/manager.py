@@ -9,7 +9,7 @@ the epoch are in the store.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -23,8 +23,10 @@ from everfresh.kv.protocol.calls import (
     Resolve,
     Send,
     Slice,
+    Tracked,
 )
 from everfresh.kv.protocol.dataflow import Dataflow, ViewRow
+from everfresh.kv.protocol.loading import load
 from everfresh.kv.protocol.messages import (
     ALL,
     Committed,
@@ -38,7 +40,7 @@ from everfresh.kv.protocol.messages import (
     Work,
 )
 from everfresh.kv.protocol.timeline import Change, condense
-from everfresh.kv.store import LogDiverged, PartitionClosed, Refused
+from everfresh.kv.store import Cut, LogDiverged, PartitionClosed, Refused
 
 
 def owner(key: Hashable, managers: Sequence[str]) -> str:
@@ -76,6 +78,9 @@ class _Manager:
         self.written: dict[int, list[ViewRow]] = {}
         """Rows that were prepared, by epoch, until they are resolved."""
         self.gone: list[ViewRow] = []
+        self.base: dict[tuple[str, bytes], bytes] = {}
+        """Records as they are, where only their keys are told (the Delta view of the thesis)."""
+        self.reached: Cut | None = None
         self.first: dict[tuple[str, bytes], ViewRow] = {}
         """Rows of views that nobody has seen yet, until the first epoch writes them."""
 
@@ -96,29 +101,54 @@ class _Manager:
             if given is not None:
                 yield from self._finish(self.open, self.dataflow.apply(self.maps, given))
 
-    def _mine(self, part: BaseAt | Slice) -> bool:
+    def _mine(self, part: BaseAt | Slice | Tracked) -> bool:
         return self.managers[part.root % len(self.managers)] == self.me
 
     def _restore(self, restore: Restore) -> Machine:
         self.term, self.epoch, self.open, self.order = restore.term, -1, None, restore
-        self.maps = self.dataflow.blank()
+        if self.protect.maps_at_epoch:
+            self.maps = self.dataflow.blank()
         self.inbox.begin(restore.term)
         self.written.clear()
         self.gone.clear()
+        self.base.clear()
+        self.reached = Cut() if restore.parallel else None
         changes: list[Change] = []
         for base in restore.bases:
-            if self._mine(base):
+            if self._mine(base) and restore.parallel:
+                loaded, position = yield from load(base, protect=self.protect.chunk_positions)
+                changes += loaded
+                self.reached = Cut({**(self.reached or Cut()).at, base.partition: position})
+            elif self._mine(base):
                 rows = yield base
                 changes += [Change(table, key, None, value) for table, key, value in rows]
+        if restore.tracks:
+            self.base = {(c.table, c.key): c.after for c in changes if c.after is not None}
         yield from self._send(restore, changes)
 
     def _work(self, work: Work) -> Machine:
         self.order = work
-        entries = []
+        entries, rows = [], dict[tuple[str, bytes], bytes | None]()
         for part in work.slices:
             if self._mine(part):
-                entries += yield part
-        yield from self._send(work, condense(entries, self.dataflow.tables, self.protect.keep_first))
+                found = yield part
+                if isinstance(part, Tracked):
+                    rows |= {(table, key): value for table, key, value in found}
+                else:
+                    entries += found
+        changes = condense(entries, self.dataflow.tables, self.protect.keep_first)
+        yield from self._send(work, [*changes, *self._tracked(rows)])
+
+    def _tracked(self, rows: Mapping[tuple[str, bytes], bytes | None]) -> list[Change]:
+        """What has become of records, from what they were."""
+        changes = []
+        for place, value in sorted(rows.items()):
+            before = self.base.pop(place, None)
+            if value is not None:
+                self.base[place] = value
+            if before != value:
+                changes.append(Change(*place, before, value))
+        return changes
 
     def _send(self, order: Restore | Work, changes: Sequence[Change]) -> Machine:
         counts = dict.fromkeys(self.managers, 0)
@@ -144,7 +174,8 @@ class _Manager:
                 yield Prepare(partition, table, self.group, order.term, order.epoch, pairs)
             self.written[order.epoch] = list(rows)
         self.open, self.epoch = None, order.epoch
-        yield Send(order.coordinator, Ready(order.term, order.epoch, self.me))
+        reached = self.reached if isinstance(order, Restore) else None
+        yield Send(order.coordinator, Ready(order.term, order.epoch, self.me, reached))
 
     def _placed(self, rows: Iterable[ViewRow]) -> Machine:
         """Rows by partition and table."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from everfresh.kv.protocol.calls import BaseAt, Slice
+from everfresh.kv.protocol.calls import BaseAt, Slice, Tracked
 from everfresh.kv.protocol.dataflow import Contribution
-from everfresh.kv.store import LogDiverged
+from everfresh.kv.store import Cut, LogDiverged
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Protections:
     head_condition: bool = True
     keep_first: bool = True
     token_barrier: bool = True
+    chunk_positions: bool = True
+    maps_at_epoch: bool = True
     log_ids: bool = True
 
 
@@ -43,6 +45,10 @@ class Restore:
     bases: tuple[BaseAt, ...]
     version: int = 0
     """The version of the definitions that is shown."""
+    parallel: bool = False
+    """Follow the logs while the base is scanned, and say how far that came."""
+    tracks: bool = False
+    """Remember the records: of later changes only the keys are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Work:
     term: int
     epoch: int
     coordinator: str
-    slices: tuple[Slice, ...]
+    slices: tuple[Slice | Tracked, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,8 @@ class Ready:
     term: int
     epoch: int
     manager: str
+    reached: Cut | None = None
+    """Of which positions the maps are, after a parallel transition."""
 
 
 @dataclass(frozen=True, slots=True)

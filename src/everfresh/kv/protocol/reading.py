@@ -7,6 +7,8 @@ split row. Invariant: what `read_view` gives is the view at the epoch that it na
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from everfresh.kv import split
 from everfresh.kv.protocol.calls import Get, Lives, Machine, Scan
 from everfresh.kv.protocol.head import HEADS, Head
@@ -19,23 +21,28 @@ class BeingMade(Exception):
     """The view is made of data that were there before it, and not all of them are in it yet."""
 
 
-def read_row(group: str, table: str, key: bytes, loses: bool = False) -> Machine:
-    """The value of one row, and the epoch since when: `(value | None, epoch)`. Of a store that `loses` writes
-    a row may be an earlier one than was read before: only the head tells."""
+class Seen(NamedTuple):
+    """A row as it is at an epoch; the head that says so, if it had to be asked."""
+
+    value: bytes | None
+    epoch: int
+    head: Head | None
+
+
+def read_row(group: str, table: str, key: bytes, *, ask: bool = False) -> Machine:
+    """One row, as `Seen`; with `ask` the head is asked in any case."""
     row = yield Get(table, key)
     states = split.unpack(None if row is None else row.value)
-    if len(states) == 1 and not loses:
-        return states[0].value, states[0].epoch
+    if len(states) == 1 and not ask:
+        return Seen(*states[0][::-1], None)
     head = yield from read_head(group)
     if head.loading:
         raise BeingMade
     yield from _same_lives(head)
-    if not states:
-        return None, head.committed
-    if loses and all(s.epoch > head.committed for s in states):
-        return (yield from read_row(group, table, key, loses))  # it moved on twice meanwhile
-    state = [s for s in states if s.epoch <= head.committed][-1]
-    return state.value, state.epoch
+    visible = [s for s in states if s.epoch <= head.committed]
+    if states and not visible:  # a row and a head of two views of one name, the one made after the other
+        raise split.MovedOn
+    return Seen(visible[-1].value if visible else None, head.committed, head)
 
 
 def _same_lives(head: Head) -> Machine:

@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from everfresh.kv.definitions import VIEWS, Definition, base_tables
 from everfresh.kv.protocol.calls import perform
-from everfresh.kv.protocol.head import HEADS, Head
+from everfresh.kv.protocol.coordinator import How
+from everfresh.kv.protocol.head import HEADS, Head, first_epoch
 from everfresh.kv.protocol.sweeping import sweep
 from everfresh.kv.runtime.group import Group
 from everfresh.kv.runtime.sql_flow import SqlFlow
@@ -40,16 +41,17 @@ def lives(store: Store) -> dict[int, str]:
     return {p.id: p.life for p in store.partitions() if p.life}
 
 
-def first_head(store: Store) -> Head:
-    """The head of a group that begins with the base as it is now."""
-    served = lives(store)  # before the ends: what is lost in between is noticed
-    return Head(cut=ends(store), lives=served)
+def first_head(store: Store, born: int, *, loads: bool = True) -> Head:
+    """The head of a group that begins with the base as it is now, or with the logs' start."""
+    served, epoch = lives(store), first_epoch(born)  # before the ends: what is lost in between is noticed
+    return Head(committed=epoch, gc_floor=epoch, cut=ends(store) if loads else Cut(), lives=served)
 
 
-def begin(store: Store, group: str, flow: SqlFlow) -> None:
+def begin(store: Store, made: Definition, flow: SqlFlow) -> None:
     """Make the table of a generation, and its head: nothing of it can be seen yet."""
-    store.create_table(StoredTable(replace(flow.schema, name=group), logged=False))
-    store.put(HEADS.name, group.encode(), first_head(store).to_bytes(), expect=ABSENT)
+    store.create_table(StoredTable(replace(flow.schema, name=made.group), logged=False))
+    head = first_head(store, made.born)
+    store.put(HEADS.name, made.group.encode(), head.to_bytes(), expect=ABSENT)
 
 
 def rebuild(store: Store, definition: Definition, *, chunks: bool) -> Definition:
@@ -70,7 +72,7 @@ def rebuild(store: Store, definition: Definition, *, chunks: bool) -> Definition
     new = definition
     if head.version or not there:
         new = replace(definition, group=fresh_group(definition.name))
-        begin(store, new.group, SqlFlow(definition.text, base_tables(store), definition.key))
+        begin(store, new, SqlFlow(definition.text, base_tables(store), definition.key))
     _build(store, new, chunks)
     if new != definition:
         try:
@@ -83,7 +85,7 @@ def rebuild(store: Store, definition: Definition, *, chunks: bool) -> Definition
 
 def _build(store: Store, definition: Definition, chunks: bool) -> None:
     flow = SqlFlow(definition.text, base_tables(store), definition.key, table=definition.group)
-    Group(store, definition.group, flow, chunks=chunks).run()
+    Group(store, definition.group, flow, How(chunks=chunks, born=definition.born)).run()
     machine, result = sweep(definition.group, definition.group), None
     try:
         while True:

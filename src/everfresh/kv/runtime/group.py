@@ -12,7 +12,7 @@ from typing import Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.protocol.calls import Idle, Machine, Receive, Send, perform
-from everfresh.kv.protocol.coordinator import coordinate
+from everfresh.kv.protocol.coordinator import How, coordinate
 from everfresh.kv.protocol.dataflow import Dataflow
 from everfresh.kv.protocol.manager import manage
 from everfresh.kv.store import Conflict, LogDiverged, LogTrimmed, PartitionClosed, Refused, Store
@@ -24,11 +24,8 @@ _COORDINATOR = "coordinator"
 class Group:
     """One view group."""
 
-    def __init__(
-        self, store: Store, name: str, flow: Dataflow, *, batch: int = 0, chunks: bool = False
-    ) -> None:
-        self.store, self.name, self.flow = store, name, flow
-        self.batch, self.chunks = batch, chunks
+    def __init__(self, store: Store, name: str, flow: Dataflow, how: How | None = None) -> None:
+        self.store, self.name, self.flow, self.how = store, name, flow, how or How()
         self._machines: dict[str, tuple[Machine, Any]] = {}
         self._mail: dict[str, deque[Any]] = {}
         self._begin()
@@ -46,8 +43,7 @@ class Group:
             managers,
             self.flow.tables,
             version=self.flow.version,
-            batch=self.batch,
-            chunks=self.chunks,
+            how=self.how,
         )
         self._go_on(_COORDINATOR, machine, None)
 

@@ -65,6 +65,7 @@ class EmbeddedStore:
         self._meta, self._open_space = meta, open_space
         self._lock = RLock()
         self._tables: dict[str, tuple[int, StoredTable]] = {}
+        self._shown: tuple[Any, dict[str, StoredTable]] = (None, {})
         self._partitions: dict[int, Partition] = {}
         self._next = [1, 1]
         found = meta.get(_MANIFEST)
@@ -135,7 +136,12 @@ class EmbeddedStore:
 
     def tables(self) -> Mapping[str, StoredTable]:
         """The tables by name."""
-        return {name: table for name, (_, table) in self._tables.items()}
+        of, shown = self._shown
+        if of is not self._tables:
+            of = self._tables
+            shown = {name: table for name, (_, table) in of.items()}
+            self._shown = of, shown
+        return shown
 
     def _number(self, name: str) -> int:
         if name not in self._tables:
@@ -247,6 +253,13 @@ class EmbeddedStore:
     def log(self, partition: int, after: Position, limit: int = core.BATCH) -> list[Entry]:
         """The entries that follow a position."""
         return self._cores[partition].log(after, limit)
+
+    def packed_log(
+        self, partition: int, after: Position, limit: int
+    ) -> tuple[dict[int, str], list[tuple[bytes, bytes]]]:
+        """The same as it is stored, with the names of the tables: what an owner sends to its readers."""
+        part = self._cores[partition]
+        return part.names, part.packed_log(after, limit)
 
     def entry(self, partition: int, offset: int) -> Entry | None:
         """The entry with an offset."""

@@ -215,13 +215,26 @@ class PartitionCore:
 
     def log(self, after: Position, limit: int) -> list[Entry]:
         """The entries that follow a position."""
+        return unpacked(self.packed_log(after, limit), self.names)
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The tables by the numbers that entries have."""
+        return {number: name for name, (number, _) in self._tables().items()}
+
+    def packed_log(self, after: Position, limit: int) -> list[tuple[bytes, bytes]]:
+        """The entries that follow a position, as they are stored: `unpacked` reads them."""
         with self.lock:
             if after.offset < self._base.offset:
                 raise LogTrimmed
             self._check_position(after)
-            found = self.space.range(b"l" + _U64.pack(after.offset + 1), b"m", limit)
-        names = {number: name for name, (number, _) in self._tables().items()}
-        return [unpack_entry(_U64.unpack_from(key, 1)[0], value, names) for key, value in found]
+            lo, hi = b"l" + _U64.pack(after.offset + 1), b"m"
+            if not self.space.pins:
+                return self.space.range(lo, hi, limit)
+            pin = self.space.pin()
+        found = pin.range(lo, hi, limit)  # while others write
+        pin.close()
+        return found
 
     def _check_position(self, at: Position) -> None:
         if at.offset == self._base.offset:
@@ -235,8 +248,7 @@ class PartitionCore:
     def entry(self, offset: int) -> Entry | None:
         """The entry with an offset."""
         found = self.space.get(b"l" + _U64.pack(offset))
-        names = {number: name for name, (number, _) in self._tables().items()}
-        return None if found is None else unpack_entry(offset, found, names)
+        return None if found is None else unpack_entry(offset, found, self.names)
 
     def trim(self, upto: int) -> None:
         """Forget the entries up to and with an offset."""
@@ -330,12 +342,19 @@ def _pack_entry(table: int, id_: bytes, op: Op, before: bytes | None, client: Cl
     return b"".join((head, op.key, before or b"", op.value or b"", client.name))
 
 
+def unpacked(found: Sequence[tuple[bytes, bytes]], names: Mapping[int, str]) -> list[Entry]:
+    """The entries of a log as it is stored."""
+    return [unpack_entry(_U64.unpack_from(key, 1)[0], value, names) for key, value in found]
+
+
 def unpack_entry(offset: int, data: bytes, names: Mapping[int, str]) -> Entry:
-    """An entry as `planned` packs it."""
+    """An entry as it is stored."""
     id_, table, seq, key, before, after, name = _ENTRY.unpack_from(data)
     at = _ENTRY.size
-    parts: list[bytes | None] = []
-    for size in (key, before, after, name):
-        parts.append(None if size < 0 else data[at : at + size])
-        at += max(size, 0)
-    return Entry(offset, id_, names.get(table, ""), parts[0] or b"", parts[1], parts[2], parts[3] or b"", seq)
+    end = at + key
+    old = None if before < 0 else data[end : end + before]
+    if old is not None:
+        end += before
+    new = None if after < 0 else data[end : end + after]
+    who = data[len(data) - name :] if name else b""
+    return Entry(offset, id_, names.get(table, ""), data[at : at + key], old, new, who, seq)

@@ -90,8 +90,7 @@ class StoredTable:
         return self.schema.name
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One write of a logged table: None is an absent row. `before` is None too where the table keeps no
     before-images."""
 
@@ -121,8 +120,7 @@ ABSENT = 0
 Expect = _Any | int
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """One write: `value` None deletes; `expect` is ANY, ABSENT, or the version that the row must have."""
 
     table: str

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from everfresh.kv.protocol.coordinator import How
 from everfresh.kv.protocol.messages import ALL, Protections
 from everfresh.kv.strategies import STRATEGIES
 from everfresh.testing.kv import decodable, witness
@@ -63,6 +64,7 @@ def trial(
     records: int = 4,
     versions: int = 10,
     strategy: str = "IN",
+    parallel: bool = False,
 ) -> Violation | None:
     """One history: why it is wrong, None if it is right."""
     random, view = Random(seed), FLOWS[flow]()
@@ -77,8 +79,7 @@ def trial(
         off=off,
         faults=faults,
         loads=how.loads,
-        chunks=how.chunks,
-        batch=2 if how.batches else 0,
+        how=How(2 if how.batches else 0, how.chunks, how.tracks, parallel and how.transits),
     ).run()
     return judged(outcome, view, planned)
 
