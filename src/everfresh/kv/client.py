@@ -142,8 +142,8 @@ class Client:
             self._views.pop(name, None)
         raise EverfreshError(
             Code.NOT_FOUND,
-            "the view is being made of data that were there before it",
-            hint="it can be read after the first refresh",
+            "the view is being made, of data that were there or anew since writes were lost",
+            hint="it can be read after the next refresh",
         )
 
     def _whole(self, found: _View) -> tuple[pa.Table, int, Head | None]:
@@ -162,7 +162,8 @@ class Client:
 
     def _row(self, found: _View, key: Sequence[Any]) -> tuple[dict[str, Any] | None, int, Head | None]:
         encoded = self._encoded(found, key)
-        value, epoch, head = self._run(read_row(found.group, found.group, encoded, ask=found.shares))
+        ask = found.shares or self.store.caps.loses  # where a row may be an earlier one than was read before
+        value, epoch, head = self._run(read_row(found.group, found.group, encoded, ask=ask))
         return self._shown_row(found, encoded, value), epoch, head
 
     def _encoded(self, found: _View, key: Sequence[Any]) -> bytes:

@@ -28,13 +28,13 @@ def kv() -> None:
 
 
 @kv.command()
-@click.argument("folder", type=click.Path(file_okay=False))
+@click.argument("where", metavar="STORE")
 @click.option(
     "--socket",
     "path",
     metavar="PATH",
     type=click.Path(dir_okay=False),
-    help="Where to listen (FOLDER/socket).",
+    help="Where to listen (socket, in the folder of the store).",
 )
 @click.option("--managers", default=1, show_default=True, help="Processes that maintain views.")
 @click.option("--partitions", default=1, show_default=True, help="Partitions of a store that is made.")
@@ -53,15 +53,18 @@ def kv() -> None:
 )
 @click.option("--sync", is_flag=True, help="Every write is on disk when it is acknowledged.")
 def serve(
-    *, folder: str, path: str | None, managers: int, partitions: int, log_entries: int,
+    *, where: str, path: str | None, managers: int, partitions: int, log_entries: int,
     log_policy: Literal["slow", "detach"], sync: bool,
 ) -> None:  # fmt: skip
-    """Own the RocksDB store in FOLDER and keep its views fresh, until interrupted or terminated."""
+    """Keep the views of STORE fresh and answer at a socket, until interrupted or terminated. STORE is a
+    folder with RocksDB, which this process owns, redis://HOST:PORT,.../NAME or etcd://HOST:PORT,.../NAME."""
     from everfresh.kv.process.supervisor import Supervisor
 
-    place = Path(path) if path else Path(folder) / "socket"
+    if not path and "://" in where:
+        raise click.UsageError("say by --socket where to listen")
+    place = Path(path) if path else Path(where) / "socket"
     run = Supervisor(
-        Path(folder), place, managers=managers, partitions=partitions, log_entries=log_entries,
+        where, place, managers=managers, partitions=partitions, log_entries=log_entries,
         policy=log_policy, sync=sync,
     )  # fmt: skip
     for name in (signal.SIGTERM, signal.SIGINT):

@@ -7,7 +7,6 @@ goes on from what is committed.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.definitions import VIEWS, Definition
+from everfresh.kv.process import points
 from everfresh.kv.process.remote import RemoteStore
 from everfresh.kv.process.ring import Ring, read_ring
 from everfresh.kv.protocol.calls import Collect, Fence, Prepare, Put, Resolve
@@ -26,35 +26,24 @@ PAUSE = 0.02
 BEAT = 0.5
 REBUILD_EVERY = 5.0
 _POINTS = {Fence: "fence", Prepare: "prepare", Put: "head", Resolve: "resolve", Collect: "collect"}
-CRASH = "EVERFRESH_KV_CRASH"
-"""For tests: `prepare:3` kills the process before its third call of this kind; `prepare:3:after` after it."""
 
 
 class _Mortal(RemoteStore):
-    """A store whose caller is killed at a named point, if there is one."""
+    """A store whose caller comes to a named point."""
 
-    def __init__(self, path: str, point: str) -> None:
+    def __init__(self, path: str, at: points.Point) -> None:
         super().__init__(path)
-        name, _, rest = point.partition(":")
-        count, _, when = rest.partition(":")
-        self._name, self._left, self._after = name, int(count or 0), when == "after"
+        self._at = at
 
     def perform(self, call: Any) -> Any:
         """A protocol call."""
-        hit = self._left and _POINTS.get(type(call)) == self._name
-        self._left -= bool(hit)
-        if hit and not self._left and not self._after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            return super().perform(call)
-        finally:
-            if hit and not self._left:
-                os.kill(os.getpid(), signal.SIGKILL)
+        return self._at.around(_POINTS.get(type(call), ""), lambda: super(_Mortal, self).perform(call))
 
 
-def maintain(path: str, name: str, stop: threading.Event, crash: str = "") -> None:
+def maintain(path: str, name: str, stop: threading.Event) -> None:
     """Refresh the groups that the ring gives to this manager, and let it be heard of."""
-    store = _Mortal(path, crash) if crash else RemoteStore(path)
+    at = points.point(points.MANAGER)
+    store = RemoteStore(path) if at is None else _Mortal(path, at)
     views: Views | None = None
     seen: Any = None
     heard = 0.0
@@ -94,7 +83,7 @@ def main(arguments: list[str]) -> int:
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     try:
-        maintain(path, who, stop, os.environ.get(CRASH, ""))
+        maintain(path, who, stop)
     except EverfreshError as error:
         if error.code == Code.CLOSED:
             return 0  # the owner is gone

@@ -17,7 +17,7 @@ from pathlib import Path
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.process.ring import RING
 from everfresh.kv.process.server import Policy, Server
-from everfresh.kv.store import rocks_store
+from everfresh.kv.store import open_store
 from everfresh.kv.views import Views
 
 RETAIN_EVERY = 0.5
@@ -30,14 +30,14 @@ class Supervisor:
     """The processes of one store."""
 
     def __init__(
-        self, folder: Path, path: Path, *, managers: int = 1, partitions: int = 1, log_entries: int = 0,
+        self, where: str | Path, path: Path, *, managers: int = 1, partitions: int = 1, log_entries: int = 0,
         policy: Policy = "slow", sync: bool = False,
     ) -> None:  # fmt: skip
         if managers < 0 or partitions < 1 or log_entries < 0:
             raise EverfreshError(
                 Code.ARGUMENT, "managers and log entries are 0 or more, partitions 1 or more"
             )
-        self.store = rocks_store(folder, partitions=partitions, sync=sync)
+        self.store = open_store(str(where), partitions=partitions, sync=sync)
         try:
             Views(self.store, only=lambda group: False)  # makes the tables of heads and definitions
             self.store.create_table(RING)
@@ -61,9 +61,18 @@ class Supervisor:
             ready(self.server.managers)
             while not self._stop.wait(RETAIN_EVERY):
                 self._start_all()
-                self.server.retain()
+                self._retain()
         finally:
             self._end()
+
+    def _retain(self) -> None:
+        """Trim logs; a store on servers may be without a master for a while."""
+        try:
+            self.server.retain()
+        except EverfreshError as error:
+            if error.code != Code.ENVIRONMENT:
+                raise
+            print(error, file=sys.stderr)
 
     def _start_all(self) -> None:
         """Have a process for every role."""

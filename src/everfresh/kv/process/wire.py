@@ -50,9 +50,9 @@ CLASSES: dict[str, type] = {
     c.__name__: c
     for c in (
         Caps, Chunk, Client, Column, Cut, Entry, Op, Partition, Position, Row, SqlType, StoredTable,
-        TableSchema, calls.BaseAt, calls.Collect, calls.Ends, calls.Fence, calls.Get, calls.Place,
-        calls.Follow, calls.Prepare, calls.Put, calls.ReadChunk, calls.Resolve, calls.Scan, calls.Slice,
-        calls.Tracked,
+        TableSchema, calls.BaseAt, calls.Clear, calls.Collect, calls.Ends, calls.Fence, calls.Follow,
+        calls.Get, calls.Lives, calls.Place, calls.Prepare, calls.Put, calls.ReadChunk, calls.Resolve,
+        calls.Scan, calls.Slice, calls.Tracked,
     )
 }  # fmt: skip
 ERRORS: dict[str, type[Exception]] = {

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from everfresh.kv.protocol.calls import (
+    Clear,
     Ends,
     Fence,
     Get,
@@ -43,6 +44,7 @@ from everfresh.kv.store import (
     START,
     Conflict,
     Cut,
+    LogDiverged,
     Partition,
     PartitionClosed,
     Position,
@@ -65,6 +67,8 @@ class How:
     """Of changes only the keys are told; records are read anew."""
     parallel: bool = False
     """The logs are followed while the base is read for the first time."""
+    born: int = 0
+    """The birth of the group, should its head be lost."""
 
 
 def coordinate(
@@ -78,8 +82,12 @@ def coordinate(
     how: How | None = None,
 ) -> Machine:
     """The coordinator; ends when it is no longer the one."""
+    term = _Term(me, group, managers, tables, protect, collect_every, version, how or How())
     try:
-        yield from _Term(me, group, managers, tables, protect, collect_every, version, how or How()).run()
+        try:
+            yield from term.run()
+        except LogDiverged:
+            yield from term.begin_again()
     except (Conflict, Refused, PartitionClosed):
         return
 
@@ -108,10 +116,15 @@ class _Term:
         yield from self._write(self.head.taken())
         if self.head.open is not None and not self.protect.recorded_offsets:
             self.head = replace(self.head, open=None)
+        ends = yield Ends()
+        self._check(ends)
+        if self.head.again:
+            yield from self._clear(ends)
         # An epoch that is open goes on from the cut before it; what it has prepared must be prepared again.
         if self.how.parallel and self.head.loading and self.head.open is None:
-            yield from self._load()
-        ends = yield Ends()
+            yield from self._load(ends)
+            ends = yield Ends()
+            self._check(ends)
         base = bases(ends, self.tables, self.head.cut, self.how.chunks)
         restore = Restore(
             self.head.term, self.head.committed, self.me, base, self.head.version, self.how.tracks
@@ -122,9 +135,8 @@ class _Term:
         while True:
             yield from self._epoch()
 
-    def _load(self) -> Machine:
+    def _load(self, ends: Sequence[tuple[Partition, Position]]) -> Machine:
         """A parallel transition: the view begins where the managers say that they have come to."""
-        ends = yield Ends()
         base = bases(ends, self.tables, self.head.cut, self.how.chunks)
         for manager in self.managers:
             yield Send(manager, Load(self.head.term, self.me, base))
@@ -137,6 +149,37 @@ class _Term:
                 reached |= message.reached.at
         yield from self._write(replace(self.head, cut=Cut(reached)))
 
+    def _clear(self, ends: Sequence[tuple[Partition, Position]]) -> Machine:
+        """Nobody has seen a row of what is to be made anew: remove what was there before."""
+        try:
+            for partition, _ in ends:
+                if partition.open:
+                    yield Fence(partition.id, self.group, self.head.term, self.head.committed)
+        except Refused as error:
+            raise LogDiverged("the head has lost the term that a fence has") from error
+        yield Clear(self.group)
+
+    def begin_again(self) -> Machine:
+        """The store has lost what was seen of it: show nothing until a successor has made the views anew."""
+        ends = yield Ends()
+        cut = Cut({partition.id: end for partition, end in ends})
+        yield from self._write(self.head.begun_again(cut, _lives(ends), self.how.born))
+
+    def _check(self, ends: Sequence[tuple[Partition, Position]]) -> None:
+        """Whether the logs have what is committed and what is planned, and whoever has view rows has all of
+        them. That entries are not others with the same offsets is found where a log is read."""
+        if not self.protect.log_ids:
+            return
+        if not self.head.lives and not self.head.version and _lives(ends):
+            raise LogDiverged("the head itself was lost, or there is none yet")
+        cuts = [self.head.cut] if self.head.open is None else [self.head.cut, self.head.open.cut]
+        for partition, end in ends:
+            if self.head.lives.get(partition.id, partition.life) != partition.life:
+                raise LogDiverged(f"partition {partition.id} is served by another")
+            for at in (cut.at[partition.id] for cut in cuts if partition.id in cut.at):
+                if end.offset < at.offset or (end.offset == at.offset and end.id != at.id):
+                    raise LogDiverged(f"partition {partition.id} has lost entries")
+
     def _write(self, head: Head) -> Machine:
         expect = self.version if self.protect.head_condition else ANY
         self.version = yield Put(HEADS.name, self.group.encode(), head.to_bytes(), expect)
@@ -148,7 +191,7 @@ class _Term:
         while waiting:
             message = yield Receive()
             if isinstance(message, Stopped) and message.term == self.head.term:
-                raise Refused
+                raise LogDiverged if message.lost else Refused
             if isinstance(message, Ready) and (message.term, message.epoch) == (self.head.term, epoch):
                 waiting.discard(message.manager)
 
@@ -174,12 +217,13 @@ class _Term:
 
     def _epoch(self) -> Machine:
         ends: list[tuple[Partition, Position]] = yield Ends()
+        self._check(ends)
         if self.head.open is None:
             cut = yield from self._cut(ends)
             if cut == self.head.cut and self.head.version >= self.version_of_views:
                 yield Idle()
                 return
-            yield from self._write(self.head.planned(cut))
+            yield from self._write(self.head.planned(cut, _lives(ends)))
         opened = self.head.open
         assert opened is not None
         for partition, _ in ends:
@@ -199,3 +243,8 @@ class _Term:
         for manager in self.managers:
             floor = self.head.gc_floor if self.protect.gc_floor else self.head.committed
             yield Send(manager, Committed(self.head.term, self.head.committed, floor))
+
+
+def _lives(ends: Sequence[tuple[Partition, Position]]) -> dict[int, str]:
+    """By which lives partitions are served, where that may change."""
+    return {partition.id: partition.life for partition, _ in ends if partition.life}

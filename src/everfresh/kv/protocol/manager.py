@@ -42,7 +42,7 @@ from everfresh.kv.protocol.messages import (
     Work,
 )
 from everfresh.kv.protocol.timeline import Change, condense
-from everfresh.kv.store import Cut, PartitionClosed, Position, Refused
+from everfresh.kv.store import Cut, LogDiverged, PartitionClosed, Position, Refused
 
 
 def owner(key: Hashable, managers: Sequence[str]) -> str:
@@ -59,10 +59,10 @@ def manage(
         message = yield Receive()
         try:
             yield from manager.take(message)
-        except (Refused, PartitionClosed):
-            order, manager.open = manager.open, None
+        except (Refused, PartitionClosed, LogDiverged) as error:
+            order, manager.open = manager.order, None
             if order is not None:
-                yield Send(order.coordinator, Stopped(order.term))
+                yield Send(order.coordinator, Stopped(order.term, isinstance(error, LogDiverged)))
 
 
 class _Manager:
@@ -74,6 +74,8 @@ class _Manager:
         self.inbox = Inbox(self.managers, protect)
         self.term, self.epoch = 0, -1
         self.open: Restore | Work | None = None
+        self.order: Restore | Work | None = None
+        """What it was told to do last."""
         self.maps: Any = dataflow.blank()
         self.written: dict[int, list[ViewRow]] = {}
         """Rows that were prepared, by epoch, until they are resolved."""
@@ -109,7 +111,7 @@ class _Manager:
         return self.managers[part.root % len(self.managers)] == self.me
 
     def _restore(self, restore: Restore) -> Machine:
-        self.term, self.epoch, self.open = restore.term, -1, None
+        self.term, self.epoch, self.open, self.order = restore.term, -1, None, restore
         if self.protect.maps_at_epoch:
             self.maps = self.dataflow.blank()
         self.inbox.begin(restore.term)
@@ -145,6 +147,7 @@ class _Manager:
         yield Send(order.coordinator, Loaded(order.term, self.me, reached))
 
     def _work(self, work: Work) -> Machine:
+        self.order = work
         entries, rows = [], dict[tuple[str, bytes], bytes | None]()
         for part in work.slices:
             if self._mine(part):

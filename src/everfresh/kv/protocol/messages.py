@@ -29,6 +29,7 @@ class Protections:
     token_barrier: bool = True
     chunk_positions: bool = True
     maps_at_epoch: bool = True
+    log_ids: bool = True
 
 
 ALL = Protections()
@@ -87,9 +88,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A manager cannot go on with this term: it was refused, or a partition was split."""
+    """A manager cannot go on with this term: it was refused, a partition was split, or the log has lost what
+    was read from it."""
 
     term: int
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from everfresh.kv import split
-from everfresh.kv.protocol.calls import Get, Machine, Scan
+from everfresh.kv.protocol.calls import Get, Lives, Machine, Scan
 from everfresh.kv.protocol.head import HEADS, Head
 from everfresh.kv.protocol.messages import ALL, Protections
 
@@ -38,10 +38,19 @@ def read_row(group: str, table: str, key: bytes, *, ask: bool = False) -> Machin
     head = yield from read_head(group)
     if head.loading:
         raise BeingMade
+    yield from _same_lives(head)
     visible = [s for s in states if s.epoch <= head.committed]
     if states and not visible:  # a row and a head of two views of one name, the one made after the other
         raise split.MovedOn
     return Seen(visible[-1].value if visible else None, head.committed, head)
+
+
+def _same_lives(head: Head) -> Machine:
+    """Raises `BeingMade` if a partition may have lost writes since the head's epoch."""
+    if head.lives:
+        lives = yield Lives()
+        if any(lives.get(partition) != life for partition, life in head.lives.items()):
+            raise BeingMade
 
 
 def read_head(group: str) -> Machine:
@@ -66,7 +75,9 @@ def read_view(
         try:
             rows = yield from _scan(group, table, lo, hi, limit, head, protect)
         except split.MovedOn:
+            yield from _same_lives(head)  # or the head is an earlier one, and the row never comes
             continue
+        yield from _same_lives(head)
         if protect.gc_floor:
             after = yield from read_head(group)
             if after.gc_floor > head.committed:

@@ -15,7 +15,7 @@ from everfresh.kv.protocol.calls import Idle, Machine, Receive, Send, Slice, Tra
 from everfresh.kv.protocol.coordinator import How, coordinate
 from everfresh.kv.protocol.dataflow import Dataflow
 from everfresh.kv.protocol.manager import manage
-from everfresh.kv.store import Conflict, LogTrimmed, PartitionClosed, Refused, Store
+from everfresh.kv.store import Conflict, LogDiverged, LogTrimmed, PartitionClosed, Refused, Store
 
 _TERMS = 20
 _COORDINATOR = "coordinator"
@@ -123,7 +123,7 @@ class Group:
     def _call(self, name: str, machine: Machine, wants: Any) -> None:
         try:
             result = perform(self.store, wants)
-        except (Conflict, Refused, PartitionClosed) as error:
+        except (Conflict, Refused, PartitionClosed, LogDiverged) as error:
             raised = error
             self._took(name, machine, lambda: machine.throw(raised))
         except LogTrimmed as error:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from threading import RLock
@@ -92,7 +92,7 @@ class EmbeddedStore:
         return {
             "format": _FORMAT,
             "next": self._next,
-            "tables": [[number, _table_json(table)] for number, table in self._tables.values()],
+            "tables": [[number, table_json(table)] for number, table in self._tables.values()],
             "partitions": [
                 [p.id, p.lo, p.hi, p.owner, p.term, list(p.children)] for p in self._partitions.values()
             ],
@@ -105,7 +105,7 @@ class EmbeddedStore:
             )
         self._next = manifest["next"]
         for number, data in manifest["tables"]:
-            table = _table_of(data)
+            table = table_of(data)
             self._tables[table.name] = (number, table)
         for id_, lo, hi, owner, term, children in manifest["partitions"]:
             self._partitions[id_] = Partition(id_, lo, hi, owner, term, tuple(children))
@@ -384,8 +384,13 @@ def _merged(
     views: Sequence[View], table: int, lo: bytes | None, hi: bytes | None
 ) -> Iterator[list[tuple[bytes, Row]]]:
     parts = [(pair for batch in core.scan(view, table, lo, hi) for pair in batch) for view in views]
+    return in_batches(heapq.merge(*parts, key=lambda pair: pair[0]))
+
+
+def in_batches(pairs: Iterable[tuple[bytes, Row]]) -> Iterator[list[tuple[bytes, Row]]]:
+    """Rows in batches, as a scan gives them."""
     batch: list[tuple[bytes, Row]] = []
-    for pair in heapq.merge(*parts, key=lambda pair: pair[0]):
+    for pair in pairs:
         batch.append(pair)
         if len(batch) == core.BATCH:
             yield batch
@@ -394,7 +399,8 @@ def _merged(
         yield batch
 
 
-def _table_json(table: StoredTable) -> dict[str, Any]:
+def table_json(table: StoredTable) -> dict[str, Any]:
+    """A table as plain data."""
     return {
         "name": table.name,
         "columns": [[c.name, str(c.type), c.nullable] for c in table.schema.columns],
@@ -404,7 +410,8 @@ def _table_json(table: StoredTable) -> dict[str, Any]:
     }
 
 
-def _table_of(data: Mapping[str, Any]) -> StoredTable:
+def table_of(data: Mapping[str, Any]) -> StoredTable:
+    """The inverse of `table_json`."""
     columns = tuple(Column(name, parse_type(type_), nullable) for name, type_, nullable in data["columns"])
     schema = TableSchema(data["name"], columns, tuple(data["key"]))
     return StoredTable(schema, data["logged"], data["before_images"])

@@ -12,6 +12,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import RLock
+from typing import NamedTuple
 
 from everfresh.kv import split
 from everfresh.kv.store.protocol import (
@@ -60,13 +61,14 @@ def row_range(table: int, lo: bytes | None, hi: bytes | None) -> tuple[bytes, by
     return first + (lo or b""), _after(first) if hi is None else first + hi
 
 
-def _row(value: bytes | None) -> Row | None:
+def row_of(value: bytes | None) -> Row | None:
+    """A row as `planned` packs it."""
     return None if value is None else Row(value[_U64.size :], _U64.unpack_from(value)[0])
 
 
 def get(view: View, table: int, key: bytes) -> Row | None:
     """One row as a view of the space has it."""
-    return _row(view.get(row_key(table, key)))
+    return row_of(view.get(row_key(table, key)))
 
 
 def scan(
@@ -81,6 +83,62 @@ def scan(
         if len(found) < size:
             return
         at = found[-1][0] + b"\0"
+
+
+class Planned(NamedTuple):
+    """What a batch of writes does: rows and entries by where they lie, and what the partition is after it."""
+
+    rows: dict[bytes, bytes | None]
+    entries: list[tuple[bytes, bytes]]
+    end: Position
+    writes: int
+    version: int
+    """Of the last write."""
+
+
+def needed(ops: Sequence[Op], tables: Tables) -> list[bytes]:
+    """Where the rows lie that `planned` has to know: those with a condition, or with a before-image."""
+    places: dict[bytes, None] = {}
+    for op in ops:
+        number, table = tables[op.table]
+        if op.expect is not ANY or (table.logged and table.before_images):
+            places[row_key(number, op.key)] = None
+    return list(places)
+
+
+def planned(
+    ops: Sequence[Op],
+    tables: Tables,
+    found: Mapping[bytes, bytes | None],
+    end: Position,
+    writes: int,
+    client: Client = NOBODY,
+) -> Planned:
+    """What these writes do, one after the other, to a partition with this end of its log and so many writes
+    of tables without one. Raises `Conflict`."""
+    written: dict[bytes, bytes | None] = {}
+    entries: list[tuple[bytes, bytes]] = []
+    (offset, id_), version = end, 0
+    ids = os.urandom(8 * len(ops))
+    for i, op in enumerate(ops):
+        number, table = tables[op.table]
+        place = row_key(number, op.key)
+        before = written[place] if place in written else found.get(place)
+        if op.expect is not ANY:
+            actual = 0 if before is None else _U64.unpack_from(before)[0]
+            if actual != op.expect:
+                raise Conflict(op.table, op.key, actual)
+        if table.logged:
+            offset += 1
+            version, id_ = offset, ids[8 * i : 8 * i + 8]
+            image = before[_U64.size :] if before is not None and table.before_images else None
+            packed = _pack_entry(number, id_, op, image, client)
+            entries.append((b"l" + _U64.pack(version), packed))
+        else:
+            writes += 1
+            version = writes
+        written[place] = None if op.value is None else _U64.pack(version) + op.value
+    return Planned(written, entries, Position(offset, id_), writes, version)
 
 
 class PartitionCore:
@@ -113,53 +171,24 @@ class PartitionCore:
             raise PartitionClosed
 
     def _write(self, ops: Sequence[Op], client: Client) -> int:
-        tables = self._tables()
-        written: dict[bytes, bytes | None] = {}
-        entries: list[tuple[bytes, bytes | None]] = []
-        (offset, id_), writes, version = self._end, self._writes, 0
-        ids = os.urandom(8 * len(ops))
-        found = self._befores(ops)
-        for i, op in enumerate(ops):
-            number, table = tables[op.table]
-            place = row_key(number, op.key)
-            before = written[place] if place in written else found.get(place)
-            if op.expect is not ANY:
-                actual = 0 if before is None else _U64.unpack_from(before)[0]
-                if actual != op.expect:
-                    raise Conflict(op.table, op.key, actual)
-            if table.logged:
-                offset += 1
-                version, id_ = offset, ids[8 * i : 8 * i + 8]
-                image = before[_U64.size :] if before is not None and table.before_images else None
-                packed = _pack_entry(number, id_, op, image, client)
-                entries.append((b"l" + _U64.pack(version), packed))
-            else:
-                writes += 1
-                version = writes
-            written[place] = None if op.value is None else _U64.pack(version) + op.value
-        end = Position(offset, id_)
-        self.space.apply([*written.items(), *entries, (b"e", _END.pack(*end, writes))])
-        self._end, self._writes = end, writes
-        return version
+        plan = planned(ops, self._tables(), self._befores(ops), self._end, self._writes, client)
+        end = (b"e", _END.pack(*plan.end, plan.writes))
+        self.space.apply([*plan.rows.items(), *plan.entries, end])
+        self._end, self._writes = plan.end, plan.writes
+        return plan.version
 
     def _befores(self, ops: Sequence[Op]) -> dict[bytes, bytes | None]:
         """The rows that these writes need to know."""
-        tables = self._tables()
-        places: dict[bytes, None] = {}
-        for op in ops:
-            number, table = tables[op.table]
-            if op.expect is not ANY or (table.logged and table.before_images):
-                places[row_key(number, op.key)] = None
+        places = needed(ops, self._tables())
         if len(places) == 1:
-            (place,) = places
-            return {place: self.space.get(place)}
-        return dict(zip(places, self.space.multi_get(list(places)), strict=True))
+            return {places[0]: self.space.get(places[0])}
+        return dict(zip(places, self.space.multi_get(places), strict=True))
 
     # -- reading -----------------------------------------------------------------------------------
 
     def multi_get(self, table: int, keys: Sequence[bytes]) -> list[Row | None]:
         """Several rows."""
-        return [_row(value) for value in self.space.multi_get([row_key(table, key) for key in keys])]
+        return [row_of(value) for value in self.space.multi_get([row_key(table, key) for key in keys])]
 
     def scan_chunks(self, table: int, lo: bytes | None, hi: bytes | None, size: int) -> Iterator[Chunk]:
         """The rows as small snapshots, each with the end of the log when it was read."""

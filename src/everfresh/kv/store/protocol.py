@@ -31,6 +31,10 @@ class Caps:
     fenced: bool = True
     durable: bool = True
     splits: bool = True
+    most: int = 0
+    """How many writes a batch takes; 0: any number."""
+    loses: bool = False
+    """Whether a failover may lose writes that were acknowledged; `Partition.life` is another one then."""
 
 
 class Position(NamedTuple):
@@ -63,6 +67,8 @@ class Partition:
     owner: str = ""
     term: int = 1
     children: tuple[int, ...] = ()
+    life: str = ""
+    """Of a store that may lose what it acknowledged: changes whenever this partition may have."""
 
     @property
     def open(self) -> bool:
