@@ -148,8 +148,8 @@ def run(settings: Settings) -> Report:
         kv_live.staleness(report, 5.0 if settings.quick else 15.0, settings.sf or 0.01, queries, batches)
     if "servers" in parts:
         settings.note("servers: what the log costs on Redis and etcd")
-        named = (settings.options.get(name, "") for name in ("redis", "etcd"))
-        kv_servers.servers(report, *named, 2_000 if settings.quick else 20_000)
+        redis, etcd = (settings.options.get(name, "") for name in ("redis", "etcd"))
+        kv_servers.servers(report, redis, etcd, 2_000 if settings.quick else 20_000)
     report.skip("the same on Spark", "views are not maintained there yet")
     return report
 
