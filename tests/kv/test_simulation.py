@@ -67,6 +67,12 @@ def test_parallel_transitions_are_consistent(flow: str, strategy: str) -> None:
     assert first_violation(range(3), flow, strategy=strategy, parallel=True, faults=SPLITS) is None
 
 
+@pytest.mark.parametrize(("flow", "seed"), [("sum", 133), ("sum", 686), ("join", 273)])
+def test_two_incarnations_of_a_manager_load_to_the_same_cut(flow: str, seed: int) -> None:
+    """Each had come to another position, and both sent what they had under one term."""
+    assert first_violation([seed], flow, strategy="SCI", parallel=True, faults=SPLITS) is None
+
+
 def test_positions_of_chunks_are_needed() -> None:
     """An entry that its chunk has already is counted twice."""
     how: dict[str, Any] = {"strategy": "SCI", "parallel": True}

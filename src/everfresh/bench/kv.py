@@ -18,7 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from everfresh.bench import Settings
-from everfresh.bench.parts import kv_live, kv_servers
+from everfresh.bench.parts import kv_live, kv_servers, kv_strategies
 from everfresh.bench.report import Report
 from everfresh.bench.timing import interleave, seconds
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 NAME = "kv"
 DESCRIPTION = "key-value views: thousands of views in three modes, reads beside writers, the log"
-PARTS = ("modes", "end-to-end", "writers", "reads", "staleness", "servers")
+PARTS = ("modes", "end-to-end", "writers", "reads", "staleness", "changed", "strategies", "servers")
 OPTIONS = {
     "parts": ", ".join(PARTS) + ", or some of them",
     "views": "up to how many views (1000)",
@@ -150,6 +150,19 @@ def run(settings: Settings) -> Report:
         settings.note("servers: what the log costs on Redis and etcd")
         redis, etcd = (settings.options.get(name, "") for name in ("redis", "etcd"))
         kv_servers.servers(report, redis, etcd, 2_000 if settings.quick else 20_000)
+    texts = {t.name: t.text.format(**t.parameters(Random(1), False)) for t in TEMPLATES}
+    sf = settings.sf or (0.01 if settings.quick else 0.1)
+    if "changed" in parts:
+        settings.note("1 % of lineitem changes: IMB against SN")
+        some = {name: texts[name] for name in ("Q6", "Q3", "Q10")}
+        kv_strategies.one_percent(report, sf, some, 3 if settings.quick else 5)
+    if "strategies" in parts:
+        from everfresh.workloads.corpus import WORKLOADS
+
+        settings.note("ten strategies: making a view, and keeping it")
+        q7 = next(q for q in WORKLOADS["tpch"].queries if q.name == "q07")
+        of = {"Q6": texts["Q6"], "Q7": q7.ddl.split(" AS", 1)[1], "Q10": texts["Q10"]}
+        kv_strategies.strategies(report, min(sf, 0.01), of, (100, 1000, 10_000))
     report.skip("the same on Spark", "views are not maintained there yet")
     return report
 

@@ -11,17 +11,19 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
-from zlib import crc32
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.definitions import VIEWS, Definition
 from everfresh.kv.process import points
 from everfresh.kv.process.remote import RemoteStore
+from everfresh.kv.process.ring import Ring, read_ring
 from everfresh.kv.protocol.calls import Collect, Fence, Prepare, Put, Resolve
 from everfresh.kv.views import Views
 
 PAUSE = 0.02
+BEAT = 0.5
 REBUILD_EVERY = 5.0
 _POINTS = {Fence: "fence", Prepare: "prepare", Put: "head", Resolve: "resolve", Collect: "collect"}
 
@@ -38,25 +40,32 @@ class _Mortal(RemoteStore):
         return self._at.around(_POINTS.get(type(call), ""), lambda: super(_Mortal, self).perform(call))
 
 
-def maintain(path: str, share: int, shares: int, stop: threading.Event) -> None:
-    """Refresh the groups that belong to this share."""
+def maintain(path: str, name: str, stop: threading.Event) -> None:
+    """Refresh the groups that the ring gives to this manager, and let it be heard of."""
     at = points.point(points.MANAGER)
     store = RemoteStore(path) if at is None else _Mortal(path, at)
-    views = None
+    views: Views | None = None
     seen: Any = None
+    heard = 0.0
     while not stop.is_set():
-        now = _made(store)
-        if views is None or now != seen:
-            seen = now
-            views = Views(
-                store,
-                only=lambda group: crc32(group.encode()) % shares == share,
-                rebuild_every=REBUILD_EVERY,
-            )
         began = time.monotonic()
-        views.refresh()
+        if began - heard > BEAT:
+            store.ask("beat", name, views.metrics() if views is not None else {})
+            heard = began
+        ring, _ = read_ring(store)
+        now = ring.members, _made(store)
+        if name in ring.members and (views is None or now != seen):
+            views = Views(store, only=_given(ring, name), rebuild_every=REBUILD_EVERY)
+        seen = now
+        if views is not None and name in ring.members:
+            views.refresh()
         stop.wait(max(0.0, PAUSE - (time.monotonic() - began)))
     store.close()
+
+
+def _given(ring: Ring, name: str) -> Callable[[str], bool]:
+    """Whether a group is this manager's; all generations of a view are one's."""
+    return lambda group: ring.owner(group.split("@")[0]) == name
 
 
 def _made(store: RemoteStore) -> list[tuple[bytes, int]]:
@@ -68,13 +77,13 @@ def _made(store: RemoteStore) -> list[tuple[bytes, int]]:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m everfresh.kv.process.maintainer SOCKET SHARE SHARES`."""
-    path, share, shares = arguments[0], int(arguments[1]), int(arguments[2])
+    """`python -m everfresh.kv.process.maintainer SOCKET NAME`."""
+    path, who = arguments
     stop = threading.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: stop.set())
     try:
-        maintain(path, share, shares, stop)
+        maintain(path, who, stop)
     except EverfreshError as error:
         if error.code == Code.CLOSED:
             return 0  # the owner is gone

@@ -95,7 +95,9 @@ class RemoteStore:
             found = self.ask("read_row", view, *key)
         except TypeError:  # a value that only Arrow can say
             found = self.ask("read_row", view, arrow=wire.table_bytes(_table(key)))
-        return wire.bytes_table(found).to_pylist()[0] if isinstance(found, bytes) else found
+        row: dict[str, Any] | None
+        row = wire.bytes_table(found).to_pylist()[0] if isinstance(found, bytes) else found
+        return row
 
     # -- the store ---------------------------------------------------------------------------------
 

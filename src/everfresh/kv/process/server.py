@@ -14,14 +14,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.client import Client
-from everfresh.kv.definitions import VIEWS, definitions
+from everfresh.kv.definitions import VIEWS, begin_again, definitions
 from everfresh.kv.process import points, wire
+from everfresh.kv.process.load import Load
 from everfresh.kv.protocol.calls import perform
 from everfresh.kv.protocol.head import HEADS, Head, shown
 from everfresh.kv.store import Store
@@ -31,6 +32,8 @@ CALLS = (
     "write", "log", "entry", "log_end", "log_trim", "fence", "prepare", "resolve", "collect", "split", "move",
 )  # fmt: skip
 WRITES = ("put", "delete", "write")
+Policy = Literal["slow", "detach"]
+POLICIES: tuple[Policy, ...] = ("slow", "detach")
 SLOWED = 0.002
 """By how much a write waits while the logs hold more than they may."""
 
@@ -38,15 +41,23 @@ SLOWED = 0.002
 class Server:
     """A store behind a socket."""
 
-    def __init__(self, store: Store, path: str | Path, *, log_entries: int = 0) -> None:
+    def __init__(
+        self, store: Store, path: str | Path, *, log_entries: int = 0, policy: Policy = "slow"
+    ) -> None:
+        """Above so many entries that a view has not seen the policy says what becomes of it: writers are
+        slowed, or it is detached and made anew."""
         self.store, self.path, self.client = store, Path(path), Client(store, fresh_for=float("inf"))
-        self.log_entries = log_entries
+        self.log_entries, self.policy = log_entries, policy
         self.counts: Counter[str] = Counter()
         self.managers: list[int] = []
         """The processes that maintain views."""
+        self.master: int | None = None
+        self.load = Load()
         self.began = time.monotonic()
         self._slow = False
         self._point = points.point(points.OWNER)
+        self._detached: dict[str, int] = {}
+        """Groups that are to be made anew, with the epoch that they were at."""
         self._closing = False
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
@@ -70,6 +81,8 @@ class Server:
             "read_row": self._read_row,
             "packed_log": self._packed_log,
             "status": self.status,
+            "beat": self.load.beat,
+            "beats": self.load.beats,
         }
 
     def serve(self) -> None:
@@ -109,6 +122,8 @@ class Server:
             if self._slow and call in WRITES:
                 time.sleep(SLOWED)
             answer = self._do(call, args, how)
+            if call in WRITES:
+                self.load.wrote(self.store)
             if call in WRITES and args[0] == VIEWS.name:
                 self.client.forget()
             return wire.pack({"answer": answer})
@@ -174,34 +189,50 @@ class Server:
                 "seen": {str(id_): at.offset for id_, at in sorted(head.cut.at.items())},
                 "term": head.term,
                 "behind": behind,
+                "staleness_s": self.load.staleness(head.cut),
+                **self.load.of(of.group),
             }
         return {
             "seconds": round(time.monotonic() - self.began, 3),
             "log_ends": {str(id_): end for id_, end in ends.items()},
             "slowed": self._slow,
             "managers": self.managers,
+            "master": self.master,
             "views": views,
             "calls": dict(self.counts),
         }
 
     def retain(self) -> None:
-        """Trim what all views have seen; let writers wait while a view holds back more than the logs may
-        have."""
-        heads = []
+        """Trim what all views have seen; the policy says what becomes of one that holds back too much."""
+        heads = dict[str, Head]()
         for group in dict.fromkeys(d.group for d in definitions(self.store).values()):
             row = self.store.get(HEADS.name, group.encode())
             head = Head() if row is None else Head.from_bytes(row.value)
             if "@" not in group or head.loading:  # a generation that is made needs no log
-                heads.append(head)
+                heads[group] = head
         if not heads:
             return
-        held = 0
-        for partition in self.store.partitions():
-            end = self.store.log_end(partition.id).offset
-            upto = min(
-                (head.cut.at[partition.id].offset if partition.id in head.cut.at else 0) for head in heads
+        ends = {p: self.store.log_end(p.id).offset for p in self.store.partitions()}
+
+        def held(head: Head) -> int:
+            return sum(
+                max(0, end - head.cut.of(p.id).offset)
+                for p, end in ends.items()
+                if p.open or p.id in head.cut.at
             )
+
+        late = {group for group, head in heads.items() if held(head) > self.log_entries > 0}
+        if self.policy == "detach":
+            for group in late:
+                if not heads[group].loading and group not in self._detached:
+                    begin_again(self.store, group)
+                    self.client.forget()
+                    self._detached[group] = heads[group].committed
+            self._detached = {
+                g: at for g, at in self._detached.items() if g in heads and heads[g].committed == at
+            }
+            heads = {group: head for group, head in heads.items() if group not in self._detached}
+        for partition, end in ends.items():
+            upto = min((head.cut.of(partition.id).offset for head in heads.values()), default=end)
             self.store.log_trim(partition.id, upto)
-            if partition.open:
-                held += max(0, end - upto)
-        self._slow = bool(self.log_entries) and held > self.log_entries
+        self._slow = self.policy == "slow" and bool(late)

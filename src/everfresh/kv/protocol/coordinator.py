@@ -27,7 +27,17 @@ from everfresh.kv.protocol.calls import (
     slices,
 )
 from everfresh.kv.protocol.head import HEADS, Head
-from everfresh.kv.protocol.messages import ALL, Committed, Protections, Ready, Restore, Stopped, Work
+from everfresh.kv.protocol.messages import (
+    ALL,
+    Committed,
+    Load,
+    Loaded,
+    Protections,
+    Ready,
+    Restore,
+    Stopped,
+    Work,
+)
 from everfresh.kv.store import (
     ABSENT,
     ANY,
@@ -106,40 +116,39 @@ class _Term:
         yield from self._write(self.head.taken())
         if self.head.open is not None and not self.protect.recorded_offsets:
             self.head = replace(self.head, open=None)
+        # An epoch that is open goes on from the cut before it; what it has prepared must be prepared again.
+        if self.how.parallel and self.head.loading and self.head.open is None:
+            yield from self._load()
         ends = yield Ends()
         self._check(ends)
         if self.head.again:
             yield from self._clear(ends)
         base = bases(ends, self.tables, self.head.cut, self.how.chunks)
-        # An epoch that is open goes on from the cut before it; what it has prepared must be prepared again.
-        parallel = self.how.parallel and self.head.loading and self.head.open is None
         restore = Restore(
-            self.head.term,
-            self.head.committed,
-            self.me,
-            base,
-            self.head.version,
-            parallel,
-            self.how.tracks,
+            self.head.term, self.head.committed, self.me, base, self.head.version, self.how.tracks
         )
         for manager in self.managers:
             yield Send(manager, restore)
-        reached = yield from self._all(self.head.committed)
-        if parallel:
-            closed = {partition.id: end for partition, end in ends if not partition.open}
-            yield from self._write(replace(self.head, cut=Cut({**closed, **reached})))
+        yield from self._all(self.head.committed)
         while True:
             yield from self._epoch()
 
     def _clear(self, ends: Sequence[tuple[Partition, Position]]) -> Machine:
         """Nobody has seen a row of what is to be made anew: remove what was there before."""
+        yield from self._fence(ends, self.head.committed)
+        yield Clear(self.group)
+
+    def _fence(self, ends: Sequence[tuple[Partition, Position]], epoch: int) -> Machine:
+        """Refuse from now on what earlier terms and epochs do. A fence that knows a later term is somebody
+        else's, or the head has lost it: then that of another who has the head is not written over."""
         try:
             for partition, _ in ends:
                 if partition.open:
-                    yield Fence(partition.id, self.group, self.head.term, self.head.committed)
+                    yield Fence(partition.id, self.group, self.head.term, epoch)
         except Refused as error:
+            if not self.head.lives:
+                raise
             raise LogDiverged("the head has lost the term that a fence has") from error
-        yield Clear(self.group)
 
     def begin_again(self) -> Machine:
         """The store has lost what was seen of it: show nothing until a successor has made the views anew."""
@@ -162,22 +171,35 @@ class _Term:
                 if end.offset < at.offset or (end.offset == at.offset and end.id != at.id):
                     raise LogDiverged(f"partition {partition.id} has lost entries")
 
+    def _load(self) -> Machine:
+        """A parallel transition: the view begins where the managers say that they have come to."""
+        ends = yield Ends()
+        base = bases(ends, self.tables, self.head.cut, self.how.chunks)
+        for manager in self.managers:
+            yield Send(manager, Load(self.head.term, self.me, base))
+        waiting = set(self.managers)
+        reached = {partition.id: end for partition, end in ends if not partition.open}
+        while waiting:
+            message = yield Receive()
+            if isinstance(message, Loaded) and message.term == self.head.term and message.manager in waiting:
+                waiting.discard(message.manager)
+                reached |= message.reached.at
+        yield from self._write(replace(self.head, cut=Cut(reached)))
+
     def _write(self, head: Head) -> Machine:
         expect = self.version if self.protect.head_condition else ANY
         self.version = yield Put(HEADS.name, self.group.encode(), head.to_bytes(), expect)
         self.head = head
 
     def _all(self, epoch: int) -> Machine:
-        """Wait until all managers are ready: the positions that they have reached."""
-        waiting, reached = set(self.managers), dict[int, Position]()
+        """Wait until all managers are ready."""
+        waiting = set(self.managers)
         while waiting:
             message = yield Receive()
             if isinstance(message, Stopped) and message.term == self.head.term:
                 raise LogDiverged if message.lost else Refused
             if isinstance(message, Ready) and (message.term, message.epoch) == (self.head.term, epoch):
                 waiting.discard(message.manager)
-                reached |= message.reached.at if message.reached is not None else {}
-        return reached
 
     def _cut(self, ends: list[tuple[Partition, Position]]) -> Machine:
         """Up to where the next epoch goes."""
@@ -210,9 +232,7 @@ class _Term:
             yield from self._write(self.head.planned(cut, _lives(ends)))
         opened = self.head.open
         assert opened is not None
-        for partition, _ in ends:
-            if partition.open:
-                yield Fence(partition.id, self.group, self.head.term, opened.epoch)
+        yield from self._fence(ends, opened.epoch)
         work: tuple[Slice | Tracked, ...] = slices(ends, self.head.cut, opened.cut)
         if self.how.tracks:
             work = tuple(

@@ -31,6 +31,8 @@ from everfresh.kv.protocol.messages import (
     ALL,
     Committed,
     Inbox,
+    Load,
+    Loaded,
     Protections,
     Ready,
     Restore,
@@ -40,7 +42,7 @@ from everfresh.kv.protocol.messages import (
     Work,
 )
 from everfresh.kv.protocol.timeline import Change, condense
-from everfresh.kv.store import Cut, LogDiverged, PartitionClosed, Refused
+from everfresh.kv.store import Cut, LogDiverged, PartitionClosed, Position, Refused
 
 
 def owner(key: Hashable, managers: Sequence[str]) -> str:
@@ -80,7 +82,9 @@ class _Manager:
         self.gone: list[ViewRow] = []
         self.base: dict[tuple[str, bytes], bytes] = {}
         """Records as they are, where only their keys are told (the Delta view of the thesis)."""
-        self.reached: Cut | None = None
+        self.loaded: dict[int, tuple[list[Change], Position]] = {}
+        """By partition its base and of where, between a load and the restore that follows."""
+        self.load_term = 0
         self.first: dict[tuple[str, bytes], ViewRow] = {}
         """Rows of views that nobody has seen yet, until the first epoch writes them."""
 
@@ -88,6 +92,8 @@ class _Manager:
         match message:
             case Update() | Token():
                 self.inbox.take(message)
+            case Load() if message.term > max(self.term, self.load_term):
+                yield from self._load(message)
             case Restore() if message.term > self.term:
                 yield from self._restore(message)
             case Work() if (
@@ -112,19 +118,33 @@ class _Manager:
         self.written.clear()
         self.gone.clear()
         self.base.clear()
-        self.reached = Cut() if restore.parallel else None
         changes: list[Change] = []
         for base in restore.bases:
-            if self._mine(base) and restore.parallel:
-                loaded, position = yield from load(base, protect=self.protect.chunk_positions)
-                changes += loaded
-                self.reached = Cut({**(self.reached or Cut()).at, base.partition: position})
-            elif self._mine(base):
-                rows = yield base
-                changes += [Change(table, key, None, value) for table, key, value in rows]
+            if self._mine(base):
+                changes += yield from self._base(base)
+        self.loaded.clear()
         if restore.tracks:
             self.base = {(c.table, c.key): c.after for c in changes if c.after is not None}
         yield from self._send(restore, changes)
+
+    def _base(self, base: BaseAt) -> Machine:
+        """The base of a partition at a cut: what was loaded, if that is of the cut, and else what is read."""
+        held = self.loaded.get(base.partition)
+        if held is not None and held[1] == base.logs[-1][1]:
+            return held[0]
+        rows = yield base
+        return [Change(table, key, None, value) for table, key, value in rows]
+
+    def _load(self, order: Load) -> Machine:
+        """Have the base in memory, of whatever positions; a restore names those that count, so that another
+        incarnation that has loaded others sends the same."""
+        self.load_term = order.term
+        self.loaded.clear()
+        for base in order.bases:
+            if self._mine(base):
+                self.loaded[base.partition] = yield from load(base, protect=self.protect.chunk_positions)
+        reached = Cut({partition: position for partition, (_, position) in self.loaded.items()})
+        yield Send(order.coordinator, Loaded(order.term, self.me, reached))
 
     def _work(self, work: Work) -> Machine:
         self.order = work
@@ -174,8 +194,7 @@ class _Manager:
                 yield Prepare(partition, table, self.group, order.term, order.epoch, pairs)
             self.written[order.epoch] = list(rows)
         self.open, self.epoch = None, order.epoch
-        reached = self.reached if isinstance(order, Restore) else None
-        yield Send(order.coordinator, Ready(order.term, order.epoch, self.me, reached))
+        yield Send(order.coordinator, Ready(order.term, order.epoch, self.me))
 
     def _placed(self, rows: Iterable[ViewRow]) -> Machine:
         """Rows by partition and table."""

@@ -36,6 +36,24 @@ ALL = Protections()
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """Scan the base and follow the logs meanwhile; say how far that came. A restore from there follows."""
+
+    term: int
+    coordinator: str
+    bases: tuple[BaseAt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Of which positions a manager has the base, after a parallel transition."""
+
+    term: int
+    manager: str
+    reached: Cut
+
+
+@dataclass(frozen=True, slots=True)
 class Restore:
     """Make the maps of what is committed, from the base as it was; nothing is written."""
 
@@ -45,8 +63,6 @@ class Restore:
     bases: tuple[BaseAt, ...]
     version: int = 0
     """The version of the definitions that is shown."""
-    parallel: bool = False
-    """Follow the logs while the base is scanned, and say how far that came."""
     tracks: bool = False
     """Remember the records: of later changes only the keys are told."""
 
@@ -68,8 +84,6 @@ class Ready:
     term: int
     epoch: int
     manager: str
-    reached: Cut | None = None
-    """Of which positions the maps are, after a parallel transition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.kv.protocol.calls import Idle, Machine, Receive, Send, perform
+from everfresh.kv.protocol.calls import Idle, Machine, Receive, Send, Slice, Tracked, perform
 from everfresh.kv.protocol.coordinator import How, coordinate
 from everfresh.kv.protocol.dataflow import Dataflow
 from everfresh.kv.protocol.manager import manage
@@ -26,6 +26,8 @@ class Group:
 
     def __init__(self, store: Store, name: str, flow: Dataflow, how: How | None = None) -> None:
         self.store, self.name, self.flow, self.how = store, name, flow, how or How()
+        self.taken = self.held = 0
+        """How many entries of logs were taken, and how many by the last slice."""
         self._machines: dict[str, tuple[Machine, Any]] = {}
         self._mail: dict[str, deque[Any]] = {}
         self._begin()
@@ -131,4 +133,7 @@ class Group:
                 hint="make the views before the log is trimmed, and trim by Views.trim",
             ) from error
         else:
+            if isinstance(wants, (Slice, Tracked)):
+                self.held = len(result)
+                self.taken += self.held
             self._go_on(name, machine, result)
