@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from tempfile import mkdtemp
 from typing import Any
 from zlib import crc32
 
@@ -12,14 +15,21 @@ import pytest
 from kv_failover import VIEWS, Load, assert_right, declared, write
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.kv.client import Client
+from everfresh.kv.process.remote import RemoteStore
 from everfresh.kv.protocol.head import BEYOND
 from everfresh.kv.store import START, LogTrimmed, Row, Store, StoredTable, etcd_store
 from everfresh.kv.store.etcd import EtcdStore
 from everfresh.kv.store.served import AnswerLost
 from everfresh.kv.views import Views
-from everfresh.testing.kv.servers import EtcdCluster, etcd_cluster, free_ports, missing
+from everfresh.testing.kv.servers import EtcdCluster, etcd_cluster, free_ports, missing, until
 from everfresh.testing.kv_store_suite import KvStoreSuite
 from everfresh.types import BIGINT, Column, TableSchema
+
+
+def soak(strategy: str) -> Any:
+    return pytest.param(strategy, marks=pytest.mark.soak)
+
 
 pytestmark = [
     pytest.mark.server,
@@ -154,7 +164,7 @@ def test_nobody_there_is_an_error() -> None:
     assert caught.value.code == Code.ENVIRONMENT
 
 
-@pytest.mark.parametrize("strategy", ["SCI", "SNIMB", "IN", "SC", "SN"])
+@pytest.mark.parametrize("strategy", ["SNIMB", "SC", *(soak(s) for s in ("SCI", "IN", "SN", "ISN", "ISC"))])
 def test_views_equal_recomputation(one: EtcdCluster, strategy: str) -> None:
     store = etcd_store(one.members, f"views-{strategy}", partitions=2)
     views, random = declared(store, strategy), Random(1)
@@ -167,3 +177,31 @@ def test_views_equal_recomputation(one: EtcdCluster, strategy: str) -> None:
     views.trim()
     assert_right(Views(store))
     store.close()
+
+
+def test_a_served_store(one: EtcdCluster, tmp_path: Path) -> None:
+    """`everfresh kv serve etcd://...` with a process that maintains views, beside clients of etcd itself."""
+    path = str(Path(mkdtemp()) / "s")
+    how = [sys.executable, "-m", "everfresh", "kv", "serve", f"etcd://{one.members[0]}/served"]
+    child = subprocess.Popen([*how, "--socket", path, "--partitions", "2"], stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        assert child.stdout.readline()
+        views = Views(RemoteStore(path), only=lambda group: False)
+        views.create_table("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+        views.create_view("CREATE MATERIALIZED VIEW s AS SELECT SUM(v) AS v FROM t")
+        client = Client(etcd_store(one.members, "served"))
+        for k in range(5):
+            client.put("t", {"k": k, "v": k})
+        until(lambda: _sum(client) == 10, "the view does not come on")
+        assert views.verify("s").num_rows == 0
+    finally:
+        child.terminate()
+        assert child.wait(30) == 0
+
+
+def _sum(client: Client) -> Any:
+    try:
+        return client.read("s")["v"][0].as_py()
+    except EverfreshError:
+        return None

@@ -21,6 +21,11 @@ from everfresh.testing.kv.servers import RedisCluster, free_ports, missing, redi
 from everfresh.testing.kv_store_suite import KvStoreSuite
 from everfresh.types import BIGINT, Column, TableSchema
 
+
+def soak(strategy: str) -> Any:
+    return pytest.param(strategy, marks=pytest.mark.soak)
+
+
 pytestmark = [
     pytest.mark.server,
     pytest.mark.skipif(bool(missing("redis")), reason=missing("redis") or "there"),
@@ -157,7 +162,7 @@ def test_a_master_that_is_started_again_has_all_that_it_acknowledged() -> None:
         store.close()
 
 
-@pytest.mark.parametrize("strategy", ["SCI", "SCIMB", "IN", "SC"])
+@pytest.mark.parametrize("strategy", ["SCI", *(soak(s) for s in ("SCIMB", "IN", "SC", "ISC"))])
 def test_views_equal_recomputation(cluster: RedisCluster, strategy: str) -> None:
     store = redis_store(cluster.addresses, f"views-{strategy}", partitions=4)
     views, random = declared(store, strategy), Random(1)

@@ -18,7 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from everfresh.bench import Settings
-from everfresh.bench.parts import kv_live, kv_strategies
+from everfresh.bench.parts import kv_live, kv_servers, kv_strategies
 from everfresh.bench.report import Report
 from everfresh.bench.timing import interleave, seconds
 
@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 
 NAME = "kv"
 DESCRIPTION = "key-value views: thousands of views in three modes, reads beside writers, the log"
-PARTS = ("modes", "end-to-end", "writers", "reads", "staleness", "changed", "strategies")
-OPTIONS = {"parts": ", ".join(PARTS) + ", or some of them", "views": "up to how many views (1000)"}
+PARTS = ("modes", "end-to-end", "writers", "reads", "staleness", "changed", "strategies", "servers")
+OPTIONS = {
+    "parts": ", ".join(PARTS) + ", or some of them",
+    "views": "up to how many views (1000)",
+    "redis": "nodes of a Redis Cluster for `servers`, as HOST:PORT,...",
+    "etcd": "members of etcd for `servers`, as HOST:PORT,...",
+}
 _DAY = dt.date(1992, 1, 1)
 
 
@@ -141,6 +146,10 @@ def run(settings: Settings) -> Report:
         queries = [(t.name, t.text.format(**t.parameters(Random(1), False))) for t in TEMPLATES if t.live]
         batches = (0,) if settings.quick else (0, 500, 5000)
         kv_live.staleness(report, 5.0 if settings.quick else 15.0, settings.sf or 0.01, queries, batches)
+    if "servers" in parts:
+        settings.note("servers: what the log costs on Redis and etcd")
+        redis, etcd = (settings.options.get(name, "") for name in ("redis", "etcd"))
+        kv_servers.servers(report, redis, etcd, 2_000 if settings.quick else 20_000)
     texts = {t.name: t.text.format(**t.parameters(Random(1), False)) for t in TEMPLATES}
     sf = settings.sf or (0.01 if settings.quick else 0.1)
     if "changed" in parts:
@@ -154,7 +163,7 @@ def run(settings: Settings) -> Report:
         q7 = next(q for q in WORKLOADS["tpch"].queries if q.name == "q07")
         of = {"Q6": texts["Q6"], "Q7": q7.ddl.split(" AS", 1)[1], "Q10": texts["Q10"]}
         kv_strategies.strategies(report, min(sf, 0.01), of, (100, 1000, 10_000))
-    report.skip("the same on Spark, Redis and etcd", "these adapters are not there yet")
+    report.skip("the same on Spark", "views are not maintained there yet")
     return report
 
 

@@ -151,13 +151,20 @@ class _Term:
 
     def _clear(self, ends: Sequence[tuple[Partition, Position]]) -> Machine:
         """Nobody has seen a row of what is to be made anew: remove what was there before."""
+        yield from self._fence(ends, self.head.committed)
+        yield Clear(self.group)
+
+    def _fence(self, ends: Sequence[tuple[Partition, Position]], epoch: int) -> Machine:
+        """Refuse from now on what earlier terms and epochs do. A fence that knows a later term is somebody
+        else's, or the head has lost it: then that of another who has the head is not written over."""
         try:
             for partition, _ in ends:
                 if partition.open:
-                    yield Fence(partition.id, self.group, self.head.term, self.head.committed)
+                    yield Fence(partition.id, self.group, self.head.term, epoch)
         except Refused as error:
+            if not self.head.lives:
+                raise
             raise LogDiverged("the head has lost the term that a fence has") from error
-        yield Clear(self.group)
 
     def begin_again(self) -> Machine:
         """The store has lost what was seen of it: show nothing until a successor has made the views anew."""
@@ -226,9 +233,7 @@ class _Term:
             yield from self._write(self.head.planned(cut, _lives(ends)))
         opened = self.head.open
         assert opened is not None
-        for partition, _ in ends:
-            if partition.open:
-                yield Fence(partition.id, self.group, self.head.term, opened.epoch)
+        yield from self._fence(ends, opened.epoch)
         work: tuple[Slice | Tracked, ...] = slices(ends, self.head.cut, opened.cut)
         if self.how.tracks:
             work = tuple(

@@ -108,20 +108,32 @@ class Link:
     def call(self, name: str, keys: Sequence[bytes], *args: Any, again: bool = False) -> Any:
         """A function. Raises `AnswerLost` if nobody knows whether it was done, unless it may be made
         `again`."""
-        return self._patient(
-            lambda: self.cluster.execute_command("FCALL", f"ef1_{name}", len(keys), *keys, *args), again
-        )
 
-    def every(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """The answers of many commands that only read."""
+        def ask() -> Any:  # the node is named: the client would ask the server each time which keys these are
+            node = self.cluster.get_node_from_key(keys[0])
+            return self.cluster.execute_command(
+                "FCALL", f"ef1_{name}", len(keys), *keys, *args, target_nodes=node
+            )
+
+        return self._patient(ask, again)
+
+    def every(self, commands: Sequence[tuple[bytes, Sequence[Any]]]) -> list[Any]:
+        """The answers of many commands that only read, each with a key that says where: a pipeline for each
+        node."""
 
         def ask() -> list[Any]:
-            found: list[Any] = []
-            for start in range(0, len(commands), MOST):
-                pipeline = self.cluster.pipeline()
-                for command in commands[start : start + MOST]:
-                    pipeline.execute_command(*command)
-                found += pipeline.execute()
+            found: list[Any] = [None] * len(commands)
+            places: dict[Any, list[int]] = {}
+            for i, (key, _) in enumerate(commands):
+                places.setdefault(self.cluster.get_node_from_key(key), []).append(i)
+            for node, listed in places.items():
+                for start in range(0, len(listed), MOST):
+                    some = listed[start : start + MOST]
+                    pipeline = self.cluster.get_redis_connection(node).pipeline(transaction=False)
+                    for i in some:
+                        pipeline.execute_command(*commands[i][1])
+                    for i, answer in zip(some, pipeline.execute(), strict=True):
+                        found[i] = answer
             return found
 
         return list(self._patient(ask, True)) if commands else []
@@ -197,7 +209,7 @@ class RedisStore(ServedStore):
 
     def _read_manifest(self) -> bool:
         """See what tables there are; whether the store is there at all."""
-        (found,) = self._link.every([("GET", self._manifest)])
+        (found,) = self._link.every([(self._manifest, ("GET", self._manifest))])
         self._text = found or b""
         if found:
             data = json.loads(found)
@@ -211,7 +223,7 @@ class RedisStore(ServedStore):
         try:
             return bool(self._link.call("swap", [self._manifest], old, new))
         except AnswerLost:
-            (found,) = self._link.every([("GET", self._manifest)])
+            (found,) = self._link.every([(self._manifest, ("GET", self._manifest))])
             return bool(found == new)
 
     def create_table(self, table: StoredTable) -> None:
@@ -266,7 +278,8 @@ class RedisStore(ServedStore):
 
     def ends(self) -> list[tuple[Partition, Position]]:
         """All partitions, with the ends of their logs."""
-        asked = [("FCALL", "ef1_about", 1, self._own(p.id)[0]) for p in self._partitions]
+        keys = [self._own(p.id)[0] for p in self._partitions]
+        asked = [(key, ("FCALL", "ef1_about", 1, key)) for key in keys]
         found = []
         for p, (end, id_, term, owner, life) in zip(self._partitions, self._link.every(asked), strict=True):
             now = Partition(p.id, p.lo, p.hi, owner.decode(), int(term), (), life.decode())
@@ -286,7 +299,9 @@ class RedisStore(ServedStore):
         """Several rows, in the order of the keys."""
         number, _ = self._known(table)
         places = (self._rows_of(routed(self._partitions, key).id, number) + key for key in keys)
-        return [core.row_of(value) for value in self._link.every([("GET", place) for place in places])]
+        return [
+            core.row_of(value) for value in self._link.every([(place, ("GET", place)) for place in places])
+        ]
 
     def scan(
         self, table: str, lo: bytes | None = None, hi: bytes | None = None
@@ -385,8 +400,8 @@ class RedisStore(ServedStore):
             named[b"k"],
             named.get(b"b"),
             named.get(b"a"),
-            named[b"c"],
-            int(named[b"q"]),
+            named.get(b"c", b""),
+            int(named.get(b"q", 0)),
         )
 
     def entry(self, partition: int, offset: int) -> Entry | None:

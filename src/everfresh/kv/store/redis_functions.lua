@@ -30,42 +30,49 @@ end
 -- args: term or 0; group, term, epoch of the fence, or three empty; client, seq; then of each write eight:
 -- table, logged, keeps before-images, expected version or '', key, 'put' or 'delete', value, id.
 local function write(keys, args)
-  local at = state(keys[1])
-  if args[1] ~= '0' and tonumber(args[1]) ~= at.term then return error_of('CLOSED') end
+  local found = redis.call('HMGET', keys[1], 'end', 'writes', 'term', 'gone:' .. (args[7] or ''))
+  local last, writes = tonumber(found[1] or 0), tonumber(found[2] or 0)
+  if args[1] ~= '0' and tonumber(args[1]) ~= tonumber(found[3] or 1) then return error_of('CLOSED') end
   if args[2] ~= '' and redis.call('HGET', keys[3], args[2]) ~= args[3] .. ':' .. args[4] then
     return error_of('FENCED')
   end
-  local written, todo, version = {}, {}, 0
+  if found[4] then return error_of('TABLE', args[7]) end
+  local written, todo, version, id, counted = {}, {}, 0, nil, false
+  local there = {[args[7] or ''] = true}
   for i = 0, (#keys - 3) / 2 - 1 do
     local row, index, a = keys[4 + 2 * i], keys[5 + 2 * i], 7 + 8 * i
     local number, logged, images, expect = args[a], args[a + 1] == '1', args[a + 2] == '1', args[a + 3]
-    if redis.call('HEXISTS', keys[1], 'gone:' .. number) == 1 then return error_of('TABLE', number) end
+    if not there[number] then
+      if redis.call('HEXISTS', keys[1], 'gone:' .. number) == 1 then return error_of('TABLE', number) end
+      there[number] = true
+    end
     local before = written[row]
     if before == nil then before = redis.call('GET', row) end
-    local actual = before and struct.unpack('>I8', before) or 0
-    if expect ~= '' and tonumber(expect) ~= actual then
-      return error_of('CONFLICT', i .. ' ' .. text(actual))
+    if expect ~= '' then
+      local actual = before and struct.unpack('>I8', before) or 0
+      if tonumber(expect) ~= actual then return error_of('CONFLICT', i .. ' ' .. text(actual)) end
     end
     local put, entry = args[a + 5] == 'put', nil
     if logged then
-      at.last, at.id = at.last + 1, args[a + 7]
-      version = at.last
-      entry = {'i', at.id, 't', number, 'k', args[a + 4], 'c', args[5], 'q', args[6]}
-      if before and images then
-        entry[#entry + 1] = 'b'
-        entry[#entry + 1] = string.sub(before, 9)
+      last, id = last + 1, args[a + 7]
+      version = last
+      entry = {'i', id, 't', number, 'k', args[a + 4]}
+      local n = 6
+      local function add(field, value)
+        entry[n + 1], entry[n + 2] = field, value
+        n = n + 2
       end
-      if put then
-        entry[#entry + 1] = 'a'
-        entry[#entry + 1] = args[a + 6]
-      end
+      if before and images then add('b', string.sub(before, 9)) end
+      if put then add('a', args[a + 6]) end
+      if args[5] ~= '' then add('c', args[5]) end
+      if args[6] ~= '0' then add('q', args[6]) end
     else
-      at.writes = at.writes + 1
-      version = at.writes
+      writes, counted = writes + 1, true
+      version = writes
     end
     local value = put and struct.pack('>I8', version) .. args[a + 6]
     written[row] = value
-    todo[#todo + 1] = {row, index, args[a + 4], value, before and true, entry, at.last}
+    todo[#todo + 1] = {row, index, args[a + 4], value, before and true, entry, last}
   end
   for _, w in ipairs(todo) do
     if w[6] then redis.call('XADD', keys[2], '0-' .. text(w[7]), unpack(w[6])) end
@@ -77,9 +84,8 @@ local function write(keys, args)
       redis.call('ZREM', w[2], w[3])
     end
   end
-  if #todo > 0 then
-    redis.call('HSET', keys[1], 'end', text(at.last), 'id', at.id, 'writes', text(at.writes))
-  end
+  if id then redis.call('HSET', keys[1], 'end', text(last), 'id', id) end
+  if counted then redis.call('HSET', keys[1], 'writes', text(writes)) end
   return version
 end
 
