@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from everfresh.kv.sharing.cells import Mode
@@ -64,14 +64,6 @@ class Definition:
 def new_birth() -> int:
     """A birth that no other group has; never 0, that of stores of before."""
     return int.from_bytes(os.urandom(4), "big") >> 1 or 1
-
-
-def begin_again(store: Store, group: str) -> None:
-    """Let a group be made anew, of the data that are there then: whoever maintains it notices. Until then its
-    views are being made, and its log is not held back."""
-    for key, of in every(store):
-        if of.group == group and not of.dropped:
-            store.put(VIEWS.name, key, replace(of, born=of.born + 1).to_bytes())
 
 
 def every(store: Store) -> list[tuple[bytes, Definition]]:

@@ -21,7 +21,7 @@ from everfresh.kv.definitions import VIEWS, Definition, base_tables, every, gone
 from everfresh.kv.encoding import keys
 from everfresh.kv.protocol.calls import perform
 from everfresh.kv.protocol.coordinator import How
-from everfresh.kv.protocol.head import HEADS, Head, birth, first_epoch, shown
+from everfresh.kv.protocol.head import HEADS, Head, birth, shown
 from everfresh.kv.protocol.sweeping import sweep
 from everfresh.kv.runtime.families import Families
 from everfresh.kv.runtime.generations import begin, drop, first_head, fresh_group, generations, rebuild
@@ -29,7 +29,7 @@ from everfresh.kv.runtime.group import Group
 from everfresh.kv.runtime.shared_flow import Layout, SharedFlow
 from everfresh.kv.runtime.sql_flow import SqlFlow
 from everfresh.kv.sharing.cells import MODES, Mode
-from everfresh.kv.store import ABSENT, Conflict, Refused, Store, StoredTable
+from everfresh.kv.store import ABSENT, Conflict, Store, StoredTable
 from everfresh.kv.strategies import BATCH, STRATEGIES, strategy
 from everfresh.sql import CreateTable, parse_and_bind
 from everfresh.types import BIGINT
@@ -170,18 +170,8 @@ class Views:
         row = self.store.get(HEADS.name, key)
         if row is not None and birth(Head.from_bytes(row.value).committed) == definition.born:
             return
-        term = 0
-        if row is not None:  # it is made anew: what an earlier one still writes is refused, and its rows go
-            term = Head.from_bytes(row.value).term + 1
-            with suppress(Refused):  # by a term that the head has lost: the coordinator goes beyond it
-                for partition in self.store.partitions():
-                    if partition.open:
-                        self.store.fence(partition.id, definition.group, term, first_epoch(definition.born))
-            table = self.store.tables()[definition.group]
-            self.store.drop_table(definition.group)
-            self.store.create_table(table)
         loads = strategy(definition.strategy, self.store).loads
-        head = replace(first_head(self.store, definition.born, loads=loads), term=term).to_bytes()
+        head = first_head(self.store, definition.born, loads=loads).to_bytes()
         with suppress(Conflict):  # somebody else has just done so
             self.store.put(HEADS.name, key, head, expect=ABSENT if row is None else row.version)
 

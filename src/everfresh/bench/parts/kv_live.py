@@ -243,9 +243,9 @@ def writers(report: Report, rows: int) -> None:
         took = {name: median(of) for name, of in times.items()}
         for name, s in took.items():
             report.row(what=f"RocksDB, {how}: {name}", us_per_row=round(1e6 * s / most, 2))
-        log, before = took["log"] / took["none"], took["log and before-images"] / took["none"]
+        log, images = took["log"] / took["none"], took["log and before-images"] / took["none"]
         if sync:
-            report.below("RocksDB with sync, one row: before-images against none", before, 1.4, "times")
+            report.below("RocksDB with sync, one row: before-images against none", images, 1.4, "times")
         else:
             report.below("RocksDB batches: log against none", log, 1.6, "times")
-            report.below("RocksDB batches: before-images against none", before, 3.0, "times")
+            report.below("RocksDB batches: before-images against none", images, 3.0, "times")

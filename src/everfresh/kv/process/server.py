@@ -20,12 +20,13 @@ import pyarrow as pa
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.client import Client
-from everfresh.kv.definitions import VIEWS, begin_again, definitions
+from everfresh.kv.definitions import VIEWS, definitions
 from everfresh.kv.process import points, wire
 from everfresh.kv.process.load import Load
 from everfresh.kv.protocol.calls import perform
 from everfresh.kv.protocol.head import HEADS, Head, shown
-from everfresh.kv.store import Store
+from everfresh.kv.runtime.generations import ends, lives
+from everfresh.kv.store import Conflict, Store
 
 CALLS = (
     "create_table", "drop_table", "tables", "partitions", "partition_of", "get", "multi_get", "put", "delete",
@@ -56,8 +57,6 @@ class Server:
         self.began = time.monotonic()
         self._slow = False
         self._point = points.point(points.OWNER)
-        self._detached: dict[str, int] = {}
-        """Groups that are to be made anew, with the epoch that they were at."""
         self._closing = False
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
@@ -204,35 +203,36 @@ class Server:
 
     def retain(self) -> None:
         """Trim what all views have seen; the policy says what becomes of one that holds back too much."""
-        heads = dict[str, Head]()
-        for group in dict.fromkeys(d.group for d in definitions(self.store).values()):
+        heads, late = dict[str, Head](), False
+        at = {p: self.store.log_end(p.id).offset for p in self.store.partitions()}
+        for group, of in {d.group: d for d in definitions(self.store).values()}.items():
             row = self.store.get(HEADS.name, group.encode())
             head = Head() if row is None else Head.from_bytes(row.value)
-            if "@" not in group or head.loading:  # a generation that is made needs no log
-                heads[group] = head
-        if not heads:
-            return
-        ends = {p: self.store.log_end(p.id).offset for p in self.store.partitions()}
-
-        def held(head: Head) -> int:
-            return sum(
+            if "@" in group and not head.loading:
+                continue  # a generation that is made needs no log
+            held = sum(
                 max(0, end - head.cut.of(p.id).offset)
-                for p, end in ends.items()
+                for p, end in at.items()
                 if p.open or p.id in head.cut.at
             )
-
-        late = {group for group, head in heads.items() if held(head) > self.log_entries > 0}
-        if self.policy == "detach":
-            for group in late:
-                if not heads[group].loading and group not in self._detached:
-                    begin_again(self.store, group)
-                    self.client.forget()
-                    self._detached[group] = heads[group].committed
-            self._detached = {
-                g: at for g, at in self._detached.items() if g in heads and heads[g].committed == at
-            }
-            heads = {group: head for group, head in heads.items() if group not in self._detached}
-        for partition, end in ends.items():
+            if row is not None and held > self.log_entries > 0 and not head.loading:
+                late = True
+                if self.policy == "detach":
+                    head = self._detached(group, of.born, head, row.version)
+            heads[group] = head
+        if not heads:
+            return
+        for partition, end in at.items():
             upto = min((head.cut.of(partition.id).offset for head in heads.values()), default=end)
             self.store.log_trim(partition.id, upto)
-        self._slow = self.policy == "slow" and bool(late)
+        self._slow = self.policy == "slow" and late
+
+    def _detached(self, group: str, born: int, head: Head, version: int) -> Head:
+        """Let a group be made anew of what is there by now: whoever maintains it loses its term by this."""
+        served = lives(self.store)
+        new = head.begun_again(ends(self.store), served, born)
+        try:
+            self.store.put(HEADS.name, group.encode(), new.to_bytes(), expect=version)
+        except Conflict:  # it has just come further
+            return head
+        return new

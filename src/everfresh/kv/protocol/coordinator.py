@@ -116,13 +116,15 @@ class _Term:
         yield from self._write(self.head.taken())
         if self.head.open is not None and not self.protect.recorded_offsets:
             self.head = replace(self.head, open=None)
-        # An epoch that is open goes on from the cut before it; what it has prepared must be prepared again.
-        if self.how.parallel and self.head.loading and self.head.open is None:
-            yield from self._load()
         ends = yield Ends()
         self._check(ends)
         if self.head.again:
             yield from self._clear(ends)
+        # An epoch that is open goes on from the cut before it; what it has prepared must be prepared again.
+        if self.how.parallel and self.head.loading and self.head.open is None:
+            yield from self._load(ends)
+            ends = yield Ends()
+            self._check(ends)
         base = bases(ends, self.tables, self.head.cut, self.how.chunks)
         restore = Restore(
             self.head.term, self.head.committed, self.me, base, self.head.version, self.how.tracks
@@ -132,6 +134,20 @@ class _Term:
         yield from self._all(self.head.committed)
         while True:
             yield from self._epoch()
+
+    def _load(self, ends: Sequence[tuple[Partition, Position]]) -> Machine:
+        """A parallel transition: the view begins where the managers say that they have come to."""
+        base = bases(ends, self.tables, self.head.cut, self.how.chunks)
+        for manager in self.managers:
+            yield Send(manager, Load(self.head.term, self.me, base))
+        waiting = set(self.managers)
+        reached = {partition.id: end for partition, end in ends if not partition.open}
+        while waiting:
+            message = yield Receive()
+            if isinstance(message, Loaded) and message.term == self.head.term and message.manager in waiting:
+                waiting.discard(message.manager)
+                reached |= message.reached.at
+        yield from self._write(replace(self.head, cut=Cut(reached)))
 
     def _clear(self, ends: Sequence[tuple[Partition, Position]]) -> Machine:
         """Nobody has seen a row of what is to be made anew: remove what was there before."""
@@ -170,21 +186,6 @@ class _Term:
             for at in (cut.at[partition.id] for cut in cuts if partition.id in cut.at):
                 if end.offset < at.offset or (end.offset == at.offset and end.id != at.id):
                     raise LogDiverged(f"partition {partition.id} has lost entries")
-
-    def _load(self) -> Machine:
-        """A parallel transition: the view begins where the managers say that they have come to."""
-        ends = yield Ends()
-        base = bases(ends, self.tables, self.head.cut, self.how.chunks)
-        for manager in self.managers:
-            yield Send(manager, Load(self.head.term, self.me, base))
-        waiting = set(self.managers)
-        reached = {partition.id: end for partition, end in ends if not partition.open}
-        while waiting:
-            message = yield Receive()
-            if isinstance(message, Loaded) and message.term == self.head.term and message.manager in waiting:
-                waiting.discard(message.manager)
-                reached |= message.reached.at
-        yield from self._write(replace(self.head, cut=Cut(reached)))
 
     def _write(self, head: Head) -> Machine:
         expect = self.version if self.protect.head_condition else ANY

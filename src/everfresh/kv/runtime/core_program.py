@@ -72,10 +72,13 @@ class Program:
                 come[table].append((key, after))
         parts: dict[str, list[Part]] = {}
         for name, codec in self._codecs.items():
-            for kind, pairs in (("delete", gone[name]), ("insert", come[name])):
-                if pairs:
-                    rows = columns(codec, pairs, self._names[name])
-                    parts.setdefault(name, []).append(Part(name, kind, rows, f"rows of {name}"))
+            what, names = f"rows of {name}", self._names[name]
+            if gone[name]:
+                rows = columns(codec, gone[name], names)
+                parts.setdefault(name, []).append(Part(name, "delete", rows, what))
+            if come[name]:
+                rows = columns(codec, come[name], names)
+                parts.setdefault(name, []).append(Part(name, "insert", rows, what))
         return parts
 
 
