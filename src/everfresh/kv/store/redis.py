@@ -123,10 +123,11 @@ class Link:
 
         def ask() -> list[Any]:
             found: list[Any] = [None] * len(commands)
-            places: dict[Any, list[int]] = {}
+            places: dict[str, list[int]] = {}
             for i, (key, _) in enumerate(commands):
-                places.setdefault(self.cluster.get_node_from_key(key), []).append(i)
-            for node, listed in places.items():
+                places.setdefault(self.cluster.get_node_from_key(key).name, []).append(i)
+            for name, listed in places.items():
+                node = self.cluster.get_node(node_name=name)
                 for start in range(0, len(listed), MOST):
                     some = listed[start : start + MOST]
                     pipeline = self.cluster.get_redis_connection(node).pipeline(transaction=False)
