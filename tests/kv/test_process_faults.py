@@ -92,6 +92,24 @@ def client_stops(folder: Path) -> None:
         trial.close()
 
 
+def master_dies_and_stops(folder: Path) -> None:
+    trial = Trial(folder, 7)
+    try:
+        store = RemoteStore(trial.path)
+        trial.until(20)
+        os.kill(store.ask("status")["master"], signal.SIGKILL)
+        trial.until(80)
+        master = until(lambda: store.ask("status")["master"], "there is no master")
+        os.kill(master, signal.SIGSTOP)
+        trial.until(140)
+        os.kill(trial.managers()[0], signal.SIGKILL)  # nobody tells the ring
+        trial.until(180)
+        os.kill(master, signal.SIGCONT)
+        assert trial.judged() is None
+    finally:
+        trial.close()
+
+
 def test_a_manager_dies_where_its_rows_are_prepared(tmp_path: Path) -> None:
     manager_dies(tmp_path / "s", "prepare:4:after")
 
@@ -106,6 +124,11 @@ def test_the_owner_dies_where_rows_are_prepared(tmp_path: Path) -> None:
 
 def test_a_writer_dies(tmp_path: Path) -> None:
     client_dies(tmp_path / "s")
+
+
+@pytest.mark.soak
+def test_the_master_dies_and_stops(tmp_path: Path) -> None:
+    master_dies_and_stops(tmp_path / "s")
 
 
 @pytest.mark.soak

@@ -155,15 +155,9 @@ class EtcdStore(ServedStore):
     def create_table(self, table: StoredTable) -> None:
         """Make a table; nothing happens if it is there just so."""
         while True:
-            self._refresh()
-            known = self._tables
-            found = known.by_name.get(table.name)
-            if found is not None and found[1] != table:
-                raise EverfreshError(
-                    Code.EXISTS, f"the store has another table '{table.name}'", hint="drop it first"
-                )
-            if found is not None:
+            if self._is_there(table):
                 return
+            known = self._tables
             number, partition = known.next
             tables = {**known.by_name, table.name: (number, table)}
             self._change_tables(_manifest(tables, [number + 1, partition]), [])
@@ -190,24 +184,12 @@ class EtcdStore(ServedStore):
         self._refresh()
         return done or _manifest(self._tables.by_name, self._tables.next) == manifest
 
-    def tables(self) -> Mapping[str, StoredTable]:
-        """The tables by name."""
-        (found,) = self._read([gateway.get(self._at(b"m"))])
-        if found[0].mod != self._tables.mod:
-            self._tables = _Tables(found[0])
-        return {name: table for name, (_, table) in self._tables.by_name.items()}
-
-    def _known(self, table: str) -> tuple[int, StoredTable]:
-        if table not in self._tables.by_name:
-            self._refresh()
-        found = self._tables.by_name.get(table)
-        if found is None:
-            raise EverfreshError(
-                Code.NOT_FOUND,
-                f"the store has no table '{table}'",
-                hint="tables are: " + ", ".join(sorted(self._tables.by_name)),
-            )
-        return found
+    def _by_name(self, *, anew: bool = False) -> Mapping[str, tuple[int, StoredTable]]:
+        if anew:
+            (found,) = self._read([gateway.get(self._at(b"m"))])
+            if found[0].mod != self._tables.mod:
+                self._tables = _Tables(found[0])
+        return self._tables.by_name
 
     def partitions(self) -> list[Partition]:
         """All partitions, parents before their children."""

@@ -72,7 +72,7 @@ class Link:
         self._where = ", ".join(nodes)
         self._down = (self._redis.ConnectionError, self._redis.TimeoutError, OSError)
         self._waits = (
-            self._redis.exceptions.ClusterDownError, self._redis.exceptions.TryAgainError,
+            self._redis.exceptions.ClusterError, self._redis.exceptions.TryAgainError,
             self._redis.exceptions.SlotNotCoveredError, self._redis.BusyLoadingError,
             self._redis.ReadOnlyError, self._redis.exceptions.MovedError,
         )  # fmt: skip
@@ -123,10 +123,11 @@ class Link:
 
         def ask() -> list[Any]:
             found: list[Any] = [None] * len(commands)
-            places: dict[Any, list[int]] = {}
+            places: dict[str, list[int]] = {}
             for i, (key, _) in enumerate(commands):
-                places.setdefault(self.cluster.get_node_from_key(key), []).append(i)
-            for node, listed in places.items():
+                places.setdefault(self.cluster.get_node_from_key(key).name, []).append(i)
+            for name, listed in places.items():
+                node = self.cluster.get_node(node_name=name)
                 for start in range(0, len(listed), MOST):
                     some = listed[start : start + MOST]
                     pipeline = self.cluster.get_redis_connection(node).pipeline(transaction=False)
@@ -229,13 +230,7 @@ class RedisStore(ServedStore):
     def create_table(self, table: StoredTable) -> None:
         """Make a table; nothing happens if it is there just so."""
         while True:
-            self._read_manifest()
-            found = self._tables.get(table.name)
-            if found is not None and found[1] != table:
-                raise EverfreshError(
-                    Code.EXISTS, f"the store has another table '{table.name}'", hint="drop it first"
-                )
-            if found is not None:
+            if self._is_there(table):
                 return
             tables = [*self._tables.values(), (self._next, table)]
             self._swap(self._text, _manifest(tables, self._next + 1, self._count))
@@ -255,22 +250,10 @@ class RedisStore(ServedStore):
             while self._link.call("clear", keys, number, rows, MOST, again=True) == MOST:
                 pass
 
-    def tables(self) -> Mapping[str, StoredTable]:
-        """The tables by name."""
-        self._read_manifest()
-        return {name: table for name, (_, table) in self._tables.items()}
-
-    def _known(self, table: str) -> tuple[int, StoredTable]:
-        if table not in self._tables:
+    def _by_name(self, *, anew: bool = False) -> Mapping[str, tuple[int, StoredTable]]:
+        if anew:
             self._read_manifest()
-        found = self._tables.get(table)
-        if found is None:
-            raise EverfreshError(
-                Code.NOT_FOUND,
-                f"the store has no table '{table}'",
-                hint="tables are: " + ", ".join(sorted(self._tables)),
-            )
-        return found
+        return self._tables
 
     def partitions(self) -> list[Partition]:
         """All partitions, each with the life of its master."""

@@ -8,7 +8,7 @@ Invariant: between what `prepare` reads and what it writes nobody else has writt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from everfresh.errors import Code, EverfreshError
@@ -28,6 +28,7 @@ from everfresh.kv.store.protocol import (
     Prepared,
     Refused,
     Row,
+    StoredTable,
 )
 
 T = TypeVar("T")
@@ -66,13 +67,39 @@ class ServedStore:
         """See what partitions there are."""
         raise NotImplementedError
 
-    def _known(self, table: str) -> Any:
-        """What is known of a table; an error if there is none."""
+    def _by_name(self, *, anew: bool = False) -> Mapping[str, tuple[int, StoredTable]]:
+        """The tables with their numbers, as they were last seen or as they are now."""
         raise NotImplementedError
 
     def multi_get(self, table: str, keys: Sequence[bytes]) -> list[Row | None]:
         """Several rows, in the order of the keys."""
         raise NotImplementedError
+
+    # -- tables ------------------------------------------------------------------------------------
+
+    def _known(self, table: str) -> tuple[int, StoredTable]:
+        """The number of a table, and what it is."""
+        found = self._by_name().get(table) or self._by_name(anew=True).get(table)
+        if found is None:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"the store has no table '{table}'",
+                hint="tables are: " + ", ".join(sorted(self._by_name())),
+            )
+        return found
+
+    def _is_there(self, table: StoredTable) -> bool:
+        """Whether the store has just this table; an error if it has another of the name."""
+        found = self._by_name(anew=True).get(table.name)
+        if found is not None and found[1] != table:
+            raise EverfreshError(
+                Code.EXISTS, f"the store has another table '{table.name}'", hint="drop it first"
+            )
+        return found is not None
+
+    def tables(self) -> Mapping[str, StoredTable]:
+        """The tables by name."""
+        return {name: table for name, (_, table) in self._by_name(anew=True).items()}
 
     # -- rows --------------------------------------------------------------------------------------
 
