@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -25,7 +27,19 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.kv.client import Client
 from everfresh.kv.process import wire
 from everfresh.kv.process.remote import RemoteStore
-from everfresh.kv.store import ANY, Conflict, Entry, Op, Position, Row
+from everfresh.kv.process.ring import RING, Ring, read_ring, write_ring
+from everfresh.kv.process.server import Server, packed_answer
+from everfresh.kv.store import (
+    ANY,
+    START,
+    Conflict,
+    Entry,
+    LogTrimmed,
+    Op,
+    Position,
+    Row,
+    memory_store,
+)
 from everfresh.kv.views import Views
 
 ORDERS = "CREATE TABLE orders (id BIGINT PRIMARY KEY, cust BIGINT, price DECIMAL(9,2))"
@@ -37,12 +51,12 @@ BIG = (
 
 
 @contextmanager
-def served(folder: Path, **environment: str) -> Iterator[tuple[str, list[int]]]:
+def served(folder: Path, *options: str, **environment: str) -> Iterator[tuple[str, list[int]]]:
     """`everfresh kv serve` as a process; ended by SIGTERM, whatever happens."""
     path = Path(mkdtemp()) / "s"  # the folder of a test may be too long for a socket
     how = [sys.executable, "-m", "everfresh", "kv", "serve", str(folder), "--socket", str(path)]
     child = subprocess.Popen(
-        [*how, "--partitions", "2"], stdout=subprocess.PIPE, env={**os.environ, **environment}
+        [*how, "--partitions", "2", *options], stdout=subprocess.PIPE, env={**os.environ, **environment}
     )
     try:
         assert child.stdout is not None
@@ -158,6 +172,85 @@ def test_a_manager_that_is_killed_or_stopped_is_replaced(tmp_path: Path) -> None
     assert caught.value.code == Code.NOT_FOUND
 
 
+def until(holds: Callable[[], Any], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_the_master_gives_the_groups_of_a_manager_that_is_silent_to_others(tmp_path: Path) -> None:
+    random = Random(4)
+    with served(tmp_path / "store", "--managers", "2") as (path, managers):
+        store, writer = RemoteStore(path), Client(RemoteStore(path))
+        views = declared(store)
+        write(random, writer, 40)
+        until(lambda: read_ring(store)[0].members == ("m0", "m1"))
+        assert_right(store, views)
+        group = views._definitions["spend"].group
+        owner = read_ring(store)[0].owner(group)
+        os.kill(managers[int(str(owner)[1:])], signal.SIGSTOP)
+        try:
+            until(lambda: read_ring(store)[0].members == tuple({"m0", "m1"} - {owner}))
+            write(random, writer, 20)
+            assert_right(store, views)
+            # A master that is killed is started again, and has a new term.
+            term = read_ring(store)[0].term
+            os.kill(store.ask("status")["master"], signal.SIGKILL)
+            until(lambda: read_ring(store)[0].term > term)
+        finally:
+            os.kill(managers[int(str(owner)[1:])], signal.SIGCONT)
+        until(lambda: read_ring(store)[0].members == ("m0", "m1"))
+        write(random, writer, 20)
+        assert_right(store, views)
+        view = store.ask("status")["views"]["spend"]
+        assert view["staleness_s"] == 0.0
+        assert {"updates_per_s", "buffered", "seen"} <= view.keys()
+        store.close()
+
+
+def test_only_the_newest_master_writes_the_ring() -> None:
+    store = memory_store()
+    store.create_table(RING)
+    ring, version = read_ring(store)
+    first = write_ring(store, Ring(ring.term + 1, ("a",)), version)
+    write_ring(store, Ring(ring.term + 2, ("b",)), first)
+    with pytest.raises(Conflict):
+        write_ring(store, Ring(ring.term + 1, ("a", "c")), first)
+    assert read_ring(store)[0] == Ring(ring.term + 2, ("b",))
+
+
+def test_a_view_that_holds_back_too_much_of_the_log_is_detached(tmp_path: Path) -> None:
+    store = memory_store(partitions=2)
+    views = declared(store)  # type: ignore[arg-type]
+    random, here = Random(5), Views(store)
+    write(random, here.client, 60)
+    here.refresh()
+    before = here.client.read("spend").num_rows
+    assert before > 0
+    server = Server(store, Path(mkdtemp()) / "s", log_entries=30, policy="detach")
+    server.retain()
+    assert here.client.read("spend").num_rows == before
+    write(random, here.client, 60)
+    server.retain()
+    for partition in store.partitions():
+        end = store.log_end(partition.id)
+        assert store.log(partition.id, end) == []
+        if end.offset:
+            with pytest.raises(LogTrimmed):
+                store.log(partition.id, START)
+    with pytest.raises(EverfreshError, match="is being made"):
+        Client(store).read("spend")
+    again = Views(store)
+    again.refresh()
+    server.retain()
+    for name in views.names:
+        assert again.verify(name).num_rows == 0
+    again.sweep()
+    assert again.client.read("spend").num_rows > 0
+    server.close()
+
+
 POINTS = [
     f"{call}:{n}{when}"
     for call in ("fence", "prepare", "head", "resolve", "collect")
@@ -219,6 +312,29 @@ def test_many_rows_come_as_they_went(rows: list[Any], entries: list[Entry]) -> N
         found = wire.unpack(wire.pack(value))
         assert found == value
         assert [type(v) for v in found] == [type(v) for v in value]
+
+
+def test_rows_come_as_plain_values_and_as_arrow_where_these_do_not_travel() -> None:
+    store = memory_store()
+    views = Views(store)
+    views.create_table("CREATE TABLE t (k BIGINT PRIMARY KEY, p DECIMAL(9,2), f DOUBLE, d DATE, t TIMESTAMP)")
+    views.create_view("CREATE MATERIALIZED VIEW v AS SELECT k, p, f, d, t FROM t", key=["d"])
+    day, price = dt.date(2020, 1, 2), Decimal("1.50")
+    row = {"k": 1, "p": price, "f": float("inf"), "d": day, "t": dt.datetime(2020, 1, 2, 3, 4, 5, 6)}
+    views.client.put("t", row)
+    views.refresh()
+    server = Server(store, Path(mkdtemp()) / "s")
+    threading.Thread(target=server.serve, daemon=True).start()
+    remote = RemoteStore(server.path)
+    assert remote.read_row("v", day) == row
+    assert remote.read_row("v", dt.date(2020, 1, 3)) is None
+    remote.close()
+    server.close()
+    other = {"i": pa.MonthDayNano([1, 2, 3000])}
+    answer = wire.unpack(packed_answer("read_row", other))["answer"]
+    assert wire.bytes_table(answer).to_pylist() == [other]
+    with pytest.raises(TypeError):
+        packed_answer("get", other)
 
 
 def test_errors_and_tables_come_as_they_went() -> None:

@@ -91,7 +91,7 @@ def assert_right(views: Views) -> None:
                 assert views.client.read_row(name, *[row[k] for k in key]) == row
 
 
-@pytest.mark.parametrize(("strategy", "batch"), [("IN", 0), ("IMB", 4), ("SCI", 3)])
+@pytest.mark.parametrize(("strategy", "batch"), [("IN", 0), ("IMB", 4), ("SCI", 3), ("ISN", 0), ("ISC", 0)])
 def test_views_equal_duckdb_after_every_refresh(strategy: str, batch: int) -> None:
     random, store = Random(batch), memory_store(partitions=2)
     views = made(store, strategy, batch)
@@ -210,6 +210,49 @@ def test_a_point_read_takes_at_most_two_gets() -> None:
         assert (old["n"] if old else 0) in (n - 1, n)
 
 
+def test_a_view_that_is_made_again_is_not_read_as_the_old_one() -> None:
+    """Another client remembers for ever where the views were."""
+    store = memory_store()
+    views, other = Views(store), Client(store, fresh_for=1e9)
+    views.create_table(ORDERS)
+    views.client.put("orders", {"id": 1, "cust": 7, "price": Decimal(4), "note": "a"})
+    old = "CREATE MATERIALIZED VIEW v AS SELECT cust, SUM(price) AS s FROM orders GROUP BY cust"
+    new = "CREATE MATERIALIZED VIEW v AS SELECT cust, COUNT(*) AS n FROM orders GROUP BY cust"
+    for text, row in ((old, {"cust": 7, "s": Decimal(4)}), (new, {"cust": 7, "n": 1})) * 2:
+        views.create_view(text, key=["cust"])
+        with pytest.raises(EverfreshError, match="is being made"):
+            other.read_row("v", 7)
+        views.refresh()
+        assert other.read_row("v", 7) == row
+        assert other.read("v").to_pylist() == [row]
+        assert other.read_row("v", 8) is None
+        views.drop_view("v")
+        for call in (other.read, lambda name: other.read_row(name, 7)):
+            with pytest.raises(EverfreshError, match="no view 'v'"):
+                call("v")
+
+
+def test_a_view_of_a_family_that_is_made_again_is_not_read_as_the_old_one() -> None:
+    """Its family has another view, so that table and head stay; nobody maintains meanwhile."""
+    store = memory_store()
+    views, other = Views(store), Client(store, fresh_for=1e9)
+    views.create_table(ORDERS)
+    views.client.put("orders", {"id": 3, "cust": 7, "price": Decimal(4), "note": "a"})
+    text = "CREATE MATERIALIZED VIEW {0} AS SELECT COUNT(*) AS n FROM orders WHERE id < {1}"
+    views.create_views([text.format("stays", 9), text.format("v", 2)])
+    views.refresh()
+    assert other.read_row("v") == {"n": 0}
+    declaring = Views(store, only=lambda group: False)
+    declaring.drop_view("v")
+    with pytest.raises(EverfreshError, match="no view 'v'"):
+        other.read_row("v")
+    declaring.create_views([text.format("v", 5)])
+    Views(store).refresh()
+    assert other.read_row("v") == {"n": 1}
+    assert other.read("v").to_pylist() == [{"n": 1}]
+    assert other.read_row("stays") == {"n": 1}
+
+
 def test_mistakes_are_named() -> None:
     store = memory_store()
     views = Views(store)
@@ -233,6 +276,8 @@ def test_mistakes_are_named() -> None:
         with pytest.raises(EverfreshError) as caught:
             call()
         assert caught.value.code == code
+    with pytest.raises(EverfreshError, match="IN has no parallel transition"):
+        views.create_view(view, strategy="IN", parallel=True)
     views.create_view(view, key=["cust"])
     with pytest.raises(EverfreshError) as caught:
         views.create_view(view)
@@ -253,8 +298,14 @@ def test_mistakes_are_named() -> None:
     assert caught.value.code == Code.HISTORY
 
 
-@pytest.mark.parametrize("strategy", ["SNI", "SNIMB", "SCI", "SCIMB"])
-def test_a_view_over_existing_data_needs_no_log(strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "parallel"),
+    [
+        *((name, False) for name in ("SNI", "SNIMB", "SCI", "SCIMB", "ISN", "ISC")),
+        *((name, True) for name in ("SNI", "SCIMB")),
+    ],
+)
+def test_a_view_over_existing_data_needs_no_log(strategy: str, parallel: bool) -> None:
     random, store = Random(7), memory_store(partitions=2)
     views = Views(store)
     views.create_table(f"{ORDERS}; {CUSTOMERS}")
@@ -263,7 +314,8 @@ def test_a_view_over_existing_data_needs_no_log(strategy: str) -> None:
     store.split(1)
     views.trim()
     for name, (text, key) in VIEWS.items():
-        views.create_view(f"CREATE MATERIALIZED VIEW {name} AS {text}", key=key, strategy=strategy, batch=9)
+        made = f"CREATE MATERIALIZED VIEW {name} AS {text}"
+        views.create_view(made, key=key, strategy=strategy, batch=9, parallel=parallel)
     for _ in range(30):
         write(random, views.client)  # after it was made, and before it is loaded
     with pytest.raises(EverfreshError, match="is being made"):
@@ -308,6 +360,50 @@ def test_generations_are_switched_at_once(strategy: str) -> None:
     views.drop_view("spend")
     assert not [name for name in store.tables() if name.startswith("spend")]
     assert "spend" not in Views(store).names
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_view_is_made_while_clients_write_between_the_chunks(parallel: bool) -> None:
+    for seed in range(3):
+        random, store = Random(seed), memory_store(partitions=2)
+        busy: Any = _Writing(store, random)
+        views = Views(busy)
+        views.create_table(f"{ORDERS}; {CUSTOMERS}")
+        busy.client = Client(store)
+        for _ in range(60):
+            write(random, views.client)
+        for name, (text, key) in VIEWS.items():
+            views.create_view(f"CREATE MATERIALIZED VIEW {name} AS {text}", key=key, parallel=parallel)
+        busy.writes = 40
+        views.refresh()
+        assert busy.writes == 0
+        views.refresh()
+        assert_right(views)
+
+
+class _Writing:
+    """A store to which somebody writes after each chunk and each slice that is read."""
+
+    def __init__(self, store: EmbeddedStore, random: Random) -> None:
+        self.store, self.random, self.writes, self.client = store, random, 0, Client(store)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def _write(self) -> None:
+        for _ in range(min(self.writes, 3)):
+            self.writes -= 1
+            write(self.random, self.client)
+
+    def scan_chunks(self, partition: int, table: str, *given: Any, **how: Any) -> Any:
+        for chunk in self.store.scan_chunks(partition, table, *given, **{**how, "size": 7}):
+            yield chunk
+            self._write()
+
+    def log(self, *given: Any) -> Any:
+        found = self.store.log(*given)
+        self._write()
+        return found
 
 
 class _Busy:

@@ -9,23 +9,18 @@ go to RocksDB through split states: prepared and resolved.
 from __future__ import annotations
 
 import datetime as dt
-import json
-import os
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from everfresh.bench import Settings
+from everfresh.bench.parts import kv_live, kv_servers, kv_strategies
 from everfresh.bench.report import Report
-from everfresh.bench.timing import interleave, median, seconds
+from everfresh.bench.timing import interleave, seconds
 
 if TYPE_CHECKING:
     from everfresh.kv.sharing.cells import Cells, Part, Sums
@@ -33,8 +28,13 @@ if TYPE_CHECKING:
 
 NAME = "kv"
 DESCRIPTION = "key-value views: thousands of views in three modes, reads beside writers, the log"
-OPTIONS = {"parts": "modes,end-to-end,writers,reads, or some of them", "views": "up to how many views (1000)"}
-PARTS = ("modes", "end-to-end", "writers", "reads")
+PARTS = ("modes", "end-to-end", "writers", "reads", "staleness", "changed", "strategies", "servers")
+OPTIONS = {
+    "parts": ", ".join(PARTS) + ", or some of them",
+    "views": "up to how many views (1000)",
+    "redis": "nodes of a Redis Cluster for `servers`, as HOST:PORT,...",
+    "etcd": "members of etcd for `servers`, as HOST:PORT,...",
+}
 _DAY = dt.date(1992, 1, 1)
 
 
@@ -46,6 +46,7 @@ class Template:
     text: str
     parameters: Callable[[Random, bool], dict[str, Any]]
     bar: float = 0.0
+    live: bool = False
 
 
 def _date(random: Random, lo: int, hi: int) -> dt.date:
@@ -105,6 +106,7 @@ TEMPLATES = (
             GROUP BY l_orderkey, o_orderdate, o_shippriority""",
         _q3,
         10,
+        True,
     ),
     Template(
         "Q6",
@@ -113,6 +115,7 @@ TEMPLATES = (
               AND l_discount BETWEEN {low} AND {high} AND l_quantity < {quantity}""",
         _q6,
         20,
+        True,
     ),
     Template(
         "Q10",
@@ -134,11 +137,33 @@ def run(settings: Settings) -> Report:
         _modes(report, settings, most, "end-to-end" in parts)
     if "writers" in parts:
         settings.note("writers: what the log costs")
-        _writers(report, 2_000 if settings.quick else 20_000)
+        kv_live.writers(report, 2_000 if settings.quick else 20_000)
     if "reads" in parts:
         settings.note("reads: a served store beside a writer")
-        _reads(report, 5.0 if settings.quick else 20.0)
-    report.skip("the same on Spark, Redis and etcd", "these adapters are not there yet")
+        kv_live.reads(report, 5.0 if settings.quick else 20.0)
+    if "staleness" in parts:
+        settings.note("staleness: views of TPC-H beside a writer")
+        queries = [(t.name, t.text.format(**t.parameters(Random(1), False))) for t in TEMPLATES if t.live]
+        batches = (0,) if settings.quick else (0, 500, 5000)
+        kv_live.staleness(report, 5.0 if settings.quick else 15.0, settings.sf or 0.01, queries, batches)
+    if "servers" in parts:
+        settings.note("servers: what the log costs on Redis and etcd")
+        redis, etcd = (settings.options.get(name, "") for name in ("redis", "etcd"))
+        kv_servers.servers(report, redis, etcd, 2_000 if settings.quick else 20_000)
+    texts = {t.name: t.text.format(**t.parameters(Random(1), False)) for t in TEMPLATES}
+    sf = settings.sf or (0.01 if settings.quick else 0.1)
+    if "changed" in parts:
+        settings.note("1 % of lineitem changes: IMB against SN")
+        some = {name: texts[name] for name in ("Q6", "Q3", "Q10")}
+        kv_strategies.one_percent(report, sf, some, 3 if settings.quick else 5)
+    if "strategies" in parts:
+        from everfresh.workloads.corpus import WORKLOADS
+
+        settings.note("ten strategies: making a view, and keeping it")
+        q7 = next(q for q in WORKLOADS["tpch"].queries if q.name == "q07")
+        of = {"Q6": texts["Q6"], "Q7": q7.ddl.split(" AS", 1)[1], "Q10": texts["Q10"]}
+        kv_strategies.strategies(report, min(sf, 0.01), of, (100, 1000, 10_000))
+    report.skip("the same on Spark", "views are not maintained there yet")
     return report
 
 
@@ -181,6 +206,7 @@ def _one(
     )
     times = interleave({mode: lambda m=mode: step(m) for mode in MODES}, 3)  # type: ignore[misc]
     took = {mode: min(of) for mode, of in times.items()}
+    chosen = took["auto"] / min(took.values())
     report.row(
         template=template.name,
         views=count,
@@ -189,8 +215,9 @@ def _one(
         sf=sf,
         rows=len(part),
         changes=sizes["double"],
-        **{f"{mode}_ms": round(1000 * s, 2) for mode, s in took.items()},
+        **{f"{mode}_ms": round(1000 * s, 2) for mode, s in took.items() if mode != "auto"},
         ratio=round(took["standard"] / took["double"], 1),
+        auto_to_best=round(chosen, 2),
         cells_ms=round(1000 * created, 1),
     )
     if count == 1000 and template.bar:
@@ -312,104 +339,3 @@ def _end_to_end(
     )
     if template.name in ("Q1", "Q6") and len(views) >= 1000:
         report.at_least(f"{template.name}: 1,000 views end to end on RocksDB", ratio, 8)
-
-
-# -- the log ---------------------------------------------------------------------------------------------
-
-
-def _writers(report: Report, rows: int) -> None:
-    from everfresh.kv.store import Op, StoredTable, rocks_store
-    from everfresh.types import BIGINT, Column, TableSchema
-
-    kinds = {"none": (False, False), "log": (True, False), "log and before-images": (True, True)}
-    with tempfile.TemporaryDirectory() as folder:
-        store = rocks_store(folder)
-        for i, (logged, before) in enumerate(kinds.values()):
-            schema = TableSchema(f"t{i}", (Column("k", BIGINT),), ("k",))
-            store.create_table(StoredTable(schema, logged=logged, before_images=before))
-        random = Random(1)
-        keys = [b"%08d" % random.randrange(rows) for _ in range(rows)]
-
-        def batches(i: int) -> None:
-            for at in range(0, rows, 1000):
-                store.write(1, [Op(f"t{i}", key, b"x" * 60) for key in keys[at : at + 1000]])
-
-        times = interleave({name: lambda i=i: batches(i) for i, name in enumerate(kinds)}, 5)  # type: ignore[misc]
-        store.close()
-    took = {name: median(of) for name, of in times.items()}
-    for name, s in took.items():
-        report.row(what=f"RocksDB, batches of 1,000: {name}", us_per_row=round(1e6 * s / rows, 2))
-    report.below("RocksDB batches: log against none", took["log"] / took["none"], 1.6, "times")
-    ratio = took["log and before-images"] / took["none"]
-    report.below("RocksDB batches: before-images against none", ratio, 3.0, "times")
-
-
-# -- reads beside writers --------------------------------------------------------------------------------
-
-
-def _reads(report: Report, duration: float) -> None:
-    from everfresh.kv.process.remote import RemoteStore
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder) / "s")
-        how = [sys.executable, "-m", "everfresh", "kv", "serve", f"{folder}/store", "--socket", path]
-        child = subprocess.Popen(how, stdout=subprocess.PIPE, env=os.environ.copy())
-        try:
-            assert child.stdout is not None
-            json.loads(child.stdout.readline())
-            _measure(report, RemoteStore(path), RemoteStore(path), duration)
-        finally:
-            child.terminate()
-            child.wait(30)
-
-
-def _measure(report: Report, reader: Any, store: Any, duration: float) -> None:
-    from everfresh.kv.client import Client
-    from everfresh.kv.store import Op
-    from everfresh.kv.views import Views
-
-    views = Views(store, only=lambda group: False)
-    views.create_table("CREATE TABLE sales (id BIGINT PRIMARY KEY, shop BIGINT, price BIGINT)")
-    views.create_view(
-        "CREATE MATERIALIZED VIEW total AS SELECT shop, SUM(price) AS s FROM sales GROUP BY shop",
-        key=["shop"],
-    )
-    codec = Client(store)._codec("sales", view=False)
-    stop, written = threading.Event(), [0]
-
-    def write() -> None:
-        random, began = Random(1), time.monotonic()
-        while not stop.is_set():
-            rows = [(written[0] + i, random.randrange(100), random.randrange(1000)) for i in range(100)]
-            store.write(1, [Op("sales", *codec.encode(row)) for row in rows])
-            written[0] += len(rows)
-            time.sleep(max(0.0, began + written[0] / 10_000 - time.monotonic()))
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    while reader.ask("status")["views"]["total"]["epoch"] == 0:
-        time.sleep(0.05)
-    took, behind, random, began = [], [], Random(2), time.monotonic()
-    while time.monotonic() - began < duration:
-        at = time.perf_counter()
-        reader.read_row("total", random.randrange(100))
-        took.append(time.perf_counter() - at)
-        if len(took) % 100 == 0:
-            behind.append(reader.ask("status")["views"]["total"]["behind"])
-    stop.set()
-    thread.join()
-    took.sort()
-    rate = written[0] / (time.monotonic() - began)
-    p50, p99 = 1000 * took[len(took) // 2], 1000 * took[len(took) * 99 // 100]
-    report.row(
-        what="point read through the socket",
-        writes_per_s=round(rate),
-        reads=len(took),
-        p50_ms=round(p50, 3),
-        p99_ms=round(p99, 3),
-    )
-    late = sorted(behind)[len(behind) * 99 // 100] / max(1.0, rate) if behind else 0.0
-    report.row(what="staleness: entries not seen over the rate of writes", p99_s=round(late, 3))
-    report.below("point read, median", p50, 0.3, "ms")
-    report.below("point read, 99th percentile", p99, 5, "ms")
-    report.below("staleness, 99th percentile", late, 0.5, "s")

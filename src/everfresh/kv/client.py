@@ -8,9 +8,9 @@ takes at most two gets, and one client's reads of a row never go back.
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,9 +19,11 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.kv import split
 from everfresh.kv.definitions import VIEWS, Definition, base_tables, definitions
 from everfresh.kv.encoding import RowCodec, keys
+from everfresh.kv.encoding.columns import columns
 from everfresh.kv.encoding.keys import after
 from everfresh.kv.protocol.calls import perform
-from everfresh.kv.protocol.reading import BeingMade, read_row, read_view
+from everfresh.kv.protocol.head import Head, birth
+from everfresh.kv.protocol.reading import BeingMade, read_head, read_row, read_view
 from everfresh.kv.runtime.core_program import one_view
 from everfresh.kv.runtime.shared_flow import NUMBER, recomposed
 from everfresh.kv.sharing.template import Shared, shared
@@ -30,6 +32,9 @@ from everfresh.kv.store import Client as Who
 from everfresh.types import BIGINT, Column, TableSchema, to_logical, to_physical
 
 Row = Mapping[str, Any]
+_T = TypeVar("_T")
+_TRIES = 20
+"""How often a read asks for a definition that is another each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,9 @@ class _View:
     version: int
     group: str
     codec: RowCodec
+    born: int
+    shares: bool
+    drops: int
     number: int | None = None
     prefix: bytes | None = None
     recompose: Shared | None = None
@@ -48,8 +56,8 @@ class Client:
     """Reads and writes rows."""
 
     def __init__(self, store: Store, *, fresh_for: float = 1.0) -> None:
-        """A client believes for so many seconds that a view is where it was: one that is dropped and made
-        again under the same name may be read as the old one for so long."""
+        """A client asks again for the definition of a view after so many seconds. One that is dropped and
+        made again under the same name is never read as the old one: epochs tell them apart."""
         self.store, self.fresh_for = store, fresh_for
         self._codecs: dict[str, tuple[StoredTable, RowCodec]] = {}
         self._views: dict[str, tuple[float, _View]] = {}
@@ -91,48 +99,81 @@ class Client:
     def scan(self, table: str) -> pa.Table:
         """The rows of a base table, each as it is when it is read."""
         codec = self._codec(table, view=False)
-        pairs = (pair for batch in self.store.scan(table) for pair in batch)
-        return codec.arrow(codec.decode(key, row.value) for key, row in pairs)
+        pairs = [(key, row.value) for batch in self.store.scan(table) for key, row in batch]
+        return columns(codec, pairs, codec.schema.names)
 
     # -- views -------------------------------------------------------------------------------------
 
     def read(self, view: str) -> pa.Table:
         """The rows of a view, all of one epoch."""
-        found = self._view(view)
-        if found.recompose is not None:
-            rows, _ = self._run(read_view(found.group, found.group))
-            groups = (found.codec.decode(key, value) for key, value in rows)
-            every = recomposed(found.recompose, ((row[1:-1], row[-1]) for row in groups))
-            return RowCodec(TableSchema(view, found.recompose.template.columns)).arrow(every)
-        lo, hi = (b"", None) if found.prefix is None else (found.prefix, after(found.prefix))
-        rows, _ = self._run(read_view(found.group, found.group, lo, hi))
-        table = found.codec.arrow(found.codec.decode(key, value) for key, value in rows)
-        if found.prefix is not None:
-            return table.remove_column(0)
-        return expand(table) if table.column_names[-1:] == [WEIGHT] else table
+        return self._of(view, self._whole)
 
     def read_row(self, view: str, *key: Any) -> dict[str, Any] | None:
         """A row of a view by its key."""
-        return self._row(view, key, plain=False)
+        return self._of(view, lambda found: self._row(found, key))
 
     def plain(self, view: str, *key: Any) -> dict[str, Any] | None:
         """A row of a view as a reader sees it who knows of no heads: whole and committed, perhaps stale."""
-        return self._row(view, key, plain=True)
-
-    def _row(self, view: str, key: Sequence[Any], plain: bool) -> dict[str, Any] | None:
         found = self._view(view)
-        number = () if found.number is None else (found.number,)
-        encoded = self._key(found.codec, (*number, *key))
-        if plain:
-            row = self.store.get(found.group, encoded)
-            value = split.whole(split.unpack(None if row is None else row.value))
-        else:
-            value, _ = self._run(read_row(found.group, found.group, encoded))
+        encoded = self._encoded(found, key)
+        row = self.store.get(found.group, encoded)
+        return self._shown_row(found, encoded, split.whole(split.unpack(None if row is None else row.value)))
+
+    def _of(self, name: str, read: Callable[[_View], tuple[_T, int, Head | None]]) -> _T:
+        """What a read gives, of the view that has the name now: what is remembered of it may be of one that
+        was dropped."""
+        for _ in range(_TRIES):
+            remembered = name in self._views
+            found = self._view(name)
+            try:
+                what, epoch, head = read(found)
+            except split.MovedOn:
+                self._views.pop(name, None)
+                continue
+            except EverfreshError as error:
+                if error.code != Code.NOT_FOUND or not remembered:
+                    raise
+                self._views.pop(name, None)
+                continue
+            except BeingMade:
+                break
+            if birth(epoch) == found.born and (head is None or head.drops == found.drops):
+                return what
+            self._views.pop(name, None)
+        raise EverfreshError(
+            Code.NOT_FOUND,
+            "the view is being made, of data that were there or anew since writes were lost",
+            hint="it can be read after the next refresh",
+        )
+
+    def _whole(self, found: _View) -> tuple[pa.Table, int, Head | None]:
+        lo, hi = (b"", None) if found.prefix is None else (found.prefix, after(found.prefix))
+        rows, epoch = self._run(read_view(found.group, found.group, lo, hi))
+        head = self._run(read_head(found.group)) if found.shares else None
+        if found.recompose is not None:
+            groups = (found.codec.decode(key, value) for key, value in rows)
+            every = recomposed(found.recompose, ((row[1:-1], row[-1]) for row in groups))
+            schema = TableSchema("view", found.recompose.template.columns)
+            return RowCodec(schema).arrow(every), epoch, head
+        table = columns(found.codec, rows, found.codec.schema.names)
+        if found.prefix is not None:
+            return table.remove_column(0), epoch, head
+        return (expand(table) if table.column_names[-1:] == [WEIGHT] else table), epoch, head
+
+    def _row(self, found: _View, key: Sequence[Any]) -> tuple[dict[str, Any] | None, int, Head | None]:
+        encoded = self._encoded(found, key)
+        ask = found.shares or self.store.caps.loses  # where a row may be an earlier one than was read before
+        value, epoch, head = self._run(read_row(found.group, found.group, encoded, ask=ask))
+        return self._shown_row(found, encoded, value), epoch, head
+
+    def _encoded(self, found: _View, key: Sequence[Any]) -> bytes:
+        return self._key(found.codec, key if found.number is None else (found.number, *key))
+
+    def _shown_row(self, found: _View, encoded: bytes, value: bytes | None) -> dict[str, Any] | None:
         if found.recompose is not None:
             groups = [] if value is None else [found.codec.decode(encoded, value)]
             rows = recomposed(found.recompose, ((row[1:-1], row[-1]) for row in groups))
-            columns = found.recompose.template.columns
-            return self._named(columns, rows[0]) if rows else None
+            return self._named(found.recompose.template.columns, rows[0]) if rows else None
         if value is None:
             return None
         shown = self._named(found.codec.schema.columns, found.codec.decode(encoded, value))
@@ -141,27 +182,32 @@ class Client:
 
     def _view(self, name: str) -> _View:
         until, known = self._views.get(name, (0.0, None))
-        if known is not None and time.monotonic() < until and known.group in self.store.tables():
+        if known is not None and time.monotonic() < until:
             return known
+        # The count of dropped views comes before the definition: a drop in between is noticed by it.
+        drops = self._run(read_head(known.group)).drops if known is not None and known.shares else 0
         row = self.store.get(VIEWS.name, name.encode()) if VIEWS.name in self.store.tables() else None
         until = time.monotonic() + self.fresh_for
         if row is not None and "@" in Definition.from_bytes(row.value).group:
             until = 0.0  # the next generation may be there at any moment
-        if row is not None and known is not None and known.version == row.version:
+        if row is not None and known is not None and known.version == row.version and known.drops == drops:
             self._views[name] = until, known
             return known
         if row is None:
             raise self._missing(name, "view", sorted(definitions(self.store)))
         what = Definition.from_bytes(row.value)
-        if not what.shares:
-            found = _View(row.version, what.group, self._codec(what.group, view=True))
-        elif what.layout == "own":
-            codec = self._codec(what.group, view=True)
-            prefix = keys.encode([what.number], [BIGINT])
-            found = _View(row.version, what.group, codec, what.number, prefix)
-        else:
+        if what.shares:
+            drops = self._run(read_head(what.group)).drops
+            again = self.store.get(VIEWS.name, name.encode())
+            if again is None or again.version != row.version:
+                return self._view(name)
+        codec = self._codec(what.group, view=True)
+        found = _View(row.version, what.group, codec, what.born, what.shares, drops)
+        if what.shares and what.layout == "own":
+            found = replace(found, number=what.number, prefix=keys.encode([what.number], [BIGINT]))
+        elif what.shares:
             view = shared(one_view(what.text, base_tables(self.store)).plan)
-            found = _View(row.version, what.group, self._codec(what.group, view=True), 0, None, view)
+            found = replace(found, number=0, recompose=view)
         self._views[name] = until, found
         return found
 
@@ -218,12 +264,6 @@ class Client:
                 call = machine.send(result)
             except StopIteration as done:
                 return done.value
-            except BeingMade as error:
-                raise EverfreshError(
-                    Code.NOT_FOUND,
-                    "the view is being made of data that were there before it",
-                    hint="it can be read after the first refresh",
-                ) from error
             result = perform(self.store, call)
 
 

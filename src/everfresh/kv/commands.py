@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -28,13 +28,13 @@ def kv() -> None:
 
 
 @kv.command()
-@click.argument("folder", type=click.Path(file_okay=False))
+@click.argument("where", metavar="STORE")
 @click.option(
     "--socket",
     "path",
     metavar="PATH",
     type=click.Path(dir_okay=False),
-    help="Where to listen (FOLDER/socket).",
+    help="Where to listen (socket, in the folder of the store).",
 )
 @click.option("--managers", default=1, show_default=True, help="Processes that maintain views.")
 @click.option("--partitions", default=1, show_default=True, help="Partitions of a store that is made.")
@@ -42,24 +42,36 @@ def kv() -> None:
     "--log-entries",
     default=0,
     show_default=True,
-    help="Above so many entries that a view has not seen, writers are slowed; 0: never.",
+    help="How many entries a view may leave unseen; 0: any number.",
+)
+@click.option(
+    "--log-policy",
+    type=click.Choice(["slow", "detach"]),
+    default="slow",
+    show_default=True,
+    help="What becomes of more: writers are slowed, or the view is made anew and its log let go.",
 )
 @click.option("--sync", is_flag=True, help="Every write is on disk when it is acknowledged.")
 def serve(
-    *, folder: str, path: str | None, managers: int, partitions: int, log_entries: int, sync: bool
-) -> None:
-    """Own the RocksDB store in FOLDER and keep its views fresh, until interrupted or terminated."""
+    *, where: str, path: str | None, managers: int, partitions: int, log_entries: int,
+    log_policy: Literal["slow", "detach"], sync: bool,
+) -> None:  # fmt: skip
+    """Keep the views of STORE fresh and answer at a socket, until interrupted or terminated. STORE is a
+    folder with RocksDB, which this process owns, redis://HOST:PORT,.../NAME or etcd://HOST:PORT,.../NAME."""
     from everfresh.kv.process.supervisor import Supervisor
 
-    place = Path(path) if path else Path(folder) / "socket"
+    if not path and "://" in where:
+        raise click.UsageError("say by --socket where to listen")
+    place = Path(path) if path else Path(where) / "socket"
     run = Supervisor(
-        Path(folder), place, managers=managers, partitions=partitions, log_entries=log_entries, sync=sync
-    )
+        where, place, managers=managers, partitions=partitions, log_entries=log_entries,
+        policy=log_policy, sync=sync,
+    )  # fmt: skip
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: run.stop())
 
     def ready(pids: list[int]) -> None:
-        click.echo(json.dumps({"socket": str(place), "managers": pids}))
+        click.echo(json.dumps({"socket": str(place), "managers": pids, "master": run.server.master}))
 
     run.run(ready)
 
@@ -94,10 +106,13 @@ def add_table(*, path: str, text: str) -> None:
 @click.option("--key", multiple=True, metavar="COLUMN", help="A column of the key; may be repeated.")
 @click.option("--strategy", default="SCI", show_default=True, help="How it is made and kept.")
 @click.option("--batch", default=0, show_default=True, help="Entries of a log an epoch takes; 0: all.")
+@click.option("--parallel", is_flag=True, help="Follow the log while the base is read.")
 @click.argument("text")
-def add_view(*, path: str, key: tuple[str, ...], strategy: str, batch: int, text: str) -> None:
+def add_view(
+    *, path: str, key: tuple[str, ...], strategy: str, batch: int, parallel: bool, text: str
+) -> None:
     """Make a view by the CREATE MATERIALIZED VIEW statement in TEXT."""
-    _views(path).create_view(text, key=key, strategy=strategy, batch=batch)
+    _views(path).create_view(text, key=key, strategy=strategy, batch=batch, parallel=parallel)
 
 
 @kv.command("drop-view")

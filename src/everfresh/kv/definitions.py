@@ -6,6 +6,7 @@ Invariants: a number is given once in a group; views that are the same view have
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -36,7 +37,11 @@ class Definition:
     """Of a view of a template its number; -1: the view has a program and a table of its own."""
     since: int = 1
     layout: str = "own"
-    mode: Mode = "double"
+    mode: Mode = "auto"
+    parallel: bool = False
+    """Whether logs are followed while it is made."""
+    born: int = 0
+    """Tells its group from one of the same name before it."""
     dropped: bool = False
     """Whether it is gone: as long as its family has views, its number is not given again."""
 
@@ -54,6 +59,11 @@ class Definition:
         """The inverse of `to_bytes`."""
         data: dict[str, Any] = json.loads(value)
         return Definition(**{**data, "key": tuple(data["key"])})
+
+
+def new_birth() -> int:
+    """A birth that no other group has; never 0, that of stores of before."""
+    return int.from_bytes(os.urandom(4), "big") >> 1 or 1
 
 
 def every(store: Store) -> list[tuple[bytes, Definition]]:

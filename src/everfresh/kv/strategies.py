@@ -6,6 +6,8 @@
 | IMB | nothing: the log from its start | slices of a batch, condensed |
 | SNI, SNIMB | a snapshot | as IN, as IMB |
 | SCI, SCIMB | a scan, beside which others write | as IN, as IMB |
+| ISN | a snapshot | the keys of what changed, their rows of a snapshot |
+| ISC | a scan | the keys of what changed, their rows one by one |
 | SN | a snapshot | the same again, in a generation of its own |
 | SC | a scan | the same again, in a generation of its own |
 
@@ -36,6 +38,13 @@ class Strategy:
     batches: bool = False
     rebuilds: bool = False
     """Whether a refresh makes the view anew."""
+    tracks: bool = False
+    """Whether of changes only the keys are kept, and records are read anew."""
+
+    @property
+    def transits(self) -> bool:
+        """Whether its beginning may run beside the log (a parallel transition)."""
+        return self.loads and not (self.rebuilds or self.tracks)
 
 
 STRATEGIES = {
@@ -47,6 +56,8 @@ STRATEGIES = {
         Strategy("SNIMB", loads=True, chunks=False, batches=True),
         Strategy("SCI", loads=True, chunks=True),
         Strategy("SCIMB", loads=True, chunks=True, batches=True),
+        Strategy("ISN", loads=True, chunks=False, tracks=True),
+        Strategy("ISC", loads=True, chunks=True, tracks=True),
         Strategy("SN", loads=True, chunks=False, rebuilds=True),
         Strategy("SC", loads=True, chunks=True, rebuilds=True),
     )

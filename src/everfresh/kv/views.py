@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,18 +17,19 @@ from everfresh.compiler import Catalog
 from everfresh.delta.bags import net, weigh
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.client import Client
-from everfresh.kv.definitions import VIEWS, Definition, base_tables, every, gone_key
+from everfresh.kv.definitions import VIEWS, Definition, base_tables, every, gone_key, new_birth
 from everfresh.kv.encoding import keys
 from everfresh.kv.protocol.calls import perform
-from everfresh.kv.protocol.head import HEADS, Head
+from everfresh.kv.protocol.coordinator import How
+from everfresh.kv.protocol.head import HEADS, Head, birth, shown
 from everfresh.kv.protocol.sweeping import sweep
 from everfresh.kv.runtime.families import Families
-from everfresh.kv.runtime.generations import begin, drop, fresh_group, generations, rebuild
+from everfresh.kv.runtime.generations import begin, drop, first_head, fresh_group, generations, rebuild
 from everfresh.kv.runtime.group import Group
 from everfresh.kv.runtime.shared_flow import Layout, SharedFlow
 from everfresh.kv.runtime.sql_flow import SqlFlow
 from everfresh.kv.sharing.cells import MODES, Mode
-from everfresh.kv.store import ABSENT, Cut, Store, StoredTable
+from everfresh.kv.store import ABSENT, Conflict, Store, StoredTable
 from everfresh.kv.strategies import BATCH, STRATEGIES, strategy
 from everfresh.sql import CreateTable, parse_and_bind
 from everfresh.types import BIGINT
@@ -84,11 +86,18 @@ class Views:
     # -- views -------------------------------------------------------------------------------------
 
     def create_view(
-        self, text: str, *, key: Sequence[str] = (), strategy: str = "SCI", batch: int = 0
+        self,
+        text: str,
+        *,
+        key: Sequence[str] = (),
+        strategy: str = "SCI",
+        batch: int = 0,
+        parallel: bool = False,
     ) -> None:
         """Make a view by a CREATE MATERIALIZED VIEW statement. With a key, columns of which no two rows have
         the same, rows are read by it; without, by all columns. `WITH (layout = 'shared')` keeps it with other
-        views of its template, as `create_views` does."""
+        views of its template, as `create_views` does. A `parallel` one follows the log while it reads
+        the base, and has less to catch up with when it is read."""
         flow = SqlFlow(text, base_tables(self.store), key, compiled=False)
         if flow.options.get("layout") is not None:
             self.create_views([text], strategy=strategy, batch=batch)
@@ -96,16 +105,23 @@ class Views:
         how, batch = self._strategy(strategy, batch)
         self._is_new(flow.name)
         flow.compile()
-        made = Definition(flow.name, text, tuple(key), flow.name, how, batch)
+        made = Definition(flow.name, text, tuple(key), flow.name, how, batch, born=new_birth())
+        if parallel and not STRATEGIES[how].transits:
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"{how} has no parallel transition",
+                hint="take one of " + ", ".join(s.name for s in STRATEGIES.values() if s.transits),
+            )
+        made = replace(made, parallel=parallel)
         if self._rebuilds(made):
             made = replace(made, group=fresh_group(flow.name))
-            begin(self.store, made.group, flow)
+            begin(self.store, made, flow)
         else:
             self.store.create_table(StoredTable(flow.schema, logged=False))
         self._declare([made])
 
     def create_views(
-        self, texts: Sequence[str], *, strategy: str = "SCI", batch: int = 0, mode: Mode = "double"
+        self, texts: Sequence[str], *, strategy: str = "SCI", batch: int = 0, mode: Mode = "auto"
     ) -> None:
         """Make many views at once: those that differ only in constants share one program and commit together,
         and those that are the same are one. Each groups joined rows and shows what it groups by."""
@@ -148,22 +164,29 @@ class Views:
                 self._open(group)
 
     def _first_head(self, definition: Definition) -> None:
-        """A new group of a strategy that loads begins at the logs' ends."""
+        """A new group of a strategy that loads begins at the logs' ends; a head of a group that had its name
+        before is none."""
         key = definition.group.encode()
-        if self.store.get(HEADS.name, key) is None and strategy(definition.strategy, self.store).loads:
-            ends = {p.id: self.store.log_end(p.id) for p in self.store.partitions()}
-            self.store.put(HEADS.name, key, Head(cut=Cut(ends)).to_bytes(), expect=ABSENT)
+        row = self.store.get(HEADS.name, key)
+        if row is not None and birth(Head.from_bytes(row.value).committed) == definition.born:
+            return
+        loads = strategy(definition.strategy, self.store).loads
+        head = first_head(self.store, definition.born, loads=loads).to_bytes()
+        with suppress(Conflict):  # somebody else has just done so
+            self.store.put(HEADS.name, key, head, expect=ABSENT if row is None else row.version)
 
     def _open(self, name: str) -> None:
         of = [d for d in self._definitions.values() if d.group == name]
         if self._rebuilds(of[0]):
             return
+        self._first_head(of[0])
         flow = self._flow_of(of)
         if name in self._groups:
             self._groups[name].change(flow)
             return
-        chunks = strategy(of[0].strategy, self.store).chunks
-        self._groups[name] = Group(self.store, name, flow, batch=of[0].batch, chunks=chunks)
+        plan = strategy(of[0].strategy, self.store)
+        how = How(of[0].batch, plan.chunks, plan.tracks, of[0].parallel, of[0].born)
+        self._groups[name] = Group(self.store, name, flow, how)
 
     def _flow_of(self, of: Sequence[Definition]) -> Flow:
         if of[0].shares:
@@ -192,7 +215,9 @@ class Views:
                 if of.group == group:
                     self.store.delete(VIEWS.name, key)
             self._families.forget(group)
-        elif all(d.number != definition.number for d in left):
+            return
+        self._count_drop(group)
+        if all(d.number != definition.number for d in left):
             self._families.drop(definition)
             if not self._only(group):
                 return
@@ -200,6 +225,20 @@ class Views:
             self._groups[group].run()  # a new term: what an earlier one still sends is refused
             if definition.layout == "own":
                 self._remove(definition)
+
+    def _count_drop(self, group: str) -> None:
+        """Let those who remember where the group's views are ask again."""
+        while True:
+            row = self.store.get(HEADS.name, group.encode())
+            if row is None:
+                return
+            head = Head.from_bytes(row.value)
+            try:
+                new = replace(head, drops=head.drops + 1).to_bytes()
+                self.store.put(HEADS.name, group.encode(), new, expect=row.version)
+            except Conflict:  # its coordinator was faster
+                continue
+            return
 
     def _remove(self, definition: Definition) -> None:
         """Remove the rows of a view that nobody writes any more."""
@@ -233,6 +272,11 @@ class Views:
                 self._definitions[definition.name] = rebuild(self.store, definition, chunks=chunks)
                 self._rebuilt[definition.name] = time.monotonic()
 
+    def metrics(self) -> dict[str, dict[str, int]]:
+        """Of each group that is maintained here: how many entries it has taken, and how many the last slice
+        had."""
+        return {name: {"taken": of.taken, "held": of.held} for name, of in self._groups.items()}
+
     def sweep(self) -> int:
         """Resolve and remove what earlier processes left in the view tables; how many rows."""
         count = 0
@@ -261,7 +305,7 @@ class Views:
 
     def epoch(self, name: str) -> int:
         """The last epoch of a view that is committed."""
-        return self._head(self._definition(name).group).committed
+        return shown(self._head(self._definition(name).group).committed)
 
     def verify(self, name: str) -> pa.Table:
         """Where a view differs from its recomputation from the store's rows as they are now, with `_weight`;

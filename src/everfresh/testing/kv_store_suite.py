@@ -56,6 +56,13 @@ def _rows(batches: Iterator[list[tuple[bytes, Row]]]) -> dict[bytes, bytes]:
     return dict(pairs)
 
 
+def _write_all(store: Store, partition: int, ops: list[Op]) -> None:
+    """In batches that the store takes."""
+    most = store.caps.most or len(ops)
+    for start in range(0, len(ops), most):
+        store.write(partition, ops[start : start + most])
+
+
 def _replayed(store: Store) -> dict[bytes, bytes]:
     """What the entries of all logs leave of table `t`; a parent's come before its children's."""
     rows: dict[bytes, bytes] = {}
@@ -173,6 +180,19 @@ class KvStoreSuite:
             store.write(p, [Op("t", foreign, b"1")])
         assert caught.value.code == Code.ARGUMENT
 
+    def test_a_batch_has_no_more_writes_than_the_store_takes(self, store: Store) -> None:
+        most = store.caps.most
+        if not most:
+            return
+        p = store.partition_of("t", b"a").id
+        keys = [k for k in (b"%06d" % i for i in range(9 * most)) if store.partition_of("t", k).id == p]
+        store.write(p, [Op("t", k, b"x") for k in keys[:most]])
+        assert store.log_end(p).offset == most
+        with pytest.raises(EverfreshError) as caught:
+            store.write(p, [Op("t", k, b"x") for k in keys[: most + 1]])
+        assert caught.value.code == Code.ARGUMENT
+        assert store.log_end(p).offset == most
+
     def test_conditional_writers_in_threads_lose_nothing(self, store: Store) -> None:
         store.put("t", b"n", b"0")
 
@@ -201,7 +221,7 @@ class KvStoreSuite:
     def test_a_scan_is_ordered_and_bounded(self, store: Store) -> None:
         keys = [b"%05d" % (i * 7919 % 3001) for i in range(3001)]
         for p in [p.id for p in store.partitions()]:
-            store.write(p, [Op("t", k, k) for k in keys if store.partition_of("t", k).id == p])
+            _write_all(store, p, [Op("t", k, k) for k in keys if store.partition_of("t", k).id == p])
         store.put("view", b"00001", b"other")
         assert list(_rows(store.scan("t"))) == sorted(keys)
         assert list(_rows(store.scan("t", b"00100", b"00200"))) == [b"%05d" % i for i in range(100, 200)]
@@ -210,7 +230,7 @@ class KvStoreSuite:
         """Rows of a chunk are what the entries up to its position leave, although writes come between."""
         p = store.partition_of("t", b"a").id
         keys = [k for k in (b"%03d" % i for i in range(200)) if store.partition_of("t", k).id == p]
-        store.write(p, [Op("t", k, b"0") for k in keys])
+        _write_all(store, p, [Op("t", k, b"0") for k in keys])
         low: bytes | None = b""
         for n, chunk in enumerate(store.scan_chunks(p, "t", size=7)):
             assert chunk.lo == low
@@ -352,7 +372,17 @@ class KvStoreSuite:
 
     # -- partitions that split and move ------------------------------------------------------------
 
+    def _splits(self, store: Store) -> bool:
+        """Whether the store can; one that cannot says so."""
+        if not store.caps.splits:
+            with pytest.raises(EverfreshError) as caught:
+                store.split(store.partitions()[0].id)
+            assert caught.value.code == Code.UNSUPPORTED
+        return store.caps.splits
+
     def test_a_partition_splits_under_load(self, store: Store) -> None:
+        if not self._splits(store):
+            return
         stop = threading.Event()
         written: dict[bytes, bytes] = {}
 
@@ -376,6 +406,8 @@ class KvStoreSuite:
         assert _rows(store.scan("t")) == written == _replayed(store)
 
     def test_a_split_partition_takes_nothing_and_keeps_fences(self, store: Store) -> None:
+        if not self._splits(store):
+            return
         p = store.partition_of("view", b"a").id
         store.fence(p, "g", 3, 1)
         children = store.split(p)
@@ -413,7 +445,8 @@ class KvStoreSuite:
         store.create_table(_table("t"))
         for key in _KEYS:
             store.put("t", key, key * 2)
-        store.split(store.partitions()[0].id)
+        if store.caps.splits:
+            store.split(store.partitions()[0].id)
         store.put("t", b"later", b"x")
         store.log_trim(store.partitions()[1].id, 2)
         partitions, ends = store.partitions(), [store.log_end(p.id) for p in store.partitions()]

@@ -76,13 +76,25 @@ class RowCodec:
         for i in there:
             if self._types[i].name != "VARCHAR":
                 row[i], at = _unfixed(value, at, self._types[i])
-        for i in there:
-            if self._types[i].name == "VARCHAR":
-                size = _SIZE.unpack_from(value, at)[0]
-                at += _SIZE.size
-                row[i] = value[at : at + size].decode()
-                at += size
+        texts = [i for i in there if self._types[i].name == "VARCHAR"]
+        for i, text in zip(texts, self.texts(value, at, len(texts)), strict=True):
+            row[i] = text
         return tuple(row)
+
+    @staticmethod
+    def texts(value: bytes, at: int, count: int) -> list[str]:
+        """The texts of a value, from where they begin."""
+        found = []
+        for _ in range(count):
+            size = _SIZE.unpack_from(value, at)[0]
+            at += _SIZE.size
+            found.append(value[at : at + size].decode())
+            at += size
+        return found
+
+    def unfixed(self, value: bytes, place: int) -> Any:
+        """The value of a column of fixed size, from its bytes."""
+        return _unfixed(value, 0, self._types[place])[0]
 
     # -- Arrow -------------------------------------------------------------------------------------
 
@@ -102,6 +114,11 @@ class RowCodec:
             for i, (type_, field) in enumerate(zip(self._types, self.schema.arrow, strict=True))
         ]
         return pa.Table.from_arrays(arrays, schema=self.schema.arrow)
+
+
+def fixed_width(type_: SqlType) -> int:
+    """How many bytes a value that is not a text takes."""
+    return 24 if type_.name == "INTERVAL" else 8 if type_.is_float else keys.width(type_)
 
 
 def _fixed(value: Any, type_: SqlType) -> bytes:

@@ -7,67 +7,64 @@ goes on from what is committed.
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
-from zlib import crc32
 
-from everfresh.errors import Code, EverfreshError
 from everfresh.kv.definitions import VIEWS, Definition
+from everfresh.kv.process import points
 from everfresh.kv.process.remote import RemoteStore
+from everfresh.kv.process.ring import Ring, read_ring
+from everfresh.kv.process.role import run
 from everfresh.kv.protocol.calls import Collect, Fence, Prepare, Put, Resolve
 from everfresh.kv.views import Views
 
 PAUSE = 0.02
+BEAT = 0.5
 REBUILD_EVERY = 5.0
 _POINTS = {Fence: "fence", Prepare: "prepare", Put: "head", Resolve: "resolve", Collect: "collect"}
-CRASH = "EVERFRESH_KV_CRASH"
-"""For tests: `prepare:3` kills the process before its third call of this kind; `prepare:3:after` after it."""
 
 
 class _Mortal(RemoteStore):
-    """A store whose caller is killed at a named point, if there is one."""
+    """A store whose caller comes to a named point."""
 
-    def __init__(self, path: str, point: str) -> None:
+    def __init__(self, path: str, at: points.Point) -> None:
         super().__init__(path)
-        name, _, rest = point.partition(":")
-        count, _, when = rest.partition(":")
-        self._name, self._left, self._after = name, int(count or 0), when == "after"
+        self._at = at
 
     def perform(self, call: Any) -> Any:
         """A protocol call."""
-        hit = self._left and _POINTS.get(type(call)) == self._name
-        self._left -= bool(hit)
-        if hit and not self._left and not self._after:
-            os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            return super().perform(call)
-        finally:
-            if hit and not self._left:
-                os.kill(os.getpid(), signal.SIGKILL)
+        return self._at.around(_POINTS.get(type(call), ""), lambda: super(_Mortal, self).perform(call))
 
 
-def maintain(path: str, share: int, shares: int, stop: threading.Event, crash: str = "") -> None:
-    """Refresh the groups that belong to this share."""
-    store = _Mortal(path, crash) if crash else RemoteStore(path)
-    views = None
+def maintain(path: str, name: str, stop: threading.Event) -> None:
+    """Refresh the groups that the ring gives to this manager, and let it be heard of."""
+    at = points.point(points.MANAGER)
+    store = RemoteStore(path) if at is None else _Mortal(path, at)
+    views: Views | None = None
     seen: Any = None
+    heard = 0.0
     while not stop.is_set():
-        now = _made(store)
-        if views is None or now != seen:
-            seen = now
-            views = Views(
-                store,
-                only=lambda group: crc32(group.encode()) % shares == share,
-                rebuild_every=REBUILD_EVERY,
-            )
         began = time.monotonic()
-        views.refresh()
+        if began - heard > BEAT:
+            store.ask("beat", name, views.metrics() if views is not None else {})
+            heard = began
+        ring, _ = read_ring(store)
+        now = ring.members, _made(store)
+        if name in ring.members and (views is None or now != seen):
+            views = Views(store, only=_given(ring, name), rebuild_every=REBUILD_EVERY)
+        seen = now
+        if views is not None and name in ring.members:
+            views.refresh()
         stop.wait(max(0.0, PAUSE - (time.monotonic() - began)))
     store.close()
+
+
+def _given(ring: Ring, name: str) -> Callable[[str], bool]:
+    """Whether a group is this manager's; all generations of a view are one's."""
+    return lambda group: ring.owner(group.split("@")[0]) == name
 
 
 def _made(store: RemoteStore) -> list[tuple[bytes, int]]:
@@ -79,19 +76,9 @@ def _made(store: RemoteStore) -> list[tuple[bytes, int]]:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m everfresh.kv.process.maintainer SOCKET SHARE SHARES`."""
-    path, share, shares = arguments[0], int(arguments[1]), int(arguments[2])
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
-    try:
-        maintain(path, share, shares, stop, os.environ.get(CRASH, ""))
-    except EverfreshError as error:
-        if error.code == Code.CLOSED:
-            return 0  # the owner is gone
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    """`python -m everfresh.kv.process.maintainer SOCKET NAME`."""
+    path, who = arguments
+    return run(lambda stop: maintain(path, who, stop))
 
 
 if __name__ == "__main__":

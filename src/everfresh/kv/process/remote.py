@@ -17,6 +17,8 @@ import pyarrow as pa
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.process import wire
+from everfresh.kv.protocol.calls import Slice
+from everfresh.kv.store.partition import unpacked
 from everfresh.kv.store.protocol import (
     ANY,
     NOBODY,
@@ -76,6 +78,11 @@ class RemoteStore:
 
     def perform(self, call: Any) -> Any:
         """A protocol call."""
+        if type(call) is Slice:
+            limit = call.upto.offset - call.after.offset
+            found = self.ask("packed_log", call.partition, call.after, limit)
+            if found is not None:
+                return unpacked(found[1], found[0])
         return self.ask("perform", call)
 
     def read(self, view: str) -> pa.Table:
@@ -84,8 +91,13 @@ class RemoteStore:
 
     def read_row(self, view: str, *key: Any) -> dict[str, Any] | None:
         """A view's row by its key."""
-        found = self.ask("read_row", view, wire.table_bytes(_table(key)))
-        return None if found is None else wire.bytes_table(found).to_pylist()[0]
+        try:
+            found = self.ask("read_row", view, *key)
+        except TypeError:  # a value that only Arrow can say
+            found = self.ask("read_row", view, arrow=wire.table_bytes(_table(key)))
+        row: dict[str, Any] | None
+        row = wire.bytes_table(found).to_pylist()[0] if isinstance(found, bytes) else found
+        return row
 
     # -- the store ---------------------------------------------------------------------------------
 

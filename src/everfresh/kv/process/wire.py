@@ -6,11 +6,14 @@ in `CLASSES` are made from a message; nothing in one is ever executed. Invariant
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -47,8 +50,9 @@ CLASSES: dict[str, type] = {
     c.__name__: c
     for c in (
         Caps, Chunk, Client, Column, Cut, Entry, Op, Partition, Position, Row, SqlType, StoredTable,
-        TableSchema, calls.BaseAt, calls.Collect, calls.Ends, calls.Fence, calls.Get, calls.Place,
-        calls.Prepare, calls.Put, calls.Resolve, calls.Scan, calls.Slice,
+        TableSchema, calls.BaseAt, calls.Clear, calls.Collect, calls.Ends, calls.Fence, calls.Follow,
+        calls.Get, calls.Lives, calls.Place, calls.Prepare, calls.Put, calls.ReadChunk, calls.Resolve,
+        calls.Scan, calls.Slice, calls.Tracked,
     )
 }  # fmt: skip
 ERRORS: dict[str, type[Exception]] = {
@@ -80,10 +84,12 @@ def _packed(value: Any, parts: list[bytes]) -> Any:
     if value is ANY:
         return {"any": 1}
     name = type(value).__name__
+    if name in _TEXTS:
+        return {"x": name, "v": str(value)}
     if CLASSES.get(name) is type(value):
         names = [f.name for f in fields(value)] if is_dataclass(value) else list(_fields(value))
         return {"c": name, "v": [_packed(getattr(value, n), parts) for n in names]}
-    if isinstance(value, (list, tuple)):
+    if type(value) in (list, tuple):  # a named one has a meaning that would be lost
         rows = _arrow(value) if len(value) >= _ROWS else None
         if rows is not None:
             kind, data = rows
@@ -133,43 +139,73 @@ def _unpacked(tree: Any, parts: Sequence[bytes]) -> Any:
         return {_unpacked(k, parts): _unpacked(v, parts) for k, v in tree["d"]}
     if "any" in tree:
         return ANY
+    if "x" in tree:
+        return _TEXTS[tree["x"]](tree["v"])
     return CLASSES[tree["c"]](*(_unpacked(item, parts) for item in tree["v"]))
 
 
 # -- rows ------------------------------------------------------------------------------------------------
 
-_ENTRY = tuple(f.name for f in fields(Entry))
+_TEXTS: dict[str, Callable[[str], Any]] = {
+    "Decimal": Decimal,
+    "date": dt.date.fromisoformat,
+    "datetime": dt.datetime.fromisoformat,
+}
+"""Values of columns that a text says exactly."""
 _TYPES = {int: pa.int64(), str: pa.string(), bytes: pa.binary()}
+_EXPECT = Op._fields.index("expect")
 
 
 def _arrow(rows: Sequence[Any]) -> tuple[str, bytes] | None:
-    """Entries, or tuples of one form, as an Arrow batch."""
-    if type(rows[0]) is Entry:
-        columns = [[getattr(row, name) for row in rows] for name in _ENTRY]
-        kind = "Entry"
-    elif type(rows[0]) is tuple and rows[0] and all(type(v) in (int, str, bytes) for v in rows[0]):
-        if any(type(row) is not tuple or len(row) != len(rows[0]) for row in rows):
+    """Entries, writes, bytes, or tuples of one form, as an Arrow batch."""
+    columns: list[Sequence[Any]]
+    kind = type(rows[0]).__name__
+    if any(type(row) is not type(rows[0]) for row in rows):
+        return None
+    if kind == "bytes":
+        columns = [rows]
+    elif kind in ("Entry", "Op"):
+        columns = list(zip(*rows, strict=True))
+        if kind == "Op":
+            columns[_EXPECT] = [None if expect is ANY else expect for expect in columns[_EXPECT]]
+    elif kind == "tuple" and rows[0]:
+        if any(len(row) != len(rows[0]) for row in rows):
             return None
-        columns, kind = [list(c) for c in zip(*rows, strict=True)], "tuple"
+        columns = list(zip(*rows, strict=True))
     else:
         return None
-    try:
-        arrays = [
-            pa.array(column, _TYPES[type(next(v for v in column if v is not None))])
-            if any(v is not None for v in column)
-            else pa.nulls(len(column), pa.binary())
-            for column in columns
-        ]
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return None
+    arrays = []
+    for column in columns:
+        types = {*map(type, column)} - {type(None)}
+        if len(types) > 1 or not types <= _TYPES.keys():
+            return None
+        try:
+            arrays.append(pa.array(column, _TYPES[types.pop()] if types else pa.binary()))
+        except (pa.ArrowInvalid, OverflowError):  # a number of more than 64 bits
+            return None
     batch = pa.RecordBatch.from_arrays(arrays, [str(i) for i in range(len(arrays))])
     return kind, table_bytes(pa.Table.from_batches([batch]))
 
 
 def _rows(kind: str, data: bytes) -> list[Any]:
-    columns = [column.to_pylist() for column in bytes_table(data).columns]
+    columns = [_listed(column) for column in bytes_table(data).columns]
+    if kind == "bytes":
+        return columns[0]
+    if kind == "Op":
+        columns[_EXPECT] = [ANY if expect is None else expect for expect in columns[_EXPECT]]
     listed = zip(*columns, strict=True)
-    return [Entry(*row) for row in listed] if kind == "Entry" else list(listed)
+    return list(map(CLASSES[kind]._make, listed)) if kind != "tuple" else list(listed)  # type: ignore[attr-defined]
+
+
+def _listed(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; bytes are cut out of one piece."""
+    if column.type != pa.binary() or column.null_count or column.num_chunks != 1:
+        found: list[Any] = column.to_pylist()
+        return found
+    _, offsets, data = column.chunk(0).buffers()
+    ends = memoryview(offsets).cast("i")[: len(column) + 1].tolist()
+    joined = data.to_pybytes() if data is not None else b""
+    return [joined[a:b] for a, b in pairwise(ends)]
 
 
 def table_bytes(table: pa.Table) -> bytes:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from everfresh.kv.store import START, Cut, Position, Row, Store
+from everfresh.kv.protocol.tracked import tracked_rows
+from everfresh.kv.store import START, Cut, Partition, Position, Row, Store
 from everfresh.kv.store.protocol import ANY, Expect
 
 Machine = Generator[Any, Any, Any]
@@ -47,6 +48,18 @@ class Scan:
 @dataclass(frozen=True, slots=True)
 class Ends:
     """All partitions with the ends of their logs: `list[(Partition, Position)]`, parents first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """By which life each partition is served: `dict[int, str]`; another one may have lost writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Remove all rows of a view table."""
+
+    table: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +117,37 @@ class Slice:
 
 
 @dataclass(frozen=True, slots=True)
+class Tracked:
+    """The records that a slice of a log touches, as they are at its end: `(table, key, value | None)`."""
+
+    partition: int
+    after: Position
+    upto: Position
+    root: int
+    tables: tuple[str, ...]
+    snapshot: bool
+    """Read them of one snapshot, and not while others write."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunk:
+    """The rows of a partition that follow a key, at most `size`: `Chunk`."""
+
+    partition: int
+    table: str
+    lo: bytes
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """All that is in a log after a position by now: `list[Entry]`."""
+
+    partition: int
+    after: Position
+
+
+@dataclass(frozen=True, slots=True)
 class BaseAt:
     """The rows of a partition's base tables as they were at a cut: `list[(table, key, value)]`.
 
@@ -157,7 +201,11 @@ def perform(store: Store, call: Any) -> Any:
         case Scan(table, lo, limit):
             return _first(store, table, lo, limit)
         case Ends():
-            return [(p, store.log_end(p.id)) for p in store.partitions()]
+            return _ends(store)
+        case Lives():
+            return {p.id: p.life for p in store.partitions() if p.life}
+        case Clear(table):
+            return _clear(store, table)
         case Fence(partition, group, term, epoch):
             return store.fence(partition, group, term, epoch)
         case Prepare(partition, table, group, term, epoch, rows):
@@ -168,11 +216,29 @@ def perform(store: Store, call: Any) -> Any:
             return store.collect(partition, table, epoch, keys)
         case Slice(partition, after, upto):
             return store.log(partition, after, upto.offset - after.offset)
+        case Tracked(partition, after, upto, _, tables, snapshot):
+            return tracked_rows(store, partition, tables, after, upto, snapshot)
+        case ReadChunk(partition, table, lo, size):
+            return next(iter(store.scan_chunks(partition, table, lo, None, size=size)))
+        case Follow(partition, after):
+            return store.log(partition, after, store.log_end(partition).offset - after.offset)
         case BaseAt(partition, tables, logs, _, chunks):
+            chunks = chunks or store.caps.snapshot == "none"
             return (base_by_chunks if chunks else _base_at)(store, partition, tables, logs)
         case Place(table, keys):
             return [store.partition_of(table, key).id for key in keys]
     raise TypeError(call)
+
+
+def _ends(store: Store) -> list[tuple[Partition, Position]]:
+    asks: Callable[[], Any] | None = getattr(store, "ends", None)  # all at once, where a call is a request
+    return asks() if asks is not None else [(p, store.log_end(p.id)) for p in store.partitions()]
+
+
+def _clear(store: Store, table: str) -> None:
+    for batch in store.scan(table):
+        for key, _ in batch:
+            store.delete(table, key)
 
 
 def _first(store: Store, table: str, lo: bytes, limit: int) -> list[tuple[bytes, Row]]:

@@ -9,7 +9,7 @@ the epoch are in the store.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -23,12 +23,16 @@ from everfresh.kv.protocol.calls import (
     Resolve,
     Send,
     Slice,
+    Tracked,
 )
 from everfresh.kv.protocol.dataflow import Dataflow, ViewRow
+from everfresh.kv.protocol.loading import load
 from everfresh.kv.protocol.messages import (
     ALL,
     Committed,
     Inbox,
+    Load,
+    Loaded,
     Protections,
     Ready,
     Restore,
@@ -38,7 +42,7 @@ from everfresh.kv.protocol.messages import (
     Work,
 )
 from everfresh.kv.protocol.timeline import Change, condense
-from everfresh.kv.store import PartitionClosed, Refused
+from everfresh.kv.store import Cut, LogDiverged, PartitionClosed, Position, Refused
 
 
 def owner(key: Hashable, managers: Sequence[str]) -> str:
@@ -55,10 +59,10 @@ def manage(
         message = yield Receive()
         try:
             yield from manager.take(message)
-        except (Refused, PartitionClosed):
-            order, manager.open = manager.open, None
+        except (Refused, PartitionClosed, LogDiverged) as error:
+            order, manager.open = manager.order, None
             if order is not None:
-                yield Send(order.coordinator, Stopped(order.term))
+                yield Send(order.coordinator, Stopped(order.term, isinstance(error, LogDiverged)))
 
 
 class _Manager:
@@ -70,10 +74,17 @@ class _Manager:
         self.inbox = Inbox(self.managers, protect)
         self.term, self.epoch = 0, -1
         self.open: Restore | Work | None = None
+        self.order: Restore | Work | None = None
+        """What it was told to do last."""
         self.maps: Any = dataflow.blank()
         self.written: dict[int, list[ViewRow]] = {}
         """Rows that were prepared, by epoch, until they are resolved."""
         self.gone: list[ViewRow] = []
+        self.base: dict[tuple[str, bytes], bytes] = {}
+        """Records as they are, where only their keys are told (the Delta view of the thesis)."""
+        self.loaded: dict[int, tuple[list[Change], Position]] = {}
+        """By partition its base and of where, between a load and the restore that follows."""
+        self.load_term = 0
         self.first: dict[tuple[str, bytes], ViewRow] = {}
         """Rows of views that nobody has seen yet, until the first epoch writes them."""
 
@@ -81,6 +92,8 @@ class _Manager:
         match message:
             case Update() | Token():
                 self.inbox.take(message)
+            case Load() if message.term > max(self.term, self.load_term):
+                yield from self._load(message)
             case Restore() if message.term > self.term:
                 yield from self._restore(message)
             case Work() if (
@@ -94,28 +107,68 @@ class _Manager:
             if given is not None:
                 yield from self._finish(self.open, self.dataflow.apply(self.maps, given))
 
-    def _mine(self, part: BaseAt | Slice) -> bool:
+    def _mine(self, part: BaseAt | Slice | Tracked) -> bool:
         return self.managers[part.root % len(self.managers)] == self.me
 
     def _restore(self, restore: Restore) -> Machine:
-        self.term, self.epoch, self.open = restore.term, -1, None
-        self.maps = self.dataflow.blank()
+        self.term, self.epoch, self.open, self.order = restore.term, -1, None, restore
+        if self.protect.maps_at_epoch:
+            self.maps = self.dataflow.blank()
         self.inbox.begin(restore.term)
         self.written.clear()
         self.gone.clear()
+        self.base.clear()
         changes: list[Change] = []
         for base in restore.bases:
             if self._mine(base):
-                rows = yield base
-                changes += [Change(table, key, None, value) for table, key, value in rows]
+                changes += yield from self._base(base)
+        self.loaded.clear()
+        if restore.tracks:
+            self.base = {(c.table, c.key): c.after for c in changes if c.after is not None}
         yield from self._send(restore, changes)
 
+    def _base(self, base: BaseAt) -> Machine:
+        """The base of a partition at a cut: what was loaded, if that is of the cut, and else what is read."""
+        held = self.loaded.get(base.partition)
+        if held is not None and held[1] == base.logs[-1][1]:
+            return held[0]
+        rows = yield base
+        return [Change(table, key, None, value) for table, key, value in rows]
+
+    def _load(self, order: Load) -> Machine:
+        """Have the base in memory, of whatever positions; a restore names those that count, so that another
+        incarnation that has loaded others sends the same."""
+        self.load_term = order.term
+        self.loaded.clear()
+        for base in order.bases:
+            if self._mine(base):
+                self.loaded[base.partition] = yield from load(base, protect=self.protect.chunk_positions)
+        reached = Cut({partition: position for partition, (_, position) in self.loaded.items()})
+        yield Send(order.coordinator, Loaded(order.term, self.me, reached))
+
     def _work(self, work: Work) -> Machine:
-        entries = []
+        self.order = work
+        entries, rows = [], dict[tuple[str, bytes], bytes | None]()
         for part in work.slices:
             if self._mine(part):
-                entries += yield part
-        yield from self._send(work, condense(entries, self.dataflow.tables, self.protect.keep_first))
+                found = yield part
+                if isinstance(part, Tracked):
+                    rows |= {(table, key): value for table, key, value in found}
+                else:
+                    entries += found
+        changes = condense(entries, self.dataflow.tables, self.protect.keep_first)
+        yield from self._send(work, [*changes, *self._tracked(rows)])
+
+    def _tracked(self, rows: Mapping[tuple[str, bytes], bytes | None]) -> list[Change]:
+        """What has become of records, from what they were."""
+        changes = []
+        for place, value in sorted(rows.items()):
+            before = self.base.pop(place, None)
+            if value is not None:
+                self.base[place] = value
+            if before != value:
+                changes.append(Change(*place, before, value))
+        return changes
 
     def _send(self, order: Restore | Work, changes: Sequence[Change]) -> Machine:
         counts = dict.fromkeys(self.managers, 0)

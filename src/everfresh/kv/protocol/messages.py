@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from everfresh.kv.protocol.calls import BaseAt, Slice
+from everfresh.kv.protocol.calls import BaseAt, Slice, Tracked
 from everfresh.kv.protocol.dataflow import Contribution
-from everfresh.kv.store import LogDiverged
+from everfresh.kv.store import Cut, LogDiverged
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,30 @@ class Protections:
     head_condition: bool = True
     keep_first: bool = True
     token_barrier: bool = True
+    chunk_positions: bool = True
+    maps_at_epoch: bool = True
+    log_ids: bool = True
 
 
 ALL = Protections()
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Scan the base and follow the logs meanwhile; say how far that came. A restore from there follows."""
+
+    term: int
+    coordinator: str
+    bases: tuple[BaseAt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Of which positions a manager has the base, after a parallel transition."""
+
+    term: int
+    manager: str
+    reached: Cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +63,8 @@ class Restore:
     bases: tuple[BaseAt, ...]
     version: int = 0
     """The version of the definitions that is shown."""
+    tracks: bool = False
+    """Remember the records: of later changes only the keys are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +74,7 @@ class Work:
     term: int
     epoch: int
     coordinator: str
-    slices: tuple[Slice, ...]
+    slices: tuple[Slice | Tracked, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +88,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A manager cannot go on with this term: it was refused, or a partition was split."""
+    """A manager cannot go on with this term: it was refused, a partition was split, or the log has lost what
+    was read from it."""
 
     term: int
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)

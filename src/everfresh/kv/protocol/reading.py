@@ -7,8 +7,10 @@ split row. Invariant: what `read_view` gives is the view at the epoch that it na
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from everfresh.kv import split
-from everfresh.kv.protocol.calls import Get, Machine, Scan
+from everfresh.kv.protocol.calls import Get, Lives, Machine, Scan
 from everfresh.kv.protocol.head import HEADS, Head
 from everfresh.kv.protocol.messages import ALL, Protections
 
@@ -19,19 +21,36 @@ class BeingMade(Exception):
     """The view is made of data that were there before it, and not all of them are in it yet."""
 
 
-def read_row(group: str, table: str, key: bytes) -> Machine:
-    """The value of one row, and the epoch since when: `(value | None, epoch)`."""
+class Seen(NamedTuple):
+    """A row as it is at an epoch; the head that says so, if it had to be asked."""
+
+    value: bytes | None
+    epoch: int
+    head: Head | None
+
+
+def read_row(group: str, table: str, key: bytes, *, ask: bool = False) -> Machine:
+    """One row, as `Seen`; with `ask` the head is asked in any case."""
     row = yield Get(table, key)
     states = split.unpack(None if row is None else row.value)
-    if len(states) == 1:
-        return states[0].value, states[0].epoch
+    if len(states) == 1 and not ask:
+        return Seen(*states[0][::-1], None)
     head = yield from read_head(group)
     if head.loading:
         raise BeingMade
-    if not states:
-        return None, head.committed
-    state = [s for s in states if s.epoch <= head.committed][-1]
-    return state.value, state.epoch
+    yield from _same_lives(head)
+    visible = [s for s in states if s.epoch <= head.committed]
+    if states and not visible:  # a row and a head of two views of one name, the one made after the other
+        raise split.MovedOn
+    return Seen(visible[-1].value if visible else None, head.committed, head)
+
+
+def _same_lives(head: Head) -> Machine:
+    """Raises `BeingMade` if a partition may have lost writes since the head's epoch."""
+    if head.lives:
+        lives = yield Lives()
+        if any(lives.get(partition) != life for partition, life in head.lives.items()):
+            raise BeingMade
 
 
 def read_head(group: str) -> Machine:
@@ -56,7 +75,9 @@ def read_view(
         try:
             rows = yield from _scan(group, table, lo, hi, limit, head, protect)
         except split.MovedOn:
+            yield from _same_lives(head)  # or the head is an earlier one, and the row never comes
             continue
+        yield from _same_lives(head)
         if protect.gc_floor:
             after = yield from read_head(group)
             if after.gc_floor > head.committed:

@@ -6,18 +6,22 @@ gives, one after the other, leave the relation of the base.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
 from everfresh.compiler import Catalog, Effect, ViewDef
+from everfresh.compiler.lowering.narrow_scans import narrowed
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.encoding import RowCodec
+from everfresh.kv.encoding.columns import columns
 from everfresh.kv.protocol.timeline import Change
 from everfresh.local.state import LocalState
 from everfresh.program import Part
 from everfresh.sql import CreateView, parse_and_bind
+from everfresh.sql.logical import plan as p
 from everfresh.sql.statements import Statement
 from everfresh.types import TableSchema
 
@@ -27,12 +31,14 @@ class Program:
 
     def __init__(self, tables: Mapping[str, TableSchema], statement: CreateView) -> None:
         self._steps: list[tuple[Catalog, Effect]] = []
-        catalog = base_catalog(tables, self._steps)
+        statement, narrow = _narrowed(statement, tables)
+        catalog = base_catalog(narrow, self._steps)
         catalog, effect = catalog.execute(replace(statement, options=_compiled(statement)))
         self._steps.append((catalog, effect))
         self.view: ViewDef = catalog.views[statement.name]
         self.tables: tuple[str, ...] = self.view.compiled.bases
         self._codecs = {name: RowCodec(tables[name]) for name in self.tables}
+        self._names = {name: narrow[name].names for name in self.tables}
 
     def blank(self) -> LocalState:
         """The view over empty tables."""
@@ -56,23 +62,60 @@ class Program:
         return changed
 
     def _parts(self, changes: Sequence[Change]) -> dict[str, list[Part]]:
-        """The rows that go and those that come, by table."""
-        gone: dict[str, list[tuple[object, ...]]] = {name: [] for name in self._codecs}
-        come: dict[str, list[tuple[object, ...]]] = {name: [] for name in self._codecs}
-        for change in changes:
-            codec = self._codecs[change.table]
-            if change.before is not None:
-                gone[change.table].append(codec.decode(change.key, change.before))
-            if change.after is not None:
-                come[change.table].append(codec.decode(change.key, change.after))
+        """The rows that go and those that come, by table, with the columns that the view reads."""
+        gone: dict[str, list[tuple[bytes, bytes]]] = {name: [] for name in self._codecs}
+        come: dict[str, list[tuple[bytes, bytes]]] = {name: [] for name in self._codecs}
+        for table, key, before, after in changes:
+            if before is not None:
+                gone[table].append((key, before))
+            if after is not None:
+                come[table].append((key, after))
         parts: dict[str, list[Part]] = {}
         for name, codec in self._codecs.items():
-            what = f"rows of {name}"
+            what, names = f"rows of {name}", self._names[name]
             if gone[name]:
-                parts.setdefault(name, []).append(Part(name, "delete", codec.arrow(gone[name]), what))
+                rows = columns(codec, gone[name], names)
+                parts.setdefault(name, []).append(Part(name, "delete", rows, what))
             if come[name]:
-                parts.setdefault(name, []).append(Part(name, "insert", codec.arrow(come[name]), what))
+                rows = columns(codec, come[name], names)
+                parts.setdefault(name, []).append(Part(name, "insert", rows, what))
         return parts
+
+
+def _narrowed(
+    statement: CreateView, tables: Mapping[str, TableSchema]
+) -> tuple[CreateView, dict[str, TableSchema]]:
+    """A view over tables that have only their keys and the columns that it reads: what is not read is neither
+    decoded nor kept."""
+    every = {v.name: scan for scan in _scans(statement.plan) for v in scan.vars}
+    plan = narrowed(statement.plan, 1)
+    kept = {
+        name: {schema.names.index(column) for column in schema.key}
+        for name, schema in tables.items()
+        if any(scan.table == name for scan in every.values())
+    }
+    for scan in _scans(plan):
+        kept[scan.table].update(range(len(scan.vars)) if scan.places is None else scan.places)
+
+    def visit(node: Any) -> Any:
+        if not isinstance(node, p.Scan):
+            return node.map_children(visit)
+        whole = every[node.vars[0].name]
+        return replace(node, vars=tuple(whole.vars[i] for i in sorted(kept[node.table])), places=None)
+
+    schemas = {
+        name: replace(tables[name], columns=tuple(tables[name].columns[i] for i in sorted(places)))
+        for name, places in kept.items()
+    }
+    return replace(statement, plan=visit(plan)), schemas
+
+
+def _scans(node: Any) -> Iterator[p.Scan]:
+    if isinstance(node, p.Scan):
+        yield node
+        return
+    for child in node.children:
+        yield from _scans(child)
 
 
 def base_catalog(

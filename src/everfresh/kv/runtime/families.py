@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from everfresh.compiler import Catalog
 from everfresh.errors import Code, EverfreshError
-from everfresh.kv.definitions import Definition, base_tables
+from everfresh.kv.definitions import Definition, base_tables, new_birth
 from everfresh.kv.runtime.core_program import base_catalog, one_view
 from everfresh.kv.runtime.shared_flow import Numbered, SharedFlow, group_keys, schema_of
 from everfresh.kv.sharing.cells import Mode
@@ -26,6 +26,7 @@ _Place = tuple[Template, str, str, int, str]
 class _Family:
     name: str
     template: Template
+    born: int
     numbers: dict[tuple[object, ...], tuple[int, int]] = field(default_factory=dict)
     """The number and the first version of each different view."""
     next: int = 0
@@ -66,7 +67,7 @@ class Families:
             definition.batch,
             definition.mode,
         )
-        family = self._by_place.setdefault(place, _Family(definition.group, view.template))
+        family = self._by_place.setdefault(place, _Family(definition.group, view.template, definition.born))
         if not definition.dropped:
             family.numbers[view.ranges] = definition.number, definition.since
         family.next = max(family.next, definition.number + 1)
@@ -94,7 +95,7 @@ class Families:
             place = (view.template, layout, strategy, batch, mode)
             family = self._by_place.get(place)
             if family is None:
-                family = self._by_place[place] = _Family(f"{name}_rows", view.template)
+                family = self._by_place[place] = _Family(f"{name}_rows", view.template, new_birth())
                 is_new(family.name)
                 schema = schema_of(family.name, view.template, "shared" if layout == "shared" else "own")
                 self._store.create_table(StoredTable(schema, logged=False))
@@ -105,7 +106,21 @@ class Families:
             number, since = family.numbers[view.ranges]
             family.version = version
             self._shared[name] = view
-            made.append(Definition(name, text, (), family.name, strategy, batch, number, since, layout, mode))
+            made.append(
+                Definition(
+                    name,
+                    text,
+                    (),
+                    family.name,
+                    strategy,
+                    batch,
+                    number,
+                    since,
+                    layout,
+                    mode,
+                    born=family.born,
+                )
+            )
         return made
 
     def flow(self, of: Sequence[Definition]) -> SharedFlow:

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.kv.protocol.calls import Idle, Machine, Receive, Send, perform
-from everfresh.kv.protocol.coordinator import coordinate
+from everfresh.kv.protocol.calls import Idle, Machine, Receive, Send, Slice, Tracked, perform
+from everfresh.kv.protocol.coordinator import How, coordinate
 from everfresh.kv.protocol.dataflow import Dataflow
 from everfresh.kv.protocol.manager import manage
-from everfresh.kv.store import Conflict, LogTrimmed, PartitionClosed, Refused, Store
+from everfresh.kv.store import Conflict, LogDiverged, LogTrimmed, PartitionClosed, Refused, Store
 
 _TERMS = 20
 _COORDINATOR = "coordinator"
@@ -24,11 +24,10 @@ _COORDINATOR = "coordinator"
 class Group:
     """One view group."""
 
-    def __init__(
-        self, store: Store, name: str, flow: Dataflow, *, batch: int = 0, chunks: bool = False
-    ) -> None:
-        self.store, self.name, self.flow = store, name, flow
-        self.batch, self.chunks = batch, chunks
+    def __init__(self, store: Store, name: str, flow: Dataflow, how: How | None = None) -> None:
+        self.store, self.name, self.flow, self.how = store, name, flow, how or How()
+        self.taken = self.held = 0
+        """How many entries of logs were taken, and how many by the last slice."""
         self._machines: dict[str, tuple[Machine, Any]] = {}
         self._mail: dict[str, deque[Any]] = {}
         self._begin()
@@ -46,8 +45,7 @@ class Group:
             managers,
             self.flow.tables,
             version=self.flow.version,
-            batch=self.batch,
-            chunks=self.chunks,
+            how=self.how,
         )
         self._go_on(_COORDINATOR, machine, None)
 
@@ -125,7 +123,7 @@ class Group:
     def _call(self, name: str, machine: Machine, wants: Any) -> None:
         try:
             result = perform(self.store, wants)
-        except (Conflict, Refused, PartitionClosed) as error:
+        except (Conflict, Refused, PartitionClosed, LogDiverged) as error:
             raised = error
             self._took(name, machine, lambda: machine.throw(raised))
         except LogTrimmed as error:
@@ -135,4 +133,7 @@ class Group:
                 hint="make the views before the log is trimmed, and trim by Views.trim",
             ) from error
         else:
+            if isinstance(wants, (Slice, Tracked)):
+                self.held = len(result)
+                self.taken += self.held
             self._go_on(name, machine, result)

@@ -74,7 +74,7 @@ class SharedFlow:
         views: Sequence[Numbered],
         *,
         layout: Layout = "own",
-        mode: Mode = "double",
+        mode: Mode = "auto",
         version: int = 1,
     ) -> None:
         self.name, self.template, self.layout, self.mode, self.version = name, template, layout, mode, version
@@ -97,12 +97,13 @@ class SharedFlow:
         return _Maps(self.program.blank(), Totals(1 + len(self.template.sums)), {}, [], {})
 
     def route(self, changes: Sequence[Change]) -> list[Contribution]:
-        """Everything to one manager."""
-        return [Contribution(_ALL, change) for change in changes]
+        """Everything to one manager, in one message."""
+        return [Contribution(_ALL, tuple(changes))] if changes else []
 
     def apply(self, maps: _Maps, given: Iterable[Contribution]) -> list[ViewRow]:
         """Run the program; the rows that have changed."""
-        return self.shown(maps, self.program.apply(maps.state, [of.delta for of in given]))
+        changes = [change for of in given for change in of.delta]
+        return self.shown(maps, self.program.apply(maps.state, changes))
 
     def is_new(self, row: ViewRow, version: int) -> bool:
         """Whether a row is of a view that was not there in a version of the definitions."""

@@ -89,13 +89,13 @@ class SqlFlow:
         return _Maps(self.program.blank(), Counter())
 
     def route(self, changes: Sequence[Change]) -> list[Contribution]:
-        """Everything to one manager."""
-        return [Contribution(_ALL, change) for change in changes]
+        """Everything to one manager, in one message."""
+        return [Contribution(_ALL, tuple(changes))] if changes else []
 
     def apply(self, maps: _Maps, given: Iterable[Contribution]) -> list[ViewRow]:
         """Run the program; the rows of the view that have changed."""
         rows = self._first(maps)
-        changed = self.program.apply(maps.state, [contribution.delta for contribution in given])
+        changed = self.program.apply(maps.state, [change for of in given for change in of.delta])
         if changed is not None:
             rows = [*rows, *self._rows(maps, changed)]
         return list({row.key: row for row in rows}.values())

@@ -2,10 +2,11 @@
 each view.
 
 Section 5.1.2 of the thesis on key-value views, with disjoint cells: a row is in one interval of each
-attribute, so it is counted once. Three modes: `standard` looks at all rows for each view; `single` adds up
-the rows of each part by cell and then each part for each view; `double` adds up all parts by cell first.
-Where cells are few and regions are boxes, a view is 2^d corners of a prefix sum; otherwise cells are routed
-to the views that have them. Invariant: all modes give what `plain` gives.
+attribute, so it is counted once. Modes: `standard` looks at all rows for each view; `single` adds up the rows
+of each part by cell and then each part for each view; `double` adds up all parts by cell first; `auto` takes
+the cheapest (`cost`). Where cells are few and regions are boxes, a view is 2^d corners of a prefix sum;
+otherwise cells are routed to the views that have them (`routing`). Invariant: all modes give what `plain`
+gives.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from typing import Any, Literal
 import numpy as np
 
 from everfresh.expr import Vector
+from everfresh.kv.sharing import cost
 from everfresh.kv.sharing.kernels import loops
+from everfresh.kv.sharing.routing import VIEWS, Router, in_order
 from everfresh.kv.sharing.template import Range, Shape, Template, holds
 
 Array = np.ndarray[Any, Any]
-Mode = Literal["standard", "single", "double"]
-MODES: tuple[Mode, ...] = ("standard", "single", "double")
+Mode = Literal["auto", "standard", "single", "double"]
+MODES: tuple[Mode, ...] = ("auto", "standard", "single", "double")
 MAX_CELLS = 10_000_000
 _EXACT = 2.0**62
 
@@ -103,6 +106,8 @@ class Cells:
             part.values.dtype == object for part in parts
         ):
             return _net(self.plain(parts))
+        if mode == "auto":
+            mode = cost.choice(self._batch(parts, groups), cost.measured())
         if mode == "standard":
             return self._standard(_joined(parts), groups)
         if mode == "single":
@@ -151,9 +156,33 @@ class Cells:
             found.append(Sums(np.full(int(kept.sum()), view), at[kept], values[:, kept]))
         return _joined_sums(found)
 
+    def _batch(self, parts: Sequence[Part], groups: int) -> cost.Batch:
+        """What the cost of changes depends on."""
+        rows = sum(map(len, parts))
+        return cost.Batch(
+            rows=rows,
+            workers=len(parts),
+            width=len(parts[0].values),
+            groups=min(groups, rows),
+            views=len(self.views),
+            sizes=tuple(self.sizes[i] for i in sorted(set(self.leaves))),
+            share=self._share,
+            boxes=self.conjunctive,
+        )
+
+    @cached_property
+    def _share(self) -> float:
+        """How much of all cells a view has, in the mean."""
+        if not self.conjunctive:
+            return 0.5
+        lo, hi = self._boxes
+        of = [(hi[i] - lo[i]) / self.sizes[i] for i in set(self.leaves)]
+        return float(np.prod(of, axis=0).mean())
+
     def _shared(self, part: Part, groups: int) -> Sums:
-        cells = groups * int(np.prod([float(n) for n in self.sizes]))
-        if self.conjunctive and cells <= min(MAX_CELLS, 64 * (len(part) + len(self.views) * groups)):
+        batch = self._batch([part], groups)
+        cells = groups * float(np.prod([float(n) for n in self.sizes]))
+        if self.conjunctive and cells <= MAX_CELLS and cost.dense(batch) <= cost.routed(batch):
             return self._prefixed(part, groups)
         return self._routed(part)
 
@@ -196,66 +225,49 @@ class Cells:
 
     def _routed(self, part: Part) -> Sums:
         """Each cell that occurs to the views that have it."""
-        most_cells = float(np.prod([float(n + 1) for n in self.sizes]))
-        if most_cells * (float(part.groups.max()) + 1) < _EXACT:
-            cell = np.zeros(len(part), np.int64)
-            for column, size in zip(part.ids, self.sizes, strict=True):
-                cell = cell * (size + 1) + column + 1
-            code = part.groups * int(most_cells) + cell
-            order = np.argsort(code, kind="stable")
-            code, cell = code[order], cell[order]
-            begins = np.flatnonzero(np.r_[True, code[1:] != code[:-1]])
-            _, some, cells = np.unique(cell[begins], return_index=True, return_inverse=True)
-        else:
-            order = np.lexsort((*part.ids, part.groups))
-            sorted_ids = part.ids[:, order]
-            new = np.ones(len(order), np.bool_)
-            new[1:] = (np.diff(part.groups[order]) != 0) | (np.diff(sorted_ids, axis=1) != 0).any(axis=0)
-            begins = np.flatnonzero(new)
-            _, some, cells = np.unique(sorted_ids[:, begins], axis=1, return_index=True, return_inverse=True)
-        values = np.add.reduceat(part.values[:, order], begins, axis=1)
-        groups = part.groups[order[begins]]
-        distinct = part.ids[:, order[begins[some]]]
-        starts, views = self._views_of(distinct)
-        cells = cells.reshape(-1)
-        most = int((starts[cells + 1] - starts[cells]).sum())
-        out_view, out_group = np.empty(most, np.int64), np.empty(most, np.int64)
-        out = np.zeros((len(values), most), np.int64)
-        stamps, slots = np.full(len(self.views), -1), np.zeros(len(self.views), np.int64)
-        n = loops.route(groups, cells, values, starts, views, out_view, out_group, out, stamps, slots)
-        at = np.flatnonzero(out[:, :n].any(axis=0))
-        return Sums(out_view[at], out_group[at], out[:, at])
+        kept = np.ones(len(part), np.bool_)
+        for i, any_view in self._covered if self.conjunctive else ():
+            kept &= any_view[part.ids[i] + 1]
+        rows = (part.ids, part.groups, part.values)
+        if not kept.all():
+            rows = (part.ids[:, kept], part.groups[kept], part.values[:, kept])
+        ids, groups, values = in_order(*rows, self.sizes)
+        found = [
+            Sums(views + begin, of, sums)
+            for begin, router in self._routers
+            for views, of, sums in router.routed(ids, groups, values)
+        ]
+        return _joined_sums(found) if found else _nothing([part])
 
-    def _views_of(self, ids: Array) -> tuple[Array, Array]:
-        """The views of each cell, one after the other, and where those of a cell begin."""
-        ids = np.ascontiguousarray(ids)
-        starts = np.zeros(ids.shape[1] + 1, np.int64)
-        if not self.conjunctive:
-            inside = self._members(ids, slice(None))
-            starts[1:] = np.cumsum(inside.sum(axis=0))
-            return starts, np.nonzero(inside.T)[1]
-        attributes, nothing = np.array(self.leaves, np.int64), np.empty(0, np.int64)
-        at, first, listed = self._narrowest(ids)
-        loops.members(ids, at, first, listed, attributes, self.lo, self.hi, starts, nothing)
-        np.cumsum(starts, out=starts)
-        views = np.empty(max(1, starts[-1]), np.int64)
-        loops.members(ids, at, first, listed, attributes, self.lo, self.hi, starts, views)
-        return starts, views
+    @cached_property
+    def _routers(self) -> list[tuple[int, Router]]:
+        """Routers of the views, some at a time, with the first of each."""
+        lo, hi = self._boxes if self.conjunctive else (self.lo, self.hi)
+        return [
+            (
+                at,
+                Router(
+                    self.shape,
+                    self.leaves,
+                    self.sizes,
+                    lo[:, at : at + VIEWS],
+                    hi[:, at : at + VIEWS],
+                    self.conjunctive,
+                ),
+            )
+            for at in range(0, len(self.views), VIEWS)
+        ]
 
-    def _narrowest(self, ids: Array) -> tuple[int, Array, Array]:
-        """The attribute whose intervals have the fewest views on these cells, and the views of each of its
-        intervals."""
+    @cached_property
+    def _covered(self) -> list[tuple[int, Array]]:
+        """For each attribute that is compared, whether any view has an interval; NULL comes first."""
         lo, hi = self._boxes
-        counts = []
-        for i, size in enumerate(self.sizes):
+        found = []
+        for i in sorted(set(self.leaves)):
+            size = self.sizes[i]
             change = np.bincount(lo[i], minlength=size + 1) - np.bincount(hi[i], minlength=size + 1)
-            counts.append(np.cumsum(change)[:size])
-        at = min(self.leaves, key=lambda i: float(counts[i][np.maximum(ids[i], 0)].sum()))
-        first = np.zeros(self.sizes[at] + 1, np.int64)
-        np.cumsum(counts[at], out=first[1:])
-        listed = np.empty(max(1, first[-1]), np.int64)
-        loops.spread(np.ascontiguousarray(lo[at]), np.ascontiguousarray(hi[at]), first, listed)
-        return at, first, listed
+            found.append((i, np.r_[False, np.cumsum(change)[:size] > 0]))
+        return found
 
     def _members(self, ids: Array, views: slice) -> Array:
         """Whether a view has a cell, `[view, cell]`, for regions of any shape."""
@@ -311,8 +323,8 @@ def _nothing(parts: Sequence[Part]) -> Sums:
 
 
 def _joined_sums(found: Sequence[Sums]) -> Sums:
-    if not found:
-        return _nothing([])
+    if len(found) < 2:
+        return found[0] if found else _nothing([])
     return Sums(
         np.concatenate([sums.views for sums in found]),
         np.concatenate([sums.groups for sums in found]),

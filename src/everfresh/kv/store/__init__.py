@@ -1,4 +1,4 @@
-"""Stores: the protocol, and the adapters in memory and on RocksDB.
+"""Stores: the protocol, and the adapters in memory, on RocksDB, on Redis Cluster and on etcd.
 
 >>> from everfresh.types import BIGINT, Column, TableSchema
 >>> store = memory_store(partitions=2)
@@ -10,8 +10,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from everfresh.errors import Code, EverfreshError
 from everfresh.kv.store.embedded import EmbeddedStore
 from everfresh.kv.store.protocol import (
     ABSENT,
@@ -39,6 +42,10 @@ from everfresh.kv.store.protocol import (
 )
 from everfresh.kv.store.space import MemorySpace
 
+if TYPE_CHECKING:
+    from everfresh.kv.store.etcd import EtcdStore
+    from everfresh.kv.store.redis import RedisStore
+
 __all__ = [
     "ABSENT",
     "ANY",
@@ -62,7 +69,10 @@ __all__ = [
     "Snapshot",
     "Store",
     "StoredTable",
+    "etcd_store",
     "memory_store",
+    "open_store",
+    "redis_store",
     "rocks_store",
     "was_ours",
 ]
@@ -90,3 +100,37 @@ def rocks_store(path: str | Path, *, partitions: int = 1, sync: bool = False) ->
 
     meta = RocksSpace(folder / "meta", sync=True)
     return EmbeddedStore(meta, lambda id_: RocksSpace(folder / f"p{id_}", sync=sync), drop, partitions)
+
+
+def etcd_store(members: Sequence[str], name: str = "store", *, partitions: int = 1) -> EtcdStore:
+    """A store in etcd, whose members are `host:port`, below a name; `partitions` counts when it is made. For
+    small tables; what it has acknowledged no single failure loses."""
+    from everfresh.kv.store.etcd import EtcdStore
+
+    return EtcdStore(members, name, partitions)
+
+
+def redis_store(nodes: Sequence[str], name: str = "store", *, partitions: int = 16) -> RedisStore:
+    """A store in a Redis Cluster, of which some nodes are `host:port`, below a name; `partitions` counts when
+    it is made: take several times as many as there are masters. A failover may lose what was acknowledged
+    (`caps.loses`); views notice, and are made anew."""
+    from everfresh.kv.store.redis import RedisStore
+
+    return RedisStore(nodes, name, partitions)
+
+
+def open_store(where: str, *, partitions: int = 1, sync: bool = False) -> Store:
+    """A store by where it is: a folder (RocksDB), `redis://host:port,host:port/name` or
+    `etcd://host:port,host:port/name`."""
+    kind, found, rest = where.partition("://")
+    if not found:
+        return rocks_store(where, partitions=partitions, sync=sync)
+    hosts, _, name = rest.partition("/")
+    makers: dict[str, Callable[..., Store]] = {"redis": redis_store, "etcd": etcd_store}
+    if kind not in makers or not hosts:
+        raise EverfreshError(
+            Code.ARGUMENT,
+            f"'{where}' is no place of a store",
+            hint="a folder, redis://host:port,host:port/name or etcd://host:port,host:port/name",
+        )
+    return makers[kind](hosts.split(","), name or "store", partitions=partitions)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from threading import RLock
@@ -65,6 +65,7 @@ class EmbeddedStore:
         self._meta, self._open_space = meta, open_space
         self._lock = RLock()
         self._tables: dict[str, tuple[int, StoredTable]] = {}
+        self._shown: tuple[Any, dict[str, StoredTable]] = (None, {})
         self._partitions: dict[int, Partition] = {}
         self._next = [1, 1]
         found = meta.get(_MANIFEST)
@@ -91,7 +92,7 @@ class EmbeddedStore:
         return {
             "format": _FORMAT,
             "next": self._next,
-            "tables": [[number, _table_json(table)] for number, table in self._tables.values()],
+            "tables": [[number, table_json(table)] for number, table in self._tables.values()],
             "partitions": [
                 [p.id, p.lo, p.hi, p.owner, p.term, list(p.children)] for p in self._partitions.values()
             ],
@@ -104,7 +105,7 @@ class EmbeddedStore:
             )
         self._next = manifest["next"]
         for number, data in manifest["tables"]:
-            table = _table_of(data)
+            table = table_of(data)
             self._tables[table.name] = (number, table)
         for id_, lo, hi, owner, term, children in manifest["partitions"]:
             self._partitions[id_] = Partition(id_, lo, hi, owner, term, tuple(children))
@@ -135,7 +136,12 @@ class EmbeddedStore:
 
     def tables(self) -> Mapping[str, StoredTable]:
         """The tables by name."""
-        return {name: table for name, (_, table) in self._tables.items()}
+        of, shown = self._shown
+        if of is not self._tables:
+            of = self._tables
+            shown = {name: table for name, (_, table) in of.items()}
+            self._shown = of, shown
+        return shown
 
     def _number(self, name: str) -> int:
         if name not in self._tables:
@@ -162,7 +168,7 @@ class EmbeddedStore:
 
     def get(self, table: str, key: bytes) -> Row | None:
         """One row."""
-        return self.multi_get(table, [key])[0]
+        return core.get(self._routed(key).space, self._number(table), key)
 
     def multi_get(self, table: str, keys: Sequence[bytes]) -> list[Row | None]:
         """Several rows, in the order of the keys."""
@@ -247,6 +253,13 @@ class EmbeddedStore:
     def log(self, partition: int, after: Position, limit: int = core.BATCH) -> list[Entry]:
         """The entries that follow a position."""
         return self._cores[partition].log(after, limit)
+
+    def packed_log(
+        self, partition: int, after: Position, limit: int
+    ) -> tuple[dict[int, str], list[tuple[bytes, bytes]]]:
+        """The same as it is stored, with the names of the tables: what an owner sends to its readers."""
+        part = self._cores[partition]
+        return part.names, part.packed_log(after, limit)
 
     def entry(self, partition: int, offset: int) -> Entry | None:
         """The entry with an offset."""
@@ -371,8 +384,13 @@ def _merged(
     views: Sequence[View], table: int, lo: bytes | None, hi: bytes | None
 ) -> Iterator[list[tuple[bytes, Row]]]:
     parts = [(pair for batch in core.scan(view, table, lo, hi) for pair in batch) for view in views]
+    return in_batches(heapq.merge(*parts, key=lambda pair: pair[0]))
+
+
+def in_batches(pairs: Iterable[tuple[bytes, Row]]) -> Iterator[list[tuple[bytes, Row]]]:
+    """Rows in batches, as a scan gives them."""
     batch: list[tuple[bytes, Row]] = []
-    for pair in heapq.merge(*parts, key=lambda pair: pair[0]):
+    for pair in pairs:
         batch.append(pair)
         if len(batch) == core.BATCH:
             yield batch
@@ -381,7 +399,8 @@ def _merged(
         yield batch
 
 
-def _table_json(table: StoredTable) -> dict[str, Any]:
+def table_json(table: StoredTable) -> dict[str, Any]:
+    """A table as plain data."""
     return {
         "name": table.name,
         "columns": [[c.name, str(c.type), c.nullable] for c in table.schema.columns],
@@ -391,7 +410,8 @@ def _table_json(table: StoredTable) -> dict[str, Any]:
     }
 
 
-def _table_of(data: Mapping[str, Any]) -> StoredTable:
+def table_of(data: Mapping[str, Any]) -> StoredTable:
+    """The inverse of `table_json`."""
     columns = tuple(Column(name, parse_type(type_), nullable) for name, type_, nullable in data["columns"])
     schema = TableSchema(data["name"], columns, tuple(data["key"]))
     return StoredTable(schema, data["logged"], data["before_images"])

@@ -12,6 +12,7 @@ import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import RLock
+from typing import NamedTuple
 
 from everfresh.kv import split
 from everfresh.kv.store.protocol import (
@@ -60,13 +61,14 @@ def row_range(table: int, lo: bytes | None, hi: bytes | None) -> tuple[bytes, by
     return first + (lo or b""), _after(first) if hi is None else first + hi
 
 
-def _row(value: bytes | None) -> Row | None:
+def row_of(value: bytes | None) -> Row | None:
+    """A row as `planned` packs it."""
     return None if value is None else Row(value[_U64.size :], _U64.unpack_from(value)[0])
 
 
 def get(view: View, table: int, key: bytes) -> Row | None:
     """One row as a view of the space has it."""
-    return _row(view.get(row_key(table, key)))
+    return row_of(view.get(row_key(table, key)))
 
 
 def scan(
@@ -81,6 +83,62 @@ def scan(
         if len(found) < size:
             return
         at = found[-1][0] + b"\0"
+
+
+class Planned(NamedTuple):
+    """What a batch of writes does: rows and entries by where they lie, and what the partition is after it."""
+
+    rows: dict[bytes, bytes | None]
+    entries: list[tuple[bytes, bytes]]
+    end: Position
+    writes: int
+    version: int
+    """Of the last write."""
+
+
+def needed(ops: Sequence[Op], tables: Tables) -> list[bytes]:
+    """Where the rows lie that `planned` has to know: those with a condition, or with a before-image."""
+    places: dict[bytes, None] = {}
+    for op in ops:
+        number, table = tables[op.table]
+        if op.expect is not ANY or (table.logged and table.before_images):
+            places[row_key(number, op.key)] = None
+    return list(places)
+
+
+def planned(
+    ops: Sequence[Op],
+    tables: Tables,
+    found: Mapping[bytes, bytes | None],
+    end: Position,
+    writes: int,
+    client: Client = NOBODY,
+) -> Planned:
+    """What these writes do, one after the other, to a partition with this end of its log and so many writes
+    of tables without one. Raises `Conflict`."""
+    written: dict[bytes, bytes | None] = {}
+    entries: list[tuple[bytes, bytes]] = []
+    (offset, id_), version = end, 0
+    ids = os.urandom(8 * len(ops))
+    for i, op in enumerate(ops):
+        number, table = tables[op.table]
+        place = row_key(number, op.key)
+        before = written[place] if place in written else found.get(place)
+        if op.expect is not ANY:
+            actual = 0 if before is None else _U64.unpack_from(before)[0]
+            if actual != op.expect:
+                raise Conflict(op.table, op.key, actual)
+        if table.logged:
+            offset += 1
+            version, id_ = offset, ids[8 * i : 8 * i + 8]
+            image = before[_U64.size :] if before is not None and table.before_images else None
+            packed = _pack_entry(number, id_, op, image, client)
+            entries.append((b"l" + _U64.pack(version), packed))
+        else:
+            writes += 1
+            version = writes
+        written[place] = None if op.value is None else _U64.pack(version) + op.value
+    return Planned(written, entries, Position(offset, id_), writes, version)
 
 
 class PartitionCore:
@@ -113,53 +171,24 @@ class PartitionCore:
             raise PartitionClosed
 
     def _write(self, ops: Sequence[Op], client: Client) -> int:
-        tables = self._tables()
-        written: dict[bytes, bytes | None] = {}
-        entries: list[tuple[bytes, bytes | None]] = []
-        (offset, id_), writes, version = self._end, self._writes, 0
-        ids = os.urandom(8 * len(ops))
-        found = self._befores(ops)
-        for i, op in enumerate(ops):
-            number, table = tables[op.table]
-            place = row_key(number, op.key)
-            before = written[place] if place in written else found.get(place)
-            if op.expect is not ANY:
-                actual = 0 if before is None else _U64.unpack_from(before)[0]
-                if actual != op.expect:
-                    raise Conflict(op.table, op.key, actual)
-            if table.logged:
-                offset += 1
-                version, id_ = offset, ids[8 * i : 8 * i + 8]
-                image = before[_U64.size :] if before is not None and table.before_images else None
-                packed = _pack_entry(number, id_, op, image, client)
-                entries.append((b"l" + _U64.pack(version), packed))
-            else:
-                writes += 1
-                version = writes
-            written[place] = None if op.value is None else _U64.pack(version) + op.value
-        end = Position(offset, id_)
-        self.space.apply([*written.items(), *entries, (b"e", _END.pack(*end, writes))])
-        self._end, self._writes = end, writes
-        return version
+        plan = planned(ops, self._tables(), self._befores(ops), self._end, self._writes, client)
+        end = (b"e", _END.pack(*plan.end, plan.writes))
+        self.space.apply([*plan.rows.items(), *plan.entries, end])
+        self._end, self._writes = plan.end, plan.writes
+        return plan.version
 
     def _befores(self, ops: Sequence[Op]) -> dict[bytes, bytes | None]:
         """The rows that these writes need to know."""
-        tables = self._tables()
-        places: dict[bytes, None] = {}
-        for op in ops:
-            number, table = tables[op.table]
-            if op.expect is not ANY or (table.logged and table.before_images):
-                places[row_key(number, op.key)] = None
+        places = needed(ops, self._tables())
         if len(places) == 1:
-            (place,) = places
-            return {place: self.space.get(place)}
-        return dict(zip(places, self.space.multi_get(list(places)), strict=True))
+            return {places[0]: self.space.get(places[0])}
+        return dict(zip(places, self.space.multi_get(places), strict=True))
 
     # -- reading -----------------------------------------------------------------------------------
 
     def multi_get(self, table: int, keys: Sequence[bytes]) -> list[Row | None]:
         """Several rows."""
-        return [_row(value) for value in self.space.multi_get([row_key(table, key) for key in keys])]
+        return [row_of(value) for value in self.space.multi_get([row_key(table, key) for key in keys])]
 
     def scan_chunks(self, table: int, lo: bytes | None, hi: bytes | None, size: int) -> Iterator[Chunk]:
         """The rows as small snapshots, each with the end of the log when it was read."""
@@ -186,13 +215,26 @@ class PartitionCore:
 
     def log(self, after: Position, limit: int) -> list[Entry]:
         """The entries that follow a position."""
+        return unpacked(self.packed_log(after, limit), self.names)
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The tables by the numbers that entries have."""
+        return {number: name for name, (number, _) in self._tables().items()}
+
+    def packed_log(self, after: Position, limit: int) -> list[tuple[bytes, bytes]]:
+        """The entries that follow a position, as they are stored: `unpacked` reads them."""
         with self.lock:
             if after.offset < self._base.offset:
                 raise LogTrimmed
             self._check_position(after)
-            found = self.space.range(b"l" + _U64.pack(after.offset + 1), b"m", limit)
-        names = {number: name for name, (number, _) in self._tables().items()}
-        return [_unpack_entry(_U64.unpack_from(key, 1)[0], value, names) for key, value in found]
+            lo, hi = b"l" + _U64.pack(after.offset + 1), b"m"
+            if not self.space.pins:
+                return self.space.range(lo, hi, limit)
+            pin = self.space.pin()
+        found = pin.range(lo, hi, limit)  # while others write
+        pin.close()
+        return found
 
     def _check_position(self, at: Position) -> None:
         if at.offset == self._base.offset:
@@ -206,8 +248,7 @@ class PartitionCore:
     def entry(self, offset: int) -> Entry | None:
         """The entry with an offset."""
         found = self.space.get(b"l" + _U64.pack(offset))
-        names = {number: name for name, (number, _) in self._tables().items()}
-        return None if found is None else _unpack_entry(offset, found, names)
+        return None if found is None else unpack_entry(offset, found, self.names)
 
     def trim(self, upto: int) -> None:
         """Forget the entries up to and with an offset."""
@@ -301,11 +342,19 @@ def _pack_entry(table: int, id_: bytes, op: Op, before: bytes | None, client: Cl
     return b"".join((head, op.key, before or b"", op.value or b"", client.name))
 
 
-def _unpack_entry(offset: int, data: bytes, names: Mapping[int, str]) -> Entry:
+def unpacked(found: Sequence[tuple[bytes, bytes]], names: Mapping[int, str]) -> list[Entry]:
+    """The entries of a log as it is stored."""
+    return [unpack_entry(_U64.unpack_from(key, 1)[0], value, names) for key, value in found]
+
+
+def unpack_entry(offset: int, data: bytes, names: Mapping[int, str]) -> Entry:
+    """An entry as it is stored."""
     id_, table, seq, key, before, after, name = _ENTRY.unpack_from(data)
     at = _ENTRY.size
-    parts: list[bytes | None] = []
-    for size in (key, before, after, name):
-        parts.append(None if size < 0 else data[at : at + size])
-        at += max(size, 0)
-    return Entry(offset, id_, names.get(table, ""), parts[0] or b"", parts[1], parts[2], parts[3] or b"", seq)
+    end = at + key
+    old = None if before < 0 else data[end : end + before]
+    if old is not None:
+        end += before
+    new = None if after < 0 else data[end : end + after]
+    who = data[len(data) - name :] if name else b""
+    return Entry(offset, id_, names.get(table, ""), data[at : at + key], old, new, who, seq)

@@ -31,6 +31,10 @@ class Caps:
     fenced: bool = True
     durable: bool = True
     splits: bool = True
+    most: int = 0
+    """How many writes a batch takes; 0: any number."""
+    loses: bool = False
+    """Whether a failover may lose writes that were acknowledged; `Partition.life` is another one then."""
 
 
 class Position(NamedTuple):
@@ -63,6 +67,8 @@ class Partition:
     owner: str = ""
     term: int = 1
     children: tuple[int, ...] = ()
+    life: str = ""
+    """Of a store that may lose what it acknowledged: changes whenever this partition may have."""
 
     @property
     def open(self) -> bool:
@@ -84,8 +90,7 @@ class StoredTable:
         return self.schema.name
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One write of a logged table: None is an absent row. `before` is None too where the table keeps no
     before-images."""
 
@@ -115,8 +120,7 @@ ABSENT = 0
 Expect = _Any | int
 
 
-@dataclass(frozen=True, slots=True)
-class Op:
+class Op(NamedTuple):
     """One write: `value` None deletes; `expect` is ANY, ABSENT, or the version that the row must have."""
 
     table: str

@@ -62,6 +62,8 @@ class RocksPin:
 class RocksSpace:
     """A space in a folder."""
 
+    pins = True
+
     def __init__(self, path: Path, *, sync: bool) -> None:
         rocks = self._rocks = rocksdict()
         options = rocks.Options(raw_mode=True)

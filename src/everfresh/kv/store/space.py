@@ -32,6 +32,9 @@ class View(Protocol):
 class Space(View, Protocol):
     """A space that is written by one process."""
 
+    pins: bool
+    """Whether a pin costs no more than a read."""
+
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The values of several keys."""
         ...
@@ -63,6 +66,8 @@ class MemorySpace:
     >>> space.range(b"", None, 9), pinned.range(b"", None, 9)
     ([(b'b', b'1')], [(b'a', b'2'), (b'b', b'1')])
     """
+
+    pins = False
 
     def __init__(self, values: dict[bytes, bytes] | None = None, keys: list[bytes] | None = None) -> None:
         self._values = values if values is not None else {}

@@ -15,7 +15,7 @@ from typing import Any
 
 from everfresh.kv import split
 from everfresh.kv.protocol.calls import Idle, Machine, Prepare, Put, Receive, Send, perform
-from everfresh.kv.protocol.coordinator import coordinate
+from everfresh.kv.protocol.coordinator import How, coordinate
 from everfresh.kv.protocol.dataflow import Dataflow
 from everfresh.kv.protocol.head import HEADS, Head
 from everfresh.kv.protocol.manager import manage
@@ -113,11 +113,10 @@ class Simulation:
         off: Off = NOTHING,
         faults: Faults = SOME,
         loads: bool = False,
-        chunks: bool = False,
-        batch: int = 0,
+        how: How | None = None,
     ) -> None:
         """With `loads` some of the writes are there before the view is made."""
-        self.batch, self.chunks = batch, chunks
+        self.how = how
         self.random, self.flow, self.protect, self.off, self.faults = Random(seed), flow, protect, off, faults
         self.store: EmbeddedStore = memory_store(partitions=partitions)
         self.store.create_table(HEADS)
@@ -169,8 +168,7 @@ class Simulation:
             self.flow.tables,
             self.protect,
             2,
-            batch=self.batch,
-            chunks=self.chunks,
+            how=self.how,
         )
         self._start(name, machine)
 

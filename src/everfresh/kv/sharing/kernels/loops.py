@@ -54,61 +54,62 @@ def alone(
 
 
 @_compiled
-def members(
-    ids: Array, at: int, first: Array, listed: Array, attributes: Array, lo: Array, hi: Array, starts: Array,
-    out: Array,
-) -> None:  # fmt: skip
-    """The views of each cell, of views that are conjunctions: of those `listed` for the cell's interval of
-    attribute `at`. With an empty `out` only how many there are."""
-    for cell in range(ids.shape[1]):
-        place = starts[cell] if out.shape[0] else 0
-        interval = ids[at, cell]
-        if interval >= 0:
-            for i in range(first[interval], first[interval + 1]):
-                view = listed[i]
-                inside = True
-                for leaf in range(attributes.shape[0]):
-                    of = ids[attributes[leaf], cell]
-                    if of < lo[leaf, view] or of >= hi[leaf, view]:
-                        inside = False
-                        break
-                if inside:
-                    if out.shape[0]:
-                        out[place] = view
-                    place += 1
-        if not out.shape[0]:
-            starts[cell + 1] = place
-
-
-@_compiled
-def spread(lo: Array, hi: Array, first: Array, listed: Array) -> None:
-    """The views of each interval: those whose range has it; `first` says where an interval's begin."""
-    at = first[:-1].copy()
+def vectors(lo: Array, hi: Array, out: Array) -> None:
+    """The views of each interval as bits: those whose range has it. The interval `i` is in row `i + 1`."""
     for view in range(lo.shape[0]):
+        bit = np.uint64(1) << np.uint64(view & 63)
         for interval in range(lo[view], hi[view]):
-            listed[at[interval]] = view
-            at[interval] += 1
+            out[interval + 1, view >> 6] |= bit
+
+
+_PLACE = np.zeros(64, np.int64)
+_DE_BRUIJN = 0x03F79D71B4CB0A89
+for _i in range(64):
+    _PLACE[((_DE_BRUIJN << _i) & (1 << 64) - 1) >> 58] = _i
+_MULTIPLIER = np.uint64(_DE_BRUIJN)
 
 
 @_compiled
 def route(
-    groups: Array, cells: Array, values: Array, starts: Array, views: Array, out_view: Array,
-    out_group: Array, out: Array, stamps: Array, slots: Array,
-) -> int:  # fmt: skip
-    """Rows in the order of their groups to the views of their cells, added up by view and group; how many
-    sums there are."""
-    count = 0
-    for row in range(groups.shape[0]):
-        group = groups[row]
-        for i in range(starts[cells[row]], starts[cells[row] + 1]):
-            view = views[i]
-            if stamps[view] != group:
-                stamps[view] = group
-                slots[view] = count
-                out_view[count] = view
-                out_group[count] = group
-                count += 1
-            slot = slots[view]
+    begin: int, at: Array, groups: Array, values: Array, vectors: Array, stamps: Array, slots: Array,
+    out_view: Array, out_group: Array, out: Array,
+) -> tuple[int, int]:  # fmt: skip
+    """Rows from `begin` on to the views of all of their vectors, added up by view and group; group by group,
+    as long as there is room for all views of one. Up to which row it came, and how many sums there are."""
+    row, count, views = begin, 0, stamps.shape[0]
+    while row < groups.shape[0] and out_view.shape[0] - count >= views:
+        group, first = groups[row], count
+        while row < groups.shape[0] and groups[row] == group:
+            for word in range(vectors.shape[1]):
+                bits = vectors[at[0, row], word]
+                for a in range(1, at.shape[0]):
+                    bits &= vectors[at[a, row], word]
+                while bits != 0:
+                    rest = bits & (bits - np.uint64(1))
+                    place = _PLACE[((bits ^ rest) * _MULTIPLIER) >> np.uint64(58)]
+                    bits = rest
+                    view = (word << 6) + place
+                    slot = slots[view]
+                    if stamps[view] == group and slot >= first:
+                        for c in range(values.shape[0]):
+                            out[c, slot] += values[c, row]
+                    else:
+                        stamps[view], slots[view] = group, count
+                        out_view[count], out_group[count] = view, group
+                        for c in range(values.shape[0]):
+                            out[c, count] = values[c, row]
+                        count += 1
+            row += 1
+        kept = first
+        for i in range(first, count):  # what comes to nothing goes
+            some = False
             for c in range(values.shape[0]):
-                out[c, slot] += values[c, row]
-    return count
+                some = some or out[c, i] != 0
+            if some:
+                if kept != i:
+                    out_view[kept], out_group[kept] = out_view[i], out_group[i]
+                    for c in range(values.shape[0]):
+                        out[c, kept] = out[c, i]
+                kept += 1
+        count = kept
+    return row, count
