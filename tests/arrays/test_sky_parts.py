@@ -69,8 +69,10 @@ def _by_parts(a: Sky, b: Sky, asked: Asked, target: int, dealt: tuple[int, ...])
     margins = [margin_of(asked, k) for k in (0, 1)]
     parts = _parts(a, b, target, max(margins), dealt)
     sent: dict[int, list[pa.RecordBatch]] = {k: [] for k in range(len(parts))}
+    outer = asked.how == "outer"
+    flags = outer, outer and asked.find == "best"
     for k, table in enumerate(sides):
-        for batch in route(Route(parts, k, margins[k], len(asked.limits)), _batches(table)):
+        for batch in route(Route(parts, k, margins[k], len(asked.limits), *flags), _batches(table)):
             for n, part in enumerate(batch.column(0).to_pylist()):
                 sent[part].append(batch.slice(n, 1))
     names = ["separation", "i", "a", "j", "b"]
@@ -136,12 +138,12 @@ def test_parts_are_small_however_crowded_the_sky() -> None:
 def test_a_survey_stands_for_all_points_and_finds_bad_ones() -> None:
     rng = np.random.default_rng(0)
     table = pa.table({"ra": rng.uniform(0, 360, 10_000), "dec": rng.uniform(-90, 90, 10_000)})
-    (found,) = survey(table.to_batches(max_chunksize=999))
+    (found,) = survey(1, table.to_batches(max_chunksize=999))
     assert found.num_rows == 2048
-    assert sum(found.column(2).to_pylist()) == pytest.approx(10_000)
-    assert abs(np.mean(found.column(0).to_numpy()) - 180) < 15
-    assert list(survey(table.slice(0, 0).to_batches())) == []
+    assert sum(found.column(3).to_pylist()) == pytest.approx(10_000)
+    assert abs(np.mean(found.column(1).to_numpy()) - 180) < 15
+    assert list(survey(1, table.slice(0, 0).to_batches())) == []
     for ra, dec, text in ((1.0, 91.0, "dec = 91.0"), (None, 1.0, "ra = nan"), (1.0, None, "dec = nan")):
         bad = pa.table({"ra": pa.array([0.0, ra]), "dec": pa.array([0.0, dec])})
-        (row,) = survey(bad.to_batches())
-        assert row.column(3).to_pylist() == [text]
+        (row,) = survey(0, bad.to_batches())
+        assert row.column(4).to_pylist() == [text]

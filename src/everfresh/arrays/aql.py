@@ -177,7 +177,7 @@ class Apply(Operand):
 
 
 def name_of(operand: Operand) -> str:
-    """What an operand in FROM goes by without AS: the array that it is made of, the first if there are several.
+    """What an operand in FROM goes by without AS: the array that it is made of, the first of several.
 
     >>> from everfresh.arrays.aql_parser import parse
     >>> name_of(parse("FILTER(PROJECT(a, v), v > 2)")), name_of(parse("SELECT * INTO t FROM a AS x"))
@@ -199,7 +199,11 @@ class Source(Node):
     alias: str
 
     def __str__(self) -> str:
-        return inner(self.array) if name_of(self.array) == self.alias else f"{inner(self.array)} AS {quote_name(self.alias)}"
+        return (
+            inner(self.array)
+            if name_of(self.array) == self.alias
+            else f"{inner(self.array)} AS {quote_name(self.alias)}"
+        )
 
 
 @node
