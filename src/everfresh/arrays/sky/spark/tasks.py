@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from everfresh.arrays.sky.parts import Parts
 from everfresh.arrays.sky.sphere import Neighbors, Sky, in_blocks
 from everfresh.errors import EverfreshError
+from everfresh.spark.jobs.tasks import freeze
 from everfresh.spark.session.failures import TaskError
 
 SURVEYED = "side int, ra double, dec double, weight double, bad string"
@@ -85,6 +86,7 @@ def survey(side: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
             kept, marks = kept[:, least], marks[least]
     if count:
         yield _surveyed(side, kept, count / len(marks), None)
+    freeze()
 
 
 def _surveyed(side: int, points: Any, weight: float, bad: str | None) -> pa.RecordBatch:
@@ -112,6 +114,7 @@ def route(how: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
             columns = [pa.array(there, pa.int32()), sides, pa.array(data, pa.binary())]
             yield pa.record_batch(columns, ["part", "side", "data"])
             number += rows.num_rows
+    freeze()
 
 
 class Laid:
@@ -210,6 +213,7 @@ def match_part(job: Match, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
     for part in sorted(pieces):
         left, right = (pa.concat_tables(some).combine_chunks() if some else None for some in pieces.pop(part))
         yield from _matched(job, left, right)
+    freeze()
 
 
 def _matched(job: Match, left: pa.Table | None, right: pa.Table | None) -> Iterator[pa.RecordBatch]:
