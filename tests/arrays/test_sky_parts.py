@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sky_strategies import skies
 
 import everfresh as ef
+from everfresh.arrays.sky import parts as cutting
 from everfresh.arrays.sky import sphere
 from everfresh.arrays.sky.crossmatches import Asked
 from everfresh.arrays.sky.parts import Parts, cut
@@ -45,6 +46,19 @@ def test_what_is_near_is_in_the_same_part(
     for i, j in zip(found.left.tolist(), found.right.tolist(), strict=True):
         together = {p for row, p in homes if row == i} & {p for row, p in reached if row == j}
         assert len(together) == 1, "a pair is found once"
+
+
+@given(skies(), skies(), st.sampled_from(RADII), st.integers(1, 20))
+def test_the_compiled_walk_equals_the_plain_one(a: Sky, b: Sky, radius: float, target: int) -> None:
+    parts, numbers = _parts(a, b, target, radius, (0,)), np.arange(len(b))
+    found = [parts.placed(b, radius, 1, numbers)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "_MANY", -1)
+        found.append(parts.placed(b, radius, 1, numbers))
+    for one, other in zip(*found, strict=True):
+        assert one.tolist() == other.tolist()
+    at_home = set(zip(*(x[found[0][2]].tolist() for x in found[0][:2]), strict=True))
+    assert at_home == set(zip(*map(np.ndarray.tolist, parts.homes(b, 1, numbers)), strict=True))
 
 
 def _table(sky: Sky, rows: range) -> pa.Table:
