@@ -22,6 +22,7 @@ import everfresh as ef
 from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.evaluate import create, evaluate
 from everfresh.arrays.script import about_arrays
+from everfresh.arrays.spark import laying
 from everfresh.spark.jobs.runner import Runner
 
 FUNCTION = "function"  # needs a module of the tests, which Spark's own processes do not have
@@ -221,6 +222,47 @@ def test_on_spark(spark: Any, tmp_path: Path) -> None:
             evaluate(parse("SELECT w, SUM(v) AS s FROM a GROUP BY w"), held)  # type: ignore[arg-type]
         )
         assert bag(db.array("a").to_arrow()) == bag(create(A, held["a"].to_arrow()).to_arrow())
+
+
+@pytest.mark.spark
+def test_cells_of_a_dataframe_stay_with_the_workers(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inserts and deletes from DataFrames of any partitions equal those of tables, under other names too."""
+    monkeypatch.setattr(laying, "_SECTION", 2000)
+    rng, kept = np.random.default_rng(5), Counter[tuple[int, ...]]()
+    with connect(spark, tmp_path / "db") as db:
+        db.sql("CREATE ARRAY f <v: INT> [i=0,99,10; j=0,99,7] WITH (placement = 'hilbert')")
+        db.sql("CREATE MATERIALIZED VIEW rows_of AS SELECT i, COUNT(*) AS n FROM f GROUP BY i")
+        for count in (3000, 40, 0):
+            new = [tuple(map(int, row)) for row in rng.integers(0, 100, (count, 3))]
+            gone = rng.permutation(sorted(kept.elements()))[: count // 2].tolist() if kept else []
+            names = "V: long, j: long, i: long"
+            frames = [
+                spark.createDataFrame([(v, j, i) for i, j, v in some], names).repartition(3)
+                for some in (new, gone)
+            ]
+            monkeypatch.setattr(type(frames[0]), "toArrow", None)  # nobody collects them
+            db.apply(f=ef.Delta(inserts=frames[0], deletes=frames[1]))
+            monkeypatch.undo()
+            monkeypatch.setattr(laying, "_SECTION", 2000)
+            kept += Counter(new)
+            kept -= Counter(map(tuple, gone))
+            assert Counter(tuple(row.values()) for row in db.array("f").to_pylist()) == kept
+            assert db.array("f").verify().num_rows == 0
+        assert db.sql("SELECT SUM(n) AS n FROM rows_of").fetchall() == [(kept.total(),)]
+        assert not list((tmp_path / "db" / "inbox").glob("*.cells"))
+        epoch = db.epoch
+        for rows, said in (([(1, 200, 1)], "outside of 0..99"), ([(None, 1, 1)], "NULL")):
+            with pytest.raises(ef.EverfreshError, match=said):
+                db.apply(f=spark.createDataFrame(rows, "i: long, j: long, v: long").union(frames[0]))
+        with pytest.raises(ef.EverfreshError, match="777"):
+            db.apply(f=ef.Delta(deletes=spark.createDataFrame([(1, 1, 777)], "i: long, j: long, v: long")))
+        assert db.epoch == epoch
+        changes = db.array("f").changes(since=epoch - 2).to_pylist()
+        assert sum(change["_weight"] for change in changes) == 20
+    with connect(spark, tmp_path / "db") as db:
+        assert len(db.array("f")) == kept.total()
 
 
 def test_the_driver_collects_figures_alone(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:

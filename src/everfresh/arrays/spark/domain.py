@@ -27,11 +27,13 @@ from everfresh.arrays.execute.explaining import Explained, options_of
 from everfresh.arrays.execute.local import Measured
 from everfresh.arrays.execute.work import Work, work_of
 from everfresh.arrays.model import ArraySchema
-from everfresh.arrays.spark.changing import CHANGE, Change, pieces_of, read_entries, told_entries
+from everfresh.arrays.spark.changing import CHANGE, Change, counts, pieces_of, read_entries, told_entries
 from everfresh.arrays.spark.content import CHUNKS, schema_of
+from everfresh.arrays.spark.laying import LaidCells, lay, read_laid
 from everfresh.arrays.spark.queries import Query, planned
 from everfresh.arrays.spark.queries import run as run_query
 from everfresh.arrays.spark.reading import changes_of, collected, frame_of
+from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import net, weigh
 from everfresh.epochs import Object, Published, RowChange, Told, Undo
 from everfresh.epochs.domain import Making, Sections
@@ -127,6 +129,14 @@ class ArraysOnSpark(Arrays):
         self._making, self._pending = making, _Pending()
         return found
 
+    def cells_of(self, given: Any, schema: ArraySchema) -> Any:
+        """Cells of any kind, checked; those of a DataFrame by tasks, which lay them down for the workers."""
+        if not (type(given).__module__.startswith("pyspark.sql") and hasattr(given, "mapInArrow")):
+            return super().cells_of(given, schema)
+        rows = read_rows(given, schema.table, what=f"array '{schema.name}'", op="insert")
+        assert isinstance(rows, SparkRows)
+        return lay(self.host.runner, self._version()[0], rows, schema)
+
     def define(self, statement: Any) -> tuple[Object | str, Undo]:
         """Make or drop an array."""
         if isinstance(statement, aql.CreateView | aql.DropView):
@@ -170,8 +180,16 @@ class ArraysOnSpark(Arrays):
         self._pending.changes.append((name, own, kept))
         if not own.inserts.num_rows and not own.deletes.num_rows:
             return kept, None, undo
-        rows = RowChange(lambda: net(pa.concat_tables([weigh(own.inserts), weigh(own.deletes, -1)])))
-        return kept, rows, undo
+        schema, root = before.schema, self.host.folder.root
+
+        def change() -> pa.Table:
+            came, went = (
+                read_laid(str(root), cells.files, schema, None) if isinstance(cells, LaidCells) else cells
+                for cells in (own.inserts, own.deletes)
+            )
+            return net(pa.concat_tables([weigh(came), weigh(went, -1)]))
+
+        return kept, RowChange(change), undo
 
     def _take(self, name: str, entries: Sequence[Entry]) -> None:
         known = self.kept_of[name]
@@ -199,8 +217,8 @@ class ArraysOnSpark(Arrays):
             known = self.kept_of[name]
             cells: dict[int, int] = {}
             for rows in (change.inserts, change.deletes):
-                for number, some in split(rows, known.schema).items():
-                    cells[number] = cells.get(number, 0) + some.num_rows
+                for number, count in counts(rows, known.schema).items():
+                    cells[number] = cells.get(number, 0) + count
             homes = known.catalog.homes(cells, self.workers, known.placement)
             changes.append((known.identity, known.schema.ddl, homes, change.inserts, change.deletes))
         job = draft.job("array", pieces=pieces_of(changes, pending.dropped, self.workers))
