@@ -97,9 +97,38 @@ def test_algorithms_and_workers(session: FakeSession, workers: int, algorithm: s
 def test_a_statement_that_workers_do_not_run(db: ef.Database) -> None:
     """It is evaluated over whole arrays, and EXPLAIN says so."""
     held = filled(db)
-    text = "FILTER(APPLY(a, COUNT(*) AS n, L1(1)), n > 2)"
+    text = "FILTER((SELECT i, j, v FROM a ORDER BY i, j, v LIMIT 3), v > 2)"
     assert "at one place" in str(db.sql(f"EXPLAIN {text}"))
     assert bag(db.sql(text).to_arrow()) == bag(wanted(text, held))
+
+
+NESTED = {
+    "filter of apply": "FILTER(APPLY(a, COUNT(*) AS n, L1(1)), a.n > 2)",
+    "apply of apply": "APPLY(APPLY(PROJECT(a, v), SUM(v) AS s, L1(1)), MAX(s) AS m, LINF(1))",
+    "moved": "REGRID(FILTER(SUBARRAY(a, 1, 1, 6, 6), v > 0), 2, 2, COUNT(*) AS n)",
+    "moved twice": "SUBARRAY(SUBARRAY(a, 0, 0, 6, 6), 1, 1, 3, 3)",
+    "query": "APPLY((SELECT i, j, SUM(v) AS s FROM a GROUP BY i, j), COUNT(*) AS n, SUM(s) AS t, L1(1))",
+    "both sides": "SELECT x.i, COUNT(*) AS n FROM APPLY(a, COUNT(*) AS n, L1(1)) AS x SIMILARITY JOIN "
+    "REGRID(a, 1, 1, SUM(v) AS s) AS y ON (y.i = x.i AND y.j = x.j) WITH SHAPE L1(1) GROUP BY x.i",
+    "into": "SELECT i, j, m INTO t FROM APPLY(REGRID(a, 1, 1, SUM(v) AS s), MAX(s) AS m, L1(1)) WHERE m > 3",
+    "empty": "APPLY(FILTER(APPLY(a, COUNT(*) AS n, L1(1)), n > 1000), COUNT(*) AS k, L1(1))",
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_operators_inside_of_one_another(db: ef.Database, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers run them step by step; nothing is collected, and nothing is left."""
+    held = filled(db)
+    monkeypatch.setattr(type(db._domain("array")), "all", None)
+    monkeypatch.setattr(type(db._domain("array")), "array", None)
+    check(db, NESTED[name], held)
+    told = [str(db.sql(f"EXPLAIN {how}{NESTED[name]}")) for how in ("", "ANALYZE ") if name != "into"]
+    assert all("at one place" not in text for text in told)
+    if name == "both sides":
+        assert "planned when the steps before it are done" in told[0]
+        assert "#1" in told[1]
+        assert told[1].count("measured: ") == 2
+    assert not list((Path(db._engine.folder.root) / "inbox").glob("*.cells"))
 
 
 @pytest.mark.parametrize("engine", ["spark", "local"])

@@ -69,12 +69,13 @@ def lay(runner: Runner, world: World, rows: SparkRows, schema: ArraySchema) -> L
         for number, count in zip(one["number"].tolist(), one["count"].tolist(), strict=True):
             cells[number] = cells.get(number, 0) + count
     laid = LaidCells(files, cells, sum(cells.values()))
-    weakref.finalize(laid, _removed, world.store, files)
+    weakref.finalize(laid, remove_laid, world.store, files)
     runner.raise_errors(answers)
     return laid
 
 
-def _removed(store: Store, files: Iterable[File]) -> None:
+def remove_laid(store: Store, files: Iterable[File]) -> None:
+    """Remove files that nobody reads any more."""
     for name, _ in files:
         store.remove(name)
 
@@ -103,6 +104,16 @@ def lay_block(world: World, ddl: str, batches: Batches) -> Iterator[pa.RecordBat
 def _laid(world: World, schema: ArraySchema, given: pa.Table) -> Message:
     """Rows in a file; what the driver is told of it."""
     chunks = split(read_cells(given, schema), schema)
+    about = {
+        "file": np.frombuffer(json.dumps(lay_chunks(world, chunks)).encode(), np.uint8),
+        "number": np.array(list(chunks), np.int64),
+        "count": np.array([rows.num_rows for rows in chunks.values()], np.int64),
+    }
+    return 0, ROWS, pack_arrays(about)
+
+
+def lay_chunks(world: World, chunks: Mapping[int, pa.Table]) -> File:
+    """Cells by the number of their chunk in a file of the inbox."""
     sections, numbers = {}, []
     for some in _runs(chunks):
         sections[f"{CELLS}/{len(numbers)}"] = pack_table(pa.concat_tables([chunks[n] for n in some]))
@@ -110,12 +121,7 @@ def _laid(world: World, schema: ArraySchema, given: pa.Table) -> Message:
     data, told = written(KIND, {"numbers": numbers}, sections)
     name = f"inbox/{uuid.uuid4().hex}.cells"
     world.store.replace(name, data, durable=False)
-    about = {
-        "file": np.frombuffer(json.dumps([name, told]).encode(), np.uint8),
-        "number": np.array(list(chunks), np.int64),
-        "count": np.array([rows.num_rows for rows in chunks.values()], np.int64),
-    }
-    return 0, ROWS, pack_arrays(about)
+    return name, told
 
 
 def _runs(chunks: Mapping[int, pa.Table]) -> Iterator[list[int]]:
