@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
 import re
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,7 @@ from test_answering import STATEMENTS, A, B, C, arrays, bag, wanted
 
 import everfresh as ef
 from everfresh.arrays.aql_parser import parse
+from everfresh.arrays.domain import Arrays
 from everfresh.arrays.evaluate import create, evaluate
 from everfresh.arrays.script import about_arrays
 from everfresh.arrays.spark import laying
@@ -324,6 +327,32 @@ def test_the_driver_collects_figures_alone(session: FakeSession, monkeypatch: py
     (few, query, catalog, data), (more, query_more, catalog_more, data_more) = found
     assert data_more > 9.9 * data
     assert max(more / few, query_more / query, catalog_more / catalog) < 1.1
+
+
+def test_what_a_batch_was_given_goes_with_its_epoch(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once: not when Python next looks for cycles."""
+    given: list[weakref.ref[Any]] = []
+    prepare = Arrays.prepare
+
+    def noted(self: Arrays, name: str, cells: Any) -> Any:
+        change = prepare(self, name, cells)
+        given.append(weakref.ref(change))
+        return change
+
+    monkeypatch.setattr(Arrays, "prepare", noted)
+    with connect(session) as db:
+        db.sql(A)
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(1, 4):
+                db.apply(a=[(number, 1, number, 0.5, "x")])
+            assert len(given) == 3
+            assert all(change() is None for change in given)
+        finally:
+            gc.enable()
 
 
 MEMORY = """
