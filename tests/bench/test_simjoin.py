@@ -6,11 +6,15 @@ import json
 
 import numpy as np
 import pytest
+from fake_spark import install
 
+from everfresh.arrays.evaluate import create
 from everfresh.arrays.plan import place
+from everfresh.arrays.shape import Linf
 from everfresh.bench import Report, Settings, simjoin
-from everfresh.bench.parts import simjoin_spark
+from everfresh.bench.parts import simjoin_child, simjoin_spark
 from everfresh.bench.parts.simjoin_workloads import ROW, catalog_of, ptf_2d, ptf_3d
+from everfresh.spark.session import sessions
 
 
 def test_every_algorithm_has_a_row_and_every_bar_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,3 +81,20 @@ def test_runs_on_spark_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert sum("seconds" in row for row in report.rows) == len(simjoin_spark.RUN) + 2
     assert len(report.bars) == 1
+
+
+def test_the_process_that_runs_joins_on_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures are those of plans that were carried out, and every algorithm finds the same."""
+    session = install(monkeypatch)
+    monkeypatch.setattr(session, "stop", lambda: None, raising=False)
+    monkeypatch.setattr(sessions, "start", lambda *_: session)
+    cells = create(
+        "CREATE ARRAY cells <mag: DOUBLE> [i=0,59,10; j=0,59,15]",
+        [(i, j, 1.0) for i in range(60) for j in range(0, 60, 7)],
+    )
+    monkeypatch.setattr(simjoin_child, "cells_of", lambda *_: [("some", cells, Linf(1).without_center())])
+    asked = {"cores": 2, "workers": 3, "algorithms": ["bhvc", "struct"], "quick": True}
+    found = simjoin_child.main(asked)
+    assert [one["algorithm"] for one in found] == ["bhvc", "struct"]
+    assert {one["matches"] for one in found} == {9 * 2 * 59}
+    assert all(0 < one["most_received"] <= one["bytes"] for one in found)
