@@ -27,6 +27,8 @@ TEXTS = [
     "CREATE ARRAY a <v: INTEGER, u: DOUBLE NOT NULL> [i=1,8,2; j=-5,8,2]",
     'CREATE UNIQUE ARRAY "my array" <p: DECIMAL(9,2)> [i=1,8,2]',
     "CREATE ARRAY a <> [i=1,8,2]",
+    "CREATE ARRAY IF NOT EXISTS a <v: INTEGER> [i=1,8,2]",
+    "CREATE UNIQUE ARRAY IF NOT EXISTS a <> [i=1,8,2] WITH (placement = 'k-d')",
     "DROP ARRAY a",
     "DROP ARRAY IF EXISTS a",
     "a",
@@ -42,6 +44,9 @@ TEXTS = [
     "ON (y.i = 2*x.j + 1) WITH SHAPE L2(1.5) WHERE x.v < y.v GROUP BY x.i",
     "SELECT * FROM a SIMILARITY JOIN b ON '(x1, x0)' WITH SHAPE [0:1, *]",
     "SELECT * FROM a JOIN b ON (a.i = b.i AND a.v = b.j) WHERE a.v > 2",
+    "SELECT i, SUM(a.v) AS s FROM FILTER(a, v > 2) GROUP BY i",
+    "SELECT * FROM (SELECT i, j, v FROM a) SIMILARITY JOIN APPLY(b, SUM(v) AS s, L1(1)) "
+    "ON (a.i = b.i AND a.j = b.j) WITH SHAPE L0",
     "SELECT * FROM FILTER(a, v > 2) AS f SIMILARITY JOIN (SELECT i, j, v FROM a) AS g "
     "ON (f.i = g.i AND f.j = g.j) WITH SHAPE L0",
 ]
@@ -188,7 +193,6 @@ def test_apply_is_a_join_with_itself(data: st.DataObject) -> None:
         ("APPLY(a, SUM(v))", "a shape is expected"),
         ("BETWEEN(a, 1, 2, 3)", "first and the last index"),
         ("SELECT FROM a", "an expression is expected"),
-        ("SELECT * FROM FILTER(a, v > 1)", "needs a name"),
         ("SELECT * FROM a SIMILARITY JOIN a AS b ON (a.i = b.i) WITHOUT SHAPE L1(1)", "expected"),
         ("a b", "should end here"),
     ],

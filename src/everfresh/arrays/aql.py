@@ -31,15 +31,17 @@ class Operand(Statement):
 
 @node
 class CreateArray(Statement):
-    """CREATE [UNIQUE] ARRAY name <attribute: type, ...> [dimension=first,last,chunk; ...]
+    """CREATE [UNIQUE] ARRAY [IF NOT EXISTS] name <attribute: type, ...> [dimension=first,last,chunk; ...]
     [WITH (placement = rule)]: how chunks are dealt to workers, where there are several."""
 
     schema: ArraySchema
     placement: str = ROUND_ROBIN
+    if_not_exists: bool = False
 
     def __str__(self) -> str:
         rule = "" if self.placement == ROUND_ROBIN else f" WITH (placement = '{self.placement}')"
-        return self.schema.ddl + rule
+        found = self.schema.ddl + rule
+        return found.replace(" ARRAY ", " ARRAY IF NOT EXISTS ", 1) if self.if_not_exists else found
 
 
 @node
@@ -174,6 +176,21 @@ class Apply(Operand):
 # -- queries ---------------------------------------------------------------------------------------------
 
 
+def name_of(operand: Operand) -> str:
+    """What an operand in FROM goes by without AS: the array that it is made of, the first of several.
+
+    >>> from everfresh.arrays.aql_parser import parse
+    >>> name_of(parse("FILTER(PROJECT(a, v), v > 2)")), name_of(parse("SELECT * INTO t FROM a AS x"))
+    ('a', 't')
+    """
+    while not isinstance(operand, Read):
+        if isinstance(operand, Query):
+            return operand.into or operand.left.alias
+        assert isinstance(operand, Between | Filter | Project | Regrid | Apply)
+        operand = operand.input
+    return operand.name
+
+
 @node
 class Source(Node):
     """An array in FROM, and the name that it goes by."""
@@ -182,8 +199,11 @@ class Source(Node):
     alias: str
 
     def __str__(self) -> str:
-        plain = isinstance(self.array, Read) and self.array.name == self.alias
-        return str(self.array) if plain else f"{inner(self.array)} AS {quote_name(self.alias)}"
+        return (
+            inner(self.array)
+            if name_of(self.array) == self.alias
+            else f"{inner(self.array)} AS {quote_name(self.alias)}"
+        )
 
 
 @node

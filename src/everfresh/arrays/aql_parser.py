@@ -1,6 +1,7 @@
 """The language of arrays, read: text in, a statement of `everfresh.arrays.aql` out.
 
-    CREATE [UNIQUE] ARRAY a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2] [WITH (placement = 'k-d')]
+    CREATE [UNIQUE] ARRAY [IF NOT EXISTS] a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2]
+        [WITH (placement = 'k-d')]
     DROP ARRAY [IF EXISTS] a [CASCADE]
     CREATE ARRAY VIEW v [[i=1,8,2; ...]] AS array       DROP ARRAY VIEW [IF EXISTS] v [CASCADE]
     SELECT items [INTO t [i=1,8,2]] FROM a [AS x]
@@ -58,7 +59,7 @@ def _statement(stream: TokenStream) -> aql.Statement:
         analyze = stream.accept("ANALYZE")
         return aql.Explain(_operand(stream), analyze)
     if stream.at("CREATE"):
-        return _view(stream) or aql.CreateArray(_create(stream), _placement(stream))
+        return _view(stream) or _create(stream)
     return _operand(stream)
 
 
@@ -74,15 +75,22 @@ def _view(stream: TokenStream) -> aql.CreateView | None:
     return aql.CreateView(name, _operand(stream), dimensions)
 
 
-def _create(stream: TokenStream) -> ArraySchema:
+def _create(stream: TokenStream) -> aql.CreateArray:
     stream.expect("CREATE")
-    return read_array(stream)
+    unique = stream.accept("UNIQUE")
+    stream.expect("ARRAY")
+    there = stream.accept("IF", "NOT", "EXISTS")
+    return aql.CreateArray(_schema(stream, unique), _placement(stream), there)
 
 
 def read_array(stream: TokenStream) -> ArraySchema:
     """What comes after CREATE: `[UNIQUE] ARRAY name <attributes> [dimensions]`."""
     unique = stream.accept("UNIQUE")
     stream.expect("ARRAY")
+    return _schema(stream, unique)
+
+
+def _schema(stream: TokenStream, unique: bool) -> ArraySchema:
     name = stream.name()
     attributes: list[Column] = []
     if not stream.accept("<>"):
@@ -263,9 +271,7 @@ def _source(stream: TokenStream) -> aql.Source:
         token.kind in ("name", "quoted") and not any(token.matches(w) for w in (*_ENDS, "ON"))
     ):
         return aql.Source(array, stream.name())
-    if not isinstance(array, aql.Read):
-        raise stream.error("an array that is computed needs a name: AS x")
-    return aql.Source(array, array.name)
+    return aql.Source(array, aql.name_of(array))
 
 
 def _similarity(stream: TokenStream) -> aql.SimilarityJoin:

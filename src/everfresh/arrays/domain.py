@@ -72,7 +72,11 @@ class Arrays(Resident):
             )
         nothing = schema.arrow.empty_table()
         both = (delta.inserts, delta.deletes)
-        return CellChange(*(nothing if cells is None else read_cells(cells, schema) for cells in both))
+        return CellChange(*(nothing if cells is None else self.cells_of(cells, schema) for cells in both))
+
+    def cells_of(self, given: Any, schema: ArraySchema) -> Any:
+        """Cells of any kind, checked."""
+        return read_cells(given, schema)
 
     def dropping(self, name: str) -> tuple[aql.DropArray]:
         """The statement that drops an array."""
