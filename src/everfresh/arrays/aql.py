@@ -19,6 +19,7 @@ from everfresh.rewrite import Node, node
 from everfresh.types import quoted
 
 ROUND_ROBIN = "round-robin"
+AUTO = "auto"
 
 
 class Statement(Node):
@@ -57,15 +58,23 @@ class DropArray(Statement):
 
 @node
 class CreateView(Statement):
-    """CREATE ARRAY VIEW name [dimensions] AS operand; without dimensions it is chunked as what it reads."""
+    """CREATE ARRAY VIEW name [dimensions] [WITH (placement = rule, maintenance = method)] AS operand; without
+    dimensions it is chunked as what it reads."""
 
     name: str
     operand: Operand
     dimensions: tuple[Dimension, ...] = ()
+    placement: str = ROUND_ROBIN
+    """How new chunks are dealt to workers."""
+    maintenance: str = AUTO
+    """How plans over workers are made (`everfresh.arrays.upkeep`)."""
 
     def __str__(self) -> str:
         box = f" [{'; '.join(map(str, self.dimensions))}]" if self.dimensions else ""
-        return f"CREATE ARRAY VIEW {quote_name(self.name)}{box} AS {self.operand}"
+        given = {"placement": (self.placement, ROUND_ROBIN), "maintenance": (self.maintenance, AUTO)}
+        told = [f"{name} = '{value}'" for name, (value, usual) in given.items() if value != usual]
+        options = f" WITH ({', '.join(told)})" if told else ""
+        return f"CREATE ARRAY VIEW {quote_name(self.name)}{box}{options} AS {self.operand}"
 
 
 @node

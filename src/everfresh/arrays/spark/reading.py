@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from everfresh.arrays.model import ArraySchema
-from everfresh.arrays.spark.content import CAME, WENT, ChunkContent, schema_of
+from everfresh.arrays.spark.content import CAME, LEFT, TOOK, WENT, ChunkContent, schema_of
 from everfresh.delta.bags import net, subtract, weigh
 from everfresh.errors import EverfreshError
 from everfresh.spark import frames
@@ -99,7 +99,7 @@ def rows_of(world: World, base: Base, identity: str, schema: ArraySchema, at: in
     rows = _every(schema, (chunk.table for chunk in content.array(identity).values()))
     if at is None:
         return rows
-    later = [table for _, table in changes_of(world, [base], identity, schema, at)]
+    later = [table for _, table in changes_of(world, [base], identity, schema, at, moved=True)]
     return subtract(rows, net(pa.concat_tables(later))) if later else rows
 
 
@@ -120,16 +120,23 @@ def misplaced(world: World, base: Base, identity: str, schema: ArraySchema, expe
 
 
 def changes_of(
-    world: World, bases: Iterable[Base], identity: str, schema: ArraySchema, since: int
+    world: World,
+    bases: Iterable[Base],
+    identity: str,
+    schema: ArraySchema,
+    since: int,
+    moved: bool = False,
 ) -> list[tuple[int, pa.Table]]:
-    """The changes in the epochs after `since`, in parts, from the segments of units."""
+    """The changes in the epochs after `since`, in parts, from the segments of units; if asked for with the
+    chunks that moved between them."""
     parts = []
+    kinds = ((CAME, 1), (WENT, -1), *(((TOOK, 1), (LEFT, -1)) if moved else ()))
     for base in bases:
         for link in base.since(since):
             sections: Mapping[str, Any] = read_segment(world, base.unit, link).sections
             both = [
                 weigh(unpack_table(sections[kind + identity]), sign)
-                for kind, sign in ((CAME, 1), (WENT, -1))
+                for kind, sign in kinds
                 if kind + identity in sections
             ]
             if both:

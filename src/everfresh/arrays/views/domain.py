@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from everfresh.arrays import aql
@@ -26,6 +25,7 @@ from everfresh.arrays.views.cells import replaced
 from everfresh.arrays.views.explain import explained
 from everfresh.arrays.views.groups import Groups, sources_of
 from everfresh.arrays.views.pipeline import Pipeline, compile_view
+from everfresh.arrays.views.spread.stored import as_table, from_table
 from everfresh.arrays.views.stages import Base, Joined
 from everfresh.delta.bags import difference
 from everfresh.epochs import Object, Published, Undo
@@ -128,7 +128,7 @@ class ArraysAndViews(Arrays):
                     told.append([str(self.views[name].statement), found.created])
                     for k, state in enumerate(self.states[name]):
                         if isinstance(state, Groups):
-                            sections[f"{GROUPS}{k}/{name}"] = pack_table(group_table(state))
+                            sections[f"{GROUPS}{k}/{name}"] = pack_table(as_table(state.changes))
                     continue
                 statement = aql.CreateArray(self.values[name].schema, self.placements[name])
                 told.append([str(statement), found.created])
@@ -267,38 +267,11 @@ def _sizes(arrays: Mapping[str, Array]) -> dict[str, Any]:
     }
 
 
-# -- groups as tables ------------------------------------------------------------------------------------
-
-
-def group_table(state: Groups) -> pa.Table:
-    """All groups: their keys, and a column for each that is kept; Python's numbers as text."""
-    found = state.changes
-    columns: dict[str, Any] = {"key": pa.array(found.keys)}
-    for name, values in found.columns.items():
-        if values.dtype.kind != "O":
-            columns[name] = pa.array(values)
-            continue
-        known = values.tolist()
-        numbers = any(isinstance(v, int) for v in known)
-        shown = [None if v is None else str(v) for v in known]
-        columns[f"{name}:{'number' if numbers else 'text'}"] = pa.array(shown, pa.string())
-    return pa.table(columns)
-
-
 def groups_of(stage: Joined, inputs: Sequence[Array], table: pa.Table) -> Groups:
-    """The inverse of `group_table`."""
-    keys = table.column("key").to_numpy()
-    columns: dict[str, Any] = {}
-    for label in table.column_names[1:]:
-        name, _, kind = label.partition(":")
-        if not kind:
-            columns[name] = np.ascontiguousarray(table.column(label).to_numpy())
-            continue
-        known = table.column(label).to_pylist()
-        columns[name] = np.empty(len(known), object)
-        columns[name][:] = [int(v) if kind == "number" and v is not None else v for v in known]
+    """The groups of a stage as a snapshot has them."""
+    found = from_table(table)
     volume = stage.definition.numbering.volume
-    blocks = replaced({}, keys, keys, columns, volume) if len(keys) else {}
+    blocks = replaced({}, found.keys, found.keys, found.columns, volume) if len(found) else {}
     return Groups(stage.definition, blocks, tuple(sources_of(stage.definition, inputs)))
 
 
