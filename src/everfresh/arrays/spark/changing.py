@@ -51,7 +51,7 @@ def _change(unit: Unit, task: Task) -> Step:
     new = []
     for at, (identity, ddl) in enumerate(about["arrays"]):
         schema = schema_of(ddl)
-        came, went = (_rows(pieces, f"{kind}/{at}/{task.worker}", schema.arrow) for kind in ("came", "went"))
+        came, went = (rows_given(pieces, f"{kind}/{at}/{task.worker}", schema.arrow) for kind in ("came", "went"))
         chunks = content.changed(identity, schema, came, went)
         new.append((identity, schema, chunks))
         changes[identity] = (schema, came, went)
@@ -64,7 +64,7 @@ def _change(unit: Unit, task: Task) -> Step:
     return Step(segment(changes, dropped), [(task.worker, GATHERED, told_entries(entries))], rows)
 
 
-def _rows(pieces: Mapping[str, Any], name: str, schema: pa.Schema) -> pa.Table:
+def rows_given(pieces: Mapping[str, Any], name: str, schema: pa.Schema) -> pa.Table:
     try:
         found = pieces[name]
     except KeyError:

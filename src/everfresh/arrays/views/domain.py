@@ -18,7 +18,6 @@ from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array
 from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.domain import ARRAYS, CHUNK, NO_ARRAYS, PAST, Arrays, CellChange
-from everfresh.arrays.domain import made as made_arrays
 from everfresh.arrays.explained import explained as explained_reads
 from everfresh.arrays.views.answers import best
 from everfresh.arrays.views.cells import replaced
@@ -277,4 +276,8 @@ def groups_of(stage: Joined, inputs: Sequence[Array], table: pa.Table) -> Groups
 
 def made(history: int, host: Any) -> Arrays:
     """The domain, on an engine that offers `host`."""
-    return ArraysAndViews(history) if host is None else made_arrays(history, host)
+    if host is None:
+        return ArraysAndViews(history)
+    from everfresh.arrays.spark.views.domain import ArraysAndViewsOnSpark
+
+    return ArraysAndViewsOnSpark(history, host)

@@ -19,18 +19,19 @@ def explained(pipeline: Pipeline, states: Sequence[Any], format: str = "text") -
     if format == "json":
         listed = [
             {"stage": type(stage).__name__.lower(), "schema": stage.schema.ddl, "reads": list(stage.inputs),
-             "lines": list(_lines(stage, states[k]))}
+             "lines": list(lines_of(stage, states[k]))}
             for k, stage in enumerate(pipeline.stages)
         ]  # fmt: skip
         return json.dumps({"view": str(pipeline.statement), "stages": listed}, indent=2)
     found = [str(pipeline.statement)]
     for k, stage in enumerate(pipeline.stages):
-        first, *rest = _lines(stage, states[k])
+        first, *rest = lines_of(stage, states[k])
         found += [f"{k}: {first}", *(f"   {line}" for line in rest)]
     return "\n".join(found)
 
 
-def _lines(stage: Stage, state: Any) -> Iterator[str]:
+def lines_of(stage: Stage, state: Any) -> Iterator[str]:
+    """What a stage is, and how it is kept up to date; of a state at hand what it holds."""
     match stage:
         case Base(name):
             yield f"array {name}"
@@ -46,7 +47,7 @@ def _lines(stage: Stage, state: Any) -> Iterator[str]:
             yield from _joined(definition, inputs, state)
 
 
-def _joined(of: Definition, inputs: tuple[int, ...], state: Groups) -> Iterator[str]:
+def _joined(of: Definition, inputs: tuple[int, ...], state: Groups | None) -> Iterator[str]:
     yield f"groups of {' x '.join(map(str, inputs))}: {of.schema.ddl}"
     for k, hop in enumerate(of.hops):
         ndim = of.sources[k + 1].ndim
@@ -68,6 +69,8 @@ def _joined(of: Definition, inputs: tuple[int, ...], state: Groups) -> Iterator[
         yield "pairs are made, since a value or condition is of both sides"
     if any(a.ordered for a in of.arguments):
         yield "a group loses its least or greatest value: it is made again from the arrays"
+    if state is None:
+        return
     held = sum(map(len, state.blocks.values()))
     sizes = ", ".join(f"{len(s.boxes.ids)} of {at}" for at, s in zip(inputs, state.sources, strict=True))
     yield f"{held} groups in {len(state.blocks)} chunks; chunks of the sources: {sizes}"

@@ -75,19 +75,24 @@ class _Numbers:
 class ViewPlanner:
     """Plans of one view of joins, batch after batch."""
 
-    def __init__(self, options: PlannerOptions, moves: bool = True) -> None:
+    def __init__(self, options: PlannerOptions) -> None:
         self.options = options
-        self.moves = moves
-        """Whether chunks of arrays may be kept elsewhere."""
         self._chunks, self._views = _Numbers(), _Numbers()
         self._planner = Planner(options, NONE, NONE)
         self.last: Plan | None = None
 
     def plan(
-        self, meeting: Meeting, workers: int, kept: Catalog, rule: str, stored: Mapping[str, Catalog]
+        self,
+        meeting: Meeting,
+        workers: int,
+        kept: Catalog,
+        rule: str,
+        stored: Mapping[str, Catalog],
+        movable: frozenset[str] | None = None,
     ) -> Plan:
         """The plan of a meeting; `kept` is the catalog of the view's groups, `rule` deals new chunks of it,
-        `stored` are the catalogs of the arrays."""
+        `stored` are the catalogs of the arrays, `movable` those whose chunks may be kept elsewhere (None:
+        all)."""
         homes = kept.homes(dict.fromkeys(meeting.views.tolist(), 1), workers, rule)
         views = np.array(list(homes), np.int64)
         to = np.array(list(homes.values()), np.int64)
@@ -105,6 +110,7 @@ class ViewPlanner:
         ids = self._views.of([("", n) for n in views.tolist()])
         new = chosen.view_home[ids] if meeting.mode == CHANGED else to
         moved = self._moved(meeting, chunk_ids, chosen)
+        moved = {one: to for one, to in moved.items() if movable is None or one[0] in movable}
         sent = self._sent(meeting, chosen.worker, moved)
         self.last = Plan(workers, meeting, chosen.worker, views, where, new, size[1], moved, sent, chosen)
         return self.last
@@ -180,7 +186,7 @@ class ViewPlanner:
     def _moved(
         self, meeting: Meeting, chunks: Ints, chosen: MaintenancePlan
     ) -> dict[tuple[str, int], int]:
-        if not self.moves or meeting.mode != CHANGED or not chosen.home:
+        if meeting.mode != CHANGED:
             return {}
         names = list(self._chunks.known)
         here = set(chunks.tolist())

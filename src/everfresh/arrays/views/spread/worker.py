@@ -47,9 +47,11 @@ class Share:
     right: Ints
     whole: Ints
     teams: bool
+    after: tuple[int, ...] = ()
+    """Arrays whose chunks are already as the batch leaves them, as numbers."""
 
     @staticmethod
-    def of(plan: Plan, worker: int) -> Share:
+    def of(plan: Plan, worker: int, after: tuple[int, ...] = ()) -> Share:
         """A worker's share of a plan."""
         meeting, objects = plan.meeting, plan.meeting.objects
         left, right = ordered(plan)
@@ -58,14 +60,17 @@ class Share:
         whole = np.ones(4, np.int64)
         if not meeting.teams:
             mine = np.zeros((2, len(objects)), np.bool_)
-            kind, kind_here = (2 * objects.delta[a] + objects.delta[b] for a, b in ((left, right), (left_here, right_here)))
+            kind, kind_here = (
+                2 * objects.delta[a] + objects.delta[b] for a, b in ((left, right), (left_here, right_here))
+            )
             for k in range(4):
                 some = kind_here == k
                 mine[:] = False
                 mine[0, left_here[some]] = mine[1, right_here[some]] = True
                 of_kind = kind == k
                 whole[k] = int((mine[0, left[of_kind]] & mine[1, right[of_kind]]).sum() == some.sum())
-        return Share(meeting.mode, objects.array, objects.delta, objects.number, left_here, right_here, whole, meeting.teams)
+        columns = objects.array, objects.delta, objects.number, left_here, right_here, whole
+        return Share(meeting.mode, *columns, meeting.teams, after)
 
     @property
     def needed(self) -> Ints:
@@ -106,12 +111,19 @@ def _signed(is_delta: int) -> tuple[tuple[int, int], ...]:
 
 
 def _pairs(of: Definition, share: Share, get: Get, keys: Ints | None) -> Iterator[Changes]:
-    """The pairs, by whether their sides are changes."""
+    """The pairs, by whether their sides are changes: `dA B + A dB + dA dB` over what was, `dA B + A dB - dA dB`
+    over what is, and no third term where that is one side's alone."""
     kind = 2 * share.delta[share.left] + share.delta[share.right]
     for k in range(4):
         some = kind == k
         if not some.any():
             continue
+        sign = 1
+        if k == 3:
+            sides_after = {int(share.array[side[some][0]]) in share.after for side in (share.left, share.right)}
+            sign = 0 if len(sides_after) > 1 else -1 if True in sides_after else 1
+            if not sign:
+                continue
         sides = [np.unique(side[some], return_inverse=True) for side in (share.left, share.right)]
         held = [[get(int(position)) for position in positions] for positions, _ in sides]
         for left_weight, left_part in _signed(k >> 1):
@@ -124,7 +136,7 @@ def _pairs(of: Definition, share: Share, get: Get, keys: Ints | None) -> Iterato
                     places.append(place[sides[s][1].reshape(-1)])
                 live = (places[0] >= 0) & (places[1] >= 0)
                 pairs = places[0][live], places[1][live]
-                weight = left_weight * right_weight
+                weight = sign * left_weight * right_weight
                 yield from paired(of, *tuples, pairs, weight, bool(share.whole[k]))
 
 
@@ -178,11 +190,12 @@ def _source(
     its = members[share.array[members] == array]
     for position in its[share.delta[its] == 0].tolist():
         chunks[int(share.number[position])] = Chunk(get(position)[0], schema.ndim)
-    if after and share.mode == CHANGED:
+    if share.mode == CHANGED and after != (array in share.after):
         empty = Chunk(schema.arrow.empty_table(), schema.ndim)
         for position in its[share.delta[its] == 1].tolist():
             number = int(share.number[position])
-            new = chunks.get(number, empty).changed(schema, *get(position))
+            came, went = get(position) if after else get(position)[::-1]
+            new = chunks.get(number, empty).changed(schema, came, went)
             chunks[number] = new
             if not len(new):
                 del chunks[number]
