@@ -15,6 +15,7 @@ import pytest
 from counters import Counters, Create, Grow
 from fake_spark import FakeSession, install
 from test_array_domain import ArraySuite
+from test_array_view_domain import ArrayViewSuite
 from test_domains import CounterSuite, MatrixSuite, TableSuite
 from test_signal_domain import SignalSuite
 
@@ -110,6 +111,14 @@ class TestViewsOverCounters(OnSpark, CounterSuite):
 class TestMatrices(OnSpark, MatrixSuite):
     def options(self, **changes: Any) -> ef.Options:
         return super().options(**{"snapshots": "background", **changes})
+
+
+class TestArrayViews(OnSpark, ArrayViewSuite):
+    """Their groups and cells are with the workers, operators behind them, and views of views."""
+
+    batches = 3
+    kills = 1
+    strikes = 4
 
 
 class TestSignals(OnSpark, SignalSuite):

@@ -33,14 +33,17 @@ class Operand(Statement):
 @node
 class CreateArray(Statement):
     """CREATE [UNIQUE] ARRAY name <attribute: type, ...> [dimension=first,last,chunk; ...]
-    [WITH (placement = rule)]: how chunks are dealt to workers, where there are several."""
+    [WITH (placement = rule)] [FROM relation]: how chunks are dealt to workers, where there are several; and
+    the table or SQL view whose rows are its cells."""
 
     schema: ArraySchema
     placement: str = ROUND_ROBIN
+    source: str = ""
 
     def __str__(self) -> str:
         rule = "" if self.placement == ROUND_ROBIN else f" WITH (placement = '{self.placement}')"
-        return self.schema.ddl + rule
+        source = f" FROM {quote_name(self.source)}" if self.source else ""
+        return self.schema.ddl + rule + source
 
 
 @node

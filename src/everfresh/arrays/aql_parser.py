@@ -1,6 +1,7 @@
 """The language of arrays, read: text in, a statement of `everfresh.arrays.aql` out.
 
     CREATE [UNIQUE] ARRAY a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2] [WITH (placement = 'k-d')]
+        [FROM v]
     DROP ARRAY [IF EXISTS] a [CASCADE]
     CREATE ARRAY VIEW v [[i=1,8,2; ...]] [WITH (placement = 'hash', maintenance = 'auto')] AS array
     DROP ARRAY VIEW [IF EXISTS] v [CASCADE]
@@ -59,7 +60,7 @@ def _statement(stream: TokenStream) -> aql.Statement:
         analyze = stream.accept("ANALYZE")
         return aql.Explain(_operand(stream), analyze)
     if stream.at("CREATE"):
-        return _view(stream) or aql.CreateArray(_create(stream), _placement(stream))
+        return _view(stream) or aql.CreateArray(_create(stream), _placement(stream), _fed_from(stream))
     return _operand(stream)
 
 
@@ -96,6 +97,11 @@ def read_array(stream: TokenStream) -> ArraySchema:
 def _placement(stream: TokenStream) -> str:
     """How chunks are dealt to workers."""
     return _options(stream, "placement").get("placement", aql.ROUND_ROBIN)
+
+
+def _fed_from(stream: TokenStream) -> str:
+    """The relation whose rows are an array's cells, if one is named."""
+    return stream.name() if stream.accept("FROM") else ""
 
 
 def _options(stream: TokenStream, *names: str) -> dict[str, str]:

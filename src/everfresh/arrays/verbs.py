@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -37,7 +38,7 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
     if isinstance(statement, aql.CreateArray):
         with db._lock:
             db._check_free(statement.schema.name)
-            return db._define(DOMAIN, statement)
+            return _fed(db, statement) if statement.source else db._define(DOMAIN, statement)
     if isinstance(statement, aql.CreateView):
         with db._lock:
             db._check_free(statement.name)
@@ -55,6 +56,23 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
             return Explanation(domain.explained(statement.statement, statement.analyze, engine.options))
     with db._reading():
         return Result(domain.answer(statement, others()))
+
+
+def _fed(db: Database, statement: aql.CreateArray) -> int:
+    """Make an array whose cells are the rows of a table or a SQL view."""
+    engine = db._writable()
+    source = engine.catalog.resolve(statement.source) or statement.source
+    if engine.catalog.relation(source) is None:
+        raise EverfreshError(
+            Code.NOT_FOUND,
+            f"there is no table or view '{statement.source}'",
+            place=f"array '{statement.schema.name}'",
+            hint="there are: " + (", ".join(engine.catalog.names()) or "none yet"),
+        )
+    domain: Arrays = db._domain(DOMAIN)
+    change = domain.fed(statement.schema, engine.read(source), source)
+    made = replace(statement, source=source)
+    return db._commit(Batch(changes={statement.schema.name: change}, statements={DOMAIN: (made,)}))
 
 
 def _dropped(db: Database, statement: aql.DropArray | aql.DropView) -> int:

@@ -55,18 +55,17 @@ class ChunkContent:
     # -- changes -------------------------------------------------------------------------------------------
 
     def changed(
-        self, identity: str, schema: ArraySchema, came: pa.Table, went: pa.Table, judged: bool = False
+        self, identity: str, schema: ArraySchema, came: pa.Table, went: pa.Table, exact: bool = False
     ) -> Held:
-        """The chunks that cells come to or leave, as they will be; raises if the cells do not fit, unless that
-        was `judged` before."""
+        """The chunks that cells come to or leave, as they will be; raises if the cells do not fit. `exact` says
+        that each cell holds at most one tuple, and that what went was there."""
         nothing = schema.arrow.empty_table()
         held, more, less = self.array(identity), split(came, schema), split(went, schema)
         found: Held = {}
         for number in sorted(more.keys() | less.keys()):
             old = held.get(number, Chunk(nothing, schema.ndim))
             both = more.get(number, nothing), less.get(number, nothing)
-            quick = judged and schema.unique
-            found[number] = exchanged(schema, old, *both) if quick else old.changed(schema, *both)
+            found[number] = exchanged(schema, old, *both) if exact else old.changed(schema, *both)
         return found
 
     def put(self, identity: str, schema: ArraySchema, chunks: Mapping[int, Chunk]) -> Callable[[], None]:
@@ -123,7 +122,8 @@ class ChunkContent:
             )
             chunks = {number: Chunk(rows, schema.ndim) for number, rows in split(took, schema).items()}
             self.put(identity, schema, chunks | {n: Chunk(nothing, schema.ndim) for n in split(left, schema)})
-            self.put(identity, schema, self.changed(identity, schema, came, went, judged=True))
+            exact = identity in about.get("exact", ())
+            self.put(identity, schema, self.changed(identity, schema, came, went, exact))
 
     def sections(self, world: World) -> Mapping[str, Section]:
         """All chunks."""
@@ -183,9 +183,10 @@ def segment(
     changes: Mapping[str, tuple[ArraySchema, pa.Table, pa.Table]],
     dropped: Iterable[str],
     moved: Mapping[str, Moved] | None = None,
+    exact: Iterable[str] = (),
 ) -> dict[str, Section]:
     """The segment of a step: what came and went, by array, which chunks moved, and which arrays are gone.
-    Empty if nothing."""
+    Empty if nothing. `exact` are arrays of one tuple to a cell of which only what was there went."""
     sections: dict[str, Section] = {}
     told: dict[str, str] = {}
     for kinds, some in (((CAME, WENT), changes), ((TOOK, LEFT), moved or {})):
@@ -197,4 +198,7 @@ def segment(
     gone = sorted(dropped)
     if not sections and not gone:
         return {}
-    return {ABOUT: json.dumps({"arrays": told, "dropped": gone}, sort_keys=True).encode(), **sections}
+    about: dict[str, Any] = {"arrays": told, "dropped": gone}
+    if known := sorted(told.keys() & set(exact)):
+        about["exact"] = known
+    return {ABOUT: json.dumps(about, sort_keys=True).encode(), **sections}

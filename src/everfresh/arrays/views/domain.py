@@ -100,7 +100,6 @@ class ArraysAndViews(Arrays):
     ) -> tuple[CellChange | None, Published | None, Undo]:
         """Change an array by cells, or a view by what it reads."""
         if name not in self.views:
-            assert own is not None
             return super().make(name, own, inputs)
         before = self.values[name], self.states[name]
         states, change = self.views[name].step(
@@ -129,8 +128,7 @@ class ArraysAndViews(Arrays):
                         if isinstance(state, Groups):
                             sections[f"{GROUPS}{k}/{name}"] = pack_table(as_table(state.changes))
                     continue
-                statement = aql.CreateArray(self.values[name].schema, self.placements[name])
-                told.append([str(statement), found.created])
+                told.append([str(self.statement_of(name)), found.created])
                 for number, chunk in self.values[name].chunks.items():
                     sections[f"{CHUNK}{number}/{name}"] = chunk.encode()
             sections[ARRAYS] = json.dumps(told).encode()
@@ -138,7 +136,7 @@ class ArraysAndViews(Arrays):
 
     def restore(self, sections: Sections) -> None:
         """Take the state of a snapshot."""
-        self.values, self.views, self.states = {}, {}, {}
+        self.values, self.views, self.states, self.sources = {}, {}, {}, {}
         chunks: dict[str, dict[int, Any]] = {}
         groups: dict[str, dict[int, Any]] = {}
         for section, data in sections.items():
@@ -157,7 +155,7 @@ class ArraysAndViews(Arrays):
                     for number, data in sorted(chunks.get(schema.name, {}).items())
                 }
                 self.values[schema.name] = Array(schema, held)
-                objects[schema.name] = Object(schema.name, self.name, self.kind, (), created)
+                objects[schema.name] = self.defined(statement, created)
             elif isinstance(statement, aql.CreateView):
                 reads = self._restore_view(statement, groups.get(statement.name, {}))
                 objects[statement.name] = Object(statement.name, self.name, VIEW, reads, created)

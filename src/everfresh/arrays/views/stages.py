@@ -90,8 +90,12 @@ class Operation(Stage):
         the change may be missing in both arrays (`reads` says what is near)."""
 
     def reads(self, of: ArraySchema, change: pa.Table, lo: Ints, hi: Ints) -> Ints:
-        """Which of these boxes of chunks, of the input or of the result, are near a change."""
+        """Which of these boxes of chunks of the input are near a change of it."""
         return np.empty(0, np.int64)
+
+    def writes(self, of: ArraySchema, change: pa.Table, lo: Ints, hi: Ints) -> Ints:
+        """Which of these boxes of chunks of the result a change of the input may concern."""
+        return self.reads(of, change, lo, hi)
 
     def step(
         self, state: Array, inputs: Sequence[Array], changes: Sequence[pa.Table | None]
@@ -150,6 +154,11 @@ class Blocked(Operation):
         """As in `Operation`."""
         _, first, last = self._blocks(of, change)
         return np.unique(near(first, last, lo, hi, L0())[1])
+
+    def writes(self, of: ArraySchema, change: pa.Table, lo: Ints, hi: Ints) -> Ints:
+        """As in `Operation`."""
+        changed, *_ = self._blocks(of, change)
+        return np.unique(near(changed, changed, lo, hi, L0())[1])
 
     def _places(self, of: ArraySchema, rows: pa.Table) -> Ints:
         """The block of each cell, as a cell of the result."""

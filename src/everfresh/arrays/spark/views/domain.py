@@ -73,7 +73,7 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
         """The last plan of each stage that joins, and what workers sent."""
         self._planners: dict[tuple[str, int], ViewPlanner] = {}
         self._asked = _Asked()
-        self._recorded: dict[str, dict[int, Entry]] = {}
+        self._epoch: Epoch | None = None
 
     # -- names ---------------------------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
     def begin(self, making: Making) -> Any:
         """An epoch begins."""
         found = super().begin(making)
-        self._asked, self._recorded = _Asked(), {}
+        self._asked, self._epoch = _Asked(), None if making.draft is None else Epoch(self, making.draft)
         return found
 
     def prepare(self, name: str, given: Any) -> CellChange:
@@ -143,13 +143,15 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
 
     def define(self, statement: Any) -> tuple[Object | str, Undo]:
         """Make or drop an array or a view."""
-        if not isinstance(statement, aql.CreateView | aql.DropView):
-            return super().define(statement)
-        before = dict(self.kept_of), dict(self.views)
+        before = dict(self.kept_of), dict(self.views), dict(self.sources)
 
         def undo() -> None:
-            self.kept_of, self.views = before
+            self.kept_of, self.views, self.sources = before
 
+        if not isinstance(statement, aql.CreateView | aql.DropView):
+            if isinstance(statement, aql.DropArray):
+                self.sources = {n: source for n, source in before[2].items() if n != statement.name}
+            return super().define(statement)[0], undo
         name = statement.name
         self._planners = {key: known for key, known in self._planners.items() if key[0] != name}
         self.measured = {key: known for key, known in self.measured.items() if key[0] != name}
@@ -184,13 +186,17 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
                 self.take(kept, entries)
             return own, None, undo
         if name not in self.views:
-            kept, change, _ = super().make(name, own, inputs)
+            kept, change, _ = super().make(name, self.followed(name, own, inputs), inputs)
             return kept, change, undo
         draft = self._making.draft
         if draft is None:  # a record said nothing of it
             return None, None, undo
         self._asked.stepped.append(name)
         return Changed(), RowChange(lambda: self._published(name, draft)), undo
+
+    def schema_of(self, name: str) -> ArraySchema:
+        """As in `Arrays`."""
+        return self.kept_of[name].schema
 
     def take(self, name: str, entries: Sequence[Entry]) -> None:
         """A catalog after some of its chunks have changed."""
@@ -207,13 +213,12 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
 
     def flush(self) -> None:
         """Run the jobs of what the epoch has asked for so far."""
-        draft, pending, asked = self._making.draft, self._pending, self._asked
-        if draft is None:
+        draft, pending, asked, epoch = self._making.draft, self._pending, self._asked, self._epoch
+        if epoch is None:
             return
         changes = {name: (change.inserts, change.deletes) for name, change, _ in pending.changes}
         todo = [Item(view, at, MADE) for view in asked.made for at in range(len(self.views[view].stages))]
         todo += [Item(view, at, CHANGED) for view in asked.stepped for at in range(len(self.views[view].stages))]
-        epoch = Epoch(self, draft)
         epoch.run(changes, pending.dropped, todo)
         for name, computed, _ in pending.computed:
             query = planned(self, draft, computed.statement, computed.work, self.plan_options)
@@ -221,16 +226,13 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
             self.last = query, answered.measured
             self.take(name, answered.entries)
             epoch.entries.setdefault(name, {}).update({one[0]: one for one in answered.entries})
-        for name, entries in epoch.entries.items():
-            self._recorded.setdefault(name, {}).update(entries)
         self._pending, self._asked = type(pending)(), _Asked()
 
     def encode(self, statements: Sequence[Any], changes: Sequence[tuple[str, Any]]) -> Told:
         """Statements as their text, and what the catalogs say of the chunks that have changed."""
         self.flush()
-        sections = {
-            ENTRIES + name: told_entries({"": list(some.values())}) for name, some in self._recorded.items()
-        }
+        entries = {} if self._epoch is None else self._epoch.entries
+        sections = {ENTRIES + name: told_entries({"": list(some.values())}) for name, some in entries.items()}
         return Told(tuple(map(str, statements)), sections)
 
     def decode(
@@ -268,8 +270,10 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
         `ArraysOnSpark`."""
         wrong = super().verify(name)
         with self.lock:
-            if name not in self.views or wrong.num_rows:
+            if wrong.num_rows:
                 return wrong
+            if name not in self.views:
+                return self.unfed(name, self.rows(name)) if name in self.sources else wrong
             view = self.views[name]
             arrays = {n: self.array(n) for n in view.reads}
             return difference(view.value(view.start(arrays)).table, self.rows(name))
@@ -312,8 +316,9 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
             for name, found in self.objects.items():
                 known = self.kept_of[name]
                 view = self.views.get(name)
-                statement = aql.CreateArray(known.schema, known.placement) if view is None else view.statement
-                told.append([str(statement), found.created, known.identity])
+                source = self.sources.get(name, "")
+                made = aql.CreateArray(known.schema, known.placement, source)
+                told.append([str(made if view is None else view.statement), found.created, known.identity])
             sections: dict[str, Any] = {ARRAYS: json.dumps(told).encode()}
             for name, known in self.kept_of.items():
                 sections[CATALOG + name] = pack_arrays(known.catalog.to_arrays())
@@ -321,7 +326,7 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
 
     def restore(self, sections: Sections) -> None:
         """Take what a snapshot has."""
-        self.kept_of, self.views, self._planners, self.measured = {}, {}, {}, {}
+        self.kept_of, self.views, self._planners, self.measured, self.sources = {}, {}, {}, {}, {}
         objects: dict[str, Object] = {}
         listed = plain(sections[ARRAYS], "the arrays of a database") if sections else ()
         for text, created, identity in listed:
@@ -335,7 +340,7 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
                 schema = schema_of(statement.schema.ddl)
                 name = schema.name
                 kept = {name: Kept(schema, identity, Catalog.empty(schema), statement.placement)}
-                objects[name] = Object(name, self.name, self.kind, (), created)
+                objects[name] = self.defined(statement, created)
             else:
                 raise EverfreshError(Code.DAMAGED, f"a snapshot has no array where it says '{text}'")
             for n, known in kept.items():

@@ -27,6 +27,7 @@ from everfresh.arrays.spark.changing import CHANGE, pieces_of, read_entries
 from everfresh.arrays.spark.reading import changes_of, collected
 from everfresh.arrays.spark.views import stages
 from everfresh.arrays.spark.views.stages import FOLLOW, STEPS
+from everfresh.arrays.views.groups import no_change
 from everfresh.arrays.views.spread.logical import Delta, delta_catalog, delta_of
 from everfresh.arrays.views.spread.meeting import AGAIN, CHANGED, MADE, meeting
 from everfresh.arrays.views.spread.planning import Plan
@@ -81,11 +82,7 @@ class Epoch:
             self._job(waiting, gone, steps)
             self.after |= waiting.keys()
             waiting, gone = {}, []
-            for item in steps:
-                out = self.domain.kept_name(item.view, item.at)
-                self.after.add(out)
-                if any(out in self._inputs(other) for other in todo):
-                    self.deltas[out] = self.change(out)
+            self.after |= {self.domain.kept_name(item.view, item.at) for item in steps}
         assert not todo, "a stage of a view that waits for ever"
 
     def _stage(self, item: Item) -> Stage:
@@ -113,6 +110,7 @@ class Epoch:
             if late:
                 held.add(out)
                 continue
+            self.deltas.update({n: self.change(n) for n in inputs if n in self.after and n not in self.deltas})
             if made or not self.deltas.keys().isdisjoint(inputs):
                 if isinstance(stage, Joined):
                     steps.append(item)
@@ -136,12 +134,12 @@ class Epoch:
         """What an operator's result gains and loses by a change of its input."""
         came, went = self.deltas[of]
         change = net(pa.concat_tables([weigh(came), weigh(went, -1)]))
-        arrays = []
-        for name in (of, out):
-            catalog = self._catalog(name)
-            near = stage.reads(self._catalog(of).schema, change, catalog.lo, catalog.hi) if change.num_rows else []
-            arrays.append(self._array(name, catalog.number[near]))
-        return signed(stage.change(arrays[1], arrays[0], change), stage.schema)
+        if not change.num_rows:
+            return signed(no_change(stage.schema), stage.schema)
+        schema, old, new = self._catalog(of).schema, self._catalog(out), self._catalog(of)
+        state = self._array(out, old.number[stage.writes(schema, change, old.lo, old.hi)])
+        now = self._array(of, new.number[stage.reads(schema, change, new.lo, new.hi)])
+        return signed(stage.change(state, now, change), stage.schema)
 
     def _array(self, name: str, numbers: Ints) -> Array:
         """Some chunks of an array as the draft has them."""
@@ -186,7 +184,7 @@ class Epoch:
             self.draft.add(answers.controls)
             self._entries(answers.gathered)
             return
-        movable = {n for n in changes if domain.objects[n].kind == domain.kind} if changes else set()
+        movable = {n for n in changes if n in domain.objects and domain.objects[n].kind == domain.kind}
         plans = []
         listed: list[Any] = []
         for at, item in enumerate(steps):

@@ -343,7 +343,7 @@ class _Taking:
         nothing = schema.arrow.empty_table()
         o = step.objects
         took: dict[int, tuple[pa.Table, pa.Table, pa.Table]] = {}
-        left = []
+        left: set[int] = set()
         for position in np.flatnonzero((o["moves"] >= 0) & (o["array"] == array)).tolist():
             number, to = int(o["number"][position]), int(o["moves"][position])
             if to == self.worker:
@@ -355,8 +355,8 @@ class _Taking:
                 else:
                     took[number] = (tables[CAME], came, went)
             elif int(o["home"][position]) == self.worker:
-                left.append(number)
-        return took, left
+                left.add(number)
+        return took, sorted(left)
 
     def views(self) -> None:
         """Take what was found into groups, and into what is shown of them."""
@@ -411,7 +411,8 @@ class _Taking:
         self.unit.record(self.content.drop(gone), lambda: None)
         told = [(self.worker, GATHERED, ENTRIES + told_entries(self.entries))]
         told += [(self.worker, GATHERED, data) for data in self.dirty]
-        return Step(segment(self.changes, gone, self.moved), told, self.rows)
+        exact = [step.about[kind] for step in self.here.steps for kind in ("groups", "shown")]
+        return Step(segment(self.changes, gone, self.moved, exact), told, self.rows)
 
 
 def _take(unit: Unit, task: Task) -> Step:
