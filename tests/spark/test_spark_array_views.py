@@ -35,7 +35,12 @@ def db(session: FakeSession) -> Iterator[ef.Database]:
 
 def cells(rng: random.Random, count: int) -> list[tuple[Any, ...]]:
     return [
-        (rng.randrange(1, 21), rng.randrange(-5, 6), rng.choice([None, 1, 2, 7]), rng.choice(["x", "", None, "b"]))
+        (
+            rng.randrange(1, 21),
+            rng.randrange(-5, 6),
+            rng.choice([None, 1, 2, 7]),
+            rng.choice(["x", "", None, "b"]),
+        )
         for _ in range(count)
     ]
 
@@ -80,7 +85,9 @@ def test_views_equal_the_query_after_every_batch(session: FakeSession, method: s
             assert view.verify().num_rows == 0
             assert db.array("a").verify().num_rows == 0
             measured(db)
-        assert sorted(map(repr, there)) == sorted(repr(tuple(row.values())) for row in db.array("a").to_pylist())
+        assert sorted(map(repr, there)) == sorted(
+            repr(tuple(row.values())) for row in db.array("a").to_pylist()
+        )
 
 
 SHAPES = ["L1(1)", "LINF(1)", "LINF(1) WITHOUT CENTER", "[-2:0, 0:1]", "[*, 0:0]", "L0"]
@@ -168,8 +175,8 @@ def test_views_of_views_and_operators(db: ef.Database) -> None:
     )
     db.sql(
         "CREATE ARRAY VIEW both AS SELECT COUNT(*) AS c, SUM(o.n) AS s FROM a AS x SIMILARITY JOIN near AS y "
-        "ON (y.i = x.i AND y.j = x.j) WITH SHAPE L1(1) SIMILARITY JOIN near AS o ON (o.i = y.i AND o.j = y.j) "
-        "WITH SHAPE L1(1) GROUP BY x.i"
+        "ON (y.i = x.i AND y.j = x.j) WITH SHAPE L1(1) SIMILARITY JOIN near AS o "
+        "ON (o.i = y.i AND o.j = y.j) WITH SHAPE L1(1) GROUP BY x.i"
     )
     for _ in range(4):
         db.apply(a=batch(rng, there))
@@ -181,6 +188,8 @@ def test_views_of_views_and_operators(db: ef.Database) -> None:
     for name in db.array_views:
         assert str(db.sql(f"EXPLAIN {name}")).startswith("CREATE ARRAY VIEW")
     assert "first-order changes" in db.explain("both")
+    picture = db.array_views["near"].svg("n")
+    assert [f"worker {worker}: " in picture for worker in range(4)] == [True, True, True, False]
     db._drop("a", cascade=True)
     assert not db.array_views
     assert not db._domain("array").kept_of
@@ -195,8 +204,8 @@ def test_chunks_move_to_where_they_are_needed(session: FakeSession, tmp_path: Pa
         with connect(session, path, **options) as db:
             db.sql("CREATE ARRAY a <v: INT> [i=1,40,2; j=1,40,2]")
             db.sql(
-                "CREATE ARRAY VIEW near WITH (maintenance = 'reassign') AS SELECT COUNT(*) AS n, MIN(y.v) AS v FROM "
-                f"{NEAR.replace('LINF(1)', 'LINF(2)')} GROUP BY x.i, x.j"
+                "CREATE ARRAY VIEW near WITH (maintenance = 'reassign') AS SELECT COUNT(*) AS n, "
+                f"MIN(y.v) AS v FROM {NEAR.replace('LINF(1)', 'LINF(2)')} GROUP BY x.i, x.j"
             )
             there: list[Any] = []
             moved, past = 0, {}
@@ -204,7 +213,6 @@ def test_chunks_move_to_where_they_are_needed(session: FakeSession, tmp_path: Pa
                 gone = rng.sample(there, len(there) // 4)
                 new = [(rng.randrange(8, 20), rng.randrange(8, 20), rng.randrange(9)) for _ in range(20)]
                 there = [cell for cell in there if cell not in gone] + new
-                gone = [cell for cell in gone]
                 db.apply(a=ef.Delta(inserts=new, deletes=all_of(gone, db)))
                 measured(db)
                 moved += len(db._domain("array").measured["near", 1].plan.moved)
@@ -226,3 +234,27 @@ def all_of(cells: list[Any], db: ef.Database) -> list[Any]:
     """Every tuple that is equal to one of these, as often as it is there."""
     there = [tuple(row.values()) for row in db.array("a").to_pylist()]
     return [cell for cell in there if cell in set(cells)]
+
+
+def test_costs_are_measured_or_given(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From many cells on, once, by jobs that send bytes as batches do; or an option says it."""
+    from everfresh.arrays.spark.views import domain as spark_views
+
+    monkeypatch.setattr(spark_views, "MANY", 10)
+    view = f"CREATE ARRAY VIEW near AS SELECT COUNT(*) AS n FROM {NEAR} GROUP BY x.i, x.j"
+    for given in (None, 40.0):
+        with connect(session, array_costs=given) as db:
+            db.sql("CREATE ARRAY a <v: INT, u: VARCHAR> [i=1,20,4; j=-5,5,3]")
+            db.apply(a=cells(random.Random(1), 30))
+            db.sql(view)
+            before = session.jobs
+            domain = db._domain("array")
+            costs = domain.costs
+            assert costs.t_ntwk > 0
+            assert costs.t_cpu > 0
+            assert session.jobs == before  # measured before, if at all
+            assert (costs.ratio == 40.0) == (given is not None)
+            db.apply(a=cells(random.Random(2), 30))
+            assert domain.planner("near", 1).options.costs == costs
+            assert "a cell that is sent takes" in db.explain("near")
+            assert db.view("near").verify().num_rows == 0

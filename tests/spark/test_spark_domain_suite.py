@@ -16,6 +16,7 @@ from counters import Counters, Create, Grow
 from fake_spark import FakeSession, install
 from test_array_domain import ArraySuite
 from test_array_view_domain import ArrayViewSuite
+from test_crossmatch_domain import CrossmatchViewSuite
 from test_domains import CounterSuite, MatrixSuite, TableSuite
 from test_signal_domain import SignalSuite
 
@@ -115,6 +116,14 @@ class TestMatrices(OnSpark, MatrixSuite):
 
 class TestArrayViews(OnSpark, ArrayViewSuite):
     """Their groups and cells are with the workers, operators behind them, and views of views."""
+
+    batches = 3
+    kills = 1
+    strikes = 4
+
+
+class TestCrossmatchViews(OnSpark, CrossmatchViewSuite):
+    """Their points and pairs are with the driver."""
 
     batches = 3
     kills = 1

@@ -197,10 +197,7 @@ class Arrays(Resident):
         with self.lock:
             if not self.objects:
                 return {}
-            told = [
-                [str(self.statement_of(n)), o.created]
-                for n, o in self.objects.items()
-            ]
+            told = [[str(self.statement_of(n)), o.created] for n, o in self.objects.items()]
             sections: dict[str, Any] = {ARRAYS: json.dumps(told).encode()}
             for name, value in self.values.items():
                 for number, chunk in value.chunks.items():
@@ -275,6 +272,10 @@ class Arrays(Resident):
         return found.text
 
     # -- rows --------------------------------------------------------------------------------------
+
+    def homes(self, name: str) -> Mapping[int, int]:
+        """The workers of an array's chunks, by number; nothing where all are in this process."""
+        return {}
 
     def rows(self, name: str) -> pa.Table:
         """The cells of an array in row-major order."""

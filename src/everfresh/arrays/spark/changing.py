@@ -51,7 +51,9 @@ def _change(unit: Unit, task: Task) -> Step:
     new = []
     for at, (identity, ddl) in enumerate(about["arrays"]):
         schema = schema_of(ddl)
-        came, went = (rows_given(pieces, f"{kind}/{at}/{task.worker}", schema.arrow) for kind in ("came", "went"))
+        came, went = (
+            rows_given(pieces, f"{kind}/{at}/{task.worker}", schema.arrow) for kind in ("came", "went")
+        )
         chunks = content.changed(identity, schema, came, went)
         new.append((identity, schema, chunks))
         changes[identity] = (schema, came, went)
@@ -65,6 +67,7 @@ def _change(unit: Unit, task: Task) -> Step:
 
 
 def rows_given(pieces: Mapping[str, Any], name: str, schema: pa.Schema) -> pa.Table:
+    """The rows of a piece of a message; none if it was left out."""
     try:
         found = pieces[name]
     except KeyError:

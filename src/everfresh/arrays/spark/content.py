@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ABOUT, CAME, WENT = "about", "came/", "went/"
 TOOK, LEFT = "took/", "left/"
-"""Chunks that were kept by another worker before, or are from now on: as they were before what came and went."""
+"""Chunks that another worker kept before, or keeps from now on: as they were before what came and went."""
 NUMBERS, ROWS = "numbers/", "chunks/"
 _OBJECT = 600
 """About what a chunk takes in memory beside its cells."""
@@ -57,8 +57,8 @@ class ChunkContent:
     def changed(
         self, identity: str, schema: ArraySchema, came: pa.Table, went: pa.Table, exact: bool = False
     ) -> Held:
-        """The chunks that cells come to or leave, as they will be; raises if the cells do not fit. `exact` says
-        that each cell holds at most one tuple, and that what went was there."""
+        """The chunks that cells come to or leave, as they will be; raises if the cells do not fit. With
+        `exact` each cell holds at most one tuple, and what went was there."""
         nothing = schema.arrow.empty_table()
         held, more, less = self.array(identity), split(came, schema), split(went, schema)
         found: Held = {}

@@ -16,16 +16,22 @@ from everfresh.arrays.views.stages import Around, Base, Blocked, Cellwise, Joine
 
 def explained(pipeline: Pipeline, states: Sequence[Any], format: str = "text") -> str:
     """The stages of a view, and how each is kept up to date."""
+    return told(
+        pipeline, [tuple(lines_of(stage, states[k])) for k, stage in enumerate(pipeline.stages)], format
+    )
+
+
+def told(pipeline: Pipeline, lines: Sequence[Sequence[str]], format: str = "text") -> str:
+    """A view and what is to be said of each of its stages."""
     if format == "json":
         listed = [
             {"stage": type(stage).__name__.lower(), "schema": stage.schema.ddl, "reads": list(stage.inputs),
-             "lines": list(lines_of(stage, states[k]))}
-            for k, stage in enumerate(pipeline.stages)
+             "lines": list(some)}
+            for stage, some in zip(pipeline.stages, lines, strict=True)
         ]  # fmt: skip
         return json.dumps({"view": str(pipeline.statement), "stages": listed}, indent=2)
     found = [str(pipeline.statement)]
-    for k, stage in enumerate(pipeline.stages):
-        first, *rest = lines_of(stage, states[k])
+    for k, (first, *rest) in enumerate(lines):
         found += [f"{k}: {first}", *(f"   {line}" for line in rest)]
     return "\n".join(found)
 

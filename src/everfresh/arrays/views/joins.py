@@ -79,7 +79,10 @@ def paired(
     if foldable(of):
         if not whole and _crowded(left.cells, right.cells, pairs):
             for lefts, rights in _blocks_of(pairs):
-                every = np.repeat(np.arange(len(lefts)), len(rights)), np.tile(np.arange(len(rights)), len(lefts))
+                every = (
+                    np.repeat(np.arange(len(lefts)), len(rights)),
+                    np.tile(np.arange(len(rights)), len(lefts)),
+                )
                 yield from paired(of, left.chunks(lefts), right.chunks(rights), every, weight, True)
             return
         change = _folded(of, left, right, pairs, weight, whole)

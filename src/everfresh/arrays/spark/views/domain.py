@@ -25,10 +25,12 @@ from everfresh.arrays.spark.content import schema_of
 from everfresh.arrays.spark.domain import CATALOG, ENTRIES, ArraysOnSpark, Changed, Kept
 from everfresh.arrays.spark.queries import planned
 from everfresh.arrays.spark.queries import run as run_query
+from everfresh.arrays.spark.views.calibrate import calibrated
 from everfresh.arrays.spark.views.epoch import Epoch, Item, Measured
 from everfresh.arrays.upkeep.planner import PlannerOptions
+from everfresh.arrays.upkeep.plans import Costs
 from everfresh.arrays.views.domain import VIEW
-from everfresh.arrays.views.explain import lines_of
+from everfresh.arrays.views.explain import lines_of, told
 from everfresh.arrays.views.pipeline import Pipeline, compile_view
 from everfresh.arrays.views.spread.meeting import CHANGED, MADE
 from everfresh.arrays.views.spread.planning import ViewPlanner
@@ -44,6 +46,8 @@ from everfresh.spark.jobs.job import World
 from everfresh.spark.state.ledger import Draft
 from everfresh.state import pack_arrays, plain, unpack_arrays
 
+MANY = 1_000_000
+"""From so many cells on it is measured what sending and joining take."""
 HIDDEN = "\0"
 """In the name of what is kept for a view, behind the view's: no user has it in a name."""
 
@@ -72,6 +76,7 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
         self.measured: dict[tuple[str, int], Measured] = {}
         """The last plan of each stage that joins, and what workers sent."""
         self._planners: dict[tuple[str, int], ViewPlanner] = {}
+        self._costs: Costs | None = None
         self._asked = _Asked()
         self._epoch: Epoch | None = None
 
@@ -113,7 +118,24 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
         if (view, at) not in self._planners:
             method = self.views[view].statement.maintenance
             self._planners[view, at] = ViewPlanner(PlannerOptions(method))
-        return self._planners[view, at]
+        found = self._planners[view, at]
+        found.options = replace(found.options, costs=self.costs)
+        return found
+
+    @property
+    def costs(self) -> Costs:
+        """What it takes to send a cell, and to join it: as an option says, or as it was measured, once there
+        are so many cells that it matters."""
+        ratio = self.host.options.array_costs
+        if ratio is not None:
+            return Costs(ratio, 1.0)
+        if self._costs is None:
+            cells = sum(int(known.catalog.cells.sum()) for known in self.kept_of.values())
+            if cells < MANY or self.workers < 2:
+                return Costs()
+            size = sum(int(known.catalog.bytes.sum()) for known in self.kept_of.values())
+            self._costs = calibrated(self.host.session, self.workers, size / cells)
+        return self._costs
 
     def _schemas(self) -> dict[str, ArraySchema]:
         return {n: known.schema for n, known in self.kept_of.items() if HIDDEN not in n}
@@ -218,7 +240,9 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
             return
         changes = {name: (change.inserts, change.deletes) for name, change, _ in pending.changes}
         todo = [Item(view, at, MADE) for view in asked.made for at in range(len(self.views[view].stages))]
-        todo += [Item(view, at, CHANGED) for view in asked.stepped for at in range(len(self.views[view].stages))]
+        todo += [
+            Item(view, at, CHANGED) for view in asked.stepped for at in range(len(self.views[view].stages))
+        ]
         epoch.run(changes, pending.dropped, todo)
         for name, computed, _ in pending.computed:
             query = planned(self, draft, computed.statement, computed.work, self.plan_options)
@@ -254,6 +278,11 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
         world = self.host.ledger().world(draft.epoch)
         return world, tuple(draft.bases[f"array/{worker}"] for worker in range(self.workers))
 
+    def homes(self, name: str) -> Mapping[int, int]:
+        """The workers of an array's chunks, by number."""
+        catalog = self.about(name).catalog
+        return dict(zip(catalog.number.tolist(), catalog.home.tolist(), strict=True))
+
     def statistics(self) -> dict[str, Any]:
         """Cells, chunks and bytes of each array and view, and what the catalogs take here."""
         with self.lock:
@@ -284,20 +313,14 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
             return super().explain(name, format)
         with self.lock:
             view = self.views[name]
-            if format == "json":
-                listed = [
-                    {"stage": type(stage).__name__.lower(), "schema": stage.schema.ddl, "reads": list(stage.inputs),
-                     "lines": list(lines_of(stage, None))}
-                    for stage in view.stages
-                ]  # fmt: skip
-                return json.dumps({"view": str(view.statement), "stages": listed}, indent=2)
-            found = [str(view.statement)]
-            for at, stage in enumerate(view.stages):
-                first, *rest = lines_of(stage, None)
-                found += [f"{at}: {first}", *(f"   {line}" for line in rest)]
+            lines = [tuple(lines_of(stage, None)) for stage in view.stages]
+            for at in range(len(lines)):
                 if (name, at) in self.measured:
-                    found += [f"   {line}" for line in plan_lines(self.measured[name, at])]
-            return "\n".join([*found, *super().explain(name, format).splitlines()[1:]])
+                    lines[at] += tuple(plan_lines(self.measured[name, at], self.costs))
+            found = told(view, lines, format)
+            if format == "json":
+                return found
+            return "\n".join([found, *super().explain(name, format).splitlines()[1:]])
 
     def hold(self, db: Any, name: str) -> Any:
         """What a user holds of an array or a view."""
@@ -312,14 +335,14 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
         with self.lock:
             if not self.objects:
                 return {}
-            told = []
+            listed = []
             for name, found in self.objects.items():
                 known = self.kept_of[name]
                 view = self.views.get(name)
                 source = self.sources.get(name, "")
                 made = aql.CreateArray(known.schema, known.placement, source)
-                told.append([str(made if view is None else view.statement), found.created, known.identity])
-            sections: dict[str, Any] = {ARRAYS: json.dumps(told).encode()}
+                listed.append([str(made if view is None else view.statement), found.created, known.identity])
+            sections: dict[str, Any] = {ARRAYS: json.dumps(listed).encode()}
             for name, known in self.kept_of.items():
                 sections[CATALOG + name] = pack_arrays(known.catalog.to_arrays())
             return sections
@@ -349,10 +372,13 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
         self.objects = objects
 
 
-def plan_lines(measured: Measured) -> list[str]:
+def plan_lines(measured: Measured, costs: Costs) -> list[str]:
     """The last plan of a stage, for people."""
     plan = measured.plan
-    found = [str(plan.upkeep) if plan.upkeep is not None else "baseline: joined where changed chunks are kept"]
+    found = [f"a cell that is sent takes {costs.ratio:.3g} times as long as a joined one"]
+    found += [
+        str(plan.upkeep) if plan.upkeep is not None else "baseline: joined where changed chunks are kept"
+    ]
     moved = int(((plan.view_from != plan.view_to) & (plan.view_from >= 0)).sum())
     found.append(
         f"{len(plan.meeting.first)} pairs of chunks; {int(measured.links.sum())} bytes of chunks moved "

@@ -1,8 +1,8 @@
 """An epoch of arrays and views on Spark: which jobs, in which order, and what they are told.
 
 Cells that come and go change arrays in the same job in which views of joins follow them. What a view shows
-changes in it too; whoever reads that follows in the next job, over chunks that are already as the batch leaves
-them. Operators on one array (FILTER, REGRID, APPLY, ...) are applied by the driver to the cells that a change
+changes in it too; whoever reads that follows in the next job, over chunks that are as the batch leaves them.
+Operators on one array (FILTER, REGRID, APPLY, ...) are applied by the driver to the cells that a change
 concerns: it collects the chunks around the change, no others, and hands out what came and went. Groups that
 lost their least or greatest value, or a sum that cannot be taken back, are found again in one job more.
 
@@ -110,7 +110,9 @@ class Epoch:
             if late:
                 held.add(out)
                 continue
-            self.deltas.update({n: self.change(n) for n in inputs if n in self.after and n not in self.deltas})
+            self.deltas.update(
+                {n: self.change(n) for n in inputs if n in self.after and n not in self.deltas}
+            )
             if made or not self.deltas.keys().isdisjoint(inputs):
                 if isinstance(stage, Joined):
                     steps.append(item)
@@ -153,7 +155,9 @@ class Epoch:
             frozenset(catalog.number[wanted & (catalog.home == worker)].tolist())
             for worker in range(self.domain.workers)
         )
-        rows = collected(self.domain.host.session, world, bases, (known.identity, known.schema.ddl), only=only)
+        rows = collected(
+            self.domain.host.session, world, bases, (known.identity, known.schema.ddl), only=only
+        )
         schema = known.schema
         chunks = {n: Chunk.of(some, schema.ndim) for n, some in split(rows, schema).items()}
         return Array(schema, dict(sorted(chunks.items())))
@@ -176,7 +180,8 @@ class Epoch:
         domain = self.domain
         homes = {name: self._homes(name, both) for name, both in changes.items()}
         told = [
-            (domain.kept_of[n].identity, domain.kept_of[n].schema.ddl, homes[n], *both) for n, both in changes.items()
+            (domain.kept_of[n].identity, domain.kept_of[n].schema.ddl, homes[n], *both)
+            for n, both in changes.items()
         ]
         pieces = pieces_of(told, dropped, domain.workers)
         if not steps:
@@ -256,7 +261,11 @@ class Epoch:
             "stage": item.at,
             "mode": item.mode,
             "arrays": [
-                [domain.kept_of[n].identity, domain.kept_of[n].schema.ddl, changed.index(n) if n in changed else None]
+                [
+                    domain.kept_of[n].identity,
+                    domain.kept_of[n].schema.ddl,
+                    changed.index(n) if n in changed else None,
+                ]
                 for n in objects.arrays
             ],
             "sources": [objects.arrays.index(name) for name in names],
@@ -270,9 +279,17 @@ class Epoch:
             moves[(objects.array == objects.arrays.index(name)) & (objects.number == number)] = to
         pieces: dict[str, Any] = {
             f"objects/{at}": pack_arrays(
-                {"array": objects.array, "number": objects.number, "delta": objects.delta, "home": objects.home, "moves": moves}
+                {
+                    "array": objects.array,
+                    "number": objects.number,
+                    "delta": objects.delta,
+                    "home": objects.home,
+                    "moves": moves,
+                }
             ),
-            f"chunks/{at}": pack_arrays({"number": plan.views, "before": plan.view_from, "home": plan.view_to}),
+            f"chunks/{at}": pack_arrays(
+                {"number": plan.views, "before": plan.view_from, "home": plan.view_to}
+            ),
         }
         if item.keys is not None:
             pieces[f"keys/{at}"] = pack_arrays({"key": item.keys})
@@ -294,7 +311,9 @@ class Epoch:
         for position in np.flatnonzero(objects.delta).tolist():
             name = objects.arrays[int(objects.array[position])]
             if name in split_of:
-                for kind, rows in zip(("delta", "gone"), split_of[name][int(objects.number[position])], strict=True):
+                for kind, rows in zip(
+                    ("delta", "gone"), split_of[name][int(objects.number[position])], strict=True
+                ):
                     if rows.num_rows:
                         pieces[f"{kind}/{at}/{position}"] = pack_table(rows)
 

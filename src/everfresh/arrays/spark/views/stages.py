@@ -43,7 +43,7 @@ from everfresh.state import pack_arrays, pack_table, plain, unpack_arrays, unpac
 
 STEPS = "views"
 ENTRIES, SENT, DIRTY = b"E", b"S", b"D"
-"""What a message to the driver holds: rows of catalogs, what was measured, groups that are to be found again."""
+"""What a message to the driver holds: rows of catalogs, what was measured, groups to be found again."""
 CAME, WENT, GROUPS, FOUND = range(4)
 """Parts of what travels: a chunk, or what came to it; what went; groups that move; a change of groups."""
 _CONTAINER = 16 << 20
@@ -62,7 +62,9 @@ class Told:
     @cached_property
     def definition(self) -> Definition:
         """What is joined."""
-        return definition_of(self.about["text"], tuple(map(tuple, self.about["schemas"])), self.about["stage"])
+        return definition_of(
+            self.about["text"], tuple(map(tuple, self.about["schemas"])), self.about["stage"]
+        )
 
     @cached_property
     def objects(self) -> dict[str, Ints]:
@@ -138,7 +140,8 @@ class Chunks:
             return self.content.array(identity)[number].table, nothing
         if at is None:  # it was changed before, in the same epoch
             return tuple(  # type: ignore[return-value]
-                _piece(self.job, f"{kind}/{step.at}/{position}", schema_of(ddl).arrow) for kind in ("delta", "gone")
+                _piece(self.job, f"{kind}/{step.at}/{position}", schema_of(ddl).arrow)
+                for kind in ("delta", "gone")
             )
         came, went = self.changes(at)
         return came.get(number, nothing), went.get(number, nothing)
@@ -313,7 +316,11 @@ class _Taking:
                 came[number], went[number] = both
             chunks: dict[int, Chunk] = {n: Chunk(nothing, schema.ndim) for n in left}
             for number in sorted(came.keys() | went.keys()):
-                old = Chunk(took[number][0], schema.ndim) if number in took else held.get(number, Chunk(nothing, schema.ndim))
+                old = (
+                    Chunk(took[number][0], schema.ndim)
+                    if number in took
+                    else held.get(number, Chunk(nothing, schema.ndim))
+                )
                 chunks[number] = old.changed(schema, came.get(number, nothing), went.get(number, nothing))
                 self.entries.setdefault(identity, []).append(entry(number, self.worker, chunks[number]))
             self.puts.append((identity, schema, chunks))
@@ -321,7 +328,9 @@ class _Taking:
             gone = [held[n].table for n in left if n in held]
             self._note(self.moved, identity, schema, (one[0] for one in took.values()), gone)
 
-    def _note(self, to: Any, identity: str, schema: ArraySchema, came: Iterable[pa.Table], went: Iterable[pa.Table]) -> None:
+    def _note(
+        self, to: Any, identity: str, schema: ArraySchema, came: Iterable[pa.Table], went: Iterable[pa.Table]
+    ) -> None:
         empty = schema.arrow.empty_table()
         both = [pa.concat_tables([empty, *some]).combine_chunks() for some in (came, went)]
         if both[0].num_rows or both[1].num_rows:
@@ -371,7 +380,11 @@ class _Taking:
             change = combined(self.found.get(step.at, []))
             volume = of.numbering.volume
             touched = [] if change is None else np.unique(change.keys // volume).tolist()
-            tables = {n: arriving[n] if n in arriving else held[n].table for n in touched if n in arriving or n in held}
+            tables = {
+                n: arriving[n] if n in arriving else held[n].table
+                for n in touched
+                if n in arriving or n in held
+            }
             groups = {n: Chunk(schema.arrow.empty_table(), schema.ndim) for n in away}
             cells = {n: Chunk(seen.arrow.empty_table(), seen.ndim) for n in away}
             groups |= {n: Chunk(table, schema.ndim) for n, table in arriving.items()}
@@ -385,7 +398,10 @@ class _Taking:
                 if len(done.dirty):
                     head = step.at.to_bytes(4, "little")
                     self.dirty.append(DIRTY + head + done.dirty.astype("<i8").tobytes())
-            gone = [held[n].table for n in away if n in held], [shown_held[n].table for n in away if n in shown_held]
+            gone = (
+                [held[n].table for n in away if n in held],
+                [shown_held[n].table for n in away if n in shown_held],
+            )
             self._note(self.moved, about["groups"], schema, arriving.values(), gone[0])
             self._note(self.moved, about["shown"], seen, visible.values(), gone[1])
             for kind, kept, one in (("groups", groups, schema), ("shown", cells, seen)):
@@ -424,7 +440,12 @@ def _take(unit: Unit, task: Task) -> Step:
 
 
 FOLLOW = Plan(
-    "array-views", (Stage("array-view-send", send), Stage("array-view-join", join), unit_stage("array-view-take", CHUNKS, _take))
+    "array-views",
+    (
+        Stage("array-view-send", send),
+        Stage("array-view-join", join),
+        unit_stage("array-view-take", CHUNKS, _take),
+    ),
 )
 
 

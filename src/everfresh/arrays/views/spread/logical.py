@@ -1,8 +1,8 @@
 """A view kept by logical workers in this process: the twin of the jobs on Spark, and what simulations run.
 
-Each worker has chunks of its own and reads nothing else; what it lacks it is sent as bytes, which are counted.
+Each worker has chunks of its own and reads nothing else; what it lacks it is sent as bytes. They are counted.
 
-Invariant: after `make` and each `step` the groups are those of the join of the arrays as they are, every chunk
+Invariant: after `make` and each `step` the groups are those of the join of the arrays as they are, each chunk
 is where the catalogs say, and `links` are those of the plan.
 """
 
@@ -87,7 +87,9 @@ class LogicalView:
         for name, both in batch.items():
             catalog = self.catalogs[name]
             delta = delta_of(catalog.schema, *both)
-            homes = catalog.homes({n: len(a) + len(b) for n, (a, b) in delta.items()}, self.workers, self.rule)
+            homes = catalog.homes(
+                {n: len(a) + len(b) for n, (a, b) in delta.items()}, self.workers, self.rule
+            )
             deltas[name], news[name] = delta, delta_catalog(catalog.schema, delta, homes)
         plan = self._plan(meeting(CHANGED, self.of, self.names, self.catalogs, news))
         dirty = self._run(plan, deltas)
@@ -144,7 +146,9 @@ class LogicalView:
         return self._take(plan, [change for change in found if change is not None], keys is not None)
 
     def _move_views(self, plan: Plan) -> None:
-        for number, before, to in zip(plan.views.tolist(), plan.view_from.tolist(), plan.view_to.tolist(), strict=True):
+        for number, before, to in zip(
+            plan.views.tolist(), plan.view_from.tolist(), plan.view_to.tolist(), strict=True
+        ):
             if before not in (-1, to):
                 table = self.groups[before].pop(number)
                 self.links[before, to] += size_of(table)
@@ -186,7 +190,11 @@ class LogicalView:
             catalog = self.catalogs[name]
             schema, entries = catalog.schema, []
             empty = Chunk(schema.arrow.empty_table(), schema.ndim)
-            new_homes = dict(zip(news[name].number.tolist(), news[name].home.tolist(), strict=True)) if name in news else {}
+            new_homes = (
+                dict(zip(news[name].number.tolist(), news[name].home.tolist(), strict=True))
+                if name in news
+                else {}
+            )
             homes = dict(zip(catalog.number.tolist(), catalog.home.tolist(), strict=True)) | new_homes
             moving = {number: to for (array, number), to in plan.moved.items() if array == name}
             for number in sorted(deltas.get(name, {}).keys() | moving.keys()):

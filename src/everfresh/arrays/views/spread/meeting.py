@@ -1,4 +1,4 @@
-"""What has to meet when a view is made, follows a batch, or finds some groups again: chunks, by metadata alone.
+"""What has to meet when a view is made, follows a batch, or finds groups again: chunks, by metadata alone.
 
 Objects are chunks as they were and changes of chunks, each of one array of the database whatever its role.
 Two sources make pairs of objects; one source, or three and more, make *teams*: a changed chunk with all that
@@ -245,9 +245,7 @@ def _of_teams(mode: str, sides: _Sides, keys: Ints | None) -> Meeting:
     return Meeting(mode, objects, first, second, ways, pair, view, root, True)
 
 
-def _next(
-    sides: _Sides, mode: str, reached: tuple[Ints, Ints], at: int, step: int
-) -> tuple[Ints, Ints]:
+def _next(sides: _Sides, mode: str, reached: tuple[Ints, Ints], at: int, step: int) -> tuple[Ints, Ints]:
     """Whom the members of teams at one source reach at the next: (root, member), each once."""
     left = min(at, at + step)
     news = (False, True) if mode == CHANGED else (False,)

@@ -1,6 +1,6 @@
 """Where what meets is joined, where view chunks take what is found, and what is kept elsewhere from then on.
 
-Turns a `Meeting` into a batch of the planner (`everfresh.arrays.upkeep`) and its plan into what each worker is
+Turns a `Meeting` into a batch of the planner (`everfresh.arrays.upkeep`) and its plan into what workers are
 told: objects that it sends and to whom, pairs that it joins, chunks that it takes over. A planner of a view
 lives as long as the driver does; the window of past batches begins anew when a database is opened.
 
@@ -77,6 +77,7 @@ class ViewPlanner:
 
     def __init__(self, options: PlannerOptions) -> None:
         self.options = options
+        """How plans are made."""
         self._chunks, self._views = _Numbers(), _Numbers()
         self._planner = Planner(options, NONE, NONE)
         self.last: Plan | None = None
@@ -104,6 +105,7 @@ class ViewPlanner:
         if meeting.teams or workers > MOST_WORKERS or not len(meeting.first):
             self.last = self._at_home(meeting, workers, views, where, to, size[1])
             return self.last
+        self._planner.options = self.options
         update, chunk_ids = self._update(meeting, workers, views, to, size[0])
         planner = self._planner if meeting.mode == CHANGED else self._fresh(update)
         chosen = planner.step(update, self._stored(stored))
@@ -183,9 +185,7 @@ class ViewPlanner:
                 cells[np.array(places)[here]] = stored[name].cells[found[here]]
         return cells
 
-    def _moved(
-        self, meeting: Meeting, chunks: Ints, chosen: MaintenancePlan
-    ) -> dict[tuple[str, int], int]:
+    def _moved(self, meeting: Meeting, chunks: Ints, chosen: MaintenancePlan) -> dict[tuple[str, int], int]:
         if meeting.mode != CHANGED:
             return {}
         names = list(self._chunks.known)
@@ -193,9 +193,7 @@ class ViewPlanner:
         return {names[at]: worker for at, worker in chosen.home.items() if at in here}
 
     @staticmethod
-    def _sent(
-        meeting: Meeting, worker: Ints, moved: Mapping[tuple[str, int], int]
-    ) -> tuple[Ints, Ints]:
+    def _sent(meeting: Meeting, worker: Ints, moved: Mapping[tuple[str, int], int]) -> tuple[Ints, Ints]:
         """Whom objects are sent to, each once: workers that join them, or keep their chunk from now on."""
         objects = meeting.objects
         what = [meeting.first, meeting.second]

@@ -111,8 +111,8 @@ def _signed(is_delta: int) -> tuple[tuple[int, int], ...]:
 
 
 def _pairs(of: Definition, share: Share, get: Get, keys: Ints | None) -> Iterator[Changes]:
-    """The pairs, by whether their sides are changes: `dA B + A dB + dA dB` over what was, `dA B + A dB - dA dB`
-    over what is, and no third term where that is one side's alone."""
+    """The pairs, by whether their sides are changes: `dA B + A dB + dA dB` over what was, minus the last term
+    over what is, and without it where that is one side's alone."""
     kind = 2 * share.delta[share.left] + share.delta[share.right]
     for k in range(4):
         some = kind == k
@@ -120,7 +120,9 @@ def _pairs(of: Definition, share: Share, get: Get, keys: Ints | None) -> Iterato
             continue
         sign = 1
         if k == 3:
-            sides_after = {int(share.array[side[some][0]]) in share.after for side in (share.left, share.right)}
+            sides_after = {
+                int(share.array[side[some][0]]) in share.after for side in (share.left, share.right)
+            }
             sign = 0 if len(sides_after) > 1 else -1 if True in sides_after else 1
             if not sign:
                 continue
@@ -181,9 +183,7 @@ def _teams(
             yield from changes(of, k, rows, weight, around)
 
 
-def _source(
-    of: Definition, j: int, array: int, share: Share, members: Ints, get: Get, after: bool
-) -> Source:
+def _source(of: Definition, j: int, array: int, share: Share, members: Ints, get: Get, after: bool) -> Source:
     """A source as a worker has it: before the batch, or after it."""
     schema = of.sources[j]
     chunks: dict[int, Chunk] = {}
@@ -227,9 +227,7 @@ def taken(of: Definition, chunks: Mapping[int, pa.Table], change: Changes, again
     else:
         step = changed(blocks, change, of.numbering.volume)
         before, after, dirty = step.before, step.after, step.dirty
-    return Taken(
-        (table_of(of, after), table_of(of, before)), (shown(of, after), shown(of, before)), dirty
-    )
+    return Taken((table_of(of, after), table_of(of, before)), (shown(of, after), shown(of, before)), dirty)
 
 
 def _block(of: Definition, table: pa.Table) -> Block:
