@@ -187,7 +187,7 @@ def test_views_of_views_and_operators(db: ef.Database) -> None:
     assert db._domain("array").statistics()["rough"]["reads"] == ["near"]
     for name in db.array_views:
         assert str(db.sql(f"EXPLAIN {name}")).startswith("CREATE ARRAY VIEW")
-    assert "first-order changes" in db.explain("both")
+    assert "auxiliary view" in db.explain("both")
     picture = db.array_views["near"].svg("n")
     assert [f"worker {worker}: " in picture for worker in range(4)] == [True, True, True, False]
     db._drop("a", cascade=True)

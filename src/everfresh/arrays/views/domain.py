@@ -126,7 +126,9 @@ class ArraysAndViews(Arrays):
                     told.append([str(self.views[name].statement), found.created])
                     for k, state in enumerate(self.states[name]):
                         if isinstance(state, Groups):
-                            sections[f"{GROUPS}{k}/{name}"] = pack_table(as_table(state.changes))
+                            sections[f"{GROUPS}{k + _shift(self.views[name])}/{name}"] = pack_table(
+                                as_table(state.changes)
+                            )
                     continue
                 told.append([str(self.statement_of(name)), found.created])
                 for number, chunk in self.values[name].chunks.items():
@@ -171,8 +173,9 @@ class ArraysAndViews(Arrays):
             inputs = [pipeline.stages[at].value(states[at]) for at in stage.inputs]
             if isinstance(stage, Base):
                 inputs = [self.values[stage.name]]
-            if isinstance(stage, Joined) and k in groups:
-                states.append(groups_of(stage, inputs, unpack_table(groups[k])))
+            at = k + _shift(pipeline)
+            if isinstance(stage, Joined) and at in groups:
+                states.append(groups_of(stage, inputs, unpack_table(groups[at])))
             else:
                 states.append(stage.start(inputs))
         self._add(statement.name, pipeline, tuple(states))
@@ -262,6 +265,12 @@ def _sizes(arrays: Mapping[str, Array]) -> dict[str, Any]:
         }
         for name, value in arrays.items()
     }
+
+
+def _shift(view: Pipeline) -> int:
+    """What is added to the numbers of stages in a snapshot: chains had no auxiliary views once, and what was
+    written then is not read as something else."""
+    return 1000 if any(isinstance(s, Joined) and s.auxiliary for s in view.stages) else 0
 
 
 def groups_of(stage: Joined, inputs: Sequence[Array], table: pa.Table) -> Groups:

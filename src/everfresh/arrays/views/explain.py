@@ -49,8 +49,10 @@ def lines_of(stage: Stage, state: Any) -> Iterator[str]:
         case Around(schema, (at,), operand):
             yield f"cells around each from {at}: {schema.ddl}"
             yield f"the cells that {operand.shape} leads to a change from are made again"
-        case Joined(definition, inputs):
+        case Joined(definition, inputs, auxiliary):
             yield from _joined(definition, inputs, state)
+            if auxiliary:
+                yield "auxiliary view: what the arrays behind come to, by the cells that the one before meets"
 
 
 def _joined(of: Definition, inputs: tuple[int, ...], state: Groups | None) -> Iterator[str]:

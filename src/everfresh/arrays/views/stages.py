@@ -227,6 +227,8 @@ class Joined(Stage):
 
     definition: Definition
     inputs: tuple[int, ...]
+    auxiliary: bool = False
+    """Whether it is kept for a chain that goes on before it (`everfresh.arrays.views.chains`)."""
 
     @property
     def schema(self) -> ArraySchema:  # type: ignore[override]

@@ -63,8 +63,8 @@ class LogicalView:
     options: PlannerOptions = field(default_factory=PlannerOptions)
     catalogs: dict[str, Catalog] = field(default_factory=dict)
     chunks: list[dict[tuple[str, int], Chunk]] = field(default_factory=list)
-    links: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
-    """Bytes of chunks that each worker has sent each other one in the last batch."""
+    sent: Ints = field(default_factory=lambda: np.empty((0, 0), np.int64))
+    """Bytes of chunks that workers have sent each other for the last batch; `links`: in the last job."""
 
     def make(self, arrays: Mapping[str, Array], rule: str = "round-robin") -> LogicalView:
         """Deal the arrays to workers, and make the view."""
@@ -93,6 +93,7 @@ class LogicalView:
             deltas[name], news[name] = delta, delta_catalog(catalog.schema, delta, homes)
         plan = self._plan(meeting(CHANGED, self.of, self.names, self.catalogs, news))
         dirty = self._run(plan, deltas)
+        self.sent = self.links
         self._change(plan, deltas, news)
         if len(dirty):
             again = meeting(AGAIN, self.of, self.names, self.catalogs, keys=dirty)
