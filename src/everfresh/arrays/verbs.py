@@ -59,10 +59,21 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
 
 
 def _fed(db: Database, statement: aql.CreateArray) -> int:
-    """Make an array whose cells are the rows of a table or a SQL view."""
+    """Make an array whose cells are the rows of a table, a SQL view, or another object whose rows come and
+    go one by one."""
     engine = db._writable()
     source = engine.catalog.resolve(statement.source) or statement.source
-    if engine.catalog.relation(source) is None:
+    found = engine.objects.find(statement.source)
+    if found is not None and engine.catalog.relation(source) is None:
+        source = found.name
+        if not found.publishes or found.domain == "matrix":
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"the rows of '{source}' do not come and go one by one: {found.kind}",
+                place=f"array '{statement.schema.name}'",
+                hint="read a table, a SQL view, an array or a view of arrays",
+            )
+    elif engine.catalog.relation(source) is None:
         raise EverfreshError(
             Code.NOT_FOUND,
             f"there is no table or view '{statement.source}'",

@@ -115,7 +115,7 @@ def _reaches() -> dict[str, Any]:
 
     days = np.arange(-200 * 112, 0, 112)
     steps = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])
-    cells = np.concatenate([np.stack([days, *np.repeat([step], len(days), 0).T]) for step in steps], axis=1)
+    cells = np.array([[day, *step] for day in days for step in steps])
     five = Reach.box((-200 * 112, -1, -1), (-1, 1, 1), chunk_offsets(cells, (112, 100, 50)))
     far = Reach.box((None, -2, -2), (None, 2, 2))
     return {"PTF-25": far, "PTF-5": five, "GEO": Reach.box((-1, -1), (1, 1))}

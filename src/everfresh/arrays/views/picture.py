@@ -54,7 +54,7 @@ def drawn(
 
 def _edges(array: Array, homes: Mapping[int, int]) -> dict[tuple[int, ...], str]:
     """The color of each box: of chunks that lie over each other, that of the last."""
-    found = {}
+    found: dict[tuple[int, ...], str] = {}
     for number in array.chunks:
         if number in homes:
             first, last = array.schema.chunk_box(number)

@@ -277,45 +277,40 @@ class Epoch:
         moves = np.full(len(objects), -1, np.int64)
         for (name, number), to in plan.moved.items():
             moves[(objects.array == objects.arrays.index(name)) & (objects.number == number)] = to
+        what, targets = plan.sent
+        used = np.unique(
+            np.concatenate([plan.meeting.first, plan.meeting.second, what, np.flatnonzero(moves >= 0)])
+        )
+        columns = {name: getattr(objects, name)[used] for name in ("array", "number", "delta", "home")}
+        kept = {"number": plan.views, "before": plan.view_from, "home": plan.view_to}
         pieces: dict[str, Any] = {
-            f"objects/{at}": pack_arrays(
-                {
-                    "array": objects.array,
-                    "number": objects.number,
-                    "delta": objects.delta,
-                    "home": objects.home,
-                    "moves": moves,
-                }
-            ),
-            f"chunks/{at}": pack_arrays(
-                {"number": plan.views, "before": plan.view_from, "home": plan.view_to}
-            ),
+            f"objects/{at}": pack_arrays({**columns, "moves": moves[used]}),
+            f"chunks/{at}": pack_arrays(kept),
         }
         if item.keys is not None:
             pieces[f"keys/{at}"] = pack_arrays({"key": item.keys})
-        what, to = plan.sent
         for worker in range(domain.workers):
             share = Share.of(plan, worker)
-            mine, arriving = objects.home[what] == worker, to == worker
+            mine, arriving = objects.home[what] == worker, targets == worker
             take = what[arriving][moves[what[arriving]] == worker]
-            columns = {"left": share.left, "right": share.right, "whole": share.whole}
-            columns |= {"send": what[mine], "to": to[mine], "take": take}
-            pieces[f"part/{at}/{worker}"] = pack_arrays(columns)
-        self._beside(at, plan, changed, pieces)
-        return about, pieces
+            some = {"left": share.left, "right": share.right, "send": what[mine], "take": take}
+            part = {name: np.searchsorted(used, positions) for name, positions in some.items()}
+            pieces[f"part/{at}/{worker}"] = pack_arrays({**part, "to": targets[mine], "whole": share.whole})
+        return about, pieces | self._beside(at, plan, used, changed)
 
-    def _beside(self, at: int, plan: Plan, changed: list[str], pieces: dict[str, Any]) -> None:
+    def _beside(self, at: int, plan: Plan, used: Ints, changed: list[str]) -> dict[str, Any]:
         """Changes of arrays that were changed in a job before: they travel with this one's message."""
         objects = plan.meeting.objects
+        pieces: dict[str, Any] = {}
         split_of = {n: self._delta(n) for n in objects.arrays if n in self.deltas and n not in changed}
-        for position in np.flatnonzero(objects.delta).tolist():
-            name = objects.arrays[int(objects.array[position])]
-            if name in split_of:
-                for kind, rows in zip(
-                    ("delta", "gone"), split_of[name][int(objects.number[position])], strict=True
-                ):
+        for position, k in enumerate(used.tolist()):
+            name = objects.arrays[int(objects.array[k])]
+            if name in split_of and objects.delta[k]:
+                both = split_of[name][int(objects.number[k])]
+                for kind, rows in zip(("delta", "gone"), both, strict=True):
                     if rows.num_rows:
                         pieces[f"{kind}/{at}/{position}"] = pack_table(rows)
+        return pieces
 
     def _entries(self, payloads: Iterable[bytes]) -> None:
         """Take what workers say of their chunks into catalogs, and into the record."""

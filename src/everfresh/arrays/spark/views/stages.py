@@ -39,7 +39,7 @@ from everfresh.arrays.views.spread.worker import Both, Share, joined, taken
 from everfresh.spark.jobs.job import DATA, GATHERED, Job, Message
 from everfresh.spark.jobs.plans import Plan, Stage, Step, Task, unit_stage
 from everfresh.spark.state.chain import Unit, open_for_reading
-from everfresh.state import pack_arrays, pack_table, plain, unpack_arrays, unpack_table
+from everfresh.state import pack_table, plain, unpack_arrays, unpack_table
 
 STEPS = "views"
 ENTRIES, SENT, DIRTY = b"E", b"S", b"D"
@@ -126,10 +126,11 @@ class Chunks:
         """The cells of a batch that come to this worker's chunks and leave them."""
         if at not in self._split:
             schema = schema_of(self.given[at][1])
-            self._split[at] = tuple(  # type: ignore[assignment]
+            came, went = (
                 split(rows_given(self.job.pieces, f"{kind}/{at}/{self.worker}", schema.arrow), schema)
                 for kind in ("came", "went")
             )
+            self._split[at] = came, went
         return self._split[at]
 
     def local(self, step: Told, position: int) -> Both:
@@ -139,16 +140,13 @@ class Chunks:
         if not step.objects["delta"][position]:
             return self.content.array(identity)[number].table, nothing
         if at is None:  # it was changed before, in the same epoch
-            return tuple(  # type: ignore[return-value]
-                _piece(self.job, f"{kind}/{step.at}/{position}", schema_of(ddl).arrow)
+            came, went = (
+                rows_given(self.job.pieces, f"{kind}/{step.at}/{position}", nothing.schema)
                 for kind in ("delta", "gone")
             )
-        came, went = self.changes(at)
-        return came.get(number, nothing), went.get(number, nothing)
-
-
-def _piece(job: Job, name: str, schema: pa.Schema) -> pa.Table:
-    return rows_given(job.pieces, name, schema)
+            return came, went
+        more, less = self.changes(at)
+        return more.get(number, nothing), less.get(number, nothing)
 
 
 def steps_of(job: Job, worker: int) -> list[Told]:
@@ -250,9 +248,8 @@ def join(task: Task) -> Iterator[Message]:
 
         change = joined(step.definition, step.about["sources"], step.share, get, step.keys)
         if change is not None:
-            for to, some in _by_home(step, change):
-                data = pack_table(as_table(some))
-                items.setdefault(to, []).append((step.at, 0, FOUND, data))
+            for to, part_of in _by_home(step, change):
+                items.setdefault(to, []).append((step.at, 0, FOUND, bytes(pack_table(as_table(part_of)))))
     items.setdefault(task.worker, []).extend(kept)
     for to, some in sorted(items.items()):
         for payload in _containers(some):
@@ -370,45 +367,41 @@ class _Taking:
     def views(self) -> None:
         """Take what was found into groups, and into what is shown of them."""
         for step in self.here.steps:
-            of, about = step.definition, step.about
-            schema, seen = groups_schema(of), of.schema
-            views, held = step.views, self.content.array(about["groups"])
-            shown_held = self.content.array(about["shown"])
-            away = views["number"][(views["before"] == self.worker) & (views["home"] != self.worker)].tolist()
-            arriving = {n: table for (at, n), table in self.groups.items() if at == step.at}
-            visible = {n: shown(of, groups_of(of, table)) for n, table in arriving.items()}
-            change = combined(self.found.get(step.at, []))
-            volume = of.numbering.volume
-            touched = [] if change is None else np.unique(change.keys // volume).tolist()
-            tables = {
-                n: arriving[n] if n in arriving else held[n].table
-                for n in touched
-                if n in arriving or n in held
-            }
-            groups = {n: Chunk(schema.arrow.empty_table(), schema.ndim) for n in away}
-            cells = {n: Chunk(seen.arrow.empty_table(), seen.ndim) for n in away}
-            groups |= {n: Chunk(table, schema.ndim) for n, table in arriving.items()}
-            cells |= {n: Chunk(table, seen.ndim) for n, table in visible.items()}
-            if change is not None:
-                done = taken(of, tables, change, step.keys is not None)
-                self._exchange(groups, held, schema, done.groups)
-                self._exchange(cells, shown_held, seen, done.shown)
-                self._note(self.changes, about["groups"], schema, done.groups[:1], done.groups[1:])
-                self._note(self.changes, about["shown"], seen, done.shown[:1], done.shown[1:])
-                if len(done.dirty):
-                    head = step.at.to_bytes(4, "little")
-                    self.dirty.append(DIRTY + head + done.dirty.astype("<i8").tobytes())
-            gone = (
-                [held[n].table for n in away if n in held],
-                [shown_held[n].table for n in away if n in shown_held],
+            self._view(step)
+
+    def _view(self, step: Told) -> None:
+        of, about, views = step.definition, step.about, step.views
+        schema, seen = groups_schema(of), of.schema
+        held, cells_held = self.content.array(about["groups"]), self.content.array(about["shown"])
+        away = views["number"][(views["before"] == self.worker) & (views["home"] != self.worker)].tolist()
+        arriving = {n: table for (at, n), table in self.groups.items() if at == step.at}
+        visible = {n: shown(of, groups_of(of, table)) for n, table in arriving.items()}
+        groups = {n: Chunk(schema.arrow.empty_table(), schema.ndim) for n in away}
+        cells = {n: Chunk(seen.arrow.empty_table(), seen.ndim) for n in away}
+        groups |= {n: Chunk(table, schema.ndim) for n, table in arriving.items()}
+        cells |= {n: Chunk(table, seen.ndim) for n, table in visible.items()}
+        change = combined(self.found.get(step.at, []))
+        if change is not None:
+            touched = np.unique(change.keys // of.numbering.volume).tolist()
+            there = {n: groups.get(n, held.get(n)) for n in touched}
+            done = taken(
+                of, {n: c.table for n, c in there.items() if c is not None}, change, step.keys is not None
             )
-            self._note(self.moved, about["groups"], schema, arriving.values(), gone[0])
-            self._note(self.moved, about["shown"], seen, visible.values(), gone[1])
-            for kind, kept, one in (("groups", groups, schema), ("shown", cells, seen)):
-                self.puts.append((about[kind], one, kept))
-                self.entries.setdefault(about[kind], []).extend(
-                    entry(n, self.worker, chunk) for n, chunk in kept.items() if n not in away
-                )
+            self._exchange(groups, held, schema, done.groups)
+            self._exchange(cells, cells_held, seen, done.shown)
+            self._note(self.changes, about["groups"], schema, done.groups[:1], done.groups[1:])
+            self._note(self.changes, about["shown"], seen, done.shown[:1], done.shown[1:])
+            if len(done.dirty):
+                head = step.at.to_bytes(4, "little")
+                self.dirty.append(DIRTY + head + done.dirty.astype("<i8").tobytes())
+        gone = [[some[n].table for n in away if n in some] for some in (held, cells_held)]
+        self._note(self.moved, about["groups"], schema, arriving.values(), gone[0])
+        self._note(self.moved, about["shown"], seen, visible.values(), gone[1])
+        for kind, kept, one in (("groups", groups, schema), ("shown", cells, seen)):
+            self.puts.append((about[kind], one, kept))
+            self.entries.setdefault(about[kind], []).extend(
+                entry(n, self.worker, chunk) for n, chunk in kept.items() if n not in away
+            )
 
     @staticmethod
     def _exchange(kept: dict[int, Chunk], held: dict[int, Chunk], schema: ArraySchema, both: Both) -> None:
@@ -457,6 +450,3 @@ def read_dirty(payloads: Iterable[bytes]) -> dict[int, Ints]:
             keys = np.frombuffer(payload, "<i8", offset=5).astype(np.int64)
             found.setdefault(int.from_bytes(payload[1:5], "little"), []).append(keys)
     return {at: np.sort(np.concatenate(keys)) for at, keys in found.items()}
-
-
-__all__ = ["FOLLOW", "pack_arrays"]

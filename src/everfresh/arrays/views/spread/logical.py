@@ -191,12 +191,9 @@ class LogicalView:
             catalog = self.catalogs[name]
             schema, entries = catalog.schema, []
             empty = Chunk(schema.arrow.empty_table(), schema.ndim)
-            new_homes = (
-                dict(zip(news[name].number.tolist(), news[name].home.tolist(), strict=True))
-                if name in news
-                else {}
-            )
-            homes = dict(zip(catalog.number.tolist(), catalog.home.tolist(), strict=True)) | new_homes
+            homes: dict[int, int] = {}
+            for known in (catalog, news.get(name, catalog)):
+                homes |= dict(zip(known.number.tolist(), known.home.tolist(), strict=True))
             moving = {number: to for (array, number), to in plan.moved.items() if array == name}
             for number in sorted(deltas.get(name, {}).keys() | moving.keys()):
                 held = self.chunks[homes[number]]

@@ -136,7 +136,7 @@ def _objects(values: list[Any], numbers: bool) -> Any:
 
 def _kept_as(argument: Argument) -> Any:
     """The type of the values of an argument in memory."""
-    empty = pa.array([], arrow_schema([Column("v", argument.type)]).field(0).type)
+    empty = pa.array([], arrow_schema((Column("v", argument.type),)).field(0).type)
     return physical(vector_from_arrow(empty, argument.type))[0].dtype
 
 

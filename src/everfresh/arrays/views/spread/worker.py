@@ -130,16 +130,13 @@ def _pairs(of: Definition, share: Share, get: Get, keys: Ints | None) -> Iterato
         held = [[get(int(position)) for position in positions] for positions, _ in sides]
         for left_weight, left_part in _signed(k >> 1):
             for right_weight, right_part in _signed(k & 1):
-                parts = left_part, right_part
-                tuples, places = [], []
-                for s in (0, 1):
-                    one, place = _side(of, s, [both[parts[s]] for both in held[s]], keys)
-                    tuples.append(one)
-                    places.append(place[sides[s][1].reshape(-1)])
-                live = (places[0] >= 0) & (places[1] >= 0)
-                pairs = places[0][live], places[1][live]
+                left, left_at = _side(of, 0, [both[left_part] for both in held[0]], keys)
+                right, right_at = _side(of, 1, [both[right_part] for both in held[1]], keys)
+                pairs = left_at[sides[0][1].reshape(-1)], right_at[sides[1][1].reshape(-1)]
+                live = (pairs[0] >= 0) & (pairs[1] >= 0)
+                pairs = pairs[0][live], pairs[1][live]
                 weight = sign * left_weight * right_weight
-                yield from paired(of, *tuples, pairs, weight, bool(share.whole[k]))
+                yield from paired(of, left, right, pairs, weight, bool(share.whole[k]))
 
 
 def _side(of: Definition, s: int, tables: list[pa.Table], keys: Ints | None) -> tuple[Tuples, Ints]:
