@@ -18,6 +18,7 @@ from test_array_domain import ArraySuite
 from test_array_view_domain import ArrayViewSuite
 from test_crossmatch_domain import CrossmatchViewSuite
 from test_domains import CounterSuite, MatrixSuite, TableSuite
+from test_fed_arrays import FedArraySuite
 from test_signal_domain import SignalSuite
 
 import everfresh as ef
@@ -120,6 +121,15 @@ class TestArrayViews(OnSpark, ArrayViewSuite):
     batches = 3
     kills = 1
     strikes = 4
+
+
+class TestFedArrays(OnSpark, FedArraySuite):
+    """Tables, SQL views, arrays and their views in one epoch."""
+
+    over = False
+    batches = 2
+    kills = 1
+    strikes = 2
 
 
 class TestCrossmatchViews(OnSpark, CrossmatchViewSuite):
