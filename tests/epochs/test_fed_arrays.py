@@ -117,6 +117,6 @@ def test_mistakes(db: ef.Database) -> None:
     with refused(ef.Code.ARGUMENT, "rows of 'points'"):
         db.apply(sky=[(1, 1, 1.0)])
     assert db.epoch == epoch
-    db._drop("points", cascade=True)
+    db.sql("DROP MATERIALIZED VIEW points CASCADE")
     assert not db.arrays
     assert not db._domain("array").sources
