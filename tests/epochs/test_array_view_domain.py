@@ -16,7 +16,7 @@ from everfresh.testing.engine.suite_base import refused
 NEAR = "a AS x SIMILARITY JOIN a AS y ON (x.i = y.i) AND (x.j = y.j) WITH SHAPE LINF(1)"
 
 
-class TestArrayViews(DomainSuite):
+class ArrayViewSuite(DomainSuite):
     """A self-join, a join of two arrays, operators behind, and a view of a view."""
 
     kills = 2
@@ -71,6 +71,10 @@ class TestArrayViews(DomainSuite):
             {"a": [(1, 1, 1, "x")], "near": [(1, 1, 1, 1, "x")]},
             {"b": [(1, 1.0)], "a": ef.Delta(deletes=[(1, 1, 9, "not there")])},
         ]
+
+
+class TestArrayViews(ArrayViewSuite):
+    """On the local engine."""
 
 
 @pytest.fixture

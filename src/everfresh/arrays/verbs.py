@@ -42,7 +42,8 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
             if statement.if_not_exists and there is not None and there.kind in _KINDS:
                 return db._writable().epoch
             db._check_free(statement.schema.name)
-            return db._define(DOMAIN, replace(statement, if_not_exists=False))
+            made = replace(statement, if_not_exists=False)
+            return _fed(db, made) if made.source else db._define(DOMAIN, made)
     if isinstance(statement, aql.CreateView):
         with db._lock:
             db._check_free(statement.name)
@@ -60,6 +61,34 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
             return Explanation(domain.explained(statement.statement, statement.analyze, engine.options))
     with db._reading():
         return Result(domain.answer(statement, others()))
+
+
+def _fed(db: Database, statement: aql.CreateArray) -> int:
+    """Make an array whose cells are the rows of a table, a SQL view, or another object whose rows come and
+    go one by one."""
+    engine = db._writable()
+    source = engine.catalog.resolve(statement.source) or statement.source
+    found = engine.objects.find(statement.source)
+    if found is not None and engine.catalog.relation(source) is None:
+        source = found.name
+        if not found.publishes or found.domain == "matrix":
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"the rows of '{source}' do not come and go one by one: {found.kind}",
+                place=f"array '{statement.schema.name}'",
+                hint="read a table, a SQL view, an array or a view of arrays",
+            )
+    elif engine.catalog.relation(source) is None:
+        raise EverfreshError(
+            Code.NOT_FOUND,
+            f"there is no table or view '{statement.source}'",
+            place=f"array '{statement.schema.name}'",
+            hint="there are: " + (", ".join(engine.catalog.names()) or "none yet"),
+        )
+    domain: Arrays = db._domain(DOMAIN)
+    change = domain.fed(statement.schema, engine.read(source), source)
+    made = replace(statement, source=source)
+    return db._commit(Batch(changes={statement.schema.name: change}, statements={DOMAIN: (made,)}))
 
 
 def _dropped(db: Database, statement: aql.DropArray | aql.DropView) -> int:

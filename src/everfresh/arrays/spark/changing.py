@@ -90,13 +90,14 @@ def _given(task: Task, laid: Mapping[str, Any], kind: str, at: int, schema: Arra
     """The cells that come to or leave this worker."""
     pieces = task.job.pieces
     if f"{kind}/{at}" not in laid:
-        return _rows(pieces, f"{kind}/{at}/{task.worker}", schema.arrow)
+        return rows_given(pieces, f"{kind}/{at}/{task.worker}", schema.arrow)
     homes = unpack_arrays(pieces[f"homes/{at}"])
     mine = homes["number"][homes["worker"] == task.worker]
     return read_laid(task.job.world.root, laid[f"{kind}/{at}"], schema, mine.tolist())
 
 
-def _rows(pieces: Mapping[str, Any], name: str, schema: pa.Schema) -> pa.Table:
+def rows_given(pieces: Mapping[str, Any], name: str, schema: pa.Schema) -> pa.Table:
+    """The rows of a piece of a message; none if it was left out."""
     try:
         found = pieces[name]
     except KeyError:

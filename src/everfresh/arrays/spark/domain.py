@@ -157,7 +157,7 @@ class ArraysOnSpark(Arrays):
         schema: ArraySchema = statement.schema
         made = Kept(schema, f"{schema.name}@{self._making.epoch}", Catalog.empty(schema), statement.placement)
         self.kept_of = {**before, schema.name: made}
-        return Object(schema.name, self.name, self.kind), undo
+        return self.defined(statement), undo
 
     def make(
         self, name: str, own: Any, inputs: Mapping[str, Published]
