@@ -59,8 +59,7 @@ class SignalView(View):
     def late(self) -> pa.Table | None:
         """The rows that came too late and are left out, by `late="drop"`; None if there are none."""
         self._db._current()
-        found = [s.late.rows for s in self._domain.view(self.name).sources if s.late.tables]
-        return found[0] if found else None
+        return self._domain.late(self.name)
 
     def _read(self, at: int | None) -> pa.Table:
         return self._form.native(super()._read(at))

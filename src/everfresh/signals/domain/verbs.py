@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -99,18 +99,9 @@ def create_view(db: Database, name: str, node: Node) -> int:
                 schemas[each.table] = schema_of(relation[1])
         view = ViewState(name, node, _needed(node, schemas), engine.options)
         _check_names(view)
-        view.follow(domain.views[each.view] for each in node.walk() if isinstance(each, n.Viewed))
         with shown(db._progress) as told:
-            view.backfill(
-                {table: view.without_late(table, engine.read(table)) for table in view.tables},
-                None if told is None else _telling(told, name),
-            )
-        view.reach(domain.views.values())
-        return db._define(DOMAIN, CreateView(view))
-
-
-def _telling(told: Callable[[str, int, int], None], name: str) -> Callable[[int, int], None]:
-    return lambda done, total: told(f"signal view '{name}'", done, total)
+            domain.fill(view, engine.read, told)
+            return db._define(DOMAIN, CreateView(view, told))
 
 
 def _needed(node: Node, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:

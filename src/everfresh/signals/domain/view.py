@@ -8,8 +8,8 @@ tables, by the same watermarks, gives; `step` and `again` return what takes them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -32,23 +32,34 @@ from everfresh.signals.run.source import LOW, Source
 from everfresh.signals.run.source import ticks as ticks_of
 from everfresh.state import pack_table, plain, unpack_table
 
-Rows = Callable[[str], pa.Table]
-"""The rows of a table or view as they are now."""
+Rows = Callable[[str, Groups | None], pa.Table]
+"""The rows of a table or view as they are now, at least those of some groups; `Absent` if they are not at
+hand."""
 PIECE = 100_000
 _LARGE = 1 << 20
 """Parts of rows that have so many bytes are not copied again."""
 
 
+class Absent(Exception):
+    """The rows of these groups are needed, and are elsewhere."""
+
+    def __init__(self, keys: pa.Table) -> None:
+        super().__init__(keys)
+        self.keys = keys
+
+
 @dataclass(frozen=True, eq=False)
 class Stepped:
     """What the log keeps of a step: rows that came and went, by table; times that tables have reached; the
-    keys of groups that were computed anew, and all rows of these groups."""
+    keys of groups that were computed anew, and all rows of these groups; and for each reading the newest start
+    among rows of groups that are elsewhere."""
 
     came: Tables = field(default_factory=dict)
     went: Tables = field(default_factory=dict)
     times: Mapping[str, int | None] = field(default_factory=dict)
     keys: pa.Table | None = None
     groups: Tables = field(default_factory=dict)
+    newest: tuple[int, ...] | None = None
 
 
 class ViewState:
@@ -123,9 +134,9 @@ class ViewState:
         """Take over the watermarks of views with the same readings, and the times that were told to others:
         they are of the tables."""
         known = list(others)
-        marks = {
-            at: max(
-                [mark]
+        self._rise(
+            max(
+                [source.watermark]
                 + [
                     theirs.told if theirs.reading != source.reading else theirs.watermark
                     for other in known
@@ -133,26 +144,43 @@ class ViewState:
                     if theirs.reading.table == source.reading.table
                 ]
             )
-            for (at, mark), source in zip(self.pipeline.marks.items(), self.sources, strict=True)
-        }
-        if marks != self.pipeline.marks:
-            new = self.pipeline.rise(marks)
-            self.pipeline.commit()
-            if len(new):
-                self._add(new)
+            for source in self.sources
+        )
         for source in self.sources:
             same = [
                 s.told for other in known for s in other.sources if s.reading.table == source.reading.table
             ]
             source.told = max([source.told, *same])
 
+    def passed(self, newest: Sequence[int]) -> None:
+        """After the rows that were there: for each reading the newest start among all of them, those of groups
+        that are elsewhere included."""
+        marks = []
+        for source, time in zip(self.sources, newest, strict=True):
+            source.newest = max(source.newest, time)
+            goes = source.reading.order == "table" and source.newest > LOW
+            marks.append(max(source.watermark, source.newest - source.reading.lateness if goes else LOW))
+        self._rise(marks)
+
+    def _rise(self, times: Iterable[int]) -> None:
+        marks = dict(zip(self.pipeline.marks, times, strict=True))
+        if marks != self.pipeline.marks:
+            new = self.pipeline.rise(marks)
+            self.pipeline.commit()
+            if len(new):
+                self._add(new)
+
     def step(
-        self, moves: Mapping[str, Moved], times: Mapping[str, int | None], rows: Rows
+        self,
+        moves: Mapping[str, Moved],
+        times: Mapping[str, int | None],
+        rows: Rows,
+        newest: tuple[int, ...] | None = None,
     ) -> tuple[Stepped, pa.Table, Undo]:
         """Take what came and went; what the log keeps, the change of the rows, and what takes it back."""
         came = {name: move.came for name, move in moves.items() if len(move.came)}
         went = {name: move.went for name, move in moves.items() if len(move.went)}
-        stepped = Stepped(came, went, times)
+        stepped = Stepped(came, went, times, newest=newest)
         return self._step(stepped, rows)
 
     def again(self, stepped: Stepped) -> tuple[pa.Table, Undo]:
@@ -164,7 +192,7 @@ class ViewState:
         undo = _Undo()
         try:
             return self._stepped(stepped, rows, undo)
-        except EverfreshError:
+        except (EverfreshError, Absent):
             undo()
             raise
 
@@ -176,7 +204,7 @@ class ViewState:
         if changed and keys is None:
             keys = self._keys([self._slots(*each) for each in changed])
         came, beside = (stepped.came, None) if keys is None else self._parted(stepped, Groups(keys))
-        new = self.pipeline.step(came, stepped.times, beside)
+        new = self.pipeline.step(came, stepped.times, beside, stepped.newest)
         undo.steps.append(self.pipeline.taking_back())
         late = [source.late.revised for source in self.sources if len(source.late.revised)]
         for source in self.sources:
@@ -189,8 +217,8 @@ class ViewState:
         if rows is not None and (late or changed):
             keys = self._keys([*late, *(self._slots(*each) for each in changed)])
             groups = Groups(keys)
-            told = {name: self._of_groups(groups, name, rows(name)) for name in self.tables}
-            stepped = Stepped(stepped.came, stepped.went, stepped.times, keys, told)
+            told = {name: self._of_groups(groups, name, rows(name, groups)) for name in self.tables}
+            stepped = replace(stepped, keys=keys, groups=told)
         if stepped.keys is not None:
             change = self._revise(stepped, before, new, undo)
         return stepped, change, undo
@@ -344,7 +372,7 @@ class ViewState:
 
     def verify(self, rows: Rows) -> pa.Table:
         """Where the rows differ from those of a run over the tables: with `_weight`."""
-        tables = {name: self.without_late(name, rows(name)) for name in self.tables}
+        tables = {name: self.without_late(name, rows(name, None)) for name in self.tables}
         _, made = self.fresh(tables)
         made = self._as_sealed(self.rows, made)
         return self._netted(pa.concat_tables([weigh(made), weigh(self.rows, -1)]))
