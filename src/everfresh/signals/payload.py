@@ -33,6 +33,9 @@ class ComplexType(pa.ExtensionType):  # type: ignore[misc]
     def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> ComplexType:
         return cls()
 
+    def __hash__(self) -> int:
+        return hash(self.extension_name)  # as equality has it
+
 
 COMPLEX = ComplexType()
 with suppress(pa.ArrowKeyError):  # another import of this module has done it

@@ -139,10 +139,28 @@ class Table:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def rows(self, names: Sequence[str] | None = None) -> tuple[pa.Table, Ints]:
-        """Distinct rows and their multiplicities."""
+    def rows(
+        self, names: Sequence[str] | None = None, among: pa.Table | None = None
+    ) -> tuple[pa.Table, Ints]:
+        """Distinct rows and their multiplicities; `among` has values of some columns: at least the rows that
+        have them, with no look at other columns of other rows."""
         slots = self.pool.live()
+        if among is not None:
+            slots = self._among(slots, among)
         return self.codec.decode(self.pool.keys_at(slots), names), self.pool.gather(slots).n
+
+    def _among(self, slots: Ints, among: pa.Table) -> Ints:
+        codec = self.codec
+        known = [n for n in among.column_names if n not in codec.kept and not among.column(n).null_count]
+        if not known:
+            return slots
+        part = codec.part(known)
+        given = [among.schema.get_field_index(column.name) for column in part.columns]
+        words = part.encode(among.select(given))
+        for column in part.columns:
+            own, theirs = codec.positions((column.name,)), part.positions((column.name,))
+            slots = slots[np.isin(self.pool.words_of(own[0])[slots], words[theirs[0]])]
+        return slots
 
     def chunks(self, size: int = 1 << 17) -> list[Ints]:
         """The slots of all rows, cut into pieces, for work that shows progress."""

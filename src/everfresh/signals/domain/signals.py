@@ -135,7 +135,7 @@ class Signals(Resident):
         times = {} if own is None else {own.table: own.time}
         if not moves and not times:
             return None, None, _nothing
-        kept, change, undo = view.step(moves, times, partial(self._rows_now, inputs))
+        kept, change, undo = view.step(moves, times, partial(self._rows_now, view, inputs))
         return kept, self._published(view, change), undo
 
     def _published(self, view: ViewState, change: pa.Table) -> Published | None:
@@ -147,11 +147,13 @@ class Signals(Resident):
             known = self._moves[id(change), columns] = change, moved(change.table, columns)
         return known[1]
 
-    def _rows_now(self, inputs: Mapping[str, Published], name: str, groups: Groups | None) -> pa.Table:
+    def _rows_now(
+        self, view: ViewState, inputs: Mapping[str, Published], name: str, groups: Groups | None
+    ) -> pa.Table:
         """The rows of a table or view in the epoch that is being made, at least those of some groups."""
         making = self._making
         if making is not None and making.rows is not None:
-            return making.rows(name)
+            return making.rows(name, None if groups is None else _keys_in(view, name, groups))
         rows = self.base(name)
         if name not in inputs:
             return rows
@@ -267,6 +269,15 @@ class Signals(Resident):
         from everfresh.signals.domain.handle import SignalView
 
         return SignalView(db, self, name)
+
+
+def _keys_in(view: ViewState, table: str, groups: Groups) -> pa.Table | None:
+    """The keys of groups by the key columns of a table, if all readings of it have the same."""
+    keys = {reading.key for reading in view.readings if reading.table == table}
+    if len(keys) != 1 or keys == {()}:
+        return None
+    schema = pa.schema([view.schemas[table].field(name) for name in next(iter(keys))])
+    return groups.keys.rename_columns(schema.names).cast(schema)
 
 
 def _time(watermark: int) -> str:

@@ -22,7 +22,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.rewrite import Node
 from everfresh.signals import faults
-from everfresh.signals.domain.bases import Groups, Moved, Tables, common, ordered, without
+from everfresh.signals.domain.bases import Groups, Moved, Tables, common, ordered, without, without_those
 from everfresh.signals.domain.relational import Form
 from everfresh.signals.explain import reach_of
 from everfresh.signals.nodes import Reading
@@ -51,7 +51,7 @@ class Absent(Exception):
 @dataclass(frozen=True, eq=False)
 class Stepped:
     """What the log keeps of a step: rows that came and went, by table; times that tables have reached; the
-    keys of groups that were computed anew, and all rows of these groups; and for each reading the newest start
+    keys of groups that were computed anew, and all rows of these groups; for each reading the newest start
     among rows of groups that are elsewhere."""
 
     came: Tables = field(default_factory=dict)
@@ -153,8 +153,8 @@ class ViewState:
             source.told = max([source.told, *same])
 
     def passed(self, newest: Sequence[int]) -> None:
-        """After the rows that were there: for each reading the newest start among all of them, those of groups
-        that are elsewhere included."""
+        """After the rows that were there: for each reading the newest start among all of them, also those of
+        groups that are elsewhere."""
         marks = []
         for source, time in zip(self.sources, newest, strict=True):
             source.newest = max(source.newest, time)
@@ -331,7 +331,7 @@ class ViewState:
         rows = rows.select(list(self.columns_of(table))).cast(self.schemas[table])
         for source in self.sources:
             if source.reading.table == table and source.late.tables:
-                rows = without(rows, source.late.rows.select(rows.column_names))  # type: ignore[union-attr]
+                rows = without_those(rows, source.late.rows)  # type: ignore[arg-type]
         return rows
 
     def fresh(self, tables: Tables) -> tuple[Pipeline, pa.Table]:

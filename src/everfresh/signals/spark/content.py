@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from everfresh.options import Options
 from everfresh.signals.domain.functions import register as register_function
-from everfresh.signals.domain.statements import decode, encode, said, view_of
+from everfresh.signals.domain.statements import decode, encode, view_of
 from everfresh.signals.domain.view import Stepped, ViewState
 from everfresh.spark.jobs.job import World
 from everfresh.spark.state.content import Role, register
@@ -37,19 +37,20 @@ Call = Callable[..., Any]
 class Kept:
     """A view over the groups of one worker, known by its name and the epoch that made it."""
 
-    identity: str
-    options: Mapping[str, int]
+    told: Mapping[str, Any]
+    """What it is, as data."""
     state: ViewState
 
-    def told(self) -> dict[str, Any]:
-        """What it is, as data."""
-        return {**said(self.state), "identity": self.identity, "options": dict(self.options)}
+    @property
+    def identity(self) -> str:
+        """What its changes are known by."""
+        return str(self.told["identity"])
 
 
 def kept_of(told: Mapping[str, Any]) -> Kept:
     """The view that data says, with nothing in it."""
     options = Options().with_(**told["options"])
-    return Kept(told["identity"], told["options"], view_of(told, options))
+    return Kept({**told, "do": "view"}, view_of(told, options))
 
 
 class GroupContent:
@@ -110,7 +111,7 @@ def _below(sections: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _made(views: Sequence[Kept]) -> dict[str, Section]:
-    told = [{"do": "view", **kept.told()} for kept in views]
+    told = [kept.told for kept in views]
     found: dict[str, Section] = {ABOUT: json.dumps(told).encode()}
     for number, kept in enumerate(views):
         found.update({f"{number}/{name}": data for name, data in kept.state.to_sections().items()})
@@ -148,6 +149,7 @@ class Making:
     functions: tuple[tuple[str, Call], ...] = ()
 
     def __call__(self, name: str, world: World, settle: Callable[[], None]) -> GroupContent:
+        """An empty content."""
         self.known()
         return GroupContent(name, world, settle)
 

@@ -29,14 +29,14 @@ from everfresh.signals.domain.statements import CreateView, Drop, reads, said, v
 from everfresh.signals.domain.view import ViewState
 from everfresh.signals.nodes import Viewed
 from everfresh.signals.spark.content import ROLE, Call, role_with
-from everfresh.signals.spark.reading import LATE, changes_of, checked, collected, frame_of
+from everfresh.signals.spark.reading import changes_of, checked, collected, frame_of
 from everfresh.signals.spark.shipping import ROWS, Shipment, merged, pieces_of, placed, shipments
 from everfresh.signals.spark.stepping import TODO, Answer, Reached, plan_with
 from everfresh.spark.frames import Frames
 from everfresh.spark.host import Host
 from everfresh.spark.jobs.job import Base, World
 from everfresh.spark.jobs.load import filled
-from everfresh.spark.state.content import register
+from everfresh.spark.state.content import Role, register
 from everfresh.spark.state.ledger import Draft
 from everfresh.state import pack_table, plain
 
@@ -75,6 +75,11 @@ class SignalsOnSpark(Signals):
         known = registered()
         used = {fn.call for view in self.views.values() for fn in functions_of(view.query)}
         return tuple((name, call) for name, call in sorted(known.items()) if call in used)
+
+    @property
+    def _role(self) -> Role:
+        """Of the units, with what makes their processes know these functions."""
+        return role_with(self._functions)
 
     def _frames(self) -> Frames:
         return Frames(self.host.session, self.host.ledger())
@@ -137,7 +142,7 @@ class SignalsOnSpark(Signals):
 
     def _register(self) -> None:
         """Units are made, in all processes, by who knows the functions that are used."""
-        register(role_with(self._functions))
+        register(self._role)
 
     def _make(self, statement: CreateView, identity: str) -> None:
         view = statement.view
@@ -252,9 +257,7 @@ class SignalsOnSpark(Signals):
         for text in ddl:
             told = plain(text.encode(), "a statement about signals")
             drop = told["do"] == "drop"
-            statements.append(
-                Drop(told["name"]) if drop else CreateView(view_of(told, self._options))
-            )
+            statements.append(Drop(told["name"]) if drop else CreateView(view_of(told, self._options)))
         found = plain(sections[REACHED], "an epoch of signals") if REACHED in sections else {}
         return statements, [(name, Reached.of(data)) for name, data in found.items()]
 
@@ -338,8 +341,8 @@ class SignalsOnSpark(Signals):
         return name, self.identities[name]
 
     def _rows(self, name: str, at: int | None = None) -> pa.Table:
-        form, role = self.views[name].form, role_with(self._functions)
-        found = collected(self.host.session, role, self._version(), self._of(name), at=at)
+        form = self.views[name].form
+        found = collected(self.host.session, self._role, self._version(), self._of(name), at=at)
         return form.relational(pa.concat_tables([form.nothing, *found]))
 
     def rows(self, name: str) -> pa.Table:
@@ -352,16 +355,16 @@ class SignalsOnSpark(Signals):
             found = self.expect(name)
             if at is not None:
                 check_epoch(name, at, max(self.oldest(name), found.created), self.host.ledger().epoch)
-            role = role_with(self._functions)
-            return frame_of(session, role, self._version(), self._of(name), self.columns(name), at)
+            return frame_of(session, self._role, self._version(), self._of(name), self.columns(name), at)
 
     def late(self, name: str) -> pa.Table | None:
         """The rows that came too late and are left out, collected; None if there are none."""
         with self.lock:
-            self.expect(name)
-            role = role_with(self._functions)
-            found = collected(self.host.session, role, self._version(), self._of(name), LATE)
-            return pa.concat_tables(found) if found else None
+            for number in range(len(self.view(name).sources)) if self.reached[name].sizes["late"] else ():
+                found = collected(self.host.session, self._role, self._version(), self._of(name), number)
+                if rows := pa.concat_tables(found):
+                    return rows
+            return None
 
     def verify(self, name: str) -> pa.Table:
         """The rows that differ in their bits from a run over the tables, with `_weight`."""
@@ -370,8 +373,7 @@ class SignalsOnSpark(Signals):
             ships = merged(shipments(view, view.tables, ROWS))
             draft = Draft(self.host.ledger())
             pieces = {n: bytes(data) for n, data in pieces_of(ships, draft, self._frames()).items()}
-            role = role_with(self._functions)
-            found = checked(self.host.session, role, self._version(), self._of(name), pieces, ships)
+            found = checked(self.host.session, self._role, self._version(), self._of(name), pieces, ships)
             return view.form.relational(pa.concat_tables([weigh(view.form.nothing), *found]))
 
     def explain(self, name: str, format: str = "text") -> str:
@@ -392,5 +394,3 @@ class SignalsOnSpark(Signals):
                 }
                 for name, view in self.views.items()
             }
-
-

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CHUNK = 1 << 16
-LATE, HELD = "late", "held"
-"""What is read of a view: rows that were left out, or its own."""
 
 
 def collected(
@@ -42,12 +40,13 @@ def collected(
     role: Role,
     version: tuple[World, tuple[Base, ...]],
     view: tuple[str, str],
-    what: str = HELD,
+    late: int | None = None,
     at: int | None = None,
 ) -> list[pa.Table]:
-    """What the workers have of a view, given its name and identity, in the order of workers."""
+    """What the workers have of a view, given its name and identity, in the order of workers: its rows, or
+    those that a reading left out."""
     world, bases = version
-    read = partial(read_block, role, world.left(), bases, view, what, at)
+    read = partial(read_block, role, world.left(), bases, view, late, at)
     workers = len(bases)
     with translated():
         found = session.range(0, workers, 1, workers).mapInArrow(read, EXCHANGE).toArrow()
@@ -97,7 +96,7 @@ def read_block(
     world: World,
     bases: tuple[Base, ...],
     view: tuple[str, str],
-    what: str,
+    late: int | None,
     at: int | None,
     batches: Batches,
 ) -> Iterator[pa.RecordBatch]:
@@ -105,15 +104,17 @@ def read_block(
     for worker in _workers(batches):
         try:
             kept = _opened(role, world, bases[worker], view)
-            if what == LATE:
-                late = [s.late.rows for s in kept.state.sources if s.late.tables]
-                tables = [each for each in late[:1] if each is not None]
-            else:
-                tables = [rows_of(world, bases[worker], kept, at)]
+            table = late_of(kept, late) if late is not None else rows_of(world, bases[worker], kept, at)
         except EverfreshError as error:
             raise TaskError(error) from error
-        pieces = (piece for table in tables for piece in cut(table.combine_chunks()))
-        yield from emit((worker, ROW_MESSAGE, pack_table(piece)) for piece in pieces)
+        yield from emit((worker, ROW_MESSAGE, pack_table(piece)) for piece in cut(table.combine_chunks()))
+
+
+def late_of(kept: Kept, number: int) -> pa.Table:
+    """The rows of a reading that one worker has left out."""
+    source = kept.state.sources[number]
+    nothing = pa.schema([kept.state.schemas[source.reading.table].field(n) for n in source.needed])
+    return pa.concat_tables([nothing.empty_table(), *source.late.tables])
 
 
 def frame_block(
@@ -151,9 +152,7 @@ def rows_of(world: World, base: Base, kept: Kept, at: int | None) -> pa.Table:
     return form.of_binary(subtract(form.binary(rows), gone))
 
 
-def changes_of(
-    world: World, bases: Iterable[Base], identity: str, since: int
-) -> list[tuple[int, pa.Table]]:
+def changes_of(world: World, bases: Iterable[Base], identity: str, since: int) -> list[tuple[int, pa.Table]]:
     """The changes in the epochs after `since`, in parts, from the segments of units."""
     parts = []
     for base in bases:
@@ -194,4 +193,3 @@ def _held(view: ViewState, arrived: Arrived, table: str, groups: Groups | None) 
     (ship,) = shipments(view, [table], "rows")
     rows = arrived.table(ship)
     return view.schemas[table].empty_table() if rows is None else rows.drop_columns([WEIGHT])
-

@@ -66,9 +66,7 @@ class Shipment:
     def of(data: Sequence[Any]) -> Shipment:
         """The inverse of `to_json`."""
         table, key, times, columns, what, asked = data
-        return Shipment(
-            table, None if key is None else tuple(key), tuple(times), tuple(columns), what, asked
-        )
+        return Shipment(table, None if key is None else tuple(key), tuple(times), tuple(columns), what, asked)
 
 
 def placed(query: Node) -> bool:
@@ -219,7 +217,8 @@ def _owners(rows: pa.Table, ship: Shipment, workers: int) -> Any:
         type_ = from_arrow(column.type)
         if type_ is None:
             raise EverfreshError(
-                Code.UNSUPPORTED, f"table '{ship.table}' cannot be partitioned by '{name}', which is {column.type}"
+                Code.UNSUPPORTED,
+                f"table '{ship.table}' cannot be partitioned by '{name}', which is {column.type}",
             )
         vectors.append(Vector.from_arrow(column, type_))
     return owners(vectors, rows.num_rows, workers)
@@ -278,5 +277,3 @@ def ship_all(world: World, pieces: Mapping[str, Any], worker: int) -> Iterator[M
     depot = Depot(world, pieces)
     rows = partial(depot.rows, worker=worker)
     yield from shipped(read_ships(pieces), rows, worker, world.workers, asked_of(pieces))
-
-

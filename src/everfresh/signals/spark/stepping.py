@@ -195,5 +195,3 @@ def plan_with(functions: tuple[tuple[str, Call], ...]) -> Plan:
     name = "signal-step" if not functions else f"signal-step-{abs(hash(functions)):x}"
     step = unit_stage("step", role_with(functions), _stepped)
     return Plan(name, (Stage("ship", _ship), step))
-
-
