@@ -150,7 +150,7 @@ def test_a_revision_decodes_the_rows_of_its_groups_alone(monkeypatch: pytest.Mon
     decoded = []
 
     def decode(codec: Any, words: Any, names: Any = None) -> Any:
-        decoded.append(words.shape[1])
+        decoded.append(words.shape[1] if names is None else 0)
         return plain(codec, words, names)
 
     plain = Codec.decode
@@ -161,10 +161,10 @@ def test_a_revision_decodes_the_rows_of_its_groups_alone(monkeypatch: pytest.Mon
         db.apply(a=rows)
         for name, key in (("v", "room"), ("w", ("k", "room")), ("x", "k")):
             db.signal("a", time="t", key=key, late="revise").sample(2).sum(3, 1).create_view(name)
-        for id, most in ((0, 700), (4, 3000)):
+        for id in (0, 4):
             decoded.clear()
             db.apply(a=ef.Delta(deletes=[{"id": id}]))
-            assert max(decoded) <= most
+            assert max(decoded) <= 700
             for name in ("v", "w", "x"):
                 assert db.view(name).verify().num_rows == 0
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from everfresh.expr import Vector
@@ -151,15 +152,17 @@ class Table:
 
     def _among(self, slots: Ints, among: pa.Table) -> Ints:
         codec = self.codec
-        known = [n for n in among.column_names if n not in codec.kept and not among.column(n).null_count]
-        if not known:
-            return slots
-        part = codec.part(known)
-        given = [among.schema.get_field_index(column.name) for column in part.columns]
-        words = part.encode(among.select(given))
+        part = codec.part([name for name in among.column_names if name not in codec.kept])
+        given = among.select([column.name for column in part.columns])
+        words = part.encode(given) if part.columns else None
         for column in part.columns:
-            own, theirs = codec.positions((column.name,)), part.positions((column.name,))
-            slots = slots[np.isin(self.pool.words_of(own[0])[slots], words[theirs[0]])]
+            assert words is not None
+            own, theirs = codec.positions((column.name,))[-1], part.positions((column.name,))[-1]
+            slots = slots[np.isin(self.pool.words_of(own)[slots], words[theirs])]
+        for name in codec.kept.intersection(among.column_names):
+            column = codec.decode(self.pool.keys_at(slots), (name,)).column(name)
+            mask = pc.is_in(column, value_set=among.column(name).combine_chunks().cast(column.type))
+            slots = slots[mask.to_numpy()]
         return slots
 
     def chunks(self, size: int = 1 << 17) -> list[Ints]:
