@@ -16,8 +16,10 @@ Call = Callable[..., Any]
 class Aggregate:
     """An aggregate of numbers: `init`, `accumulate(state, x)`, and `result(state)` if the state is not it.
 
-    With `combine(a, b)` of two states, windows that overlap share their work; without it each window is
-    computed from its samples. The functions are compiled: numbers in, a number out.
+    With `combine(a, b)` of two states, windows that overlap share their work; so they do with
+    `deaccumulate(state, x)`, which takes a sample back, from one multiple of the window to the next: what is
+    rounded there is forgotten. Without either each window is computed from its samples. The functions are
+    compiled: numbers in, a number out.
     """
 
     init: float
@@ -25,8 +27,23 @@ class Aggregate:
     combine: Call | None = None
     result: Call | None = None
     name: str = "aggregate"
+    deaccumulate: Call | None = None
 
     def node(self) -> Agg:
         """As part of a query."""
-        made = [None if f is None else Fn.of(f) for f in (self.combine, self.result)]
+        made = [None if f is None else Fn.of(f) for f in (self.combine, self.result, self.deaccumulate)]
         return Agg(self.name, self.init, Fn.of(self.accumulate), *made)
+
+
+@dataclass(frozen=True)
+class WindowOperator:
+    """An operator on windows: `recompute(windows)` of an `(m, W)` array gives `(m, size)`.
+
+    With `update(before, old, new)` a window is made from the one before, of what was made of that and of the
+    `(m, hop)` samples that left and that came; every few windows, at absolute multiples, it is made anew.
+    Both are called with any m and must treat each row alike.
+    """
+
+    recompute: Call
+    update: Call | None = None
+    size: int | None = None

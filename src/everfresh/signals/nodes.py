@@ -49,6 +49,7 @@ class Agg(Node):
     accumulate: Fn
     combine: Fn | None = None
     result: Fn | None = None
+    deaccumulate: Fn | None = None
 
 
 @node
@@ -256,6 +257,7 @@ class Fir(Node):
     b: tuple[float | complex, ...]
     missing: str = "zero"
     method: str = "auto"
+    tail: bool = False
 
 
 @node
@@ -340,6 +342,16 @@ class MapWindows(Node):
     function: Fn
     size: int | None = None
     half: bool = False
+
+
+@node
+class Apply(Node):
+    """An operator of a user that makes windows from those before, or anew."""
+
+    input: Node
+    recompute: Fn
+    update: Fn
+    size: int | None = None
 
 
 @node

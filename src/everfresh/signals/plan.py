@@ -18,6 +18,7 @@ from everfresh.options import Options
 from everfresh.rewrite import Node
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
+from everfresh.signals.explain import memory_of
 from everfresh.signals.kinds import UNIFORM, kind_of, window_of
 from everfresh.signals.ops import (
     elementwise,
@@ -28,10 +29,11 @@ from everfresh.signals.ops import (
     lifetimes,
     sampling,
     snapshots,
+    updating,
     windows,
 )
 from everfresh.signals.payload import Array, Payload
-from everfresh.signals.run.flow import Operator
+from everfresh.signals.run.flow import END, Operator
 from everfresh.signals.run.keys import Keys
 from everfresh.signals.run.source import Source
 
@@ -67,6 +69,7 @@ class Plan:
         self.keys = Keys(self._key_types(readings))
         self.key_names = readings[0].key
         self.time_name = readings[0].time
+        _check_idle(query)
         self.result = self._make(query)
         if self.result.function is not None:
             raise faults.kind(
@@ -377,12 +380,26 @@ class Plan:
         b = np.array(node.b)
         if not np.iscomplexobj(b):
             b = b.astype(np.float64)
+        if node.tail:
+            return self._with_tail(node, b)
         payload = replace(below.payload, complex=below.payload.complex or np.iscomplexobj(b))
         zero = node.missing == "zero"
         blocks = node.method == "fft" or (node.method == "auto" and len(b) > filters.DIRECT)
         made = filters.BlockFir if blocks else filters.Fir
         at = self._add(made(below.at, b, zero, below.width, below.dtype))
         return replace(below, at=at, payload=payload, dtype=payload.dtype)
+
+    def _with_tail(self, node: n.Fir, b: Array) -> Made:
+        """Windows of as many samples as taps that hold one at least: a run has some behind it."""
+
+        def dots(frames: Array) -> Array:
+            out = np.zeros(len(frames), np.result_type(frames, b))
+            for i, tap in enumerate(b):
+                out = out + tap * frames[:, len(b) - 1 - i]
+            return out
+
+        frames = n.Window(node.input, len(b), 1, "zero")
+        return self._make(n.ReduceWindows(frames, n.Fn("filter_fir", dots)))
 
     def _polyphase(self, node: n.Polyphase) -> Made:
         """Output `m = up q + r` is a filter of its own of the samples up to `m down // up`, by r."""
@@ -421,13 +438,20 @@ class Plan:
     def _recursive(self, node: n.Iir | n.Sos, b: Array, a: Array) -> Made:
         below = self._make(node.input)
         zero = node.missing == "zero"
-        at = self._add(filters.Recursive(below.at, b, a, zero, below.width, below.dtype))
+        idle = self._idle(node)
+        at = self._add(filters.Recursive(below.at, b, a, zero, below.width, below.dtype, idle))
         return replace(below, at=at)
 
     def _filter(self, node: n.Filter) -> Made:
         below = self._make(node.input)
         args = (node.function.call, node.forward, node.backward, node.missing == "zero")
-        return replace(below, at=self._add(filters.UserFilter(below.at, *args, below.width, below.dtype)))
+        made = filters.UserFilter(below.at, *args, below.width, below.dtype, self._idle(node))
+        return replace(below, at=self._add(made))
+
+    def _idle(self, node: Node) -> int:
+        """How many beats may be missing before a group begins anew."""
+        spans = [each.idle for each in node.walk() if isinstance(each, n.Reading) and each.idle is not None]
+        return (min(spans) + 1) // kind_of(node.children[0]).period if spans else END
 
     def _chain(self, node: Node) -> tuple[n.Window, list[frames.FrameStep], int, Any]:
         """The windows that a node begins with, the steps up to it, and what it makes: a size and a type."""
@@ -446,7 +470,7 @@ class Plan:
         return window, made, size, dtype
 
     def _windows(self, node: Node) -> Made:
-        if any(isinstance(each, n.CrossCorrelate) for each in _frame_nodes(node)):
+        if any(isinstance(each, n.CrossCorrelate | n.Apply) for each in _frame_nodes(node)):
             return self._crossed(node)
         window, steps, size, dtype = self._chain(node)
         below = self._make(window.input)
@@ -455,7 +479,20 @@ class Plan:
         payload = Payload(below.payload.names, dtype == np.complex128)
         return Made(self._add(made), payload, None, size, dtype)
 
+    def _updated(self, node: n.Apply) -> Made:
+        window, _, size, dtype = self._chain(node.input)
+        below = self._make(window.input)
+        name, wanted = node.recompute.name, size if node.size is None else node.size
+        made = frames.probe(name, node.recompute.call, size, dtype, node.size)
+        shape = (window.size, window.hop, window.missing == "zero")
+        every = -(-4 * window.size // window.hop)
+        calls = (node.recompute.call, node.update.call)
+        at = self._add(updating.Updated(below.at, shape, dtype, (name, wanted, made), *calls, every))
+        return Made(at, Payload(below.payload.names, made == np.complex128), None, wanted, made)
+
     def _crossed(self, node: Node) -> Made:
+        if isinstance(node, n.Apply):
+            return self._updated(node)
         if isinstance(node, n.CrossCorrelate):
             left, right = self._make(node.input), self._make(node.right)
             dtype = np.result_type(left.dtype, right.dtype)
@@ -502,10 +539,30 @@ class Plan:
         below = self._make(node.input)
         moved = kind_of(node).moved
         zero = node.missing == "zero"
+        if isinstance(node.agg, n.Agg) and node.agg.deaccumulate is not None and node.agg.combine is None:
+            if not below.payload.scalar:
+                raise faults.type_(
+                    f"an aggregate with deaccumulate of a signal of {below.width} components",
+                    "select one of them first, or give combine",
+                )
+            shape = (node.size, node.hop, zero)
+            at = self._add(updating.Deaccumulated(below.at, shape, below.dtype, node.agg, moved))
+            return replace(below, at=at, points=True)
         made = Aggregates(below.at, node.agg, node.size, node.hop, zero, below.width, below.dtype, moved)
         real = node.agg in ("power", "energy")
         payload = replace(below.payload, complex=below.payload.complex and not real)
         return replace(below, at=self._add(made), payload=payload, dtype=payload.dtype)
+
+
+def _check_idle(query: Node) -> None:
+    spans = [each.idle for each in query.walk() if isinstance(each, n.Reading) and each.idle is not None]
+    reach = memory_of(query) if spans else 0
+    if spans and (reach is None or min(spans) < reach):
+        told = "any pause" if reach is None else f"{reach} ticks"
+        raise faults.period(
+            f"idle={min(spans)} is less than what an operation looks back over, which is {told}",
+            "a longer idle=, or a window= for the interpolation",
+        )
 
 
 def _value(expr: Any, payload: Payload, values: Array) -> Array:
@@ -581,6 +638,7 @@ _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.Ifft: Plan._windows,
     n.Multiply: Plan._windows,
     n.MapWindows: Plan._windows,
+    n.Apply: Plan._windows,
     n.Autocorrelate: Plan._windows,
     n.CrossCorrelate: Plan._windows,
     n.ReduceWindows: Plan._reduced,

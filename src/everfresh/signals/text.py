@@ -47,6 +47,7 @@ _NAMES: dict[str, type[Node]] = {
     "ifft": n.Ifft,
     "multiply": n.Multiply,
     "map": n.MapWindows,
+    "apply": n.Apply,
     "autocorrelate": n.Autocorrelate,
     "cross_correlate": n.CrossCorrelate,
     "reduce": n.ReduceWindows,

@@ -116,9 +116,11 @@ class BlockFir(Operator):
 class Recursive(Operator):
     """Sections of direct form II transposed, one after the other; one section is a filter by `b` and `a`."""
 
-    def __init__(self, source: int, b: Array, a: Array, zero: bool, width: int, dtype: Any) -> None:
+    def __init__(
+        self, source: int, b: Array, a: Array, zero: bool, width: int, dtype: Any, idle: int = END
+    ) -> None:
         super().__init__((source,))
-        self._b, self._a, self._zero = b, a, zero
+        self._b, self._a, self._zero, self._idle = b, a, zero, idle
         self._powers = _powers(b, a)
         self._s = Columns(next=(np.int64, (), LOW), z=(dtype, (width, *b.shape), 0))
         self.state = (self._s,)
@@ -138,6 +140,7 @@ class Recursive(Operator):
             self._a,
             self._powers,
             LONGEST,
+            self._idle,
             self._zero,
             self._s["next"],
             self._s["z"],
@@ -181,10 +184,12 @@ class UserFilter(Operator):
         zero: bool,
         width: int,
         dtype: Any,
+        idle: int = END,
     ) -> None:
         from everfresh.signals.kernels.user import filter_kernel
 
         super().__init__((source,))
+        self._longest = min(LONGEST, idle - 1)
         self._kernel = filter_kernel(function)
         self._zero = zero
         self._s = Columns(
@@ -200,7 +205,7 @@ class UserFilter(Operator):
         flow, s = flows[0], self._s
         ok, out = np.zeros(flow.rows, np.bool_), np.zeros_like(flow.values)
         self._kernel(
-            step.slots, flow.offsets, flow.at, flow.values, self._zero,
+            step.slots, flow.offsets, flow.at, flow.values, self._longest, self._zero,
             s["next"], s["count"], s["inputs"], s["outputs"], ok, out,
         )  # fmt: skip
         made = Flow(flow.offsets, flow.at, out, flow.progress)

@@ -25,11 +25,13 @@ def reading(
     deletes: str = "revise",
     order: str = "table",
     retain: Ticks | None = None,
+    idle: Ticks | None = None,
     nan: str = "keep",
     overlap: bool = False,
     unit: str = "us",
 ) -> Any:
-    """Rows of a table as a signal, or with `overlap=True` as a stream. `value` is `"value"` if not given."""
+    """Rows of a table as a signal, or with `overlap=True` as a stream. `value` is `"value"` if not given.
+    After a pause of more than `idle` a group begins anew: filters that feed back forget."""
     for name, given, allowed in (
         ("late", late, ("refuse", "drop", "revise")),
         ("deletes", deletes, ("revise", "refuse")),
@@ -49,9 +51,12 @@ def reading(
     waits = ticks(lateness, unit, "lateness")
     if waits < 0:
         raise faults.period(f"lateness {waits} is negative", "0 refuses what is late")
+    rest = None if idle is None else ticks(idle, unit, "idle")
+    if rest is not None and rest < 0:
+        raise faults.period(f"idle {rest} is negative", "the longest pause after which a group goes on")
     node = n.Reading(
         table, time, _names(key), _names("value" if value is None else value), end, length, where, waits,
-        late, order, nan, overlap, unit, deletes, None,
+        late, order, nan, overlap, unit, deletes, rest,
         None if retain is None else ticks(retain, unit, "retain"),
     )  # fmt: skip
     return query(node)
