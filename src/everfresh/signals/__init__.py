@@ -15,6 +15,7 @@ from everfresh.signals.aggregate import Aggregate, WindowOperator
 from everfresh.signals.domain.functions import register
 from everfresh.signals.nodes import Fn
 from everfresh.signals.queries import (
+    Reference,
     Signal,
     Stream,
     Uniform,
@@ -23,6 +24,7 @@ from everfresh.signals.queries import (
     first_order,
     last,
     reading,
+    reference,
     second_order,
     user,
     zero_order,
@@ -34,6 +36,7 @@ __all__ = [
     "Aggregate",
     "Fn",
     "Pipeline",
+    "Reference",
     "Signal",
     "Stream",
     "Uniform",
@@ -44,6 +47,7 @@ __all__ = [
     "last",
     "parse",
     "reading",
+    "reference",
     "register",
     "second_order",
     "to_text",

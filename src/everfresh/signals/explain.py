@@ -46,6 +46,8 @@ def _explain(node: Node, lines: list[str]) -> int | None:
 
 def _line(node: Node, delay: int | None) -> str:
     kind = kind_of(node)
+    if isinstance(node, n.Reading) and not node.timed:
+        return f"reference table '{node.table}': a change computes its groups anew"
     if isinstance(node, n.Reading):
         late = f", {node.lateness} ticks of lateness" if node.lateness else ""
         return f"reading of table '{node.table}' ({kind.name}{late})"

@@ -73,6 +73,11 @@ class Reading(Node):
     idle: int | None = None
     retain: int | None = None
 
+    @property
+    def timed(self) -> bool:
+        """Whether rows are events: those of a reference table, which has no column of times, are none."""
+        return self.time != ""
+
 
 @node
 class Viewed(Node):
@@ -136,6 +141,15 @@ class AsofLeft(Node):
 
     input: Node
     right: Node
+
+
+@node
+class JoinReference(Node):
+    """Each event with the row of its group in a reference table."""
+
+    input: Node
+    right: Reading
+    kind: str = "inner"
 
 
 @node

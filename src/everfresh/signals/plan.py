@@ -33,6 +33,7 @@ from everfresh.signals.ops import (
     windows,
 )
 from everfresh.signals.payload import Array, Payload
+from everfresh.signals.run import references
 from everfresh.signals.run.flow import END, Operator
 from everfresh.signals.run.keys import Keys
 from everfresh.signals.run.source import Source
@@ -86,7 +87,8 @@ class Plan:
                     hint="tables are: " + ", ".join(self._schemas),
                 )
             schema = self._schemas[reading.table]
-            missing = [name for name in (*reading.key, reading.time) if name not in schema.names]
+            times = (reading.time,) if reading.timed else ()
+            missing = [name for name in (*reading.key, *times) if name not in schema.names]
             if missing:
                 raise EverfreshError(
                     Code.NOT_FOUND,
@@ -121,7 +123,8 @@ class Plan:
     # -- events and samples ------------------------------------------------------------------------
 
     def _reading(self, node: n.Reading) -> Made:
-        source = Source(node, self._schemas[node.table], self.keys)
+        made = Source if node.timed else references.Rows
+        source = made(node, self._schemas[node.table], self.keys)
         at = self._add(source)
         self.sources[at] = source
         payload = source.payload
@@ -225,6 +228,24 @@ class Plan:
         names = (*mine, *(f"{each}_right" if each in mine else each for each in right.payload.names))
         payload = Payload(names, dtype == np.complex128)
         return Made(at, payload, None, len(names), dtype, left.points)
+
+    def _join_reference(self, node: n.JoinReference) -> Made:
+        left, right = self._make(node.input), self._make(node.right)
+        if any(each.timed and each.table == node.right.table for each in self.query.walk()
+               if isinstance(each, n.Reading)):  # fmt: skip
+            raise faults.kind(
+                "join", f"table '{node.right.table}' as a signal and as a reference", "other tables",
+                "a SQL view over it is one",
+            )  # fmt: skip
+        if left.function is not None:
+            raise faults.kind("join", "a signal of functions of time", "values", "sample(period) first")
+        dtype = np.result_type(left.dtype, right.dtype)
+        outer = node.kind == "left"
+        at = self._add(references.JoinRows(left.at, right.at, right.width, dtype, outer))
+        mine = left.payload.names
+        names = (*mine, *(f"{each}_right" if each in mine else each for each in right.payload.names))
+        payload = Payload(names, dtype == np.complex128)
+        return replace(left, at=at, payload=payload, width=len(names), dtype=dtype)
 
     def _to_signal(self, node: n.ToSignal) -> Made:
         below = self._make(node.input)
@@ -616,6 +637,7 @@ _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.AntiJoin: Plan._anti_join,
     n.UntilNext: Plan._until_next,
     n.AsofLeft: Plan._asof_left,
+    n.JoinReference: Plan._join_reference,
     n.Where: Plan._where,
     n.Select: Plan._select,
     n.Function: Plan._function,

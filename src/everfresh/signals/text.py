@@ -25,6 +25,7 @@ _NAMES: dict[str, type[Node]] = {
     "asof_left": n.AsofLeft,
     "union": n.Union,
     "anti_join": n.AntiJoin,
+    "join": n.JoinReference,
     "where": n.Where,
     "select": n.Select,
     "function": n.Function,

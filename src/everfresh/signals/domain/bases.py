@@ -86,6 +86,8 @@ def common(rows: pa.Table, others: pa.Table | None) -> pa.Table:
 
 def ordered(rows: pa.Table, reading: Reading) -> pa.Table:
     """Rows in order of time."""
+    if not reading.timed:
+        return rows
     at = rows.column(reading.time)
     whole = at.combine_chunks()
     if isinstance(whole, pa.ChunkedArray):

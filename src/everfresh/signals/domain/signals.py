@@ -235,6 +235,8 @@ class Signals(Resident):
             view = self.view(name)
             lines = [explain(view.query)]
             for source in view.sources:
+                if not source.reading.timed:
+                    continue
                 late = sum(map(len, source.late.tables))
                 left_out = f"; {late} late rows are left out" if late else ""
                 lines.append(

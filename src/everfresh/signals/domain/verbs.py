@@ -54,6 +54,21 @@ def signal(db: Database, table: str, *, time: str | None, key: Any, **how: Any) 
     return reading(name, time=time, key=key, **{**units, **how})._of(db)
 
 
+def reference(db: Database, table: str, key: Any, value: Any) -> Any:
+    """A reference table of a database."""
+    from everfresh.signals.queries.readings import reference as made
+
+    with db._reading() as engine:
+        if engine.catalog.relation(table) is None:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"there is no table or view '{table}'",
+                hint="reference() takes the name of a table or of a SQL view",
+            )
+        name = engine.catalog.resolve(table)
+    return made(name, key=key, value=value)
+
+
 def _names(columns: Sequence[Column]) -> list[str]:
     return [column.name for column in columns]
 
@@ -142,7 +157,9 @@ def advance(db: Database, table: str, time: Any) -> int:
         engine = db._writable()
         domain: Signals = db._domain(DOMAIN)
         name = engine.catalog.resolve(table) or table
-        views = [view for view in domain.views.values() if name in view.tables]
+        views = [
+            view for view in domain.views.values() if any(r.timed and r.table == name for r in view.readings)
+        ]
         if not views:
             raise EverfreshError(
                 Code.NOT_FOUND,

@@ -27,6 +27,7 @@ from everfresh.signals.domain.relational import Form
 from everfresh.signals.explain import reach_of
 from everfresh.signals.nodes import Reading
 from everfresh.signals.payload import Array
+from everfresh.signals.run.offline import piece_of
 from everfresh.signals.run.pipeline import Pipeline
 from everfresh.signals.run.source import LOW, Source
 from everfresh.signals.run.source import ticks as ticks_of
@@ -109,10 +110,7 @@ class ViewState:
         pieces = -(-max(map(len, rows.values()), default=0) // PIECE)
         parts = []
         for i in range(pieces):
-            cut = {
-                n: t.slice(i * len(t) // pieces, (i + 1) * len(t) // pieces - i * len(t) // pieces)
-                for n, t in rows.items()
-            }
+            cut = {name: piece_of(table, first[name], i, pieces) for name, table in rows.items()}
             parts.append(self.pipeline.step(cut))
             self.pipeline.commit()
             self.pipeline.check_memory()
@@ -200,6 +198,9 @@ class ViewState:
         undo.add(self, "parts", "sealed")
         before = self.parts
         changed = self._went(stepped.went, undo) if stepped.went else []
+        changed += [
+            (r, stepped.came[r.table]) for r in self.readings if not r.timed and r.table in stepped.came
+        ]
         keys = stepped.keys
         if changed and keys is None:
             keys = self._keys([self._slots(*each) for each in changed])
@@ -240,7 +241,7 @@ class ViewState:
             held = rows.filter(pa.array(mask))
             changed = np.zeros(len(held), bool)
             if name in stepped.went and len(held):
-                places = [*reading.key, reading.time]
+                places = [*reading.key, reading.time] if reading.timed else [*reading.key]
                 changed = Groups(stepped.went[name].select(places)).of(held, places)
             beside[name] = [(held, changed)]
         return came, beside
@@ -263,6 +264,9 @@ class ViewState:
             if reading.table not in went:
                 continue
             rows = went[reading.table]
+            if not reading.timed:
+                found.append((reading, rows))
+                continue
             listed = common(rows.select(source.needed), source.late.rows)
             if len(listed):
                 undo.add(source.late, "tables")

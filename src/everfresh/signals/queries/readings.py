@@ -64,3 +64,15 @@ def reading(
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if given is None else (given,) if isinstance(given, str) else tuple(given)
+
+
+class Reference:
+    """A table with one row for each group: what is known of a sensor, say, and may change."""
+
+    def __init__(self, node: n.Reading) -> None:
+        self.node = node
+
+
+def reference(table: str, *, key: str | Sequence[str], value: str | Sequence[str]) -> Reference:
+    """Rows of a table to be joined to a signal by its key; `value` are columns of numbers."""
+    return Reference(n.Reading(table, "", _names(key), _names(value), late="revise", order="group"))

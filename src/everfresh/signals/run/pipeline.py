@@ -68,7 +68,7 @@ class Pipeline:
     @property
     def watermarks(self) -> dict[str, int]:
         """How far the time of each table has come."""
-        return {source.reading.table: source.watermark for source in self.sources}
+        return {s.reading.table: s.watermark for s in self.sources if s.reading.timed}
 
     # -- steps -------------------------------------------------------------------------------------
 

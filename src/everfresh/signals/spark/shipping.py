@@ -84,7 +84,7 @@ def shipments(
     spread = placed(view.query)
     for table in tables:
         readings = [reading for reading in view.readings if reading.table == table]
-        times = tuple(dict.fromkeys(reading.time for reading in readings))
+        times = tuple(dict.fromkeys(reading.time for reading in readings if reading.timed))
         key = readings[0].key if spread else None
         found.append(Shipment(table, key, times, view.columns_of(table), what, asked))
     return found
