@@ -335,7 +335,7 @@ class ViewState:
         rows = rows.select(list(self.columns_of(table))).cast(self.schemas[table])
         for source in self.sources:
             if source.reading.table == table and source.late.tables:
-                rows = without_those(rows, source.late.rows)  # type: ignore[arg-type]
+                rows = without_those(rows, source.late.rows)
         return rows
 
     def fresh(self, tables: Tables) -> tuple[Pipeline, pa.Table]:

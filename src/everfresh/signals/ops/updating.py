@@ -50,7 +50,7 @@ class Updated(Operator):
         """The windows that are decided, each made anew or from the one before."""
         slots = step.slots
         cuts, which, *places = self._windows.found(step, flows[0])
-        long_cuts, longer, *long_places = self._longer.found(step, flows[0])
+        long_cuts, longer, *others = self._longer.found(step, flows[0])
         group = np.repeat(np.arange(len(slots)), np.diff(cuts))
         rows = np.arange(len(which))
         first = rows == cuts[group]
@@ -58,12 +58,13 @@ class Updated(Operator):
         before = np.where(first, last[group], np.roll(which, 1)) if len(which) else which
         chained = (which - 1 == before) & (which % self._every != 0) & (self.hop < self.size)
         made = np.empty((len(which), self._n), self._made)
-        frames = self._windows.frames(*places)
+        frames = self._windows.frames(places[0], places[1], places[2])
         if not chained.all():
             made[~chained] = self._checked(self._recompute(frames[~chained]), int((~chained).sum()))
         if chained.any():
             both = _same(group, which, np.repeat(np.arange(len(slots)), np.diff(long_cuts)), longer)
-            old = self._longer.frames(*(each[both[chained]] for each in long_places))[:, : self.hop]
+            some = [each[both[chained]] for each in others]
+            old = self._longer.frames(some[0], some[1], some[2])[:, : self.hop]
             new = frames[chained][:, self.size - self.hop :]
             self._chains(made, chained, first, self._s["made"][slots[group]], old, new)
         ends = cuts[1:][np.diff(cuts) > 0] - 1
@@ -82,8 +83,8 @@ class Updated(Operator):
                 before = kept[row] if at == 0 else made[row - 1]
                 made[row] = self._checked(self._update(before, old[mine], new[mine]), len(row))
 
-    def _checked(self, found: Any, rows: int) -> Array:
-        found = np.asarray(found)
+    def _checked(self, given: Any, rows: int) -> Array:
+        found: Array = np.asarray(given)
         if found.shape != (rows, self._n):
             raise faults.size(f"apply({self._name})", found.shape, (rows, self._n))
         return found

@@ -150,7 +150,9 @@ class Query:
             return on_spark(self.node, given, options)
         return run(self.node, rows, options)
 
-    def _drawn(self, rows: Any, where: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    def _drawn(
+        self, rows: Any, where: Mapping[str, Any] | None
+    ) -> tuple[Node, Any, tuple[str, ...], str]:
         """What pictures are made of; without rows those of the tables in the database."""
         from everfresh.signals.pictures import chosen
 
@@ -167,7 +169,8 @@ class Query:
         of the spectra of one key a spectrogram. `where` has the key that is drawn."""
         from everfresh.signals.pictures import plot
 
-        return plot(*self._drawn(rows, where), axes)
+        node, found, keys, time = self._drawn(rows, where)
+        return plot(node, found, keys, time, axes)
 
     def svg(self, rows: Any = None, where: Mapping[str, Any] | None = None) -> str:
         """The same picture as SVG text, without matplotlib."""

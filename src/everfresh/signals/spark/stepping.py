@@ -45,7 +45,7 @@ class Reached:
     def of(data: Sequence[Any]) -> Reached:
         """The inverse of `to_json`."""
         marks, sizes = data
-        return Reached([tuple(each) for each in marks], dict(sizes))  # type: ignore[misc]
+        return Reached([tuple(each) for each in marks], dict(sizes))
 
     @staticmethod
     def by(view: ViewState) -> Reached:
