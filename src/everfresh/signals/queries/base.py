@@ -150,9 +150,7 @@ class Query:
             return on_spark(self.node, given, options)
         return run(self.node, rows, options)
 
-    def _drawn(
-        self, rows: Any, where: Mapping[str, Any] | None
-    ) -> tuple[Node, Any, tuple[str, ...], str]:
+    def _drawn(self, rows: Any, where: Mapping[str, Any] | None) -> tuple[Node, Any, tuple[str, ...], str]:
         """What pictures are made of; without rows those of the tables in the database."""
         from everfresh.signals.pictures import chosen
 
