@@ -11,7 +11,7 @@ A query is made by calls, each of which gives a new one, and is the same for row
 {'time': [0, 10, 20], 'x': [0.0, 2.0, 2.0]}
 """
 
-from everfresh.signals.aggregate import Aggregate, WindowOperator
+from everfresh.signals.aggregate import Aggregate, PayloadType, WindowOperator
 from everfresh.signals.domain.functions import register
 from everfresh.signals.nodes import Fn
 from everfresh.signals.queries import (
@@ -35,6 +35,7 @@ from everfresh.signals.text import parse, to_text
 __all__ = [
     "Aggregate",
     "Fn",
+    "PayloadType",
     "Pipeline",
     "Reference",
     "Signal",

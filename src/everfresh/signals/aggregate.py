@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from everfresh.signals.nodes import Agg, Fn
+from everfresh.signals.nodes import PayloadType as TypeNode
 
 Call = Callable[..., Any]
 
@@ -47,3 +48,25 @@ class WindowOperator:
     recompute: Call
     update: Call | None = None
     size: int | None = None
+
+
+@dataclass(frozen=True)
+class PayloadType:
+    """A type of samples that are several numbers each, with arithmetic of its own (Figure 7.2 of the thesis).
+
+    `zero` is the neutral element of `plus`. `plus`, `minus` and `times` of two values give one, and so does
+    `scale(number, value)`; a value is a tuple of arrays, one for each column of the reading. Values are equal
+    if their bits are.
+    """
+
+    name: str
+    zero: tuple[float, ...]
+    plus: Call
+    minus: Call
+    times: Call
+    scale: Call
+
+    def node(self) -> TypeNode:
+        """As part of a query."""
+        made = (Fn.of(each) for each in (self.plus, self.minus, self.times, self.scale))
+        return TypeNode(self.name, tuple(map(float, self.zero)), *made)

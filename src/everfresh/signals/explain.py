@@ -35,7 +35,11 @@ def explain(query: Node) -> str:
 
 
 def _explain(node: Node, lines: list[str]) -> int | None:
-    delays = [_explain(child, lines) for child in node.children if not isinstance(child, n.Policy | n.Agg)]
+    delays = [
+        _explain(child, lines)
+        for child in node.children
+        if not isinstance(child, n.Policy | n.Agg | n.PayloadType)
+    ]
     mine = delay_of(node)
     lines.append(_line(node, mine))
     known = [each for each in delays if each is not None]
@@ -106,14 +110,16 @@ def reach_of(query: Node) -> int | None:
     >>> reach_of(grid.filter_fir([1.0] * 5).node), reach_of(grid.filter_iir([1.0], [1.0, 0.5]).node)
     (620, None)
     """
-    below = [reach_of(child) for child in query.children if not isinstance(child, n.Policy | n.Agg)]
+    below = [
+        reach_of(child) for child in query.children if not isinstance(child, n.Policy | n.Agg | n.PayloadType)
+    ]
     mine = _reach(query)
     known = [each for each in below if each is not None]
     return None if mine is None or len(known) < len(below) else max(known, default=0) + mine
 
 
 def _reach(node: Node) -> int | None:
-    period = kind_of(node.children[0]).period if node.children else 0
+    period = 0 if isinstance(node, n.Reading) else kind_of(node.children[0]).period
     match node:
         case n.Reading():
             return None if node.end is not None else (node.duration or 1) - 1
@@ -174,11 +180,15 @@ def _moved(node: n.Combine) -> str:
 
 def memory_of(query: Node) -> int | None:
     """How far operations that forget look back, in ticks; None: one fills any pause."""
-    below = [memory_of(child) for child in query.children if not isinstance(child, n.Policy | n.Agg)]
+    below = [
+        memory_of(child)
+        for child in query.children
+        if not isinstance(child, n.Policy | n.Agg | n.PayloadType)
+    ]
     if any(each is None for each in below):
         return None
     rest = max((each for each in below if each is not None), default=0)
-    period = kind_of(query.children[0]).period if query.children else 0
+    period = 0 if isinstance(query, n.Reading) else kind_of(query.children[0]).period
     match query:
         case n.Sample() | n.Resample() if query.interpolate is not None:
             return None if query.interpolate.window is None else max(rest, query.interpolate.window)

@@ -41,6 +41,18 @@ class Policy(Node):
 
 
 @node
+class PayloadType(Node):
+    """A user's type of payloads; see `everfresh.signals.PayloadType`."""
+
+    name: str
+    zero: tuple[float, ...]
+    plus: Fn
+    minus: Fn
+    times: Fn
+    scale: Fn
+
+
+@node
 class Agg(Node):
     """A user's aggregate over windows; see `everfresh.signals.Aggregate`."""
 
@@ -72,6 +84,7 @@ class Reading(Node):
     deletes: str = "revise"
     idle: int | None = None
     retain: int | None = None
+    type: PayloadType | None = None
 
     @property
     def timed(self) -> bool:

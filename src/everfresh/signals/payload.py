@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.signals.nodes import PayloadType
 
 Array = np.ndarray[Any, Any]
 
@@ -65,6 +66,8 @@ class Payload:
     names: tuple[str, ...]
     complex: bool = False
     vector: bool = False
+    type: PayloadType | None = None
+    """Of values with arithmetic of their own."""
 
     @property
     def dtype(self) -> Any:
@@ -74,7 +77,7 @@ class Payload:
     @property
     def scalar(self) -> bool:
         """Whether it is one number."""
-        return len(self.names) == 1 and not self.vector
+        return len(self.names) == 1 and not self.vector and self.type is None
 
     def columns(self, values: Array) -> Mapping[str, pa.Array]:
         """Samples (by component) as columns of a table."""

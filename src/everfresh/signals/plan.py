@@ -29,6 +29,7 @@ from everfresh.signals.ops import (
     lifetimes,
     sampling,
     snapshots,
+    typed,
     updating,
     windows,
 )
@@ -128,6 +129,14 @@ class Plan:
         at = self._add(source)
         self.sources[at] = source
         payload = source.payload
+        if node.type is not None:
+            if len(node.type.zero) != len(payload.names) or payload.complex or payload.vector:
+                raise faults.type_(
+                    f"the payload type '{node.type.name}' has {len(node.type.zero)} numbers, and table "
+                    f"'{node.table}' gives {', '.join(payload.names)}",
+                    "zero= and value= have as many real numbers",
+                )
+            payload = replace(payload, type=node.type)
         points = node.end is None and node.duration in (None, 1)
         return Made(at, payload, None, len(payload.names), payload.dtype, points)
 
@@ -184,6 +193,8 @@ class Plan:
     def _scale(self, node: n.Scale) -> Made:
         by, add = node.by, node.add
         below = self._make(node.input)
+        if below.payload.type is not None:
+            return self._scaled_type(below, by, add)
         complex_ = below.payload.complex or isinstance(by, complex) or isinstance(add, complex)
         payload = replace(below.payload, complex=complex_)
 
@@ -196,6 +207,28 @@ class Plan:
             return replace(below, payload=payload, function=lambda t, v: change(t, inner(t, v)))
         at = self._add(elementwise.Apply(below.at, change))
         return replace(below, at=at, payload=payload, dtype=payload.dtype)
+
+    def _scaled_type(self, below: Made, by: float | complex, add: float | complex) -> Made:
+        type_ = below.payload.type
+        assert type_ is not None
+        if add != 0.0 or isinstance(by, complex) or below.function is not None:
+            raise faults.type_(
+                f"a sum with a number, of values of the payload type '{type_.name}'",
+                "it has multiples by real numbers; select(name=expression) gives its numbers alone",
+            )
+        at = self._add(
+            elementwise.Apply(below.at, lambda _, values: typed.called(type_, "scale", by, values))
+        )
+        return replace(below, at=at)
+
+    def _plain(self, made: Made, what: str) -> Made:
+        """Refuse values with arithmetic of their own, of which an operation takes each number alone."""
+        if made.payload.type is not None:
+            raise faults.type_(
+                f"{what} of values of the payload type '{made.payload.type.name}'",
+                "select(name=expression) gives their numbers alone",
+            )
+        return made
 
     def _shift(self, node: n.Shift) -> Made:
         below, kind = self._make(node.input), kind_of(node.input)
@@ -332,6 +365,8 @@ class Plan:
                     return self._valued(replace(below, function=lambda k, v: inner(k * period + offset, v)))
                 return replace(below, points=True)
         below = self._valued(below)
+        if policy is not None and policy.name not in ("last", "zero_order"):
+            self._plain(below, f"{policy.name}()")
         made = sampling.Interpolate(
             below.at, period, offset, policy, below.width, below.dtype, self._most, self._names
         )
@@ -357,7 +392,7 @@ class Plan:
         payload = _joined(left.payload, right.payload, node.op)
         at = self._add(
             joins.EqualTimes(
-                left.at, right.at, (left.width, right.width), payload.dtype, joins.COMBINING[node.op]
+                left.at, right.at, (left.width, right.width), payload.dtype, _combining(payload, node.op)
             )
         )
         return Made(at, payload, None, len(payload.names), payload.dtype, True)
@@ -379,7 +414,7 @@ class Plan:
 
     def _continuous(self, node: n.Combine, left: Made, right: Made) -> Made:
         payload = _joined(left.payload, right.payload, node.op)
-        combine = joins.COMBINING[node.op]
+        combine = _combining(payload, node.op)
         dtype = np.result_type(left.dtype, right.dtype)
         at = self._add(lifetimes.Intersect(left.at, right.at, (left.width, right.width), dtype))
         cut, f, g = left.width, left.function, right.function
@@ -401,6 +436,8 @@ class Plan:
         b = np.array(node.b)
         if not np.iscomplexobj(b):
             b = b.astype(np.float64)
+        if below.payload.type is not None:
+            return self._typed_fir(node, below)
         if node.tail:
             return self._with_tail(node, b)
         payload = replace(below.payload, complex=below.payload.complex or np.iscomplexobj(b))
@@ -409,6 +446,16 @@ class Plan:
         made = filters.BlockFir if blocks else filters.Fir
         at = self._add(made(below.at, b, zero, below.width, below.dtype))
         return replace(below, at=at, payload=payload, dtype=payload.dtype)
+
+    def _typed_fir(self, node: n.Fir, below: Made) -> Made:
+        type_ = below.payload.type
+        assert type_ is not None
+        if node.tail or any(isinstance(tap, complex) for tap in node.b):
+            self._plain(below, "such a filter")
+        weights, zero = [float(tap.real) for tap in reversed(node.b)], node.missing == "zero"
+        moved = -1  # window k ends with the sample before index k
+        at = self._add(typed.Folded(below.at, len(weights), 1, zero, type_, weights, zero, moved))
+        return replace(below, at=at)
 
     def _with_tail(self, node: n.Fir, b: Array) -> Made:
         """Windows of as many samples as taps that hold one at least: a run has some behind it."""
@@ -457,14 +504,14 @@ class Plan:
         return self._recursive(node, sections[:, :3].copy(), sections[:, 3:].copy())
 
     def _recursive(self, node: n.Iir | n.Sos, b: Array, a: Array) -> Made:
-        below = self._make(node.input)
+        below = self._plain(self._make(node.input), "a recursive filter")
         zero = node.missing == "zero"
         idle = self._idle(node)
         at = self._add(filters.Recursive(below.at, b, a, zero, below.width, below.dtype, idle))
         return replace(below, at=at)
 
     def _filter(self, node: n.Filter) -> Made:
-        below = self._make(node.input)
+        below = self._plain(self._make(node.input), "filter()")
         args = (node.function.call, node.forward, node.backward, node.missing == "zero")
         made = filters.UserFilter(below.at, *args, below.width, below.dtype, self._idle(node))
         return replace(below, at=self._add(made))
@@ -560,6 +607,10 @@ class Plan:
         below = self._make(node.input)
         moved = kind_of(node).moved
         zero = node.missing == "zero"
+        if below.payload.type is not None and node.agg == "sum":
+            args = (node.size, node.hop, zero, below.payload.type, None, False, moved)
+            return replace(below, at=self._add(typed.Folded(below.at, *args)), points=True)
+        self._plain(below, f"{node.agg if isinstance(node.agg, str) else node.agg.name}()")
         if isinstance(node.agg, n.Agg) and node.agg.deaccumulate is not None and node.agg.combine is None:
             if not below.payload.scalar:
                 raise faults.type_(
@@ -602,7 +653,14 @@ def _later(made: Made, ticks: int) -> Made:
     return replace(made, function=lambda t, v: inner(t - ticks, v))
 
 
+def _combining(payload: Payload, op: str) -> joins.Combining:
+    return joins.COMBINING[op] if payload.type is None else typed.combining(payload.type, op)
+
+
 def _joined(left: Payload, right: Payload, op: str) -> Payload:
+    if left.type != right.type:
+        names = [each.type.name if each.type else "numbers" for each in (left, right)]
+        raise faults.type_(f"{op}() of '{names[0]}' and '{names[1]}'", "both are of one payload type")
     if len(left.names) != len(right.names) and not (left.scalar or right.scalar):
         raise faults.type_(
             f"{op}() of a signal of {len(left.names)} components and one of {len(right.names)}",

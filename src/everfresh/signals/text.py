@@ -55,6 +55,7 @@ _NAMES: dict[str, type[Node]] = {
     "unwindow": n.Unwindow,
     "policy": n.Policy,
     "agg": n.Agg,
+    "type": n.PayloadType,
 }
 _WORDS = {cls: name for name, cls in _NAMES.items()}
 

@@ -8,6 +8,7 @@ from typing import Any
 from everfresh.errors import Code, EverfreshError
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
+from everfresh.signals.aggregate import PayloadType
 from everfresh.signals.queries.base import UNITS, Ticks, query, ticks
 
 
@@ -29,9 +30,11 @@ def reading(
     nan: str = "keep",
     overlap: bool = False,
     unit: str = "us",
+    type: PayloadType | None = None,
 ) -> Any:
     """Rows of a table as a signal, or with `overlap=True` as a stream. `value` is `"value"` if not given.
-    After a pause of more than `idle` a group begins anew: filters that feed back forget."""
+    After a pause of more than `idle` a group begins anew: filters that feed back forget.
+    `type` gives values of several columns arithmetic of their own."""
     for name, given, allowed in (
         ("late", late, ("refuse", "drop", "revise")),
         ("deletes", deletes, ("revise", "refuse")),
@@ -58,6 +61,7 @@ def reading(
         table, time, _names(key), _names("value" if value is None else value), end, length, where, waits,
         late, order, nan, overlap, unit, deletes, rest,
         None if retain is None else ticks(retain, unit, "retain"),
+        None if type is None else type.node(),
     )  # fmt: skip
     return query(node)
 
