@@ -154,6 +154,7 @@ class AsofLeft(Node):
 
     input: Node
     right: Node
+    kind: str = "left"
 
 
 @node

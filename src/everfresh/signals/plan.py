@@ -256,7 +256,9 @@ class Plan:
         if left.function is not None or right.function is not None:
             raise faults.kind("asof_left", "a signal of functions of time", "values", "sample(period) first")
         dtype = np.result_type(left.dtype, right.dtype)
-        at = self._add(lifetimes.Latest(left.at, right.at, (left.width, right.width), dtype))
+        at = self._add(
+            lifetimes.Latest(left.at, right.at, (left.width, right.width), dtype, node.kind == "left")
+        )
         mine = left.payload.names
         names = (*mine, *(f"{each}_right" if each in mine else each for each in right.payload.names))
         payload = Payload(names, dtype == np.complex128)

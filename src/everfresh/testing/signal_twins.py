@@ -177,7 +177,8 @@ def _pause(node: Any) -> int:
 
 
 def _fir(node: n.Fir, below: Any, *_: Any) -> Rows:
-    b, rows = np.array(node.b), below(node.input)
+    b = np.array(node.b)
+    rows: Rows = below(node.input)
     if node.tail:
         kind, index = kind_of(node.input), _indices(rows, node.input)
         if not len(index):

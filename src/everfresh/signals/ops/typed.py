@@ -75,7 +75,8 @@ class Folded(Windows):
 
     def _summed(self, places: list[Array]) -> tuple[Array, Array]:
         zero = np.array(self._type.zero)
-        frames = np.array([self.frames(*places[:3], c) for c in range(len(zero) + 1)])
+        at, lead, count = places
+        frames = np.array([self.frames(at, lead, count, c) for c in range(len(zero) + 1)])
         there = frames[-1] != 0.0
         values = np.where(there, frames[:-1], zero[:, None, None])
         total = np.repeat(zero[:, None], len(there), axis=1)
