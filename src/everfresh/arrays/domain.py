@@ -210,7 +210,9 @@ class Arrays(Resident):
 
     def statement_of(self, name: str) -> aql.CreateArray:
         """The statement that makes an array."""
-        return aql.CreateArray(self.values[name].schema, self.placements[name], self.sources.get(name, ""))
+        return aql.CreateArray(
+            self.values[name].schema, self.placements[name], source=self.sources.get(name, "")
+        )
 
     def restore(self, sections: Sections) -> None:
         """Take the state of a snapshot."""

@@ -56,11 +56,12 @@ class Published(Protocol):
 @dataclass(frozen=True, slots=True)
 class Making:
     """An epoch in the making: its number, on Spark the draft that jobs add to, and in this process what gives
-    the rows of tables and SQL views as the epoch has changed them so far."""
+    the rows of tables and SQL views as the epoch has changed them so far, all or at least those that have
+    values of some columns."""
 
     epoch: int
     draft: Any = None
-    rows: Callable[[str], pa.Table] | None = None
+    rows: Callable[[str, pa.Table | None], pa.Table] | None = None
 
 
 @dataclass(frozen=True, slots=True)

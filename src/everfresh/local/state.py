@@ -333,12 +333,13 @@ class LocalState:
         except EverfreshError as error:
             raise error.at(f"view '{store.view.name}'") from error
 
-    def rows(self, name: str) -> pa.Table:
-        """The rows of a table or view, with what the running batch has added."""
+    def rows(self, name: str, among: pa.Table | None = None) -> pa.Table:
+        """The rows of a table or view, with what the running batch has added; `among` has values of some
+        columns: at least the rows that have them."""
         self.held.check()
         if name not in self.tables:
             return expand(self.maps[name].rows())
-        rows, counts = self.tables[name].rows()
+        rows, counts = self.tables[name].rows(among=among)
         return expand(rows.append_column(WEIGHT, pa.array(counts)))
 
     def _store(self, name: str) -> EntryStore:

@@ -35,6 +35,11 @@ def register(name: str, function: Call) -> Call:
     return function
 
 
+def registered() -> Mapping[str, Call]:
+    """The functions that were given names."""
+    return dict(_REGISTERED)
+
+
 def functions_of(query: Node) -> Iterator[Fn]:
     """The functions in a query."""
     for node in query.walk():
