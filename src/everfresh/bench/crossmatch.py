@@ -118,8 +118,8 @@ def _spark_run(
     report: Report, settings: Settings, what: str, out: Path, left: Path, right: Path, frames: bool = False
 ) -> dict[str, Any]:
     settings.note(what)
-    asked = {"left": str(left), "right": str(right), "out": str(out), "heap": HEAP, "find": "best"}
-    asked |= {"frames": True} if frames else {}
+    asked: dict[str, Any] = {"left": str(left), "right": str(right), "out": str(out), "heap": HEAP}
+    asked |= {"find": "best", "frames": frames}
     found: dict[str, Any] = json.loads(
         python("-m", "everfresh.bench.parts.crossmatch_child", json.dumps(asked)).splitlines()[-1]
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,7 @@ from everfresh.spark.state.chain import Unit
 from everfresh.state import pack_arrays, pack_table, plain, unpack_arrays, unpack_table
 
 GIVEN = "arrays"
-Cells = pa.Table | LaidCells
+Cells: TypeAlias = "pa.Table | LaidCells"
 Change = tuple[str, str, Mapping[int, int], Cells, Cells]
 """An array's identity and DDL, the workers of the chunks that change, and the cells that come and go."""
 _KINDS = ("came", "went")
@@ -35,7 +35,8 @@ _KINDS = ("came", "went")
 def counts(cells: Cells, schema: ArraySchema) -> Mapping[int, int]:
     """How many cells are in which chunk."""
     if isinstance(cells, LaidCells):
-        return cells.cells
+        found: Mapping[int, int] = cells.cells
+        return found
     return {number: some.num_rows for number, some in split(cells, schema).items()}
 
 

@@ -104,7 +104,7 @@ def lay_block(world: World, ddl: str, batches: Batches) -> Iterator[pa.RecordBat
 def _laid(world: World, schema: ArraySchema, given: pa.Table) -> Message:
     """Rows in a file; what the driver is told of it."""
     chunks = split(read_cells(given, schema), schema)
-    about = {
+    about: dict[str, Any] = {
         "file": np.frombuffer(json.dumps(lay_chunks(world, chunks)).encode(), np.uint8),
         "number": np.array(list(chunks), np.int64),
         "count": np.array([rows.num_rows for rows in chunks.values()], np.int64),
@@ -114,7 +114,8 @@ def _laid(world: World, schema: ArraySchema, given: pa.Table) -> Message:
 
 def lay_chunks(world: World, chunks: Mapping[int, pa.Table]) -> File:
     """Cells by the number of their chunk in a file of the inbox."""
-    sections, numbers = {}, []
+    sections: dict[str, bytes] = {}
+    numbers: list[list[int]] = []
     for some in _runs(chunks):
         sections[f"{CELLS}/{len(numbers)}"] = pack_table(pa.concat_tables([chunks[n] for n in some]))
         numbers.append(some)
@@ -149,7 +150,7 @@ def read_laid(root: str, files: Iterable[File], schema: ArraySchema, mine: Itera
             if not some.any():
                 continue
             rows = unpack_table(bytes(message.sections[f"{CELLS}/{at}"]))  # the file goes, the chunks stay
-            if not some.all():
+            if wanted is not None and not some.all():
                 keep = np.isin(schema.chunk_ids(coordinates(rows, schema.ndim)), wanted)
                 rows = rows.filter(pa.array(keep))
             tables.append(rows)

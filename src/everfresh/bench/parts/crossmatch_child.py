@@ -32,8 +32,8 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
 
         def match(out: str) -> None:
             if asked.get("frames"):
-                sides = (session.read.parquet(asked[side]).filter("dec > -100") for side in ("left", "right"))
-                ef.arrays.crossmatch(*sides, 2, **columns).write.parquet(out)
+                left, right = (session.read.parquet(asked[n]).filter("dec > -100") for n in ("left", "right"))
+                ef.arrays.crossmatch(left, right, 2, **columns).write.parquet(out)
             else:
                 ef.arrays.crossmatch(asked["left"], asked["right"], 2, **columns, spark=session, into=out)
 

@@ -152,7 +152,8 @@ def _side(data: Any, k: int, asked: Asked, chosen: Sequence[str] | None, session
     if files is not None and not files.plain(wanted or files.schema.names):
         files = None
     frame = _frame(data, wanted, what, session) if files is None else None
-    given = frame.schema.fields if frame is not None else _spark_fields(files)
+    given = frame.schema.fields if frame is not None else []
+    given = _spark_fields(files) if files is not None else given
     known = {field.name: field for field in given}
     if len(known) < len(given):
         raise EverfreshError(

@@ -172,16 +172,18 @@ def placed(how: Route, rows: pa.Table, first: int) -> tuple[Ints, Ints, pa.Table
         row, part, home = how.parts.placed(sky, how.margin, how.side, numbers)
     else:
         row, part = how.parts.homes(sky, how.side, numbers)
-    small = part.astype(np.uint16) if len(how.parts) <= 1 << 16 else part  # which are sorted by their digits
+    small: NDArray[Any] = (
+        part.astype(np.uint16) if len(how.parts) <= 1 << 16 else part
+    )  # which are sorted by their digits
     order = np.argsort(small, kind="stable")
-    row, part = row[order], small[order]
+    row, part = row[order], part[order]
     if how.numbered:
         rows = rows.append_column("number", pa.array(numbers))
     sent = rows.combine_chunks().take(pa.array(row))
     if how.outer and home is not None:
         sent = sent.append_column("home", pa.array(home[order]))
     begins = np.flatnonzero(np.append(len(part) > 0, part[1:] != part[:-1])[: len(part)])
-    return part[begins].astype(np.int64), np.append(begins, len(part)), sent.combine_chunks()
+    return part[begins], np.append(begins, len(part)), sent.combine_chunks()
 
 
 def _written(table: pa.Table) -> bytes:
