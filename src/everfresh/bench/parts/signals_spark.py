@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -28,6 +30,7 @@ def on_spark(report: Report, settings: Settings, events: int) -> None:
 
     if settings.quick:
         return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.master("local[2]").appName("everfresh bench signals")
     for name in ("spark.ui.enabled", "spark.sql.adaptive.enabled"):
         builder = builder.config(name, "false")
