@@ -31,6 +31,7 @@ from everfresh.options import Options
 from everfresh.program import Batch, Engine, Part, Progress
 from everfresh.relations import Names, Result, Table, View, database_html
 from everfresh.sources import Stream, StreamMethods
+from everfresh.sql.parameters import Parameters
 from everfresh.state import is_url, told
 from everfresh.statements import Statements, explained, part_of
 from everfresh.types import TableSchema, is_unicode
@@ -455,13 +456,16 @@ class Database(StreamMethods, ObjectMethods):
 
     # -- SQL ---------------------------------------------------------------------------------------
 
-    def sql(self, text: str, dialect: str = "duckdb") -> Result | int | None:
+    def sql(
+        self, text: str, parameters: Parameters | None = None, dialect: str = "duckdb"
+    ) -> Result | int | None:
         """Run one statement or a script; returns what its last statement gives.
 
         A SELECT gives a `Result`, which reads like a view; a change gives its epoch. A script stops at its
-        first error; what came before it stays done.
+        first error; what came before it stays done. `parameters` are values for `?` and `$1` in one
+        statement, or by name for `$name`: `db.sql("SELECT * FROM t WHERE k = ?", [7])`.
         """
-        return self._statements.script(text, dialect)
+        return self._statements.script(text, dialect, parameters)
 
     def explain(self, view: str, format: str = "text", distributed: bool = False) -> str:
         """How a view is maintained, and why: as "text", "json" or "dot"; or (`distributed`) where its maps

@@ -54,7 +54,7 @@ FROM customer GROUP BY c_mktsegment""",
 }
 
 
-class Display(Protocol):
+class Screen(Protocol):
     """Where the demo shows what it does."""
 
     def line(self, text: str = "", style: str = "") -> None:
@@ -70,7 +70,7 @@ class Display(Protocol):
         """A group of progress bars."""
 
 
-def run(sf: float, engine: str, display: Display, batches: int = 12) -> int:
+def run(sf: float, engine: str, display: Screen, batches: int = 12) -> int:
     """Run the demo; returns the exit code: 0 if every view was right in the end."""
     from everfresh.database import connect
 
@@ -97,14 +97,14 @@ def run(sf: float, engine: str, display: Display, batches: int = 12) -> int:
 
 
 @contextmanager
-def _step(display: Display, what: str) -> Iterator[None]:
+def _step(display: Screen, what: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
     display.line(f"  {what}: {time.perf_counter() - started:.1f} s", style="dim")
 
 
 def _stream(
-    db: Database, sf: float, batches: int, display: Display, recompute: Callable[[], dict[str, float]]
+    db: Database, sf: float, batches: int, display: Screen, recompute: Callable[[], dict[str, float]]
 ) -> tuple[list[tuple[int, float]], dict[str, list[float]]]:
     """Apply all batches; at some of them also recompute every view. Times of both."""
     applied: list[tuple[int, float]] = []
@@ -162,7 +162,7 @@ def _local_recompute(db: Database) -> Callable[[], dict[str, float]]:
 
 def _conclude(
     db: Database,
-    display: Display,
+    display: Screen,
     applied: list[tuple[int, float]],
     recomputed: dict[str, list[float]],
     engine: str,

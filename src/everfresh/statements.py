@@ -17,6 +17,7 @@ from everfresh.following import Following
 from everfresh.program import Batch, Engine, OnConflict, Part, Stale
 from everfresh.progress import shown
 from everfresh.relations import Explanation, Result
+from everfresh.sql.parameters import Parameters
 from everfresh.types import Column, SqlType, TableSchema
 
 if TYPE_CHECKING:
@@ -30,10 +31,12 @@ class Statements:
         self._db = db
         self.following = Following(db)
 
-    def script(self, text: str, dialect: str) -> Result | int | None:
+    def script(self, text: str, dialect: str, given: Parameters | None = None) -> Result | int | None:
         """Run one statement or a script; what its last statement gives."""
         if not about_arrays(text):
-            return self._sql(text, dialect)
+            return self._sql(text, dialect, given)
+        if given is not None:
+            raise EverfreshError(Code.UNSUPPORTED, "parameters in a statement about arrays are not supported")
         from everfresh.raw.verbs import run
 
         result: Result | int | None = None
@@ -41,8 +44,8 @@ class Statements:
             result = run(self._db, piece) if of_arrays else self._sql(piece, dialect)
         return result
 
-    def _sql(self, text: str, dialect: str) -> Result | int | None:
-        db, parsed = self._db, s.split(text, dialect)
+    def _sql(self, text: str, dialect: str, given: Parameters | None = None) -> Result | int | None:
+        db, parsed = self._db, s.split(text, dialect, given)
         if len(parsed) == 1 and parsed[0].asks and db._engine.concurrent and not db._read_only:
             return self.ask(parsed[0])
         result: Result | int | None = None

@@ -27,12 +27,12 @@ from everfresh.distributed import (
     Passes,
     Placement,
     distributed,
-    inprocess,
 )
 from everfresh.distributed.plan.early import done_early
 from everfresh.distributed.plan.tags import Tag
 from everfresh.errors import EverfreshError
 from everfresh.local.state import LocalState
+from everfresh.testing import in_process
 from everfresh.testing.random_sql import random_case, spelled
 from everfresh.testing.state_check import contents
 from everfresh.types import TableSchema, arrow_schema, quoted
@@ -164,11 +164,11 @@ def test_what_is_done_early_changes_nothing(name: str, monkeypatch: pytest.Monke
         early.append(done_early(program) != program)
         return done_early(program)
 
-    monkeypatch.setattr(inprocess, "distributed", distributed_early)
+    monkeypatch.setattr(in_process, "distributed", distributed_early)
     query = WORKLOADS["thesis"].query(name)
     state = started([*WORKLOADS["thesis"].tables.values(), query.ddl], LARGE)
     twins = Twins(state, ())
-    twins.others = [inprocess.InProcess(3, given=RANDOM, sizes=LARGE)]
+    twins.others = [in_process.InProcess(3, given=RANDOM, sizes=LARGE)]
     held = state.catalog.views[query.view].compiled.map.name
     everywhere = {name: LOCAL if name == held else REPLICATED for name in state.stores()}
     twins.others[0].placement = Placement({}, everywhere)

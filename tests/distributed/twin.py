@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from everfresh.compiler import Catalog
 from everfresh.delta.bags import WEIGHT
-from everfresh.distributed.inprocess import InProcess
 from everfresh.distributed.plan.compile import ALL, Passes
 from everfresh.distributed.plan.placement import Limits
 from everfresh.distributed.plan.tags import REPLICATED, Tag
 from everfresh.local.state import LocalState
 from everfresh.program import Part
 from everfresh.sql import parse_and_bind
+from everfresh.testing.in_process import InProcess
 from everfresh.testing.state_check import contents
 
 Parts = Iterable[tuple[str, str, pa.Table]]

@@ -32,6 +32,8 @@ class TestSpark(EngineSuite):
     history_views = 4
     language_views = 6
     language_batches = 3
+    time_views = 3
+    time_batches = 3
     feed_batches = 3
     feed_forms = ("dicts", "Parquet", "CSV")
     session: Any = None

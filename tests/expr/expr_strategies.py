@@ -206,11 +206,13 @@ _CALLS: dict[str, list[tuple[str, list[Any]]]] = {
         ("rpad", ["str", "count", "str"]),
         ("repeat", ["str", "count"]),
     ],
-    "date": [("+", ["date", "days"]), ("-", ["date", "days"])],
+    "date": [("+", ["date", "days"]), ("-", ["date", "days"]), ("time_bucket", ["iv", "date"])],
     "ts": [
         ("+", [("date", "ts"), "iv"]),
         ("-", [("date", "ts"), "iv"]),
         ("date_trunc", ["part", ("date", "ts")]),
+        ("time_bucket", ["iv", "ts"]),
+        ("time_bucket", ["iv", "ts", "ts"]),
     ],
     "iv": [
         ("+", ["iv", "iv"]),

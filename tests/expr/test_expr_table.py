@@ -119,6 +119,11 @@ date_trunc('day', s); make_date(2020, 1, 2); make_date(i, i, i); make_date(2020,
 make_date(2020, 2, 30); make_date(-5, 1, 1); make_date(2020, 1, NULL); to_years(1); to_months(i)
 to_months(bi); to_days(1); to_hours(-25); to_minutes(1); to_seconds(1.5); to_seconds(i); to_weeks(1)
 to_months(3000000000); to_hours(9223372036854775807); to_days(1.5); to_seconds(NULL)
+time_bucket(INTERVAL '1 hour', ts); time_bucket(INTERVAL '7 minutes', ts); time_bucket(INTERVAL '7 days', da)
+time_bucket(INTERVAL '5 months', ts); time_bucket(INTERVAL '1 year', db); time_bucket(INTERVAL '0 days', ts)
+time_bucket(INTERVAL '1 month 1 day', ts); time_bucket(INTERVAL '-1 days', ts); time_bucket(iv, ts)
+time_bucket(INTERVAL '3 days', TIMESTAMP '1969-12-31 23:59:58.5', TIMESTAMP '2001-02-03 04:05:06')
+time_bucket(INTERVAL '3 months', da, DATE '1950-02-03'); time_bucket(NULL, ts)
 """
 
 CASTS = """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ from everfresh.kv.client import Client
 from everfresh.kv.process import wire
 from everfresh.kv.process.remote import RemoteStore
 from everfresh.kv.process.ring import RING, Ring, read_ring, write_ring
-from everfresh.kv.process.server import Server
+from everfresh.kv.process.server import Server, packed_answer
 from everfresh.kv.store import (
     ANY,
     START,
@@ -310,6 +312,29 @@ def test_many_rows_come_as_they_went(rows: list[Any], entries: list[Entry]) -> N
         found = wire.unpack(wire.pack(value))
         assert found == value
         assert [type(v) for v in found] == [type(v) for v in value]
+
+
+def test_rows_come_as_plain_values_and_as_arrow_where_these_do_not_travel() -> None:
+    store = memory_store()
+    views = Views(store)
+    views.create_table("CREATE TABLE t (k BIGINT PRIMARY KEY, p DECIMAL(9,2), f DOUBLE, d DATE, t TIMESTAMP)")
+    views.create_view("CREATE MATERIALIZED VIEW v AS SELECT k, p, f, d, t FROM t", key=["d"])
+    day, price = dt.date(2020, 1, 2), Decimal("1.50")
+    row = {"k": 1, "p": price, "f": float("inf"), "d": day, "t": dt.datetime(2020, 1, 2, 3, 4, 5, 6)}
+    views.client.put("t", row)
+    views.refresh()
+    server = Server(store, Path(mkdtemp()) / "s")
+    threading.Thread(target=server.serve, daemon=True).start()
+    remote = RemoteStore(server.path)
+    assert remote.read_row("v", day) == row
+    assert remote.read_row("v", dt.date(2020, 1, 3)) is None
+    remote.close()
+    server.close()
+    other = {"i": pa.MonthDayNano([1, 2, 3000])}
+    answer = wire.unpack(packed_answer("read_row", other))["answer"]
+    assert wire.bytes_table(answer).to_pylist() == [other]
+    with pytest.raises(TypeError):
+        packed_answer("get", other)
 
 
 def test_errors_and_tables_come_as_they_went() -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import everfresh as ef
 import everfresh.linalg as la
-from everfresh.linalg.domain.steps import Change, CreateMatrix, CreateView, Drop, decode, encode
+from everfresh.linalg.domain.steps import CreateMatrix, CreateView, Drop, MatrixUpdates, decode, encode
 from everfresh.testing.matrix_suite import MatrixSuite, close, ols
 
 
@@ -101,7 +101,7 @@ def test_steps_survive_the_log() -> None:
     steps = [
         CreateMatrix("A", r.random((3, 4)), True),
         CreateView("v", "B := A;", {"A": "A"}, {"ranks": {"A": 2}}),
-        Change({"A": updates}),
+        MatrixUpdates({"A": updates}),
         Drop("v"),
     ]
     told = encode(steps)
@@ -111,7 +111,7 @@ def test_steps_survive_the_log() -> None:
     assert again[0].static
     assert isinstance(again[1], CreateView)
     assert again[1].how == {"ranks": {"A": 2}}
-    assert isinstance(again[3], Change)
+    assert isinstance(again[3], MatrixUpdates)
     for before, after in zip(updates, again[3].updates["A"], strict=True):
         assert type(before) is type(after)
         for a, b in zip(vars(before).values(), vars(after).values(), strict=True):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import everfresh.linalg as la
-from everfresh.linalg.compiler.calibrate import measure
-from everfresh.linalg.compiler.product_schedule import Assign, Columns, Multiply, schedule
+from everfresh.bench.parts.machine import measure
+from everfresh.linalg.compiler.product_schedule import Assign, ColumnRange, Multiply, schedule
 from everfresh.linalg.kernels import both_ways as kernels
 from everfresh.linalg.kernels.backend import NumpyBackend
 from everfresh.linalg.lang.nodes import Matrix, Transpose
@@ -132,7 +132,7 @@ def test_columns_of_a_product_are_not_multiplied_again():
     source = la.parse("T := iterate(A, T0, B, 16);", A=(40, 40), T0=(40, 5), B=(40, 5), static=["T0", "B"])
     compiled = la.compile(source, strategy="incremental", model="exponential")
     steps = make_plan(compiled, {"A": 1}).steps
-    taken = {step.name: step for step in steps if isinstance(step, Columns)}
+    taken = {step.name: step for step in steps if isinstance(step, ColumnRange)}
     assert [(c.start, c.width) for c in taken.values()] == [(0, 1)]
     done = set()
     for step in steps:
@@ -145,7 +145,7 @@ def test_columns_of_a_product_are_not_multiplied_again():
                 8,
             )
             done |= {name for name, _, _ in step.products}
-        elif isinstance(step, Columns):
+        elif isinstance(step, ColumnRange):
             assert step.product in done
 
 

@@ -20,7 +20,7 @@ from test_adhoc_support import TABLES, oracle_of, random_rows, run, same
 
 from everfresh.expr import Const, Var, Vector, substitute
 from everfresh.local.adhoc.frame import Outer
-from everfresh.local.adhoc.run import Run
+from everfresh.local.adhoc.run import QueryRun
 from everfresh.testing.oracle import assert_same
 from everfresh.types import arrow_schema
 
@@ -47,7 +47,7 @@ def test_random_plan(seed: int) -> None:
 
 
 def compare_unnested(seed: int) -> None:
-    """`Run.frame(plan, outer)` has for each outer row what the plan has with that row's values put in."""
+    """`frame(plan, outer)` has for each outer row what the plan has with that row's values put in."""
     plans = Plans(seed, nesting=1, everything=True)
     rng = plans.rng
     oracle = oracle_of({name: random_rows(rng, schema) for name, schema in TABLES.items()})
@@ -58,7 +58,7 @@ def compare_unnested(seed: int) -> None:
     columns = {
         v.name: Vector.from_pylist([_physical(row[i]) for row in values], v.type) for i, v in enumerate(outer)
     }
-    found = Run(oracle.table, chunk=3).frame(plan, Outer(columns, len(values)))
+    found = QueryRun(oracle.table, chunk=3).frame(plan, Outer(columns, len(values)))
     for i in range(len(values)):
         by = {name: Const(vector.to_pylist()[i], vector.type) for name, vector in columns.items()}
         expected = run(substitute(plan, by), oracle)  # type: ignore[arg-type]

@@ -80,7 +80,7 @@ def made(ddl: list[str]) -> LocalState:
 def slow() -> Iterator[None]:
     """The slow twins: scans, recomputed partitions, statements over all entries."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "Ends", extremes.Scan)
+        patch.setattr(reading, "Ends", extremes.SliceScan)
         patch.setattr(toprows, "top_of", lambda relation: None)
         patch.setattr(wiring, "between", lambda *_: None)
         patch.setattr(joined, "ranged", lambda *_: None)

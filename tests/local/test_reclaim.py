@@ -31,7 +31,7 @@ from everfresh.local.order.value_index import Band
 from everfresh.local.state import LocalState
 from everfresh.local.store import reclaim, strings
 from everfresh.local.store.entries import EntryStore
-from everfresh.local.store.reclaim import Held, renumber
+from everfresh.local.store.reclaim import CodeHolders, renumber
 from everfresh.local.store.table import Table
 from everfresh.testing.oracle import DuckOracle, assert_same
 
@@ -267,7 +267,7 @@ def test_what_is_looked_at_is_in_proportion_to_what_has_changed(monkeypatch: pyt
     looked = []
     collect = reclaim.Upkeep.collect
 
-    def counted(self: Any, interner: Any, held: Held) -> None:
+    def counted(self: Any, interner: Any, held: CodeHolders) -> None:
         looked.append(held.words)
         collect(self, interner, held)
 

@@ -31,7 +31,7 @@ from everfresh.compiler.viewlet import materialize
 from everfresh.expr import Call, Const, build
 from everfresh.local import state
 from everfresh.local.adhoc import aggregate, graph, join, run, window
-from everfresh.local.adhoc.subquery import Answers
+from everfresh.local.adhoc.subquery import SubqueryAnswers
 from everfresh.local.batch import linked_programs as wiring
 from everfresh.local.batch import steps
 from everfresh.local.relations import view_reader as reading
@@ -126,28 +126,28 @@ def views_over_views_stay(patch: Patch) -> None:
 
 def true_and_false_swapped(patch: Patch) -> None:
     """ALL answers where it is false."""
-    right = Answers.quantified
+    right = SubqueryAnswers.quantified
     patch.setattr(
-        Answers, "quantified", lambda self, args, op, all_, *more: right(self, args, op, False, *more)
+        SubqueryAnswers, "quantified", lambda self, args, op, all_, *more: right(self, args, op, False, *more)
     )
 
 
 def not_in_by_not_exists(patch: Patch) -> None:
     """A NULL member, or NULL asking, counts as not equal."""
-    right = Answers._equal
+    right = SubqueryAnswers._equal
 
     def wrong(self: Any, *args: Any) -> Any:
         equal, perhaps = right(self, *args)
         return equal, np.zeros_like(perhaps)
 
-    patch.setattr(Answers, "_equal", wrong)
+    patch.setattr(SubqueryAnswers, "_equal", wrong)
 
 
 def exists_of_one(patch: Patch) -> None:
     """EXISTS holds where there is exactly one row: counts instead of truth."""
-    right = Answers.exists
+    right = SubqueryAnswers.exists
     patch.setattr(
-        Answers, "exists", lambda self, ids: replace_values(right(self, ids), self._sizes[ids] == 1)
+        SubqueryAnswers, "exists", lambda self, ids: replace_values(right(self, ids), self._sizes[ids] == 1)
     )
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from everfresh.console import Display
 from everfresh.console.prompt import MORE, PROMPT, Prompt, history_file
-from everfresh.console.script import Statement, in_script, split
+from everfresh.console.script import ScriptStatement, in_script, split
 from everfresh.errors import Code, EverfreshError
 
 
@@ -135,10 +135,10 @@ def test_split_knows_backslashes_where_the_dialect_does():
 
 def test_places_are_those_of_the_script():
     script = split("SELECT 1;\n -- two\n  SELECT a\n, b;  SELECT c")
-    assert script.statements[1] == Statement("SELECT a\n, b", 3, 3)
-    assert script.rest == Statement("SELECT c", 4, 7)
+    assert script.statements[1] == ScriptStatement("SELECT a\n, b", 3, 3)
+    assert script.rest == ScriptStatement("SELECT c", 4, 7)
 
-    def place(at: str | None, statement: Statement) -> str | None:
+    def place(at: str | None, statement: ScriptStatement) -> str | None:
         return in_script(EverfreshError(Code.SYNTAX, "no", place=at), statement, "x.sql").place
 
     assert place("line 1, column 8", script.statements[1]) == "x.sql, line 3, column 10"

@@ -13,7 +13,7 @@ import pytest
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.state import Store, is_url, store_of
-from everfresh.state.remote import StoreCommits, StoreSnapshots, Term
+from everfresh.state.remote import StoreCommits, StoreSnapshots, WriterTerm
 
 KINDS = ("local", "memory", "obstore+file", "arrow+file")
 
@@ -123,9 +123,9 @@ def test_manifests(remote: Store) -> None:
 
 
 def test_a_term_ends_when_another_begins(remote: Store) -> None:
-    first = Term(remote)
+    first = WriterTerm(remote)
     first.check()
-    second = Term(remote)
+    second = WriterTerm(remote)
     second.check()
     for _ in range(2):
         with pytest.raises(EverfreshError, match="is being written by process") as caught:

@@ -280,7 +280,7 @@ def _choices(report: Report, settings: Settings) -> None:
     """Whether the strategy that the cost model chooses is the best, or nearly."""
     import numpy as np
 
-    from everfresh.linalg.compiler.calibrate import measure
+    from everfresh.bench.parts.machine import measure
 
     machine = measure(np.zeros((1, 1)), 600 if settings.quick else 0)
     good = total = 0

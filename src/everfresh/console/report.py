@@ -19,7 +19,12 @@ def print_report(display: Display, report: Report) -> None:
     if report.bars:
         display.table(
             "To reach",
-            [Column("what"), Column("to reach", "right"), Column("measured", "right"), Column("holds")],
+            [
+                Column("what"),
+                Column("to reach", "right"),
+                Column("measured", "right"),
+                Column("holds"),
+            ],
             [(bar.what, bar.target, bar.value, bar.holds) for bar in report.bars],
         )
     if report.skipped:

@@ -23,7 +23,7 @@ _BACKSLASH_DIALECTS = frozenset({"bigquery", "clickhouse", "databricks", "hive",
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ScriptStatement:
     """One statement without its semicolon, and where it begins (from 1)."""
 
     text: str
@@ -35,8 +35,8 @@ class Statement:
 class Script:
     """The finished statements of a text, and the unfinished one behind the last semicolon, if any."""
 
-    statements: tuple[Statement, ...]
-    rest: Statement | None
+    statements: tuple[ScriptStatement, ...]
+    rest: ScriptStatement | None
 
 
 def _tokens(backslash: bool) -> re.Pattern[str]:
@@ -65,17 +65,17 @@ _DIMENSIONS = re.compile(r"CREATE\s+(UNIQUE\s+)?ARRAY\b|SELECT\b.*\bINTO\b", re.
 def split(text: str, dialect: str = "duckdb") -> Script:
     """The statements of `text`; those of nothing but comments are left out."""
     pattern = _ESCAPING if dialect in _BACKSLASH_DIALECTS else _PLAIN
-    done: list[Statement] = []
+    done: list[ScriptStatement] = []
     start: int | None = None  # where the current statement begins
     depth = 0  # of brackets in it
     line, counted, line_start = 1, 0, 0  # the line number at `counted`, and where that line begins
 
-    def statement(begin: int, end: int) -> Statement:
+    def statement(begin: int, end: int) -> ScriptStatement:
         nonlocal line, counted, line_start
         line += text.count("\n", counted, begin)
         line_start = max(text.rfind("\n", counted, begin) + 1, line_start)
         counted = begin
-        return Statement(text[begin:end].rstrip(), line, begin - line_start + 1)
+        return ScriptStatement(text[begin:end].rstrip(), line, begin - line_start + 1)
 
     for token in pattern.finditer(text):
         kind = token.lastgroup
@@ -104,7 +104,7 @@ def create_table(schema: TableSchema) -> str:
     return schema.ddl
 
 
-def in_script(error: EverfreshError, statement: Statement, name: str) -> EverfreshError:
+def in_script(error: EverfreshError, statement: ScriptStatement, name: str) -> EverfreshError:
     """An error about `statement` alone, with its place in the whole script called `name`."""
 
     def shift(match: re.Match[str]) -> str:

@@ -6,7 +6,6 @@
 - `sharing`, `fusion`            common subexpressions and dead code; statement blocks
 - `spec`        what every pass must leave
 - `execute`     one block on one worker, by the local engine's code
-- `inprocess`   all of it in one process: the slow twin of the transport on Spark
 
 Invariant: maps and tables never travel, only changes and what is derived from them.
 """

@@ -63,7 +63,6 @@ class LocalEngine(InSections):
 
     name = "local"
     concurrent = True
-    layered = True
     session = None
 
     def __init__(
@@ -134,8 +133,7 @@ class LocalEngine(InSections):
     @property
     def oldest(self) -> int:
         """The earliest epoch that reads reach."""
-        found: int = self._look("reaches")
-        return found
+        return self._look(Committed.reaches)
 
     @property
     def catalog(self) -> Catalog:
@@ -213,31 +211,11 @@ class LocalEngine(InSections):
     def apply_all(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
         """Apply batches in order, each atomically; their records are written and synced together."""
         try:
-            first = batches[0]
-            if len(batches) == 1 and not (first.changes or first.statements or self._watched):
-                return [self._change(self._alone, first)]
-            return self._change(self._together, batches)
+            return self._change(self._in_order, batches)
         finally:
             self._phases.stop()
 
-    def _alone(self, batch: Batch) -> Applied | Exception:
-        """One batch that changes tables only, as `_together` applies it."""
-        begun, epoch = False, self._shown.epoch + 1
-        try:
-            nets, deltas = self._resolved(batch)
-            with self._state.changing(nets) as changes:
-                begun = True
-                draft = Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes)
-                self._commit([draft])
-        except EverfreshError as error:
-            if begun:
-                raise
-            return error
-        self._state.reclaim()
-        self._maybe_snapshot()
-        return Applied(epoch, sum([change.rows for change in nets.values()]))
-
-    def _together(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
+    def _in_order(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
         results: list[Applied | Exception] = []
         drafts: list[Draft] = []
         with ExitStack() as stack:
@@ -274,6 +252,19 @@ class LocalEngine(InSections):
         """A batch that is done but for its record, and how many rows it changed; `stack` takes it back or
         makes it final."""
         nets, deltas = self._resolved(batch)
+        steps: EpochSteps | None = None
+        if batch.changes or batch.statements or self._watched:
+            steps, changes = self._stepped(batch, epoch, nets, deltas, stack)
+        else:
+            changes = stack.enter_context(self._state.changing(nets))
+        rows = sum([change.rows for change in nets.values()])
+        draft = Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes, steps=steps)
+        return draft, rows
+
+    def _stepped(
+        self, batch: Batch, epoch: int, nets: dict[str, Net], deltas: dict[str, pa.Table], stack: ExitStack
+    ) -> tuple[EpochSteps, Changes]:
+        """A batch that concerns other domains: their objects are stepped too, tables and views in layers."""
         every: list[Changes] = []
         known = dict(nets)
         with ExitStack() as own:
@@ -291,10 +282,7 @@ class LocalEngine(InSections):
             steps.execute(batch.statements)
             steps.run(batch.changes, tables, self._state.catalog)
             stack.enter_context(own.pop_all())
-        rows = sum(change.rows for change in nets.values())
-        changes = merged(every)
-        draft = Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes, steps=steps)
-        return draft, rows
+        return steps, merged(every)
 
     def _published(self, nets: Mapping[str, Net], changes: Changes) -> dict[str, Published]:
         """What objects of other domains see of the changes of tables and views."""
@@ -462,23 +450,20 @@ class LocalEngine(InSections):
         domain = self.objects.domain_of(name)
         if domain is not None:
             return domain.read(name, not_later(name, at, self._whole().epoch))
-        found: pa.Table = self._look("read", name, at)
-        return found
+        return self._look(Committed.read, name, at)
 
     def changes(self, view: str, since: int | None) -> pa.Table:
         """The view's change of each epoch after `since`; of all that are kept if that is None."""
         domain = self.objects.domain_of(view)
         if domain is not None:
             return domain.changes(view, not_later(view, since, self._whole().epoch))
-        found: pa.Table = self._look("changes", view, since)
-        return found
+        return self._look(Committed.changes, view, since)
 
     def select(self, plan: p.Plan, bound: Any = None) -> pa.Table:
         """The result of an ad hoc query."""
         named = {scan.table for scan in scans(plan)}
         others = {n: self._rows_for(n, plan) for n in named if self.objects.find(n)}
-        found: pa.Table = self._look("select", plan, bound, others)
-        return found
+        return self._look(Committed.select, plan, bound, others)
 
     def _rows_for(self, name: str, plan: p.Plan) -> pa.Table:
         """The rows that a query needs of an object of another domain."""
@@ -510,9 +495,8 @@ class LocalEngine(InSections):
         domain = self.objects.domain_of(view)
         if domain is not None:
             return domain.verify(view)
-        check_followed(self._shown.catalog, self.objects, view, partial(self._look, "read"))
-        found: pa.Table = self._look("verify", view)
-        return found
+        check_followed(self._shown.catalog, self.objects, view, partial(self._look, Committed.read))
+        return self._look(Committed.verify, view)
 
     def to_spark(self, name: str, at: int | None = None) -> Any:
         """Not here: this engine has no Spark session of its own."""

@@ -63,11 +63,11 @@ class InSections:
                 self._mend_indexes()
             return self._change(work, *args)
 
-    def _look(self, name: str, *args: Any) -> Any:
-        """What a method of `Committed` finds."""
+    def _look(self, look: Callable[..., T], *args: Any) -> T:
+        """What `look`, a method of `Committed`, finds."""
         while True:
             try:
-                return getattr(self._whole(), name)(*args)
+                return look(self._whole(), *args)
             except Shaken:
                 with self._inside:
                     self._mend_indexes()

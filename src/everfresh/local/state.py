@@ -37,7 +37,7 @@ from everfresh.local.relations.view_reader import RowSet
 from everfresh.local.store.entries import EntryStore
 from everfresh.local.store.map_store import MapStore
 from everfresh.local.store.pool import Pool
-from everfresh.local.store.reclaim import Held, Past, Upkeep
+from everfresh.local.store.reclaim import CodeHolders, PastHolders, Upkeep
 from everfresh.local.store.stream_table import make_table
 from everfresh.local.store.strings import Interner
 from everfresh.local.store.table import Net, Table
@@ -81,7 +81,7 @@ class LocalState:
         self.held = NOT_HELD
         """Signals that wait for a moment in which the running change can be undone."""
         self.unsplit = Unsplit(self.catalog)
-        self.past: Past | None = None
+        self.past: PastHolders | None = None
         """What holds codes of strings for readers of earlier epochs."""
         self.upkeep = Upkeep()
         self._dropped: list[Table | EntryStore] = []
@@ -428,9 +428,9 @@ class LocalState:
             with suppress(MemoryError):  # another time there is more
                 self.upkeep.step(self.interner, self.holders(), now=now)
 
-    def holders(self) -> Held:
+    def holders(self) -> CodeHolders:
         """All that holds codes of strings now."""
-        return Held(self._stores(), self.past)
+        return CodeHolders(self._stores(), self.past)
 
     def _release(self) -> None:
         """Give back the memory of what was dropped and is not used again: cycles would keep it for long."""

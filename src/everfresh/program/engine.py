@@ -110,9 +110,6 @@ class Engine(Protocol):
     changes something; they answer from the last committed epoch. Everything else is called by one thread at
     a time."""
 
-    layered: bool
-    """Whether SQL views may read objects that follow tables or SQL views themselves."""
-
     @property
     def session(self) -> Any:
         """The Spark session of an engine that runs on one, else None."""

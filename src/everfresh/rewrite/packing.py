@@ -35,7 +35,7 @@ _WRONG = (LookupError, TypeError, ValueError, AttributeError, AssertionError, Re
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class FieldForm:
     """What a field may hold: how it is written, and how it is read and checked."""
 
     write: Callable[[Any, Numbers], Any]
@@ -52,7 +52,7 @@ class Packing:
         if len(self._classes) < len(classes):
             raise TypeError("two classes of a packing have one name")
         self._known = frozenset(classes)
-        self._forms: dict[type, tuple[tuple[str, Form], ...]] = {}
+        self._forms: dict[type, tuple[tuple[str, FieldForm], ...]] = {}
 
     def packed(self, tree: Any) -> list[list[Any]]:
         """The rows of a tree's nodes; its root is the last."""
@@ -109,7 +109,7 @@ class Packing:
 
     # -- what fields may hold --------------------------------------------------------------------------
 
-    def _forms_of(self, cls: type) -> tuple[tuple[str, Form], ...]:
+    def _forms_of(self, cls: type) -> tuple[tuple[str, FieldForm], ...]:
         found = self._forms.get(cls)
         if found is None:
             if cls not in self._known:
@@ -119,10 +119,10 @@ class Packing:
             self._forms[cls] = found
         return found
 
-    def _form(self, hint: Any) -> Form:
+    def _form(self, hint: Any) -> FieldForm:
         origin, args = get_origin(hint), get_args(hint)
         if hint is Any:
-            return Form(_write_scalar, _read_scalar)
+            return FieldForm(_write_scalar, _read_scalar)
         if hint in _PLAIN:
             return self._plain((hint,))
         if origin in (UnionType, Union):
@@ -136,10 +136,10 @@ class Packing:
         if isinstance(origin, type) and issubclass(origin, Mapping):
             return _mapping(self._form(args[0]), self._form(args[1]))
         if isinstance(hint, type) and issubclass(hint, Enum):
-            return Form(lambda value, _: value.name, lambda value, _: hint[value])
+            return FieldForm(lambda value, _: value.name, lambda value, _: hint[value])
         return self._nodes((hint,))
 
-    def _union(self, args: tuple[Any, ...]) -> Form:
+    def _union(self, args: tuple[Any, ...]) -> FieldForm:
         plain = tuple(arg for arg in args if arg in _PLAIN)
         others = tuple(arg for arg in args if arg not in _PLAIN)
         if not others:
@@ -149,15 +149,15 @@ class Packing:
             return of
         if plain != (NoneType,):
             raise TypeError(f"{args}: a number of a node could not be told from a value")
-        return Form(
+        return FieldForm(
             lambda value, numbers: None if value is None else of.write(value, numbers),
             lambda value, nodes: None if value is None else of.read(value, nodes),
         )
 
-    def _plain(self, types: tuple[type, ...]) -> Form:
+    def _plain(self, types: tuple[type, ...]) -> FieldForm:
         made = self._made
         if str not in types or made is str:
-            return Form(partial(_checked, types), lambda value, _: _checked(types, value))
+            return FieldForm(partial(_checked, types), lambda value, _: _checked(types, value))
 
         def write(value: Any, _: Numbers) -> Any:
             return [str(value)] if type(value) is made else _checked(types, value)
@@ -168,9 +168,9 @@ class Packing:
             (text,) = value
             return made(_checked((str,), text))
 
-        return Form(write, read)
+        return FieldForm(write, read)
 
-    def _nodes(self, hints: tuple[Any, ...]) -> Form:
+    def _nodes(self, hints: tuple[Any, ...]) -> FieldForm:
         """Nodes of these classes, or of any if it is not said which."""
         classes = tuple(
             object if isinstance(hint, TypeVar) else get_origin(hint) or hint
@@ -189,7 +189,7 @@ class Packing:
                 raise TypeError(f"a {type(node).__name__} where it may not be")
             return node
 
-        return Form(_write_node, read)
+        return FieldForm(_write_node, read)
 
 
 def _write_node(value: Any, numbers: Numbers) -> int:
@@ -214,16 +214,16 @@ def _read_scalar(value: Any, _: Sequence[Any]) -> Any:
     return tuple(_checked((int,), item) for item in value) if type(value) is list else _checked(_PLAIN, value)
 
 
-def _sequence(of: Form, made: Callable[[list[Any]], Any]) -> Form:
+def _sequence(of: FieldForm, made: Callable[[list[Any]], Any]) -> FieldForm:
     def read(value: Any, nodes: Sequence[Any]) -> Any:
         return made([of.read(item, nodes) for item in _checked((list,), value)])
 
     if made is frozenset:  # which has no order: equal ones are written alike
-        return Form(lambda value, numbers: sorted(of.write(item, numbers) for item in value), read)
-    return Form(lambda value, numbers: [of.write(item, numbers) for item in value], read)
+        return FieldForm(lambda value, numbers: sorted(of.write(item, numbers) for item in value), read)
+    return FieldForm(lambda value, numbers: [of.write(item, numbers) for item in value], read)
 
 
-def _fixed(forms: Sequence[Form]) -> Form:
+def _fixed(forms: Sequence[FieldForm]) -> FieldForm:
     def write(value: Any, numbers: Numbers) -> Any:
         return [form.write(item, numbers) for form, item in zip(forms, value, strict=True)]
 
@@ -231,14 +231,14 @@ def _fixed(forms: Sequence[Form]) -> Form:
         items = zip(forms, _checked((list,), value), strict=True)
         return tuple(form.read(item, nodes) for form, item in items)
 
-    return Form(write, read)
+    return FieldForm(write, read)
 
 
-def _mapping(keys: Form, values: Form) -> Form:
+def _mapping(keys: FieldForm, values: FieldForm) -> FieldForm:
     def write(value: Any, numbers: Numbers) -> Any:
         return [[keys.write(k, numbers), values.write(v, numbers)] for k, v in value.items()]
 
     def read(value: Any, nodes: Sequence[Any]) -> Any:
         return {keys.read(k, nodes): values.read(v, nodes) for k, v in _checked((list,), value)}
 
-    return Form(write, read)
+    return FieldForm(write, read)

@@ -44,7 +44,7 @@ _COME = {"insert": 1, "upsert": 1, "delete": -1, "delete_key": -1}
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class RefreshEstimate:
     """What a batch would cost in either way, in seconds."""
 
     rows: int
@@ -71,13 +71,13 @@ class Costs:
     """Seconds for a row of a batch to be stored in its table."""
     _seen: set[tuple[str, str]] = field(default_factory=set)
 
-    def estimate(self, rows: int, left: Mapping[str, int]) -> Estimate:
+    def estimate(self, rows: int, left: Mapping[str, int]) -> RefreshEstimate:
         """A batch of `rows` rows that touches the views in `left`, which has the rows of their tables."""
         each = {view: self._of(view) for view in left}
         stored = PER_JOB + rows * self.store
         again = sum(PER_JOB + each[view][0] * count for view, count in left.items())
         follow = rows * sum(follow for _, follow in each.values())
-        return Estimate(rows, sum(left.values()), stored + follow, stored + again)
+        return RefreshEstimate(rows, sum(left.values()), stored + follow, stored + again)
 
     def _of(self, view: str) -> tuple[float, float]:
         """What a row costs when a view is filled, and when it follows; the same program does both, so they do

@@ -57,7 +57,7 @@ from everfresh.spark.jobs.programs import (
 from everfresh.spark.jobs.row_tasks import change_block
 from everfresh.spark.jobs.runner import Again, Controls, Runner
 from everfresh.spark.jobs.table_plans import BY_STAGES, ROWS_ONLY, VIEW_CHANGE
-from everfresh.spark.overflow import Unsplit, look_sql, looked, reach_of
+from everfresh.spark.overflow import UnsplitOnSpark, look_sql, looked, reach_of
 from everfresh.spark.session import sessions
 from everfresh.spark.session.failures import translated
 from everfresh.spark.sql.text import expr_sql, plan_sql
@@ -82,7 +82,6 @@ class SparkEngine:
 
     name = "spark"
     concurrent = False
-    layered = False
     apply_all = one_by_one
 
     def __init__(
@@ -133,7 +132,7 @@ class SparkEngine:
         self._released = False
         self._costs = Costs()
         self._large: set[str] = set()
-        self._unsplit = Unsplit()
+        self._unsplit = UnsplitOnSpark()
         """Tables that got a DataFrame too large for every task to read."""
 
     @property
@@ -382,19 +381,21 @@ class SparkEngine:
         return replace(batch, parts=parts)
 
     def _apply(self, batch: Batch, draft: Draft) -> Applied:
-        done = Applied(0)
+        done: Applied | None = None
 
         def tables(followed: Mapping[str, Published]) -> Mapping[str, Published]:
             nonlocal done
-            whole = replace(batch, parts=(*batch.parts, *self._following(followed)))
-            if not whole.parts and (batch.changes or batch.statements):
+            own = batch.parts if done is None else ()
+            whole = replace(batch, parts=(*own, *self._following(followed)))
+            if not whole.parts and (done is not None or batch.changes or batch.statements):
                 return {}
-            done, published = self._apply_tables(whole, draft)
+            applied, published = self._apply_tables(whole, draft)
+            done = done or applied
             return published
 
         draft.steps.execute(batch.statements)
         draft.steps.run(batch.changes, tables, self._ledger.catalog)
-        return replace(done, epoch=self._commit(draft, batch))
+        return replace(done or Applied(0), epoch=self._commit(draft, batch))
 
     def _apply_tables(self, batch: Batch, draft: Draft) -> tuple[Applied, Mapping[str, Published]]:
         """Step tables and SQL views; what was done, but for the epoch, and what has changed."""

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from everfresh.compiler import Catalog
 from everfresh.delta import SparkRows
+from everfresh.delta.bags import net
 from everfresh.expr import Expr, Var
 from everfresh.local.store.map_store import weighted_schema
 from everfresh.spark.jobs.job import DRIVER, Base, World
@@ -95,16 +96,20 @@ class Frames:
         world, section = ledger.world(ledger.epoch), f"changes/{ledger.ids[name]}"
         parts = []
         for unit in self.units(name, ledger.catalog):
+            found: dict[int, list[pa.Table]] = {}
             for link in bases[unit].since(since):
                 sealed = read_segment(world, unit, link)
                 if section in sealed.sections:
-                    parts.append((link.epoch, unpack_table(sealed.sections[section])))
+                    found.setdefault(link.epoch, []).append(unpack_table(sealed.sections[section]))
+            for epoch, some in found.items():  # several where a view was stepped more than once
+                parts.append((epoch, some[0] if len(some) == 1 else net(pa.concat_tables(some))))
         return parts
 
     def view(self, name: str, draft: Draft | None = None, world: World | None = None) -> str:
-        """A name for Spark SQL to read a table or view by, or an object of another domain, as of now."""
+        """A name for Spark SQL to read a table or view by, or an object of another domain, as of now; in a
+        draft the table that follows the object."""
         domain = self._ledger.objects.domain_of(name)
-        if domain is not None:
+        if domain is not None and draft is None:
             frame = domain.frame(name, None, self._spark)
             return self._named(frame if frame is not None else self._spark.createDataFrame(domain.read(name)))
         return self._named(self.frame(name, None, draft, world))

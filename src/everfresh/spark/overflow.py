@@ -25,7 +25,7 @@ Reached = dict[str, tuple[int, dict[int, Interval]]]
 """Of tables how many rows came and went, and the extremes of their exact columns, by place."""
 
 
-class Unsplit:
+class UnsplitOnSpark:
     """The checks of all views of a session."""
 
     def __init__(self) -> None:

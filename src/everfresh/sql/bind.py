@@ -28,6 +28,10 @@ def bind(parsed: Parsed, catalog: Catalog) -> Statement:
         rule = next((_RULES[k] for k in type(parsed.tree).__mro__ if k in _RULES), None)
         if rule is None:
             raise parsed.source.unsupported(f"the statement {parsed.source.tokens[0].text.upper()}")
+        if parsed.source.given is not None and isinstance(parsed.tree, exp.Create | exp.Alter):
+            raise parsed.source.unsupported(
+                "a parameter in what is kept as text", hint="write the value into the statement"
+            )
         return rule(parsed, catalog)
     except EverfreshError as error:
         raise (error if error.place else error.at(parsed.source.start)) from None
@@ -104,6 +108,7 @@ _RULES: dict[type[Any], Callable[[Parsed, Catalog], Statement]] = {
     exp.Insert: dml.insert,
     exp.Update: dml.update,
     exp.Delete: dml.delete,
+    exp.TruncateTable: dml.truncate,
     exp.Copy: dml.copy,
     exp.Query: _select,
     exp.Values: _select,

@@ -6,6 +6,7 @@ set is refused, so that a modifier is never dropped silently.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from everfresh.expr import build
 from everfresh.expr.nodes import Expr
 from everfresh.sql import refusals
 from everfresh.sql.source import near
-from everfresh.types import BIGINT, DATE
+from everfresh.types import BIGINT, DATE, INTERVAL
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -77,21 +78,79 @@ _DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     exp.TimeToUnix: ("epoch", ("this",)),
     exp.DateFromParts: ("make_date", ("year", "month", "day")),
     exp.ToDays: ("to_days", ("this",)),
+    exp.BitwiseAnd: ("bitwise_and", ("this", "expression")),
+    exp.BitwiseOr: ("bitwise_or", ("this", "expression")),
+    exp.BitwiseXor: ("bitwise_xor", ("this", "expression")),
+    exp.BitwiseNot: ("bitwise_not", ("this",)),
+    exp.BitwiseLeftShift: ("shift_left", ("this", "expression")),
+    exp.BitwiseRightShift: ("shift_right", ("this", "expression")),
+    exp.Factorial: ("factorial", ("this",)),
+    **{
+        kind: (kind.__name__.lower(), ("this",))
+        for kind in (
+            exp.Sin,
+            exp.Cos,
+            exp.Tan,
+            exp.Cot,
+            exp.Asin,
+            exp.Acos,
+            exp.Atan,
+            exp.Sinh,
+            exp.Cosh,
+            exp.Tanh,
+            exp.Degrees,
+            exp.Radians,
+            exp.IsNan,
+            exp.IsInf,
+            exp.Ascii,
+            exp.Unicode,
+            exp.Hex,
+            exp.MD5,
+            exp.Dayname,
+            exp.Monthname,
+        )
+    },
+    exp.Atan2: ("atan2", ("this", "expression")),
+    exp.BitLength: ("bit_length", ("this",)),
+    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
+    exp.ConcatWs: ("concat_ws", ("expressions",)),
+    exp.Chr: ("chr", ("expressions",)),
+    exp.Levenshtein: ("levenshtein", ("this", "expression")),
+    exp.Translate: ("translate", ("this", "from_", "to")),
+    exp.RegexpLike: ("regexp_matches", ("this", "expression", "flag")),
+    exp.RegexpFullMatch: ("regexp_full_match", ("this", "expression", "options")),
+    exp.SimilarTo: ("regexp_full_match", ("this", "expression")),
+    exp.RegexpReplace: ("regexp_replace", ("this", "expression", "replacement", "modifiers")),
+    exp.RegexpExtract: ("regexp_extract", ("this", "expression", "group", "parameters")),
+    exp.LastDay: ("last_day", ("this",)),
+    exp.TimestampFromParts: ("make_timestamp", ("year", "month", "day", "hour", "min", "sec")),
+    exp.DateAdd: ("+", ("this", "expression")),
 }
 # flags that sqlglot sets by dialect; values behave as in DuckDB whatever the dialect
-_FLAGS = {"typed", "safe", "is_numeric", "big_int"}
+_FLAGS = {
+    "typed", "safe", "is_numeric", "big_int", "coalesce", "single_replace", "null_if_pos_overflow",
+    "full_match",
+}  # fmt: skip
 
 # functions that sqlglot does not know, by the name in the text
 _BY_NAME = {
     "date_part": "date_part", "datepart": "date_part", "prefix": "starts_with", "suffix": "ends_with",
     "to_years": "to_years", "to_months": "to_months", "to_hours": "to_hours", "to_minutes": "to_minutes",
+    "bit_count": "bit_count", "gcd": "gcd", "greatest_common_divisor": "gcd", "lcm": "lcm",
+    "least_common_multiple": "lcm", "isfinite": "isfinite", "even": "even", "ord": "unicode",
+    "strlen": "strlen",
+    "editdist3": "levenshtein", "hamming": "hamming", "mismatches": "hamming", "sha256": "sha256",
+    "date_sub": "date_sub", "datesub": "date_sub", "age": "age", "epoch_us": "epoch_us",
+    "epoch_ns": "epoch_ns",
+    "epoch_ms": "epoch_ms", "make_timestamp": "make_timestamp", "isoyear": "isoyear", "yearweek": "yearweek",
+    "era": "era", "century": "century", "decade": "decade", "millennium": "millennium", "to_hex": "hex",
     "to_seconds": "to_seconds", "to_weeks": "to_weeks", "weekday": "dow",
     "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
 }  # fmt: skip
 _KNOWN = [name for name, _ in _DIRECT.values() if name.isidentifier()] + [
     *_BY_NAME, "sum", "count", "avg", "coalesce", "greatest", "least", "concat", "trim", "ltrim", "rtrim",
     "lpad", "rpad",
-    "date_trunc", "extract", "log10", "log2", "log",
+    "date_trunc", "time_bucket", "extract", "log10", "log2", "log",
 ]  # fmt: skip
 
 
@@ -183,6 +242,49 @@ def _date_trunc(binder: Binder, node: Any) -> Expr:
     return build.call("date_trunc", part, *_args(binder, node, ("this",), frozenset({"unit"})))
 
 
+def _time_bucket(binder: Binder, node: Any) -> Expr:
+    """The third argument is an origin, or an offset by which times are moved there and back. sqlglot reads a
+    column there as if its name were a unit."""
+    if isinstance(node.args.get("unit"), exp.Var):
+        raise binder.source.unsupported("TIME_BUCKET with an offset that is not a constant", node)
+    width, when, *more = _args(binder, node, ("this", "expression", "unit"))
+    if not more or more[0].type != INTERVAL:
+        return build.call("time_bucket", width, when, *more)
+    start = build.call("time_bucket", width, build.call("-", when, more[0]))
+    found = build.call("+", start, more[0])
+    return build.cast(found, DATE) if when.type == DATE else found
+
+
+def _date_diff(binder: Binder, node: Any) -> Expr:
+    """The part is a constant: sqlglot reads anything else as if its name were the part."""
+    unit = node.args.get("unit")
+    i = binder.source.index(node)
+    written = "" if i is None else binder.source.tokens[min(i + 2, len(binder.source.tokens) - 1)].token_type
+    if unit is None or written != TokenType.STRING:
+        raise binder.source.unsupported("DATE_DIFF with a part that is not a constant", node)
+    end, start = (binder.bind(node.args[key]) for key in ("this", "expression"))
+    return build.call("date_diff", build.literal(str(unit.name).lower()), start, end)
+
+
+def _from_epoch(binder: Binder, node: Any) -> Expr:
+    """EPOCH_MS and MAKE_TIMESTAMP of one argument; sqlglot reads TO_TIMESTAMP as the same."""
+    scale = node.args.get("scale")
+    name = {"3": "epoch_ms", "6": "make_timestamp"}.get("" if scale is None else scale.name)
+    if name is None:
+        raise binder.source.unsupported(f"{refusals.written(binder.source, node) or 'TO_TIMESTAMP'}", node)
+    return build.call(name, binder.bind(node.this))
+
+
+def _sha2(binder: Binder, node: Any) -> Expr:
+    if str(node.args.get("length") or "") not in ("", "256"):
+        raise binder.source.unsupported(f"SHA2 of {node.args['length']} bits", node)
+    return build.call("sha256", binder.bind(node.this))
+
+
+def _pi(binder: Binder, node: Any) -> Expr:
+    return build.literal(math.pi)
+
+
 def _to_date(binder: Binder, node: Any) -> Expr:
     (arg,) = _args(binder, node, ("this",))
     return build.cast(arg, DATE)
@@ -260,6 +362,11 @@ RULES: dict[type[Any], _Rule] = {
     exp.Extract: _extract,
     exp.TimestampTrunc: _date_trunc,
     exp.DateTrunc: _date_trunc,
+    exp.DateBin: _time_bucket,
+    exp.DateDiff: _date_diff,
+    exp.UnixToTime: _from_epoch,
+    exp.SHA2: _sha2,
+    exp.Pi: _pi,
     exp.Date: _to_date,
     exp.TsOrDsToDate: _to_date,
     exp.Interval: _interval,

@@ -1,6 +1,7 @@
 """What all parts of one statement share while it is bound: the catalog, the text, variable names, and WITH.
 
-Invariant: `Names` gives out a name once, so a variable means one column wherever it stands in a statement.
+Invariant: `VariableNames` gives out a name once, so a variable means one column wherever it stands in a
+statement.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 _MOST_REFERENCES = 1000  # to common table expressions in one statement, counting those inside of others
 
 
-class Names:
+class VariableNames:
     """The variable names of a statement.
 
-    >>> names = Names()
+    >>> names = VariableNames()
     >>> [names.fresh("a", "x"), names.fresh("A", "y"), names.fresh("a", "y"), names.numbered("sum")]
     ['a', 'y.A', 'a_1', 'sum_1']
     """
@@ -83,7 +84,7 @@ class Context:
 
     catalog: Catalog
     source: Source
-    names: Names = field(default_factory=Names)
+    names: VariableNames = field(default_factory=VariableNames)
     ctes: Mapping[str, Cte] = field(default_factory=dict)
 
     def bind(self, tree: Any, outer: Binder | None, alias: str = "") -> Query:

@@ -1,4 +1,4 @@
-"""Binding INSERT, DELETE, UPDATE and COPY.
+"""Binding INSERT, DELETE, TRUNCATE, UPDATE and COPY.
 
 Invariant: an expression for a column has the column's type; a column is assigned at most once.
 """
@@ -240,6 +240,15 @@ def delete(parsed: Parsed, catalog: Catalog) -> Delete:
     target = _target(source, tree, "DELETE")
     schema = base_table(catalog, source, target)
     return Delete(schema.name, _where(tree, _scope(source, schema, target)), **common(source))
+
+
+def truncate(parsed: Parsed, catalog: Catalog) -> Delete:
+    """TRUNCATE [TABLE] table: all rows go."""
+    tree, source = parsed.tree, parsed.source
+    refuse_clauses(source, tree, {"expressions"})
+    if len(tree.expressions) != 1 or not isinstance(tree.expressions[0], exp.Table):
+        raise source.unsupported("TRUNCATE of anything but one table", tree)
+    return Delete(base_table(catalog, source, tree.expressions[0]).name, **common(source))
 
 
 # -- COPY ------------------------------------------------------------------------------------------------

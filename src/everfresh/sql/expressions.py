@@ -16,9 +16,11 @@ from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build
-from everfresh.expr.nodes import Expr
+from everfresh.expr.nodes import Const, Expr
 from everfresh.sql import calls, refusals
 from everfresh.sql.datatypes import sql_type
+from everfresh.sql.logical.row_calls import GroupingCall
+from everfresh.sql.parameters import value_of
 from everfresh.sql.queries import subqueries, windows
 from everfresh.sql.queries.aggregates import AGGREGATES, aggregate_name, bind_aggregate
 from everfresh.sql.scope import Scope
@@ -264,11 +266,10 @@ def _if(binder: Binder, node: Any) -> Expr:
 
 
 def _cast(binder: Binder, node: Any) -> Expr:
-    if node.args.get("safe"):
-        raise binder.source.unsupported("TRY_CAST", node)
     if node.args.get("format") or node.args.get("default"):
         raise binder.source.unsupported("CAST with FORMAT or DEFAULT", node)
-    return build.cast(binder.bind(node.this), sql_type(node.args["to"], binder.source))
+    value, to = binder.bind(node.this), sql_type(node.args["to"], binder.source)
+    return build.call("try_cast", value, Const(None, to)) if node.args.get("safe") else build.cast(value, to)
 
 
 # -- aggregates and windows -------------------------------------------------------------------------------
@@ -289,6 +290,21 @@ def _filter(binder: Binder, node: Any) -> Expr:
         return bind_aggregate(binder, node.this, fn, node.expression.this)
     except EverfreshError as error:
         raise (error if error.place else error.at(binder.source.place(node.this))) from None
+
+
+def _grouping(binder: Binder, node: Any) -> Expr:
+    if not binder.aggregates or binder.within:
+        where = f"inside {binder.within}" if binder.within else f"in {binder.clause}"
+        hint = None if binder.aggregates else "it stands in a query with GROUP BY"
+        raise binder.source.error(Code.TYPE, f"GROUPING cannot stand {where}", node, hint=hint)
+    return GroupingCall(tuple(binder.bind(part) for part in node.expressions))
+
+
+def _parameter(binder: Binder, node: Any) -> Expr:
+    name = str(node.this) if node.this is not None else ""
+    if binder.source.given is None or not name:
+        raise refusals.refuse(binder.source, node)
+    return value_of(binder.source.given, name)
 
 
 def _anonymous(binder: Binder, node: Any) -> Expr:
@@ -330,6 +346,9 @@ _RULES: dict[type[Any], Rule] = {
     exp.TryCast: _cast,
     exp.Filter: _filter,
     exp.Anonymous: _anonymous,
+    exp.Placeholder: _parameter,
+    exp.Grouping: _grouping,
+    exp.GroupingId: _grouping,
     exp.Window: windows.bind_window,
     exp.Subquery: subqueries.scalar,
     exp.Exists: subqueries.exists,

@@ -20,6 +20,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.sql.parameters import Parameters, check_given, numbered
 from everfresh.sql.source import Source, near, position
 from everfresh.types import is_unicode
 
@@ -38,11 +39,12 @@ STARTS = (
     "UPDATE",
     "DELETE",
     "COPY",
+    "TRUNCATE",
 )
 REFUSED = frozenset(
     """ANALYZE ATTACH BEGIN CALL CHECKPOINT COMMENT COMMIT DEALLOCATE DETACH EXECUTE EXPORT GRANT IMPORT
     INSTALL LOAD LOCK MERGE OPTIMIZE PIVOT PRAGMA PREPARE REFRESH RENAME REPLACE RESET REVOKE ROLLBACK
-    SAVEPOINT SET START SUMMARIZE TRUNCATE UNCACHE UNPIVOT UPSERT USE VACUUM""".split()  # noqa: SIM905
+    SAVEPOINT SET START SUMMARIZE UNCACHE UNPIVOT UPSERT USE VACUUM""".split()  # noqa: SIM905
 )
 _WHOLE = 1 << 40  # characters of context around an error: all of them, so that its offset is known
 
@@ -69,8 +71,8 @@ class Parsed:
         return self.source.tokens[1:]
 
 
-def split(text: str, dialect: str = "duckdb") -> list[Parsed]:
-    """The statements of a script; empty ones are left out.
+def split(text: str, dialect: str = "duckdb", given: Parameters | None = None) -> list[Parsed]:
+    """The statements of a script; empty ones are left out. Only one statement takes parameters.
 
     >>> [p.tree.key for p in split("CREATE STATIC TABLE t (a INT); ; DELETE FROM t;")]
     ['create', 'delete']
@@ -90,10 +92,15 @@ def split(text: str, dialect: str = "duckdb") -> list[Parsed]:
         )
     with _guarded(text):
         chunks = list(_statements(text, rules))
+    if given is not None and len(chunks) != 1:
+        raise EverfreshError(Code.ARGUMENT, f"parameters are for one statement, not for {len(chunks)}")
     parsed = []
     for chunk in chunks:
+        tokens = tuple(numbered(chunk))
+        if dialect == "duckdb":
+            check_given(tokens, given)
         with _guarded(text), _quiet():
-            parsed.append(_parse(Source(text, tuple(chunk), dialect), rules))
+            parsed.append(_parse(Source(text, tokens, dialect, given), rules))
     return parsed
 
 
@@ -190,12 +197,12 @@ def _explained(source: Source, rules: Any) -> Parsed | None:
     rest = source.tokens[1:]
     if not rest or _is(rest[0], "ANALYZE") or not _is(rest[0], *STARTS, *REFUSED, *VERBS):
         return None
-    return _parse(Source(source.text, rest, source.dialect), rules)
+    return _parse(Source(source.text, rest, source.dialect, source.given), rules)
 
 
 def _extract(source: Source) -> tuple[list[Token], bool, dict[str, Any]]:
     """The tokens that sqlglot shall see, whether STATIC was among them, and the options after WITH."""
-    tokens = list(source.tokens)
+    tokens = _named_calls(source.tokens)
     if _is(tokens[0], "ALTER"):
         return _full_drop_column(tokens), False, {}
     if _is(tokens[0], "DROP") and len(tokens) > 1 and _is(tokens[1], "MATRIX"):
@@ -211,6 +218,15 @@ def _extract(source: Source) -> tuple[list[Token], bool, dict[str, Any]]:
         return tokens, static, {}
     options, end = _read_options(source, tokens, start + 2)
     return tokens[:start] + tokens[end:], static, options
+
+
+def _named_calls(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens with SESSION before a parenthesis as a name, not as the word of `SET SESSION`."""
+    found = list(tokens)
+    for i, (token, after) in enumerate(pairwise(tokens)):
+        if after.token_type == TokenType.L_PAREN and _is(token, "SESSION"):
+            found[i] = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
+    return found
 
 
 def _full_drop_column(tokens: list[Token]) -> list[Token]:

@@ -48,11 +48,13 @@ def near(name: str, candidates: Iterable[str], what: str) -> str | None:
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a script, the tokens of one of its statements, and the dialect they are in."""
+    """The text of a script, the tokens of one of its statements, the dialect they are in, and the values of
+    its parameters."""
 
     text: str
     tokens: tuple[Token, ...]
     dialect: str = "duckdb"
+    given: Any = None
     starts: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +25,7 @@ from everfresh.state.log import LogCommits
 from everfresh.state.reached import Reached
 from everfresh.state.record import Commit
 
-__all__ = ["CommitStore", "FileCommits", "LogCommits", "read_commit"]
+__all__ = ["CommitStore", "EpochFiles", "FileCommits", "LogCommits", "read_commit"]
 
 _NAME = re.compile(r"\d{10}")
 _PREFIX_BYTES = 64  # more than the fixed part of a sealed file
@@ -90,8 +90,120 @@ def read_commit(store: CommitStore, epoch: int) -> Commit | None:
     return commit
 
 
-class FileCommits:
-    """One file per epoch, `commits/0000000042`, created if absent; more than one process may try."""
+class EpochFiles:
+    """Records that are one file each, created if absent; more than one process may try. Where the files are
+    is said by a subclass."""
+
+    def __init__(self, where: str | Path, writer: bool, reached: Reached | None) -> None:
+        self._where = where
+        self._writer = writer
+        self._lock = threading.Lock()
+        self._last: int | None = None  # None: not listed yet
+        self._reached = reached
+        if reached is not None:
+            reached.check(self.last())
+
+    # -- what a subclass says ----------------------------------------------------------------------
+
+    def _put(self, epoch: int, data: bytes) -> bool:
+        """Create a record's file; False if there was one."""
+        raise NotImplementedError
+
+    def _there(self, epoch: int) -> bool:
+        """Whether there is a file of an epoch."""
+        raise NotImplementedError
+
+    def _is_whole(self, epoch: int) -> bool:
+        """Whether there is one, and it was not cut short."""
+        return self._there(epoch)
+
+    def _numbers(self) -> list[int]:
+        """The epochs that have files, in order."""
+        raise NotImplementedError
+
+    def _remove(self, epochs: Iterable[int]) -> None:
+        """Remove the files of these epochs, one after the other."""
+        raise NotImplementedError
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def create(self, epoch: int, data: bytes) -> bool:
+        """Create the record's file; whoever is first has the epoch."""
+        self._require_writer()
+        last = self.last()
+        if epoch <= last:
+            return False
+        if epoch != last + 1:
+            raise ValueError(f"epoch {epoch} cannot follow epoch {last}: epochs are dense")
+        created = self._put(epoch, data)
+        if created and self._reached is not None:
+            self._reached.passed(epoch)
+        return created
+
+    def create_all(self, first: int, records: Sequence[bytes]) -> bool:
+        """One at a time: there is no way to take two names at once."""
+        if len(records) != 1:
+            raise ValueError("epochs in files of their own are committed one at a time")
+        return self.create(first, records[0])
+
+    def last(self) -> int:
+        """Probe for the number after the last one known; list the files only at first."""
+        with self._lock:
+            # Nobody trims the last record, so one that is gone means that this process slept through many.
+            if self._last is None or (self._last and not self._there(self._last)):
+                self._last = self._listed()[1]
+            while self._is_whole(self._last + 1):
+                self._last += 1
+            return self._last
+
+    def first(self) -> int:
+        """List the files."""
+        return self._listed()[0]
+
+    def rotate(self) -> None:
+        """Nothing to do: every record is apart."""
+
+    def trim(self, below: int) -> None:
+        """Remove files upwards from the lowest, so that what is left is dense at every moment."""
+        self._require_writer()
+        first, last = self._listed()
+        self._remove(range(first, min(below, last)))
+
+    def reopen(self) -> None:
+        """List the files again."""
+        with self._lock:
+            self._last = None
+
+    def close(self) -> None:
+        """Nothing is held open."""
+        if self._writer and self._reached is not None:
+            self._reached.write(self.last())
+
+    def _require_writer(self) -> None:
+        if not self._writer:
+            raise EverfreshError(Code.READ_ONLY, "the database is open for reading only")
+
+    def _listed(self) -> tuple[int, int]:
+        """The first and the last epoch there is a whole record of."""
+        while True:
+            found = self._numbers()
+            if not found:
+                return 1, 0  # a reader may come before the first commit
+            first, last = found[0], found[-1]
+            missing = sorted(set(range(first, last)).difference(found))
+            if not missing:
+                return first, last if self._is_whole(last) else last - 1
+            # A listing that overlaps with a trim has holes. Trims go upwards: none runs if the lowest stays.
+            if self._there(first):
+                raise EverfreshError(
+                    Code.DAMAGED,
+                    f"commit records are missing in {self._where}: {', '.join(map(str, missing[:10]))}",
+                    hint="restore them from a backup of the folder",
+                )
+
+
+class FileCommits(EpochFiles):
+    """Records in files of a folder: `commits/0000000042`."""
 
     def __init__(
         self,
@@ -101,40 +213,11 @@ class FileCommits:
         fault: str | None = None,
         reached: Reached | None = None,
     ) -> None:
-        self._root = folder
         self._folder = folder / "commits"
-        self._durable = durable
-        self._writer = writer
-        self._fault = fault
-        self._lock = threading.Lock()
-        self._last: int | None = None  # None: not listed yet
-        self._reached = reached
+        self._durable, self._fault = durable, fault
         if writer:
             self._folder.mkdir(parents=True, exist_ok=True)
-        if reached is not None:
-            reached.check(self.last())
-
-    def create(self, epoch: int, data: bytes) -> bool:
-        """Create the record's file; the file system decides who is first."""
-        self._require_writer()
-        last = self.last()
-        if epoch <= last:
-            return False
-        if epoch != last + 1:
-            raise ValueError(f"epoch {epoch} cannot follow epoch {last}: epochs are dense")
-        created = create_file(self._path(epoch), data, self._durable, before_publish=self._crash)
-        if created and self._reached is not None:
-            self._reached.passed(epoch)
-        return created
-
-    def create_all(self, first: int, records: Sequence[bytes]) -> bool:
-        """One at a time: a folder has no way to take two names at once."""
-        if len(records) != 1:
-            raise ValueError("epochs in files of their own are committed one at a time")
-        return self.create(first, records[0])
-
-    def _crash(self) -> None:
-        crash("mid-commit", self._fault, scratch=self._root / "inbox")
+        super().__init__(self._folder, writer, reached)
 
     def read(self, epoch: int) -> bytes | None:
         """Read the record's file; a last one that was cut short is absent, as `recover` says."""
@@ -148,43 +231,11 @@ class FileCommits:
         """The path of the record."""
         return str(self._path(epoch))
 
-    def last(self) -> int:
-        """Probe for the number after the last one known; list the folder only at first."""
-        with self._lock:
-            # Nobody trims the last record, so one that is gone means that this process slept through many.
-            if self._last is None or (self._last and not self._path(self._last).exists()):
-                self._last = self._list()[1]
-            while self._is_whole(self._last + 1):
-                self._last += 1
-            return self._last
-
-    def first(self) -> int:
-        """List the folder."""
-        return self._list()[0]
-
-    def rotate(self) -> None:
-        """Nothing to do: every record is apart."""
-
-    def trim(self, below: int) -> None:
-        """Remove files upwards from the lowest, so that what is left is dense at every moment."""
-        self._require_writer()
-        first, last = self._list()
-        for epoch in range(first, min(below, last)):
-            self._path(epoch).unlink(missing_ok=True)
-        if self._durable:
-            sync_folder(self._folder)
-
     def reopen(self) -> None:
         """List the folder again."""
-        with self._lock:
-            self._last = None
+        super().reopen()
         if self._writer:
             self.recover()
-
-    def close(self) -> None:
-        """Nothing is held open."""
-        if self._writer and self._reached is not None:
-            self._reached.write(self.last())
 
     def recover(self) -> None:
         """Move a last record that was cut short out of the way; only the holder of the writer's lock may.
@@ -196,12 +247,17 @@ class FileCommits:
         if torn.exists():
             torn.rename(torn.with_name(f"{torn.name}.{os.urandom(4).hex()}.torn"))
 
-    def _require_writer(self) -> None:
-        if not self._writer:
-            raise EverfreshError(Code.READ_ONLY, "the database is open for reading only")
-
     def _path(self, epoch: int) -> Path:
         return self._folder / f"{epoch:010d}"
+
+    def _put(self, epoch: int, data: bytes) -> bool:
+        return create_file(self._path(epoch), data, self._durable, before_publish=self._crash)
+
+    def _crash(self) -> None:
+        crash("mid-commit", self._fault, scratch=self._folder.parent / "inbox")
+
+    def _there(self, epoch: int) -> bool:
+        return self._path(epoch).exists()
 
     def _is_whole(self, epoch: int) -> bool:
         try:
@@ -211,23 +267,14 @@ class FileCommits:
         except FileNotFoundError:
             return False
 
-    def _list(self) -> tuple[int, int]:
-        """The first and the last epoch there is a whole record of."""
-        while True:
-            try:
-                found = sorted(int(name) for name in os.listdir(self._folder) if _NAME.fullmatch(name))
-            except FileNotFoundError:
-                found = []  # a reader may come before the first commit
-            if not found:
-                return 1, 0
-            first, last = found[0], found[-1]
-            missing = sorted(set(range(first, last)).difference(found))
-            if not missing:
-                return first, last if self._is_whole(last) else last - 1
-            # A listing that overlaps with a trim has holes. Trims go upwards: none runs if the lowest stays.
-            if self._path(first).exists():
-                raise EverfreshError(
-                    Code.DAMAGED,
-                    f"commit records are missing in {self._folder}: {', '.join(map(str, missing[:10]))}",
-                    hint="restore them from a backup of the folder",
-                )
+    def _numbers(self) -> list[int]:
+        try:
+            return sorted(int(name) for name in os.listdir(self._folder) if _NAME.fullmatch(name))
+        except FileNotFoundError:
+            return []
+
+    def _remove(self, epochs: Iterable[int]) -> None:
+        for epoch in epochs:
+            self._path(epoch).unlink(missing_ok=True)
+        if self._durable:
+            sync_folder(self._folder)

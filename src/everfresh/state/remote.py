@@ -14,15 +14,15 @@ import json
 import os
 import re
 import socket
-import threading
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
+from everfresh.state.commits import EpochFiles
 from everfresh.state.faults import FLAG, crash
 from everfresh.state.files import seal
 from everfresh.state.folder import PARTITION_HASH, PARTITION_SEED, Format, StateFolder, epoch_of_part
@@ -45,41 +45,14 @@ def _numbers(store: Store, folder: str) -> list[int]:
 _SECONDS = 60.0  # between two marks: a put takes longer than a file
 
 
-class StoreCommits:
-    """One file per epoch, created if absent. See `everfresh.state.commits.CommitStore`."""
+class StoreCommits(EpochFiles):
+    """Records in a store that is no folder."""
 
     def __init__(
         self, store: Store, writer: bool = True, fault: str | None = None, reached: Reached | None = None
     ) -> None:
-        self._store = store
-        self._reached = reached
-        self._writer = writer
-        self._fault = fault
-        self._lock = threading.Lock()
-        self._last: int | None = None
-        if reached is not None:
-            reached.check(self.last())
-
-    def create(self, epoch: int, data: bytes) -> bool:
-        """Create the record; one that is there and the same is ours, and the answer was lost."""
-        self._require_writer()
-        last = self.last()
-        if epoch <= last:
-            return False
-        if epoch != last + 1:
-            raise ValueError(f"epoch {epoch} cannot follow epoch {last}: epochs are dense")
-        crash("mid-commit", self._fault, scratch=scratch_of(self._store.root))
-        name = self._name(epoch)
-        created = self._store.create(name, data) or self._store.read(name) == data
-        if created and self._reached is not None:
-            self._reached.passed(epoch)
-        return created
-
-    def create_all(self, first: int, records: Sequence[bytes]) -> bool:
-        """One at a time: a store has no way to take two names at once."""
-        if len(records) != 1:
-            raise ValueError("epochs in files of their own are committed one at a time")
-        return self.create(first, records[0])
+        self._store, self._fault = store, fault
+        super().__init__(store.root, writer, reached)
 
     def read(self, epoch: int) -> bytes | None:
         """Read the record."""
@@ -92,65 +65,24 @@ class StoreCommits:
         """Where the record is."""
         return f"{self._store.root}/{self._name(epoch)}"
 
-    def last(self) -> int:
-        """Probe for the number after the last one known; list only at first."""
-        with self._lock:
-            # Nobody trims the last record, so one that is gone means that this process slept through many.
-            if self._last is None or (self._last and not self._there(self._last)):
-                self._last = self._listed()[1]
-            while self._there(self._last + 1):
-                self._last += 1
-            return self._last
-
-    def first(self) -> int:
-        """List the records."""
-        return self._listed()[0]
-
-    def rotate(self) -> None:
-        """Nothing to do: every record is apart."""
-
-    def trim(self, below: int) -> None:
-        """Remove records upwards from the lowest, so that what is left is dense at every moment."""
-        self._require_writer()
-        first, last = self._listed()
-        for epoch in range(first, min(below, last)):
-            self._store.remove(self._name(epoch))
-
-    def reopen(self) -> None:
-        """List the records again."""
-        with self._lock:
-            self._last = None
-
-    def close(self) -> None:
-        """Nothing is held open."""
-        if self._writer and self._reached is not None:
-            self._reached.write(self.last())
-
-    def _require_writer(self) -> None:
-        if not self._writer:
-            raise EverfreshError(Code.READ_ONLY, "the database is open for reading only")
-
     def _name(self, epoch: int) -> str:
         return f"{_COMMITS}/{epoch:010d}"
+
+    def _put(self, epoch: int, data: bytes) -> bool:
+        """One that is there and the same is ours, and the answer was lost."""
+        crash("mid-commit", self._fault, scratch=scratch_of(self._store.root))
+        name = self._name(epoch)
+        return self._store.create(name, data) or self._store.read(name) == data
 
     def _there(self, epoch: int) -> bool:
         return self._store.size(self._name(epoch)) is not None
 
-    def _listed(self) -> tuple[int, int]:
-        while True:
-            found = _numbers(self._store, _COMMITS)
-            if not found:
-                return 1, 0
-            missing = sorted(set(range(found[0], found[-1])).difference(found))
-            if not missing:
-                return found[0], found[-1]
-            # A listing that overlaps with a trim has holes. Trims go upwards: none runs if the lowest stays.
-            if self._there(found[0]):
-                raise EverfreshError(
-                    Code.DAMAGED,
-                    f"commit records are missing in {self._store.root}: {', '.join(map(str, missing[:10]))}",
-                    hint="restore them from a backup",
-                )
+    def _numbers(self) -> list[int]:
+        return _numbers(self._store, _COMMITS)
+
+    def _remove(self, epochs: Iterable[int]) -> None:
+        for epoch in epochs:
+            self._store.remove(self._name(epoch))
 
 
 class StoreSnapshots(SnapshotStore):
@@ -180,7 +112,7 @@ class StoreSnapshots(SnapshotStore):
         return opened(self._store.read(name), f"{self._store.root}/{name}", epoch, older)
 
 
-class Term:
+class WriterTerm:
     """The time of one writer; it ends when another begins."""
 
     def __init__(self, store: Store) -> None:
@@ -214,7 +146,7 @@ class Term:
 class RemoteFolder(StateFolder):
     """The state of one database in a store that is no folder; made by `StateFolder.open`."""
 
-    def __init__(self, store: Store, stored: Format, *, options: Options, term: Term | None) -> None:
+    def __init__(self, store: Store, stored: Format, *, options: Options, term: WriterTerm | None) -> None:
         super().__init__(
             store.root,
             stored,
@@ -253,7 +185,7 @@ class RemoteFolder(StateFolder):
             store.create(_FORMAT, new.text())
         stored = Format.read(store.read(_FORMAT), f"{root}/{_FORMAT}", root, read_only)
         stored.require(engine, root)
-        return RemoteFolder(store, stored, options=options, term=None if read_only else Term(store))
+        return RemoteFolder(store, stored, options=options, term=None if read_only else WriterTerm(store))
 
     @property
     def path(self) -> Path:

@@ -15,6 +15,7 @@ of it may expect. The subjects:
 - `suite_bad_input`   the table of batches that must be refused whole
 - `suite_histories`   random histories of random views, against DuckDB and the reference evaluator
 - `suite_language`    joins, subqueries, set operations, windows, views over views
+- `suite_time`        ASOF joins and windows in time
 - `suite_durability`  reopening, readers, locks, damage
 """
 
@@ -28,6 +29,7 @@ from everfresh.testing.engine.suite_histories import HistorySuite
 from everfresh.testing.engine.suite_inputs import InputSuite
 from everfresh.testing.engine.suite_language import LanguageSuite
 from everfresh.testing.engine.suite_statements import StatementSuite
+from everfresh.testing.engine.suite_time import TimeSuite
 from everfresh.testing.engine.suite_values import ValueSuite
 
 
@@ -40,6 +42,7 @@ class EngineSuite(
     BadInputSuite,
     HistorySuite,
     LanguageSuite,
+    TimeSuite,
     DurabilitySuite,
 ):
     """Everything an engine must do."""

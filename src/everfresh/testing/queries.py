@@ -196,6 +196,10 @@ class _Maker:
                     f"({self.column('DATE', 'TIMESTAMP')} + INTERVAL "
                     f"{self.rng.choice(['1 DAY', '1 MONTH', '90 MINUTE'])})"
                 ),
+                "bucket of": lambda: (
+                    f"TIME_BUCKET(INTERVAL {self.rng.choice(['7 HOUR', '3 DAY', '2 MONTH'])}, "
+                    f"{self.column('DATE', 'TIMESTAMP')})"
+                ),
                 "month of": lambda: f"DATE_TRUNC('month', {self.column('DATE', 'TIMESTAMP')})",
             }
         return self.pick(choices)

@@ -2,7 +2,7 @@
 
 Jobs, stages and messages are those of the compiled program for a batch that is spread over the workers and
 changes all tables of a query. Rows that travel and time are those of the program in one process
-(`everfresh.distributed.inprocess`), on little data: the engine on Spark runs optimised programs only.
+(`everfresh.testing.in_process`), on little data: the engine on Spark runs optimised programs only.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def measure(report: Report, settings: Settings, plan: Plan) -> None:
 
 def _ways(plan: Plan, query: Query, data: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     from everfresh.distributed import distributed, placed
-    from everfresh.distributed.inprocess import InProcess
     from everfresh.local.state import LocalState
     from everfresh.local.store.table import Net
+    from everfresh.testing.in_process import InProcess
     from everfresh.workloads.strategies import catalog_of
 
     catalog = catalog_of([*tpch.TABLES.values(), query.ddl])

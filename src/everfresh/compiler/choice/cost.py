@@ -32,7 +32,7 @@ from everfresh.calculus import (
     inputs,
     maps_read,
 )
-from everfresh.compiler.choice.estimate import Atom, Estimate, Statistics, TableStats, values_of
+from everfresh.compiler.choice.estimate import Estimate, Statistics, StoredAtom, TableStats, values_of
 from everfresh.compiler.lowering.products import atom_vars
 from everfresh.compiler.viewlet.crossing import Ordered, crossing
 from everfresh.compiler.viewlet.map_registry import over
@@ -59,13 +59,13 @@ class Model:
 
     program: Program[Query]
     statistics: Statistics
-    _sizes: dict[str, Atom] = field(default_factory=dict)
+    _sizes: dict[str, StoredAtom] = field(default_factory=dict)
     _tables: dict[str, TableStats] = field(default_factory=dict)
     _works: dict[Query, Work] = field(default_factory=dict)
 
     # -- what is stored ------------------------------------------------------------------------------------
 
-    def size(self, name: str) -> Atom:
+    def size(self, name: str) -> StoredAtom:
         """A map: its entries, and the values of its keys."""
         if name not in self._sizes:
             target = self.program.map(name)
@@ -73,7 +73,7 @@ class Model:
             body = self.walk(target.definition, Estimate(), {}).out
             rows, full = body.groups(keys), body.all.groups(keys)
             distinct = {key: min(max(full, 1.0), body.distinct.get(key, 1.0)) for key in keys}
-            self._sizes[name] = Atom(rows, distinct, (frozenset(keys),), rows / full if full else 1.0)
+            self._sizes[name] = StoredAtom(rows, distinct, (frozenset(keys),), rows / full if full else 1.0)
         return self._sizes[name]
 
     def table(self, name: str) -> TableStats:
@@ -95,7 +95,7 @@ class Model:
         found = frozenset(names.index(v.name) for v in keys if v.name in names)
         return TableStats(size.rows, distinct, (found,) if len(found) == len(keys) else ())
 
-    def _atom(self, rel: Rel) -> Atom:
+    def _atom(self, rel: Rel) -> StoredAtom:
         table = self.table(rel.name)
         distinct: dict[str, float] = {}
         for column, var in zip(rel.places, rel.vars, strict=True):
@@ -103,8 +103,8 @@ class Model:
         keys = tuple(names for key in table.keys if (names := rel.names(key)) is not None)
         if rel.delta:
             domain = {name: min(values, _VALUES) for name, values in distinct.items()}
-            return Atom(1.0, dict.fromkeys(distinct, 1.0), keys, domain=domain)
-        return Atom(table.rows, distinct, keys)
+            return StoredAtom(1.0, dict.fromkeys(distinct, 1.0), keys, domain=domain)
+        return StoredAtom(table.rows, distinct, keys)
 
     @cached_property
     def _ordered(self) -> Ordered:
@@ -126,7 +126,7 @@ class Model:
                 by = dict(zip(own, (v.name for v in keys), strict=True))
                 distinct = {by[key]: values for key, values in size.distinct.items()}
                 keys_ = (frozenset(by.values()),)
-                return _looked_up(Atom(size.rows, distinct, keys_, size.share), before)
+                return _looked_up(StoredAtom(size.rows, distinct, keys_, size.share), before)
             case Cond(condition):
                 return Work(0.0, before.where(condition))
             case Bind(var, expr):
@@ -259,7 +259,7 @@ def choose(candidates: Iterable[Program[Query]], statistics: Statistics) -> Prog
     return min(candidates, key=lambda program: cost(program, statistics))
 
 
-def _looked_up(atom: Atom, before: Estimate) -> Work:
+def _looked_up(atom: StoredAtom, before: Estimate) -> Work:
     return Work(before.expected * max(1.0, before.matches(atom)), before.joined(atom))
 
 

@@ -51,7 +51,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Atom:
+class StoredAtom:
     """Something stored that is looked up: its tuples, the distinct values per variable, its keys.
 
     `share` is how many of its tuples conditions have left: a lookup finds one so often. The distinct values
@@ -82,7 +82,7 @@ class Estimate:
 
     rows: float = 1.0
     distinct: Mapping[str, float] = field(default_factory=dict)
-    atoms: tuple[Atom, ...] = ()
+    atoms: tuple[StoredAtom, ...] = ()
     share: float = 1.0
     domain: Mapping[str, float] = field(default_factory=dict)
     chance: float = 1.0
@@ -97,7 +97,7 @@ class Estimate:
         """The tuples without the conditions."""
         return replace(self, rows=self.rows / self.share if self.share else 1.0, share=1.0)
 
-    def matches(self, atom: Atom) -> float:
+    def matches(self, atom: StoredAtom) -> float:
         """How many tuples of `atom` one of these joins with."""
         shared = [name for name in atom.distinct if name in self.distinct]
         if not shared:
@@ -105,7 +105,7 @@ class Estimate:
         mine = min(self.all.rows, math.prod(self.distinct[name] for name in shared))
         return atom.rows / max(atom.combinations(shared), mine, 1.0)
 
-    def joined(self, atom: Atom) -> Estimate:
+    def joined(self, atom: StoredAtom) -> Estimate:
         """The join with `atom`."""
         distinct = dict(self.distinct)
         for name, values in atom.distinct.items():

@@ -48,7 +48,7 @@ _CLEARLY = 0.9  # estimates that are closer than this do not speak against holdi
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenProgram:
     """The program that was chosen, what was decided about its maps, and its cost."""
 
     program: Program[Query]
@@ -71,7 +71,7 @@ class _Search:
         """Whether all work that may be spent is."""
         return self.spent >= self.effort
 
-    def priced(self, decisions: Decisions) -> Chosen | None:
+    def priced(self, decisions: Decisions) -> ChosenProgram | None:
         """The program of some decisions; None if it takes too much work."""
         end = self.spent + EFFORT
 
@@ -85,7 +85,7 @@ class _Search:
         except Outgrown:
             return None
 
-    def forced(self, decisions: Decisions) -> Chosen:
+    def forced(self, decisions: Decisions) -> ChosenProgram:
         """The program of some decisions, however much work it takes."""
         return self._found(decisions, self._spend)
 
@@ -94,11 +94,11 @@ class _Search:
         if self.told is not None:
             self.told(min(self.spent, self.effort), self.effort)
 
-    def _found(self, decisions: Decisions, spend: Spend) -> Chosen:
+    def _found(self, decisions: Decisions, spend: Spend) -> ChosenProgram:
         program = self.build(decisions, spend)
-        return Chosen(program, decisions, Model(program, self.statistics).total)
+        return ChosenProgram(program, decisions, Model(program, self.statistics).total)
 
-    def full(self) -> Chosen:
+    def full(self) -> ChosenProgram:
         """The program that holds all joins; those of few relations, if all would be too many."""
         for decisions in _WHOLE:
             found = self.priced(decisions)
@@ -106,7 +106,7 @@ class _Search:
                 return found
         return self.forced(frozenset({larger_than(1)}))
 
-    def apart(self, full: Chosen, composites: Composites) -> Chosen:
+    def apart(self, full: ChosenProgram, composites: Composites) -> ChosenProgram:
         """The program that holds no join but those it must: the other end of the search."""
         found, decisions = full, full.decisions
         while not decisions >= (keys := frozenset(composites(found.program))):
@@ -125,7 +125,7 @@ def search(
     builds: int = BUILDS,
     effort: int = ALL,
     told: Told | None = None,
-) -> Chosen:
+) -> ChosenProgram:
     """The cheapest program on the way down from the full one.
 
     `keys` finds the maps that could be split, `more` what else could be decided about a program. With all

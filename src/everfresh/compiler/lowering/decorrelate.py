@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class CorrelatedKey:
     """A key of correlated rows: a column of theirs, and what it is looked up by in the outer query."""
 
     name: str
@@ -45,7 +45,7 @@ Factors = Callable[[Term], tuple[Query, ...]]
 """What a term looks up."""
 SOME = build.call(">", Var(component(0), BIGINT, False), Const(0, BIGINT))
 """Whether a map has an entry."""
-Closed = tuple["Rows", tuple[Link, ...], tuple[Expr, ...]]
+Closed = tuple["Rows", tuple[CorrelatedKey, ...], tuple[Expr, ...]]
 
 
 def close(lowering: Lowering, rows: Rows, scope: Scope, *, gated: bool = True) -> Closed:
@@ -83,7 +83,7 @@ def _gates(rows: Rows) -> tuple[Rows, tuple[Expr, ...]]:
     return kept, tuple(shared)
 
 
-def _by_equality(rows: Rows) -> tuple[Rows, tuple[Link, ...]] | None:
+def _by_equality(rows: Rows) -> tuple[Rows, tuple[CorrelatedKey, ...]] | None:
     """Keys from equalities, if every term has the same outer sides and mentions free variables nowhere
     else."""
     pairs = [_equalities(term) for term in rows]
@@ -107,7 +107,7 @@ def _by_equality(rows: Rows) -> tuple[Rows, tuple[Link, ...]] | None:
         closed.append(Term(tuple(factors), columns))
     links = []
     for i, outer in enumerate(sides[0]):
-        links.append(Link(_key(i), Var(_key(i), outer.type, True), outer, strict=True))
+        links.append(CorrelatedKey(_key(i), Var(_key(i), outer.type, True), outer, strict=True))
     return tuple(closed), tuple(links)
 
 
@@ -151,7 +151,7 @@ def _only(expr: Expr, free: set[str]) -> bool:
     return bool(used) and all(v.name in free for v in used)
 
 
-def _by_domain(lowering: Lowering, rows: Rows, scope: Scope) -> tuple[Rows, tuple[Link, ...]]:
+def _by_domain(lowering: Lowering, rows: Rows, scope: Scope) -> tuple[Rows, tuple[CorrelatedKey, ...]]:
     free = {name: var for term in rows for name, var in term.free().items()}
     relation = domain(lowering, tuple(free.values()), scope)
     atom = Rel(relation, tuple(free.values()))
@@ -162,7 +162,7 @@ def _by_domain(lowering: Lowering, rows: Rows, scope: Scope) -> tuple[Rows, tupl
         settled = settle(Term((atom, *term.factors), columns), lowering.fresh)
         if settled is not None:
             closed.append(settled)
-    links = [Link(_key(i), Var(_key(i), v.type, v.nullable), v) for i, v in enumerate(free.values())]
+    links = [CorrelatedKey(_key(i), Var(_key(i), v.type, v.nullable), v) for i, v in enumerate(free.values())]
     return tuple(closed), tuple(links)
 
 
@@ -211,7 +211,7 @@ def _coarse(lowering: Lowering, term: Term, free: tuple[Var, ...]) -> Term:
 # -- looking up --------------------------------------------------------------------------------------
 
 
-def tied(links: Sequence[Link], vars_: Sequence[Var], term: Term) -> tuple[Query, ...]:
+def tied(links: Sequence[CorrelatedKey], vars_: Sequence[Var], term: Term) -> tuple[Query, ...]:
     """How the first variables of a relation are tied to a term."""
     return tuple(link.factor(var, term) for link, var in zip(links, vars_, strict=False))
 
@@ -219,7 +219,7 @@ def tied(links: Sequence[Link], vars_: Sequence[Var], term: Term) -> tuple[Query
 def total(
     lowering: Lowering,
     map_name: str,
-    links: Sequence[Link],
+    links: Sequence[CorrelatedKey],
     keys: dict[str, Var],
     values: Sequence[Expr],
     sides: tuple[Side, ...] = (),

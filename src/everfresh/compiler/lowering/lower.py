@@ -19,7 +19,7 @@ from typing import Any
 from everfresh.algebra import Kind
 from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check, product, rename, union
 from everfresh.compiler.lowering.aggregates import Components, Different, Extreme, NotFlat, aggregate
-from everfresh.compiler.lowering.decorrelate import Link, close
+from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
 from everfresh.compiler.lowering.partitions import partitioned
 from everfresh.compiler.lowering.products import MEMBER, Fresh, Term, arrange, not_null, readable, settle
 from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
@@ -50,11 +50,11 @@ class Lowered:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GroupedMap:
     """A map with grouped aggregates: its keys by name, and each aggregate as an expression."""
 
     map: str
-    links: tuple[Link, ...]
+    links: tuple[CorrelatedKey, ...]
     keys: dict[str, Var]
     values: dict[str, Expr]
     sides: tuple[Side, ...]
@@ -190,7 +190,7 @@ class Lowering:
         """The name of the next relation."""
         return Made(f"{self.view}${len(self.relations)}")
 
-    def atom(self, relation: Relation, links: Sequence[Link] = ()) -> tuple[Rel, tuple[Query, ...]]:
+    def atom(self, relation: Relation, links: Sequence[CorrelatedKey] = ()) -> tuple[Rel, tuple[Query, ...]]:
         """A relation as an atom with variables of its own, and how its first columns are linked to what
         is outside."""
         vars_ = tuple(
@@ -278,7 +278,7 @@ class Lowering:
             found += _padded(unmatched(self, right, left, condition, scope), plan.left)
         return tuple(found)
 
-    def reading(self, node: p.Aggregate, scope: Scope, name: str | None = None) -> Reading:
+    def reading(self, node: p.Aggregate, scope: Scope, name: str | None = None) -> GroupedMap:
         """The map of an aggregate, and those beside it."""
         from everfresh.compiler.lowering.subqueries import resolved
 
@@ -306,7 +306,7 @@ class Lowering:
             self._side(i, side, components, rows, [*linked, *own], apart)
             for i, side in enumerate(components.sides, 1)
         )
-        return Reading(map_name, links, by_name, values, sides)
+        return GroupedMap(map_name, links, by_name, values, sides)
 
     def _side(
         self,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from everfresh.compiler.lowering.aggregates import NotFlat
-from everfresh.compiler.lowering.decorrelate import Link, close
+from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
 from everfresh.expr import Const, Expr, Made, Var, build, substitute
 from everfresh.program import Partitions
 from everfresh.sql.logical import plan as p
@@ -31,7 +31,7 @@ class Partitioned:
     the outer query alone, hold."""
 
     relation: Partitions[Any]
-    links: tuple[Link, ...]
+    links: tuple[CorrelatedKey, ...]
     gates: tuple[Expr, ...]
 
 

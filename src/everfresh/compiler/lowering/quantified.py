@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from everfresh.algebra import Kind
 from everfresh.calculus import Cond
 from everfresh.compiler.lowering.aggregates import NotFlat
-from everfresh.compiler.lowering.decorrelate import SOME, Factors, Link, close, total
+from everfresh.compiler.lowering.decorrelate import SOME, CorrelatedKey, Factors, close, total
 from everfresh.compiler.lowering.products import MEMBER, Term, not_null
 from everfresh.expr import Const, Expr, Made, Var, build
 from everfresh.program import Side, component, side_component
@@ -71,7 +71,7 @@ def _present(rows: Rows, members: Sequence[Var]) -> Rows:
 
 
 def _counts(
-    lowering: Lowering, inner: Rows, links: Sequence[Link], member: Var, hows: Sequence[str] = ()
+    lowering: Lowering, inner: Rows, links: Sequence[CorrelatedKey], member: Var, hows: Sequence[str] = ()
 ) -> tuple[Factors, list[Expr]]:
     """Per key: whether there are members, whether one of them is NULL, and extremes."""
     linked = [(link.name, link.column) for link in links]
@@ -99,7 +99,11 @@ def _counts(
 
 
 def _membership(
-    lowering: Lowering, query: p.QuantifiedSubquery, inner: Rows, links: tuple[Link, ...], member: Var
+    lowering: Lowering,
+    query: p.QuantifiedSubquery,
+    inner: Rows,
+    links: tuple[CorrelatedKey, ...],
+    member: Var,
 ) -> tuple[Factors, Expr]:
     """`= ANY` and `<> ALL` of one column."""
     (x,) = query.args
@@ -118,14 +122,14 @@ def _membership(
 def _equal(
     lowering: Lowering,
     inner: Rows,
-    links: tuple[Link, ...],
+    links: tuple[CorrelatedKey, ...],
     pairs: Sequence[tuple[Var, Expr]],
     values: Sequence[Expr],
     nulls: Sequence[Expr] = (),
 ) -> tuple[Factors, list[Expr]]:
     """Members that are equal to outer values in some columns: `values` over their count and over the counts
     of those where one of `nulls` holds."""
-    tied = (*links, *(Link(Made(f"$m{i}"), v, a) for i, (v, a) in enumerate(pairs)))
+    tied = (*links, *(CorrelatedKey(Made(f"$m{i}"), v, a) for i, (v, a) in enumerate(pairs)))
     there = _present(inner, [v for v, _ in pairs])
     keys = [(link.name, link.column) for link in tied]
     kinds = (Kind.COUNT,) * len(nulls)
@@ -135,7 +139,11 @@ def _equal(
 
 
 def _ordered(
-    lowering: Lowering, query: p.QuantifiedSubquery, inner: Rows, links: tuple[Link, ...], member: Var
+    lowering: Lowering,
+    query: p.QuantifiedSubquery,
+    inner: Rows,
+    links: tuple[CorrelatedKey, ...],
+    member: Var,
 ) -> tuple[Factors, Expr]:
     """All other comparisons of one column."""
     (x,) = query.args
@@ -161,7 +169,7 @@ def _row(
     lowering: Lowering,
     query: p.QuantifiedSubquery,
     inner: Rows,
-    links: tuple[Link, ...],
+    links: tuple[CorrelatedKey, ...],
     members: Sequence[Var],
 ) -> tuple[Factors, Expr]:
     """Row values: `=` is the conjunction of the columns' equalities, `<>` its negation."""
@@ -186,7 +194,11 @@ def _row(
 
 
 def _likeness(
-    lowering: Lowering, args: Sequence[Expr], inner: Rows, links: tuple[Link, ...], members: Sequence[Var]
+    lowering: Lowering,
+    args: Sequence[Expr],
+    inner: Rows,
+    links: tuple[CorrelatedKey, ...],
+    members: Sequence[Var],
 ) -> tuple[list[Factors], Expr, Expr]:
     """How many members are equal to a row, and how many are not certain to differ from it.
 

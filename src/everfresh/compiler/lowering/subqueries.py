@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from everfresh.calculus import Cond, Query, Rel
 from everfresh.compiler.lowering.aggregates import NotFlat
-from everfresh.compiler.lowering.decorrelate import SOME, Closed, Factors, Link, close, tied, total
+from everfresh.compiler.lowering.decorrelate import SOME, Closed, CorrelatedKey, Factors, close, tied, total
 from everfresh.compiler.lowering.partitions import partitioned
 from everfresh.compiler.lowering.products import MEMBER, Term, not_null, settle
 from everfresh.compiler.lowering.quantified import quantified
@@ -97,7 +97,7 @@ def _kept(lowering: Lowering, rows: Rows, part: Expr, scope: Scope) -> Rows:
             inner, links, gates = close(lowering, lowering.rows(_bare(plan), (*scope, rows)), (*scope, rows))
             if inner:
                 members = tuple(
-                    Link(Made(f"$m{i}"), v, a)
+                    CorrelatedKey(Made(f"$m{i}"), v, a)
                     for i, (a, v) in enumerate(zip(args, plan.variables, strict=True))
                 )
                 if not any(has_subquery(a) for a in args):
@@ -116,7 +116,7 @@ def _kept(lowering: Lowering, rows: Rows, part: Expr, scope: Scope) -> Rows:
 
 
 def _joined(
-    lowering: Lowering, inner: Rows, links: tuple[Link, ...], gates: tuple[Expr, ...], rows: Rows
+    lowering: Lowering, inner: Rows, links: tuple[CorrelatedKey, ...], gates: tuple[Expr, ...], rows: Rows
 ) -> Rows:
     """The rows that agree with an entry of a map over `inner`: a semijoin."""
     name, by_name = lowering.define(inner, [(link.name, link.column) for link in links])
@@ -206,7 +206,7 @@ def _exists(lowering: Lowering, inner: Rows, rows: Rows, scope: Scope) -> tuple[
 
 
 def _some(
-    lowering: Lowering, inner: Rows, links: tuple[Link, ...], gates: tuple[Expr, ...]
+    lowering: Lowering, inner: Rows, links: tuple[CorrelatedKey, ...], gates: tuple[Expr, ...]
 ) -> tuple[Factors, Expr]:
     """Whether rows that are closed over have a partner: what a term looks up, and the answer."""
     if not inner:
@@ -254,11 +254,11 @@ def _first(lowering: Lowering, plan: p.Plan, scope: Scope) -> Closed | None:
         by[v.name] = var
     columns = {n: substitute(e, by) for n, e in shown.items()}
     linked = zip(found.links, atom.vars, strict=False)
-    links = tuple(Link(link.name, var, link.outer) for link, var in linked)
+    links = tuple(CorrelatedKey(link.name, var, link.outer) for link, var in linked)
     return (Term((atom,), {**columns, **{link.name: link.column for link in links}}),), links, found.gates
 
 
-def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[Link]) -> bool:
+def _at_most_one(lowering: Lowering, rows: Rows, links: Sequence[CorrelatedKey]) -> bool:
     """Whether rows that agree on the links are one: from what is linked, each atom is found by a key."""
     if len(rows) != 1:
         return False

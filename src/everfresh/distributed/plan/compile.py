@@ -15,7 +15,7 @@ from typing import Any
 from everfresh.compiler import Catalog
 from everfresh.distributed.plan.arrival import at_arrival
 from everfresh.distributed.plan.fusion import connected, fused, single
-from everfresh.distributed.plan.ir import Change, DistributedProgram, Temp, table_of
+from everfresh.distributed.plan.ir import DistributedProgram, PlacedChange, Temp, table_of
 from everfresh.distributed.plan.lower import Lowering, MapsApart
 from everfresh.distributed.plan.placement import Limits, Placement, placed, with_replicated
 from everfresh.distributed.plan.programs import Programs, only, tables_of
@@ -63,7 +63,7 @@ def distributed(
     lowering = Lowering(programs, placement, passes.simplify, prefix)
     instructions = lowering.run(temps)
     if not rows:
-        instructions = tuple(i for i in instructions if not isinstance(i, Change))
+        instructions = tuple(i for i in instructions if not isinstance(i, PlacedChange))
     check(instructions, temps.values())
     if passes.common:
         instructions = at_arrival(shared(instructions), temps)

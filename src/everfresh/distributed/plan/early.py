@@ -21,7 +21,7 @@ from everfresh.algebra import Kind
 from everfresh.calculus import Cond, Prod, Rel, Sum, Value
 from everfresh.distributed.plan.fusion import connected, single
 from everfresh.distributed.plan.ir import DistributedProgram, Eval, Instruction, Temp
-from everfresh.distributed.plan.leading import Term, columns_of, over, terms_of
+from everfresh.distributed.plan.leading import LeadingTerm, columns_of, over, terms_of
 from everfresh.distributed.plan.spec import check
 from everfresh.distributed.plan.tags import Replicated
 from everfresh.expr import Expr
@@ -55,7 +55,7 @@ def done_early(program: DistributedProgram) -> DistributedProgram:
     return DistributedProgram(program.given, connected(single(everything)))
 
 
-def _values(terms: Sequence[Term], readers: Sequence[Eval]) -> tuple[Expr, ...]:
+def _values(terms: Sequence[LeadingTerm], readers: Sequence[Eval]) -> tuple[Expr, ...]:
     """The values that all readers add up, if they are held alike, and exactly."""
     found = {t.values() for t in terms}
     kinds = {i.target.kinds for i in readers}

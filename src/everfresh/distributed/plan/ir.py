@@ -159,7 +159,7 @@ class Add:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PlacedChange:
     """The rows of a table change, where they are."""
 
     table: str
@@ -205,7 +205,7 @@ class Step:
         return frozenset((self.target.name, *(map_id(m) for m, _ in self.adds)))
 
 
-Instruction = Eval | Keep | Send | Add | Change | Step
+Instruction = Eval | Keep | Send | Add | PlacedChange | Step
 
 
 def mode_of(tag: Tag) -> str:
@@ -310,11 +310,11 @@ __all__ = [
     "WORKERS",
     "Add",
     "Block",
-    "Change",
     "DistributedProgram",
     "Eval",
     "Instruction",
     "Keep",
+    "PlacedChange",
     "Send",
     "Step",
     "Temp",

@@ -13,7 +13,7 @@ from everfresh.expr import Const, Expr, Var, substitute
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class LeadingTerm:
     """A summed product that begins with a change: its group, the atom, the conditions right behind it, the
     rest."""
 
@@ -62,7 +62,7 @@ def columns_of(temp: Temp) -> tuple[Var, ...]:
     return tuple(Var(c.name, c.type, c.nullable) for c in temp.columns)
 
 
-def terms_of(query: Query, temp: Temp) -> list[Term | None]:
+def terms_of(query: Query, temp: Temp) -> list[LeadingTerm | None]:
     """The products of a query; None for one that does not begin with the change, or reads it elsewhere."""
     match query:
         case Plus(terms):
@@ -79,7 +79,7 @@ def terms_of(query: Query, temp: Temp) -> list[Term | None]:
             plain = len({v.name for v in vars_}) == len(vars_)
             if plain and not any(isinstance(n, Rel) and n.name == name for f in rest for n in f.walk()):
                 conditions = tuple(f.condition for f in behind[:count] if isinstance(f, Cond))
-                return [Term(group, atom, conditions, rest, columns_of(temp))]
+                return [LeadingTerm(group, atom, conditions, rest, columns_of(temp))]
     return [None]
 
 

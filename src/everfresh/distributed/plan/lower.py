@@ -14,10 +14,10 @@ from everfresh.calculus import MapRef, Neg, Plus, Query, Rel, Sum, arity, output
 from everfresh.distributed.plan.annotate import annotated
 from everfresh.distributed.plan.ir import (
     Add,
-    Change,
     Eval,
     Instruction,
     Keep,
+    PlacedChange,
     Send,
     Step,
     Temp,
@@ -69,7 +69,7 @@ class Lowering:
         schedule, table = self.programs.schedule, round_.base
         pending: dict[str, list[Temp]] = {}
         made = self._evaluated(round_.runs, None, number)
-        self.out.append(Change(table, self._at(self._changes[None, table], self._home(table))))
+        self.out.append(PlacedChange(table, self._at(self._changes[None, table], self._home(table))))
         self._distribute(made, pending)
         for unit in round_.steps:
             adds = tuple((name, temp) for name in unit.maps for temp in pending.pop(name, ()))

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from everfresh.calculus import Query
 from everfresh.distributed.plan.ir import (
     Add,
-    Change,
     Eval,
     Instruction,
     Keep,
+    PlacedChange,
     Send,
     Step,
     Temp,
@@ -57,12 +57,12 @@ def _send(i: Send) -> None:
         raise NotWellFormed(f"{i.target.name} is sent from {i.source.tag} to {i.target.tag}")
 
 
-def _anything(i: Add | Change) -> None:
+def _anything(i: Add | PlacedChange) -> None:
     if isinstance(i.source.tag, Random):
         raise NotWellFormed(f"{i.source.name} is added where it is not known to belong")
 
 
-def _change(i: Change) -> None:
+def _change(i: PlacedChange) -> None:
     _anything(i)
     if isinstance(i.source.tag, Local):
         raise NotWellFormed(f"{i.table} is not on the driver")
@@ -74,4 +74,4 @@ def _step(i: Step) -> None:
             raise NotWellFormed(f"what is pending for {name} is at {temp.tag}")
 
 
-_CHECKS = {Eval: _eval, Keep: _keep, Send: _send, Add: _anything, Change: _change, Step: _step}
+_CHECKS = {Eval: _eval, Keep: _keep, Send: _send, Add: _anything, PlacedChange: _change, Step: _step}

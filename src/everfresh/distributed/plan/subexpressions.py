@@ -11,7 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from everfresh.calculus import MapRef, Query, Rel
-from everfresh.distributed.plan.ir import Add, Change, Eval, Instruction, Keep, Send, Step, Temp, uses_of
+from everfresh.distributed.plan.ir import (
+    Add,
+    Eval,
+    Instruction,
+    Keep,
+    PlacedChange,
+    Send,
+    Step,
+    Temp,
+    uses_of,
+)
 from everfresh.distributed.plan.tags import Dist
 from everfresh.expr import Var
 
@@ -84,7 +94,7 @@ def _alive(instructions: Sequence[Instruction]) -> list[Instruction]:
     read: set[str] = set()
     out: list[Instruction] = []
     for instruction in reversed(instructions):
-        if isinstance(instruction, Add | Change | Step) or instruction.target.name in read:
+        if isinstance(instruction, Add | PlacedChange | Step) or instruction.target.name in read:
             out.append(instruction)
             read |= {t.name for t in uses_of(instruction)}
     return out[::-1]

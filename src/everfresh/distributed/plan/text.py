@@ -24,11 +24,11 @@ from everfresh.distributed.plan.ir import (
     EXCHANGE,
     Add,
     Block,
-    Change,
     DistributedProgram,
     Eval,
     Instruction,
     Keep,
+    PlacedChange,
     Send,
     Step,
     Temp,
@@ -80,7 +80,7 @@ def _lines(instruction: Instruction, programs: Programs | None) -> Iterator[str]
             yield f"{_declared(target)} := {instruction.how} {_name(source.name)}"
         case Add(name, source):
             yield f"ADD {_name(name)} += {_name(source.name)}"
-        case Change(table, source):
+        case PlacedChange(table, source):
             yield f"CHANGE {_name(table)} += {_name(source.name)}"
         case Step(target, view, relation, round_, adds):
             pending = ", ".join(f"{_name(m)} += {_name(t.name)}" for m, t in adds)
@@ -146,7 +146,7 @@ class _Parser:
                 word = stream.next().text
                 name = stream.name()
                 stream.expect("+=")
-                made = Add if word == "ADD" else Change
+                made = Add if word == "ADD" else PlacedChange
                 yield made(name, self.temps[stream.name()])
             else:
                 yield self.assignment(stream, mode)

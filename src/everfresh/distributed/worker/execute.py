@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from everfresh.calculus import MapRef, Query, Rel
 from everfresh.compiler import Ordered
-from everfresh.distributed.plan.ir import Add, Block, Change, Eval, Instruction, Keep, Step, Temp
+from everfresh.distributed.plan.ir import Add, Block, Eval, Instruction, Keep, PlacedChange, Step, Temp
 from everfresh.distributed.plan.placement import Placement, shown_columns
 from everfresh.distributed.plan.tags import Dist
 from everfresh.distributed.worker.native_blocks import as_before, led_by, owned, planned
 from everfresh.distributed.worker.routing import owners
 from everfresh.distributed.worker.wire import Held, entries_table, entries_values, kept
 from everfresh.local.batch.journal import Journal
-from everfresh.local.batch.linked_programs import Names, Prepared
+from everfresh.local.batch.linked_programs import Prepared, StatementNames
 from everfresh.local.batch.steps import Made, Stepper
 from everfresh.local.interpret.atoms import Atom, Found, Rows
 from everfresh.local.interpret.fanout import fanout
@@ -134,7 +134,7 @@ class _Run(Stepper):
                 self.temps[target.name] = kept(held, target, self.site.number, self.site.workers)
             case Add(name, source):
                 self._put(self._wiring.stores(name), self.temps[source.name])
-            case Change(name, source):
+            case PlacedChange(name, source):
                 held = self.temps[source.name]
                 table = self._wiring.tables.get(name)
                 if table is None:  # a re-evaluated view
@@ -214,7 +214,7 @@ class _Run(Stepper):
         self.journal.interpreted += len(statements)
         return super()._interpret(statements, change, at)
 
-    def _names(self, statement: Prepared, change: Rows, at: int) -> Names:
+    def _names(self, statement: Prepared, change: Rows, at: int) -> StatementNames:
         return self._scope(statement.view, at)
 
     def _scope(self, view: str, at: int) -> _BlockNames:
@@ -262,7 +262,7 @@ def _held(temp: Temp, interner: Any, rows: RowSet | None) -> Held:
     return Held(temp, codec, rows.words, values)
 
 
-class _BlockNames(Names):
+class _BlockNames(StatementNames):
     """The scope of a statement in a block: temporaries beside what the worker stores."""
 
     site: Site

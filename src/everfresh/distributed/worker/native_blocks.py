@@ -18,7 +18,7 @@ from everfresh.distributed.plan.ir import Eval, map_id
 from everfresh.distributed.plan.placement import Placement
 from everfresh.distributed.plan.tags import Dist
 from everfresh.local.batch.linked_programs import Prepared, Wiring
-from everfresh.local.native.codegen.adding import Job
+from everfresh.local.native.codegen.adding import AddedStatement
 from everfresh.local.native.codegen.generate import generate
 from everfresh.local.native.codegen.scalars import Unsupported
 from everfresh.local.native.manager import Form, Planned
@@ -71,7 +71,7 @@ def _form(
     # What came of an empty change may have strings of its own.
     codec = Codec(codec.columns, wiring.interner)
     prepared = replace(prepared, base=led_by(eval_) or "")
-    made, _ = generate(wiring, [Job(prepared, apply=False)], codec, at)
+    made, _ = generate(wiring, [AddedStatement(prepared, apply=False)], codec, at)
     if not made.places.buffers:
         raise Unsupported("nothing is made")
     return Form(frozenset((0,)), frozenset(), made)

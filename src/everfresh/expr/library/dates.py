@@ -150,6 +150,16 @@ def by_day(fn: Callable[[Array], Any], days: Array) -> Array:
 
 # -- parts ---------------------------------------------------------------------------------------------------
 
+
+def _towards_zero(value: Any, unit: int) -> Any:
+    return abs(value) // unit * ((value >= 0) * 2 - 1)
+
+
+def _counted(year: Any, length: int) -> Any:
+    """The number of a century or a millennium: the first begins with the year 1, that before it is -1."""
+    return (year > 0) * ((year - 1) // length + 1) - (year <= 0) * (-year // length + 1)
+
+
 _OF_DAYS: dict[str, Callable[[Any], Any]] = {
     "year": lambda d: civil(d)[0],
     "month": lambda d: civil(d)[1],
@@ -159,6 +169,12 @@ _OF_DAYS: dict[str, Callable[[Any], Any]] = {
     "isodow": lambda d: weekday(d) + 1,
     "doy": lambda d: d - day_number(civil(d)[0], 1, 1) + 1,
     "week": iso_week,
+    "isoyear": lambda d: civil(d - weekday(d) + 3)[0],
+    "yearweek": lambda d: civil(d - weekday(d) + 3)[0] * 100 + iso_week(d),
+    "era": lambda d: (civil(d)[0] > 0) * 1,
+    "decade": lambda d: _towards_zero(civil(d)[0], 10),
+    "century": lambda d: _counted(civil(d)[0], 100),
+    "millennium": lambda d: _counted(civil(d)[0], 1000),
 }
 _OF_TIME: dict[str, Callable[[Any], Any]] = {
     "hour": lambda us: us // 3_600_000_000,
@@ -175,6 +191,9 @@ def _trunc(value: int, unit: int) -> int:
 
 _OF_INTERVAL: dict[str, Callable[[Interval], Any]] = {
     "year": lambda v: _trunc(v[0], 12),
+    "decade": lambda v: _trunc(v[0], 120),
+    "century": lambda v: _trunc(v[0], 1_200),
+    "millennium": lambda v: _trunc(v[0], 12_000),
     "month": lambda v: v[0] - _trunc(v[0], 12) * 12,
     "day": lambda v: v[1],
     "quarter": lambda v: _trunc(v[0] - _trunc(v[0], 12) * 12, 3) + 1,
@@ -262,6 +281,9 @@ _SPELLINGS = {
     "isodow": "",
     "doy": "dayofyear",
     "epoch": "",
+    "isoyear": "",
+    "yearweek": "",
+    "era": "",
 }
 _PARTS = {alias: name for name, more in _SPELLINGS.items() for alias in (name, *more.split())}
 

@@ -8,10 +8,28 @@ functions by these names only.
 
 from __future__ import annotations
 
-from everfresh.expr.library import arithmetic, compare, dates, logic, numeric, strings
+from everfresh.expr.library import (
+    angles,
+    arithmetic,
+    calendar,
+    compare,
+    dates,
+    integers,
+    logic,
+    numeric,
+    regex,
+    strings,
+    text_parts,
+    time_bucket,
+    trying,
+)
 from everfresh.expr.library.signature import Function, Signature
 
-_ROWS = (*arithmetic.ROWS, *compare.ROWS, *logic.ROWS, *numeric.ROWS, *strings.ROWS, *dates.ROWS)
+_ROWS = (
+    *arithmetic.ROWS, *compare.ROWS, *logic.ROWS, *numeric.ROWS, *strings.ROWS, *dates.ROWS,
+    *time_bucket.ROWS, *calendar.ROWS, *integers.ROWS, *angles.ROWS, *regex.ROWS,
+    *text_parts.ROWS, *trying.ROWS,
+)  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}
 assert len(FUNCTIONS) == len(_ROWS)

@@ -6,5 +6,10 @@
 - `server`      the owner of a store: answers calls of the store and consistent reads
 - `remote`      a store that another process owns
 - `maintainer`  a view manager: keeps its share of the view groups fresh
+- `master`      gives view groups to managers
+- `ring`        which manager has which group
+- `load`        how views keep up, as managers tell
+- `role`        how a master and a manager end
+- `points`      where a process ends itself, for tests
 - `supervisor`  starts both, and managers again that died
 """

@@ -7,18 +7,17 @@ goes on from what is committed.
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-from everfresh.errors import Code, EverfreshError
 from everfresh.kv.definitions import VIEWS, Definition
 from everfresh.kv.process import points
 from everfresh.kv.process.remote import RemoteStore
 from everfresh.kv.process.ring import Ring, read_ring
+from everfresh.kv.process.role import run
 from everfresh.kv.protocol.calls import Collect, Fence, Prepare, Put, Resolve
 from everfresh.kv.views import Views
 
@@ -79,17 +78,7 @@ def _made(store: RemoteStore) -> list[tuple[bytes, int]]:
 def main(arguments: list[str]) -> int:
     """`python -m everfresh.kv.process.maintainer SOCKET NAME`."""
     path, who = arguments
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
-    try:
-        maintain(path, who, stop)
-    except EverfreshError as error:
-        if error.code == Code.CLOSED:
-            return 0  # the owner is gone
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return run(lambda stop: maintain(path, who, stop))
 
 
 if __name__ == "__main__":

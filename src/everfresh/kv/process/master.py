@@ -7,14 +7,13 @@ over writes nothing any more.
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 from dataclasses import replace
 
-from everfresh.errors import Code, EverfreshError
 from everfresh.kv.process.remote import RemoteStore
 from everfresh.kv.process.ring import members_now, read_ring, write_ring
+from everfresh.kv.process.role import run
 from everfresh.kv.store import Conflict
 
 PAUSE = 0.2
@@ -42,17 +41,7 @@ def rule(path: str, stop: threading.Event) -> None:
 
 def main(arguments: list[str]) -> int:
     """`python -m everfresh.kv.process.master SOCKET`."""
-    stop = threading.Event()
-    for name in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(name, lambda *_: stop.set())
-    try:
-        rule(arguments[0], stop)
-    except EverfreshError as error:
-        if error.code == Code.CLOSED:
-            return 0  # the owner is gone
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    return run(lambda stop: rule(arguments[0], stop))
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ class Server:
                 self.load.wrote(self.store)
             if call in WRITES and args[0] == VIEWS.name:
                 self.client.forget()
-            return wire.pack({"answer": answer})
+            return packed_answer(call, answer)
         except Exception as error:
             return wire.pack(wire.packed_error(error))
 
@@ -149,18 +149,12 @@ class Server:
         return next(iter(self.store.scan_chunks(partition, table, lo, hi, size=size)))
 
     def _read_row(self, view: str, *key: Any, arrow: bytes | None = None) -> Any:
-        """A row, as plain values where they travel and as Arrow where not."""
+        """A row; its key comes as plain values where they travel and as Arrow where not."""
         if arrow is not None:
             columns = wire.bytes_table(arrow)
             named = zip(columns.column_names, columns, strict=True)
             key = tuple(column[0].as_py() for name, column in named if name)
-        found = self.client.read_row(view, *key)
-        try:
-            wire.pack(found)
-        except TypeError:
-            assert found is not None
-            return wire.table_bytes(pa.table({name: [value] for name, value in found.items()}))
-        return found
+        return self.client.read_row(view, *key)
 
     def _packed_log(self, *given: Any) -> Any:
         """A slice of a log as it is stored; None if the store has no such thing."""
@@ -236,3 +230,14 @@ class Server:
         except Conflict:  # it has just come further
             return head
         return new
+
+
+def packed_answer(call: str, answer: Any) -> bytes:
+    """An answer as a message: a row is plain values, and Arrow if one of them does not travel."""
+    try:
+        return wire.pack({"answer": answer})
+    except TypeError:
+        if call != "read_row":
+            raise
+        row = pa.table({name: [value] for name, value in answer.items()})
+        return wire.pack({"answer": wire.table_bytes(row)})

@@ -89,7 +89,7 @@ def _packed(value: Any, parts: list[bytes]) -> Any:
     if CLASSES.get(name) is type(value):
         names = [f.name for f in fields(value)] if is_dataclass(value) else list(_fields(value))
         return {"c": name, "v": [_packed(getattr(value, n), parts) for n in names]}
-    if isinstance(value, (list, tuple)):
+    if type(value) in (list, tuple):  # a named one has a meaning that would be lost
         rows = _arrow(value) if len(value) >= _ROWS else None
         if rows is not None:
             kind, data = rows

@@ -168,7 +168,7 @@ class EmbeddedStore:
 
     def get(self, table: str, key: bytes) -> Row | None:
         """One row."""
-        return self.multi_get(table, [key])[0]
+        return core.get(self._routed(key).space, self._number(table), key)
 
     def multi_get(self, table: str, keys: Sequence[bytes]) -> list[Row | None]:
         """Several rows, in the order of the keys."""

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from everfresh.linalg.compiler.let_blocks import Block
-from everfresh.linalg.compiler.reuse import Columns, Products, reuse, shared
+from everfresh.linalg.compiler.reuse import ColumnRange, Products, reuse, shared
 from everfresh.linalg.lang.nodes import Expr, MatMul, Matrix, Transpose
 from everfresh.linalg.lang.trees import names
 
@@ -34,7 +34,7 @@ class Multiply:
     products: tuple[tuple[str, Expr, bool], ...]
 
 
-Step = Assign | Multiply | Columns
+Step = Assign | Multiply | ColumnRange
 
 
 def schedule(block: Block, stored: Collection[str], symmetric: Collection[str] = ()) -> list[Step]:

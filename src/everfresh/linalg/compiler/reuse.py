@@ -26,7 +26,7 @@ Products = dict[str, Product]
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnRange:
     """`name` is so many columns of a product or of an operand, from column `start` on."""
 
     name: str
@@ -38,7 +38,7 @@ class Columns:
 class Needs:
     """What each name needs, followed through assignments, products and columns as they are now."""
 
-    def __init__(self, assigns: Block, products: Products, columns: Iterable[Columns] = ()) -> None:
+    def __init__(self, assigns: Block, products: Products, columns: Iterable[ColumnRange] = ()) -> None:
         self.direct: dict[str, frozenset[str]] = {name: names(expr) for name, expr in assigns}
         self.direct |= {name: names(operand) for name, (_, operand, _) in products.items()}
         self.direct |= {one.name: frozenset((one.product,)) for one in columns}
@@ -54,11 +54,11 @@ class Needs:
         return found
 
 
-def shared(assigns: Block, products: Products) -> dict[str, Columns]:
+def shared(assigns: Block, products: Products) -> dict[str, ColumnRange]:
     """The products with some columns of the operand of another one, which must not need them."""
     needs = Needs(assigns, products)
     parts = {name: expr.parts for name, expr in assigns if isinstance(expr, Stack) and expr.axis}
-    found: dict[str, Columns] = {}
+    found: dict[str, ColumnRange] = {}
     for host, (matrix, operand, turned) in products.items():
         if not isinstance(operand, Matrix):
             continue
@@ -67,13 +67,17 @@ def shared(assigns: Block, products: Products) -> dict[str, Columns]:
             key = (matrix, part, turned)
             for name, other in products.items():
                 if other == key and name != host and host not in found and name not in needs.of(host):
-                    found.setdefault(name, Columns(name, host, start, part.columns))
+                    found.setdefault(name, ColumnRange(name, host, start, part.columns))
             start += part.columns
     return found
 
 
 def reuse(
-    block: Block, assigns: Block, products: Products, columns: dict[str, Columns], heights: Mapping[str, int]
+    block: Block,
+    assigns: Block,
+    products: Products,
+    columns: dict[str, ColumnRange],
+    heights: Mapping[str, int],
 ) -> None:
     """Take columns that are known out of `products`, given the block that they were hoisted out of."""
     elements = Elements({n: e.parts if isinstance(e, Stack) and e.axis else (e,) for n, e in block})
@@ -96,27 +100,27 @@ def reuse(
             at += one.columns
 
 
-def _runs(name: str, places: list[tuple[str, int] | None], widths: list[int]) -> list[Columns]:
+def _runs(name: str, places: list[tuple[str, int] | None], widths: list[int]) -> list[ColumnRange]:
     """The columns of a product, in order: from where each is taken, what is new from `name` itself."""
-    runs: list[Columns] = []
+    runs: list[ColumnRange] = []
     at = 0
     for place, width in zip(places, widths, strict=True):
         product, start = place or (name, at)
         last = runs[-1] if runs else None
         if last is not None and last.product == product and last.start + last.width == start:
-            runs[-1] = Columns(last.name, product, last.start, last.width + width)
+            runs[-1] = ColumnRange(last.name, product, last.start, last.width + width)
         else:
-            runs.append(Columns(f"{name}_{len(runs)}", product, start, width))
+            runs.append(ColumnRange(f"{name}_{len(runs)}", product, start, width))
         at += width
     return runs
 
 
 def _rewrite(
     name: str,
-    runs: list[Columns],
+    runs: list[ColumnRange],
     assigns: Block,
     products: Products,
-    columns: dict[str, Columns],
+    columns: dict[str, ColumnRange],
     height: int,
 ) -> None:
     """`name` is put together from the runs; what is new becomes products with columns of the operand."""
@@ -124,7 +128,7 @@ def _rewrite(
     assert isinstance(operand, Matrix)
     for run in runs:
         if run.product == name:
-            some = Columns(f"{run.name}x", operand.name, run.start, run.width)
+            some = ColumnRange(f"{run.name}x", operand.name, run.start, run.width)
             columns[some.name] = some
             products[run.name] = matrix, Matrix(some.name, operand.rows, run.width), turned
         else:

@@ -21,7 +21,15 @@ from everfresh.epochs.resident import weighted
 from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.domain.columns import key_table
 from everfresh.linalg.domain.past import ROW, Past, difference, rows_of
-from everfresh.linalg.domain.steps import Change, CreateMatrix, CreateView, Drop, decode, encode, updates_of
+from everfresh.linalg.domain.steps import (
+    CreateMatrix,
+    CreateView,
+    Drop,
+    MatrixUpdates,
+    decode,
+    encode,
+    updates_of,
+)
 from everfresh.linalg.domain.store import META, MatrixStore
 from everfresh.linalg.run.before import Before
 from everfresh.linalg.run.updates import Update
@@ -69,7 +77,7 @@ class Matrices(Resident):
         """Whether something is an update of a matrix, or a list of them."""
         return updates_of(given) is not None
 
-    def prepare(self, name: str, given: Any) -> Change:
+    def prepare(self, name: str, given: Any) -> MatrixUpdates:
         """What a user gives for a matrix."""
         listed = updates_of(given)
         if listed is None:
@@ -89,7 +97,7 @@ class Matrices(Resident):
                 place=f"matrix '{name}'",
                 hint=f"change what '{relation}' is made from",
             )
-        return Change({name: listed})
+        return MatrixUpdates({name: listed})
 
     def dropping(self, name: str) -> Sequence[Drop]:
         """The statements that drop a matrix; or a view, with the matrices that were made for it alone."""
@@ -128,8 +136,8 @@ class Matrices(Resident):
         return made, take_back
 
     def make(
-        self, name: str, own: Change | None, inputs: Mapping[str, Published]
-    ) -> tuple[Change | None, MatrixChange | None, Undo]:
+        self, name: str, own: MatrixUpdates | None, inputs: Mapping[str, Published]
+    ) -> tuple[MatrixUpdates | None, MatrixChange | None, Undo]:
         """Step a matrix or a view."""
         if name in self.store.matrices:
             return self._step_matrix(name, own, inputs)
@@ -140,8 +148,8 @@ class Matrices(Resident):
         return None, MatrixChange((), before[name], partial(self._changed, name)), undo
 
     def _step_matrix(
-        self, name: str, own: Change | None, inputs: Mapping[str, Published]
-    ) -> tuple[Change | None, MatrixChange | None, Undo]:
+        self, name: str, own: MatrixUpdates | None, inputs: Mapping[str, Published]
+    ) -> tuple[MatrixUpdates | None, MatrixChange | None, Undo]:
         linked = self.store.followed.get(name)
         undone: list[Undo] = []
         if linked is not None and own is None:
@@ -150,7 +158,9 @@ class Matrices(Resident):
             if not updates:
                 return None, None, _nothing
             undone.append(linked.move(deleted, appended))
-            own = Change({name: updates}, {name: key_table(linked.source, appended)} if appended else {})
+            own = MatrixUpdates(
+                {name: updates}, {name: key_table(linked.source, appended)} if appended else {}
+            )
         elif linked is not None and own is not None:  # again, from the log
             gone = [i for u in own.updates[name] for i in getattr(u, "indices", ())]
             came = linked.source.keys(own.keys[name]) if name in own.keys else []
@@ -182,7 +192,7 @@ class Matrices(Resident):
         """Statements and updates as the log keeps them."""
         updates = {name: change.updates[name] for name, change in changes}
         keys = {name: change.keys[name] for name, change in changes if name in change.keys}
-        return encode([*statements, *([Change(updates, keys)] if updates else [])])
+        return encode([*statements, *([MatrixUpdates(updates, keys)] if updates else [])])
 
     def decode(
         self, ddl: Sequence[str], sections: Sections
@@ -190,12 +200,12 @@ class Matrices(Resident):
         """The inverse of `encode`."""
         steps = decode(ddl, sections)
         changes = [
-            (name, Change({name: updates}, {name: step.keys[name]} if name in step.keys else {}))
+            (name, MatrixUpdates({name: updates}, {name: step.keys[name]} if name in step.keys else {}))
             for step in steps
-            if isinstance(step, Change)
+            if isinstance(step, MatrixUpdates)
             for name, updates in step.updates.items()
         ]
-        return [step for step in steps if not isinstance(step, Change)], changes
+        return [step for step in steps if not isinstance(step, MatrixUpdates)], changes
 
     def to_sections(self) -> dict[str, Any]:
         """Everything, for a snapshot."""

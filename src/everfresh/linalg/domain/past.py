@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from everfresh.delta.bags import weigh
 from everfresh.errors import Code, EverfreshError
-from everfresh.linalg.run.before import Before, Value
+from everfresh.linalg.run.before import Before, UsedArray
 from everfresh.state import pack_arrays, plain, unpack_arrays
 
 BYTES = 256 << 20
@@ -54,7 +54,7 @@ class Past:
         """The earliest epoch whose value is known."""
         return max(self._since, self._begun.get(name, 0), last - self._kept)
 
-    def back(self, name: str, now: Value, since: int) -> Iterator[tuple[int, Value, Value]]:
+    def back(self, name: str, now: UsedArray, since: int) -> Iterator[tuple[int, UsedArray, UsedArray]]:
         """The epochs after `since` that changed it, last first: with the values after and before."""
         for epoch, changes in reversed(self._epochs):
             if epoch <= since:
@@ -64,7 +64,7 @@ class Past:
                 yield epoch, now, before
                 now = before
 
-    def at(self, name: str, now: Value, epoch: int) -> Value:
+    def at(self, name: str, now: UsedArray, epoch: int) -> UsedArray:
         """The value at an earlier epoch."""
         for _, _, before in self.back(name, now, epoch):
             now = before

@@ -3,7 +3,7 @@
 Statements are in the log of DDL, updates in a section of the commit record, arrays of both in another.
 Invariant: `decode(encode(steps))` makes the same steps, with arrays of equal values.
 
->>> told = encode([Drop("B"), Change({"A": [EntryUpdate(0, 1, 2.5)]})])
+>>> told = encode([Drop("B"), MatrixUpdates({"A": [EntryUpdate(0, 1, 2.5)]})])
 >>> told.ddl, sorted(told.sections)
 (('{"do": "drop", "name": "B"}',), ['matrix/arrays', 'matrix/steps'])
 >>> decode(told.ddl, told.sections)[0]
@@ -71,7 +71,7 @@ class Drop:
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class MatrixUpdates:
     """Updates of some matrices, in order for each; and the keys of the rows that were appended to matrices
     that follow a relation."""
 
@@ -80,7 +80,7 @@ class Change:
 
 
 Statement = CreateMatrix | CreateView | Drop
-Step = Statement | Change
+Step = Statement | MatrixUpdates
 
 _KINDS: dict[str, type[Any]] = {
     "low-rank": LowRank,
@@ -101,8 +101,8 @@ def encode(steps: Sequence[Step]) -> Told:
         arrays[str(len(arrays))] = np.asarray(backend_of(value).to_numpy(value))
         return len(arrays) - 1
 
-    ddl = tuple(json.dumps(_told(step, keep)) for step in steps if not isinstance(step, Change))
-    changes = [_told(step, keep) for step in steps if isinstance(step, Change)]
+    ddl = tuple(json.dumps(_told(step, keep)) for step in steps if not isinstance(step, MatrixUpdates))
+    changes = [_told(step, keep) for step in steps if isinstance(step, MatrixUpdates)]
     sections = {STEPS: json.dumps(changes).encode(), ARRAYS: pack_arrays(arrays)}
     return Told(ddl, sections)
 
@@ -118,7 +118,7 @@ def _told(step: Step, keep: Keep) -> dict[str, Any]:
             return {"do": "view", "name": name, "text": text, "inputs": dict(inputs), "how": dict(how)}
         case Drop(name):
             return {"do": "drop", "name": name}
-        case Change(updates, keys):
+        case MatrixUpdates(updates, keys):
             listed = {name: [_told_update(u, keep) for u in some] for name, some in updates.items()}
             came = {name: _rows(rows, keep) for name, rows in keys.items()}
             return {"do": "change", "updates": listed, **({"keys": came} if came else {})}
@@ -163,7 +163,7 @@ def _step(told: Mapping[str, Any], arrays: Mapping[str, Any]) -> Step:
         case _:
             updates = {name: [_update(u, arrays) for u in some] for name, some in told["updates"].items()}
             keys = {name: _unpacked(number, arrays) for name, number in told.get("keys", {}).items()}
-            return Change(updates, keys)
+            return MatrixUpdates(updates, keys)
 
 
 def _unpacked(number: int, arrays: Mapping[str, Any]) -> pa.Table:

@@ -23,7 +23,7 @@ from everfresh.linalg.domain.steps import CreateMatrix, CreateView
 from everfresh.linalg.kernels.backend import Array, backend_of
 from everfresh.linalg.lang.source import parse
 from everfresh.linalg.lang.trees import names
-from everfresh.linalg.run.before import Before, Value
+from everfresh.linalg.run.before import Before, UsedArray
 from everfresh.linalg.run.pending import Held
 from everfresh.linalg.run.setup import Definition, ViewOptions, bound_source
 from everfresh.linalg.run.updates import Accumulator, AppendRows, DeleteRows, Update
@@ -82,12 +82,12 @@ class MatrixStore:
             return tuple(dict.fromkeys(self.definitions[name].inputs.values()))
         return (self.followed[name].source.relation,) if name in self.followed else ()
 
-    def value(self, name: str) -> Value:
+    def value(self, name: str) -> UsedArray:
         """A matrix, or the first output of a view, as it is stored."""
         if name in self.views:
             return self.views[name].value(self.views[name].outputs[0])
         if name in self._free:
-            return Value(self._free[name])
+            return UsedArray(self._free[name])
         reader = self.readers(name)[0]
         return self.views[reader].value(self._input(reader, name))
 

@@ -20,7 +20,7 @@ Index = np.ndarray[Any, Any] | None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Value:
+class UsedArray:
     """A stored array and which of its rows and columns are in use."""
 
     array: Any
@@ -51,16 +51,16 @@ class Before:
         held = [self.whole, self.rows, self.columns, *(x for pair in self.factors for x in pair)]
         return sum(int(x.nbytes) for x in held if x is not None)
 
-    def of(self, after: Value) -> Value:
+    def of(self, after: UsedArray) -> UsedArray:
         """The value before, given that after."""
         if self.whole is not None:
-            return Value(_numpy(self.whole), self.rows, self.columns)
+            return UsedArray(_numpy(self.whole), self.rows, self.columns)
         array = _numpy(after.array)
         rows, columns = self.size or array.shape  # it may have grown since
         array = np.array(array[:rows, :columns])
         for left, right in self.factors:
             array -= _numpy(left) @ _numpy(right).T
-        return Value(array, self.rows, self.columns)
+        return UsedArray(array, self.rows, self.columns)
 
     def to_arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """As arrays by name."""

@@ -16,20 +16,20 @@ from everfresh.linalg.compiler.cost import Machine
 from everfresh.linalg.compiler.flatten import Flat
 from everfresh.linalg.compiler.plan import MatrixProgram
 from everfresh.linalg.compiler.product_schedule import Assign, Multiply, Step, schedule
-from everfresh.linalg.compiler.reuse import Columns
+from everfresh.linalg.compiler.reuse import ColumnRange
 from everfresh.linalg.kernels.backend import Array, Backend
 from everfresh.linalg.lang.nodes import Expr, MatMul, Matrix
 from everfresh.linalg.lang.trees import distinct, names
 from everfresh.linalg.run.evaluate import Evaluator
 from everfresh.linalg.run.pending import Held
-from everfresh.linalg.run.updates import Change
+from everfresh.linalg.run.updates import LowRankChange
 from everfresh.program.ir import Statement
 
 MERGE_AFTER = (16, 32)  # updates between two merges, by cost
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScheduledTrigger:
     """A trigger, scheduled."""
 
     factors: Mapping[str, tuple[str, str]]
@@ -40,7 +40,7 @@ class Plan:
     """The pending columns that each matrix has room for."""
 
 
-def make_plan(program: MatrixProgram, ranks: Mapping[str, int]) -> Plan:
+def make_plan(program: MatrixProgram, ranks: Mapping[str, int]) -> ScheduledTrigger:
     """The plan for changes of these ranks."""
     trigger = program.trigger(ranks)
     block = [(s.target, s.expr) for s in trigger.statements if s.strategy == "factor"]
@@ -48,7 +48,7 @@ def make_plan(program: MatrixProgram, ranks: Mapping[str, int]) -> Plan:
     redo = tuple(s for s in trigger.statements if s.strategy == "reevaluate")
     steps = tuple(schedule(block, program.stored, program.flat.symmetric))
     names_of = {name: (u.name, v.name) for name, (u, v) in program.factors(ranks).items()}
-    return Plan(names_of, steps, updates, redo, _capacities(program.machine, steps, updates))
+    return ScheduledTrigger(names_of, steps, updates, redo, _capacities(program.machine, steps, updates))
 
 
 def _capacities(
@@ -80,9 +80,9 @@ class Execution:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ScheduledTrigger,
         state: dict[str, Held],
-        changes: Mapping[str, Change],
+        changes: Mapping[str, LowRankChange],
         evaluate: Callable[[Expr, Mapping[str, Any]], Any],
         limit: float,
     ) -> None:
@@ -110,7 +110,7 @@ class Execution:
         for step in self.plan.steps:
             if isinstance(step, Assign):
                 self.env[step.name] = self.evaluator.value(step.expr)
-            elif isinstance(step, Columns):
+            elif isinstance(step, ColumnRange):
                 self.env[step.name] = self.env[step.product][:, step.start : step.start + step.width]
             else:
                 self._multiply(step)

@@ -16,7 +16,7 @@ import numpy as np
 from everfresh.errors import Code, EverfreshError
 from everfresh.linalg.kernels.backend import Array
 from everfresh.linalg.lang.dims import Dim, Index, Slots
-from everfresh.linalg.run.updates import Accumulator, AppendRows, Change, DeleteRows, RowUpdate, Update
+from everfresh.linalg.run.updates import Accumulator, AppendRows, DeleteRows, LowRankChange, RowUpdate, Update
 
 if TYPE_CHECKING:
     from everfresh.linalg.run.view import MatrixView
@@ -28,7 +28,7 @@ Updates = dict[str, list[Update]]
 class Resolved:
     """The change of each input; what has to grow first; or the inputs anew, if a rigid dimension changes."""
 
-    changes: dict[str, Change] = field(default_factory=dict)
+    changes: dict[str, LowRankChange] = field(default_factory=dict)
     slots: dict[Dim, Slots] = field(default_factory=dict)
     grow: dict[Dim, int] = field(default_factory=dict)
     rebuilt: dict[str, Array] | None = None

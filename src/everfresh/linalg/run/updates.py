@@ -1,8 +1,8 @@
 """Updates of matrices, and how each becomes a product of thin factors (section 6.3.2).
 
 A row, a column or an entry that is set is a change of rank 1; a batch is the sum of its changes, merged to
-its effective rank (rows that are set twice count once; the rest by QR and SVD). Invariant: a `Change` says
-exactly how the matrix changes, in the coordinates of the stored array.
+its effective rank (rows that are set twice count once; the rest by QR and SVD). Invariant: a `LowRankChange`
+says exactly how the matrix changes, in the coordinates of the stored array.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Update = LowRank | RowUpdate | ColumnUpdate | EntryUpdate | AppendRows | DeleteR
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Change:
+class LowRankChange:
     """`left right'`; if only some rows of a factor are not zero, `left_rows` and `right_rows` say which."""
 
     left: Array
@@ -107,7 +107,7 @@ class Accumulator:
         self.columns = np.arange(held.shape[1]) if columns is None else columns
         self.set_rows: dict[int, Array] = {}  # physical row -> its new value
         self.parts: list[tuple[Array, Array]] = []
-        self.single: Change | None = None
+        self.single: LowRankChange | None = None
 
     def add(self, update: Update) -> None:
         """Take one update."""
@@ -202,7 +202,9 @@ class Accumulator:
         unit = self.backend.zeros(self.held.shape[1], 1, self.like)
         unit[at] = 1.0
         self.parts.append((self.backend.columns(new - old), unit))
-        self.single = Change(*self.parts[0], right_rows=np.array([at])) if len(self.parts) == 1 else None
+        self.single = (
+            LowRankChange(*self.parts[0], right_rows=np.array([at])) if len(self.parts) == 1 else None
+        )
 
     def _flush(self) -> None:
         """Turn the rows that were set into factors: unit columns times differences."""
@@ -220,7 +222,7 @@ class Accumulator:
         left[index, self.backend.index(range(len(positions)), self.like)] = 1.0
         self.parts.append((left, right))
         if len(self.parts) == 1:
-            self.single = Change(left, right, left_rows=np.array(positions))
+            self.single = LowRankChange(left, right, left_rows=np.array(positions))
         else:
             self.single = None
 
@@ -229,19 +231,19 @@ class Accumulator:
         for at in positions:
             self.set_rows[at] = self.backend.zeros(self.held.shape[1], 1, self.like)
 
-    def change(self) -> Change | None:
+    def change(self) -> LowRankChange | None:
         """The whole change; None if there is none."""
         self._flush()
         if not self.parts:
             return None
         if len(self.parts) == 1:
-            return self.single or Change(*self.parts[0])
+            return self.single or LowRankChange(*self.parts[0])
         left = self.backend.concat([u for u, _ in self.parts], 1)
         right = self.backend.concat([v for _, v in self.parts], 1)
         return recompress(left, right, self.backend)
 
 
-def recompress(left: Array, right: Array, backend: Backend) -> Change | None:
+def recompress(left: Array, right: Array, backend: Backend) -> LowRankChange | None:
     """`left right'` with as few columns as its numerical rank; None if it is zero.
 
     >>> import numpy as np
@@ -261,7 +263,7 @@ def recompress(left: Array, right: Array, backend: Backend) -> Change | None:
     if keep == 0:
         return None
     root = s[:keep] ** 0.5
-    return Change(
+    return LowRankChange(
         backend.columns(q_left @ (u[:, :keep] * root)), backend.columns(q_right @ (vt[:keep].T * root))
     )
 

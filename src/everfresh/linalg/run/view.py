@@ -32,15 +32,15 @@ from everfresh.linalg.kernels.backend import Array, Backend, backend_of
 from everfresh.linalg.lang.dims import Dimensions, Slots
 from everfresh.linalg.lang.nodes import Expr
 from everfresh.linalg.lang.trees import names
-from everfresh.linalg.run.before import Before, Value
+from everfresh.linalg.run.before import Before, UsedArray
 from everfresh.linalg.run.drift import Probe, inner, sample
 from everfresh.linalg.run.evaluate import Evaluator, IllConditioned, check_inputs
-from everfresh.linalg.run.execute import Execution, Plan, evaluate_flat, make_plan
+from everfresh.linalg.run.execute import Execution, ScheduledTrigger, evaluate_flat, make_plan
 from everfresh.linalg.run.pending import Held
 from everfresh.linalg.run.resizing import grow, rebuild
 from everfresh.linalg.run.resolve import Resolved, resolve
 from everfresh.linalg.run.setup import Applied, Definition, ViewOptions, compiled_for
-from everfresh.linalg.run.updates import Change, EntryUpdate, Update  # noqa: F401 (the doctest)
+from everfresh.linalg.run.updates import EntryUpdate, LowRankChange, Update  # noqa: F401 (the doctest)
 
 CHECKED = 4  # views that are compared after an update
 SHORT = 4096  # terms of the sums that every check may compute
@@ -69,7 +69,7 @@ class MatrixView:
         self.version = 0
         self.drift = 0.0
         self.reevaluations = 0
-        self._plans: dict[tuple[tuple[str, int], ...], Plan] = {}
+        self._plans: dict[tuple[tuple[str, int], ...], ScheduledTrigger] = {}
         self._dear: dict[tuple[tuple[str, int], ...], bool] = {}
         self._marks: Marks = []
         self._added: Mapping[str, list[tuple[Array, Array]] | None] = {}
@@ -95,7 +95,7 @@ class MatrixView:
         like = next(iter(self.state.values())).base
         return Evaluator(env, self.backend, like, self.options.condition_limit).value(expr)
 
-    def changed_inputs(self, changes: Mapping[str, Change]) -> dict[str, Array]:
+    def changed_inputs(self, changes: Mapping[str, LowRankChange]) -> dict[str, Array]:
         """The inputs after changes, as arrays of their own."""
         inputs = {name: self.backend.copy(self.state[name].array()) for name in self.inputs}
         for name, change in changes.items():
@@ -280,13 +280,13 @@ class MatrixView:
 
         return applied, undo, value_before
 
-    def value(self, name: str) -> Value:
+    def value(self, name: str) -> UsedArray:
         """A stored matrix as it is, for `Before.of`."""
         index = [
             None if slots is None or slots.whole else slots.index
             for slots in (self.slots.get(self.dimensions.of(name, axis)) for axis in (0, 1))
         ]
-        return Value(self.state[name].array(), *index)
+        return UsedArray(self.state[name].array(), *index)
 
     def _check_names(self, given: Mapping[str, Any]) -> None:
         for name in given:
@@ -338,7 +338,7 @@ class MatrixView:
         self._marks, self._added = execution.marks, execution.added
         return self.done(ranks, "incremental" if not execution.plan.redo else self.compiled.strategy)
 
-    def _plan(self, ranks: Mapping[str, int]) -> Plan:
+    def _plan(self, ranks: Mapping[str, int]) -> ScheduledTrigger:
         key = tuple(sorted(ranks.items()))
         if key not in self._plans:
             self._plans[key] = make_plan(self.compiled, ranks)

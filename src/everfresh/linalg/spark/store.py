@@ -24,7 +24,7 @@ from everfresh.linalg.run.drift import sample
 from everfresh.linalg.run.evaluate import Evaluator
 from everfresh.linalg.run.execute import evaluate_flat
 from everfresh.linalg.run.pending import Held
-from everfresh.linalg.run.updates import Change
+from everfresh.linalg.run.updates import LowRankChange
 from everfresh.linalg.run.view import MatrixView
 from everfresh.linalg.spark.blocks import Array, Blocks, assemble, files_of
 from everfresh.linalg.spark.cluster import Cluster
@@ -89,7 +89,7 @@ class SparkView(MatrixView):
         first = next(v for v in env.values() if isinstance(v, (Held, np.ndarray)))
         return str(first.base.dtype if isinstance(first, Held) else first.dtype)
 
-    def changed_inputs(self, changes: Mapping[str, Change]) -> dict[str, Any]:
+    def changed_inputs(self, changes: Mapping[str, LowRankChange]) -> dict[str, Any]:
         """The inputs after changes; blocks are not gathered."""
         found: dict[str, Any] = {}
         for name in self.inputs:

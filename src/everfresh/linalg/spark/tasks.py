@@ -33,7 +33,7 @@ _BACKEND = NumpyBackend(threads=1)  # a task has one processor
 
 
 @dataclass(slots=True)
-class Part:
+class MatrixPart:
     """A worker's rows and columns of one matrix, with so much of its chain added."""
 
     rows: Array
@@ -46,7 +46,7 @@ class Part:
         return self.rows.nbytes + (self.columns.nbytes if self.columns is not None else 0)
 
 
-_KEPT: Kept[tuple[str, str, int], Part] = Kept(4 << 30)
+_KEPT: Kept[tuple[str, str, int], MatrixPart] = Kept(4 << 30)
 
 
 @dataclass(slots=True)
@@ -57,12 +57,12 @@ class Worker:
     number: int
     whole: dict[Blocks, Array] = field(default_factory=dict)
 
-    def part(self, blocks: Blocks, columns: bool = False) -> Part:
+    def part(self, blocks: Blocks, columns: bool = False) -> MatrixPart:
         """This worker's part of a matrix, at the value asked for."""
         key = (self.files.root, blocks.id, self.number)
         part = _KEPT.get(key)
         if part is None or blocks.chain[: len(part.chain)] != part.chain:
-            part = Part(np.array(read_rows(self.files, blocks, self.number)), None)
+            part = MatrixPart(np.array(read_rows(self.files, blocks, self.number)), None)
         if columns and part.columns is None:
             some = blocks.columns_of(self.number)
             pieces = [read_rows(self.files, blocks, w)[:, some] for w in range(blocks.workers)]

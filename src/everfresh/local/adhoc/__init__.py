@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from everfresh.local.adhoc.run import CHUNK, Run, Source
+from everfresh.local.adhoc.run import CHUNK, QueryRun, Source
 from everfresh.sql.logical import plan as p
 from everfresh.types import arrow_schema
 
@@ -20,7 +20,7 @@ def execute(plan: p.Plan, source: Source, *, chunk: int = CHUNK) -> pa.Table:
 
     Joins look at `chunk` candidate pairs at a time.
     """
-    frame = Run(source, chunk).frame(plan, None)
+    frame = QueryRun(source, chunk).frame(plan, None)
     arrays = [frame[c.name].to_arrow() for c in plan.columns]
     if not arrays:
         return pa.table({})

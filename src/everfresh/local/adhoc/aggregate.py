@@ -76,40 +76,27 @@ def exact_sums(values: NDArray, groups: Ints, count: int) -> list[int]:
         sums = object_array([0] * count, count)
         np.add.at(sums, groups, values)
         return list(sums)
-    total = Values.zeros(Layout((Kind.WIDE,)), count)
     high, low = wide_words(Vector(BIGINT, values))
-    kinds, nothing = np.array([Kind.WIDE], np.int64), np.zeros(len(groups), np.int64)
-    failed = pool_values.accumulate(
-        total.n,
-        total.ints,
-        total.floats,
-        kinds,
-        np.ascontiguousarray(groups),
-        nothing,
-        np.array([high, low]),
-        np.zeros((0, len(groups))),
-    )
+    total, failed = _added(Kind.WIDE, groups, count, np.array([high, low]), np.zeros((0, len(groups))))
     assert not failed, "sums of fewer than 2**63 64-bit integers fit 128 bits"
     return wide_to_python(total.ints[0], total.ints[1])
+
+
+def _added(kind: Kind, groups: Ints, count: int, ints: Ints, floats: Floats) -> tuple[Values, bool]:
+    """The sums of one component by group, and whether one has left what it can hold."""
+    total = Values.zeros(Layout((kind,)), count)
+    kinds, nothing = np.array([kind], np.int64), np.zeros(len(groups), np.int64)
+    places = np.ascontiguousarray(groups)
+    failed = pool_values.accumulate(total.n, total.ints, total.floats, kinds, places, nothing, ints, floats)
+    return total, bool(failed)
 
 
 def float_sums(values: Floats, groups: Ints, count: int) -> Floats:
     """The sum of each group, rounded once; infinities and NaN follow IEEE."""
     finite = np.isfinite(values)
-    total = Values.zeros(Layout((Kind.FLOAT,)), count)
     deltas = np.zeros((3, len(groups)))
     deltas[0] = np.where(finite, values, 0.0)
-    kinds, nothing = np.array([Kind.FLOAT], np.int64), np.zeros(len(groups), np.int64)
-    failed = pool_values.accumulate(
-        total.n,
-        total.ints,
-        total.floats,
-        kinds,
-        np.ascontiguousarray(groups),
-        nothing,
-        np.zeros((0, len(groups)), np.int64),
-        deltas,
-    )
+    total, failed = _added(Kind.FLOAT, groups, count, np.zeros((0, len(groups)), np.int64), deltas)
     out = _exact_float_sums(deltas[0], groups, count) if failed else float_total(total.floats)
     if not finite.all():
         special = np.zeros(count)

@@ -18,7 +18,7 @@ from functools import cached_property
 from everfresh.errors import EverfreshError
 from everfresh.expr import Expr, Vector
 from everfresh.local.adhoc.frame import D, Frame, Ints, Outer
-from everfresh.local.adhoc.join import Evaluate, Key, Lookup, Side, find_pairs, is_true, key_of
+from everfresh.local.adhoc.join import Evaluate, JoinKeys, Key, Lookup, find_pairs, is_true, key_of
 from everfresh.local.adhoc.keys import Words
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.conditions import conjuncts
@@ -58,7 +58,7 @@ class _Step:
     leaf: _Leaf
     used: tuple[Expr, ...]
     lookup: Lookup
-    side: Side
+    side: JoinKeys
     swapped: bool
 
     @cached_property
@@ -145,8 +145,8 @@ class Graph:
             right.append(pair[1])
             same.append(key.same)
             used.append(condition)
-        small = Side(self._words, left, same, frame.rows)
-        large = Side(self._words, right, same, leaf.frame.rows)
+        small = JoinKeys(self._words, left, same, frame.rows)
+        large = JoinKeys(self._words, right, same, leaf.frame.rows)
         swapped = frame.rows <= leaf.frame.rows
         if not swapped:
             small, large = large, small

@@ -47,7 +47,7 @@ def key_of(condition: Expr, left: Names, right: Names) -> Key | None:
     return None
 
 
-class Side:
+class JoinKeys:
     """The keys of one side: their words, and the rows that can have a partner at all."""
 
     def __init__(self, words: Words, vectors: Sequence[Vector], same: Sequence[bool], rows: int) -> None:
@@ -58,14 +58,14 @@ class Side:
 class Lookup:
     """The rows of the right side by key."""
 
-    def __init__(self, side: Side) -> None:
+    def __init__(self, side: JoinKeys) -> None:
         self._rows = np.flatnonzero(side.able)
         all_ = len(self._rows) == len(side.able)
         self._groups = Groups(side.words if all_ else side.words[:, self._rows])
         self._order = self._rows[np.argsort(self._groups.of_rows, kind="stable")]
         self._starts = np.cumsum(self._groups.sizes) - self._groups.sizes
 
-    def partners(self, side: Side) -> tuple[Ints, Ints]:
+    def partners(self, side: JoinKeys) -> tuple[Ints, Ints]:
         """For each left row: the group of its key, and how many right rows are in it."""
         group = np.where(side.able, self._groups.find(side.words), -1)
         if not self._groups.count:
@@ -91,7 +91,7 @@ def find_pairs(
     left: Frame,
     right: Frame,
     lookup: Lookup,
-    side: Side,
+    side: JoinKeys,
     rest: Sequence[Expr],
     evaluate: Evaluate,
     chunk: int,
@@ -171,7 +171,7 @@ def outer_join(
         condition.vectors[0].append(left[D])
         condition.vectors[1].append(right[D])
         condition.same.append(True)
-    made = [Side(words, v, condition.same, f.rows) for v, f in zip(condition.vectors, sides, strict=True)]
+    made = [JoinKeys(words, v, condition.same, f.rows) for v, f in zip(condition.vectors, sides, strict=True)]
     for side, able in zip(made, condition.able, strict=True):
         side.able &= able
     a, b = find_pairs(left, right, Lookup(made[1]), made[0], condition.rest, evaluate, chunk)

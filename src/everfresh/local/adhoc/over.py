@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Frames:
+class WindowFrames:
     """The frame of each row: places `low <= place < high`."""
 
     low: Ints
@@ -50,7 +50,7 @@ def _numbers(vector: Vector) -> tuple[Array, int]:
     return integers(vector.values.astype(np.float64))
 
 
-def _specials(frames: Frames, vector: Vector) -> NDArray[np.float64]:
+def _specials(frames: WindowFrames, vector: Vector) -> NDArray[np.float64]:
     """The sum of the infinities and NaNs of each frame; 0 where there are none."""
     if not vector.type.is_float:
         return np.zeros(len(vector))
@@ -59,7 +59,7 @@ def _specials(frames: Frames, vector: Vector) -> NDArray[np.float64]:
     return np.select([nan | (plus & minus), plus, minus], [math.nan, math.inf, -math.inf], 0.0)
 
 
-def _doubles(frames: Frames, vector: Vector) -> NDArray[np.float64]:
+def _doubles(frames: WindowFrames, vector: Vector) -> NDArray[np.float64]:
     """The sum of each frame as a double; of a DECIMAL, without its scale."""
     values, unit = _numbers(vector)
     below = unit if vector.type.is_float else 1
@@ -68,15 +68,15 @@ def _doubles(frames: Frames, vector: Vector) -> NDArray[np.float64]:
     return np.where(special == 0, sums, special)
 
 
-def _size(frames: Frames, args: Sequence[Vector]) -> Ints:
+def _size(frames: WindowFrames, args: Sequence[Vector]) -> Ints:
     return frames.sums(known(args, len(frames.low)).astype(np.int64))
 
 
-def _count(frames: Frames, args: Sequence[Vector], _: SqlType) -> Vector:
+def _count(frames: WindowFrames, args: Sequence[Vector], _: SqlType) -> Vector:
     return Vector(BIGINT, _size(frames, args))
 
 
-def _sum(frames: Frames, args: Sequence[Vector], type_: SqlType) -> Vector:
+def _sum(frames: WindowFrames, args: Sequence[Vector], type_: SqlType) -> Vector:
     some = _size(frames, args) > 0
     if type_.is_float:
         return Vector(DOUBLE, _doubles(frames, args[0])).with_valid(some)
@@ -84,15 +84,15 @@ def _sum(frames: Frames, args: Sequence[Vector], type_: SqlType) -> Vector:
     return Vector(type_, object_array(sums, len(sums))).with_valid(some)
 
 
-def _avg(frames: Frames, args: Sequence[Vector], _: SqlType) -> Vector:
+def _avg(frames: WindowFrames, args: Sequence[Vector], _: SqlType) -> Vector:
     n = _size(frames, args)
     return Vector(DOUBLE, average(_doubles(frames, args[0]), n, args[0].type)).with_valid(n > 0)
 
 
-def _spread(sample: bool, root: bool) -> Callable[[Frames, Sequence[Vector], SqlType], Vector]:
+def _spread(sample: bool, root: bool) -> Callable[[WindowFrames, Sequence[Vector], SqlType], Vector]:
     least = 2 if sample else 1
 
-    def run(frames: Frames, args: Sequence[Vector], _: SqlType) -> Vector:
+    def run(frames: WindowFrames, args: Sequence[Vector], _: SqlType) -> Vector:
         values, unit = _numbers(args[0])
         exact = values.astype(object)
         n = _size(frames, args)
@@ -110,8 +110,8 @@ def _spread(sample: bool, root: bool) -> Callable[[Frames, Sequence[Vector], Sql
     return run
 
 
-def _extreme(largest: bool) -> Callable[[Frames, Sequence[Vector], SqlType], Vector]:
-    def run(frames: Frames, args: Sequence[Vector], _: SqlType) -> Vector:
+def _extreme(largest: bool) -> Callable[[WindowFrames, Sequence[Vector], SqlType], Vector]:
+    def run(frames: WindowFrames, args: Sequence[Vector], _: SqlType) -> Vector:
         code = codes(args[0])
         code = ~code if largest else code
         place = np.arange(len(code))
@@ -126,7 +126,7 @@ def _extreme(largest: bool) -> Callable[[Frames, Sequence[Vector], SqlType], Vec
     return run
 
 
-def _smallest(frames: Frames, values: Ints) -> Ints:
+def _smallest(frames: WindowFrames, values: Ints) -> Ints:
     """The smallest value of each frame, -1 if it is empty; two runs of a power of two cover a frame."""
     size = frames.high - frames.low
     out = np.full(len(size), -1, np.int64)
@@ -139,15 +139,15 @@ def _smallest(frames: Frames, values: Ints) -> Ints:
     return out
 
 
-def _at_end(last: bool) -> Callable[[Frames, Sequence[Vector], SqlType], Vector]:
-    def run(frames: Frames, args: Sequence[Vector], _: SqlType) -> Vector:
+def _at_end(last: bool) -> Callable[[WindowFrames, Sequence[Vector], SqlType], Vector]:
+    def run(frames: WindowFrames, args: Sequence[Vector], _: SqlType) -> Vector:
         place = frames.high - 1 if last else frames.low
         return take(args[0], np.where(frames.high > frames.low, place, -1))
 
     return run
 
 
-OVER: dict[str, Callable[[Frames, Sequence[Vector], SqlType], Vector]] = {
+OVER: dict[str, Callable[[WindowFrames, Sequence[Vector], SqlType], Vector]] = {
     "count": _count,
     "sum": _sum,
     "avg": _avg,

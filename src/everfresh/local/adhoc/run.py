@@ -1,7 +1,7 @@
 """A plan run once, operator by operator, over frames; correlated subqueries are unnested, not run per row.
 
-`Run.frame(plan, outer)` is the plan for all outer combinations at once: its rows carry the combination they
-stand for, from the lowest operator that mentions an outer variable upwards, where grouping, windows, set
+`QueryRun.frame(plan, outer)` is the plan for all outer combinations at once: its rows carry the combination
+they stand for, from the lowest operator that mentions an outer variable upwards, where grouping, windows, set
 operations and LIMIT count it as one more key. A frame without that column is the same for every combination.
 (Neumann and Kemper, "Unnesting Arbitrary Queries", 2015.)
 
@@ -23,7 +23,7 @@ from everfresh.local.adhoc.frame import Computed, D, Frame, Ints, Outer, PickedR
 from everfresh.local.adhoc.graph import flatten, join_graph
 from everfresh.local.adhoc.join import is_true, outer_join
 from everfresh.local.adhoc.keys import Groups, Words, sort_index, within
-from everfresh.local.adhoc.subquery import Answers
+from everfresh.local.adhoc.subquery import SubqueryAnswers
 from everfresh.local.adhoc.window import window
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.subqueries import answered, free, has_subquery, names, subqueries
@@ -34,7 +34,7 @@ CHUNK = 1 << 20
 """Candidate pairs of a join that are looked at together."""
 
 
-class Run:
+class QueryRun:
     """One query being run; `source` gives the rows of a table or view by name."""
 
     def __init__(self, source: Source, chunk: int = CHUNK) -> None:
@@ -75,7 +75,7 @@ class Run:
         else:
             ids, outer = self._combinations(frame, mentioned)
             found = self.frame(plan, outer)
-        answers = Answers(found, outer.rows, self.words)
+        answers = SubqueryAnswers(found, outer.rows, self.words)
         columns = [v.name for v in plan.variables]
         match query:
             case p.ExistsSubquery():
@@ -221,16 +221,16 @@ def _kept(plan: p.SetOperation, words: Ints, left: int) -> Ints:
     return np.flatnonzero(keep)
 
 
-_OPERATORS: dict[type[p.Plan], Callable[[Run, Any, Outer | None], Frame]] = {
-    p.Single: Run._single,
-    p.Scan: Run._scan,
-    p.Filter: Run._graph,
-    p.Join: Run._graph,
-    p.Project: Run._project,
-    p.Aggregate: Run._aggregate,
-    p.SetOperation: Run._set_operation,
-    p.Distinct: Run._distinct,
-    p.Sort: Run._sort,
-    p.Limit: Run._limit,
-    p.Window: Run._window,
+_OPERATORS: dict[type[p.Plan], Callable[[QueryRun, Any, Outer | None], Frame]] = {
+    p.Single: QueryRun._single,
+    p.Scan: QueryRun._scan,
+    p.Filter: QueryRun._graph,
+    p.Join: QueryRun._graph,
+    p.Project: QueryRun._project,
+    p.Aggregate: QueryRun._aggregate,
+    p.SetOperation: QueryRun._set_operation,
+    p.Distinct: QueryRun._distinct,
+    p.Sort: QueryRun._sort,
+    p.Limit: QueryRun._limit,
+    p.Window: QueryRun._window,
 }

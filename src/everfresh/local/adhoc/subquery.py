@@ -30,7 +30,7 @@ _ORDER: dict[str, Callable[[Ints, Ints], NDArray[np.bool_]]] = {
 }
 
 
-class Answers:
+class SubqueryAnswers:
     """The rows of a subquery for each of `count` outer combinations; for the only one if they carry none."""
 
     def __init__(self, frame: Frame, count: int, words: Words) -> None:

@@ -17,7 +17,7 @@ from everfresh.expr import Vector, concat
 from everfresh.local.adhoc.frame import D, Frame, Ints, take
 from everfresh.local.adhoc.join import Evaluate
 from everfresh.local.adhoc.keys import Groups, Words, codes, sort_index
-from everfresh.local.adhoc.over import OVER, Frames
+from everfresh.local.adhoc.over import OVER, WindowFrames
 from everfresh.sql.logical.plan import WindowCall
 from everfresh.types import BIGINT, NULL
 
@@ -135,9 +135,9 @@ def _neighbour(args: Sequence[Vector], rows: Sorted, sign: int) -> Vector:
 # -- frames --------------------------------------------------------------------------------------------------
 
 
-def _frames(call: WindowCall, keys: Keys, rows: Sorted) -> Frames:
+def _frames(call: WindowCall, keys: Keys, rows: Sorted) -> WindowFrames:
     if call.frame is None:
-        return Frames(rows.start, rows.last if keys else rows.end)
+        return WindowFrames(rows.start, rows.last if keys else rows.end)
     mode, start, end = call.frame
     if mode == "rows":
         low = rows.start if start is None else np.maximum(rows.places + start, rows.start)
@@ -146,7 +146,7 @@ def _frames(call: WindowCall, keys: Keys, rows: Sorted) -> Frames:
         low = rows.start if start is None else rows.first if start == 0 else _near(keys, rows, start, "left")
         high = rows.end if end is None else rows.last if end == 0 else _near(keys, rows, end, "right")
     low = np.minimum(low, rows.end)
-    return Frames(low, np.maximum(high, low))
+    return WindowFrames(low, np.maximum(high, low))
 
 
 def _near(keys: Keys, rows: Sorted, offset: int, side: Any) -> Ints:

@@ -45,7 +45,7 @@ _FEW: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Unit(Scheduled[Query]):
+class LinkedRelation(Scheduled[Query]):
     """A relation that is stepped, and what reads its rows."""
 
     reader: Reader
@@ -72,7 +72,7 @@ class Group:
 
 
 @dataclass
-class Names:
+class StatementNames:
     """The scope of a view's statements: what its atoms stand for at one point of a batch."""
 
     wiring: Wiring
@@ -156,7 +156,7 @@ class Wiring:
         self.schedule: Schedule[Query] = scheduled(catalog.compiled)  # type: ignore[arg-type]
         self.under = self.schedule.under
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
-        self._reached: dict[str, tuple[Unit, ...]] = {}
+        self._reached: dict[str, tuple[LinkedRelation, ...]] = {}
         self._own: dict[tuple[str, str], list[Prepared]] = {}
         """The statements of one view on a relation."""
         self._apart: dict[tuple[int, str], list[list[Prepared]]] = {}
@@ -170,7 +170,7 @@ class Wiring:
         for view in catalog.views.values():
             if view.name not in self.kept:
                 self._watch(view)
-        self.units: list[Unit] = [
+        self.units: list[LinkedRelation] = [
             before.units[unit.number] if before is not None and unit.view in self.kept else self._linked(unit)
             for unit in self.schedule.units
         ]
@@ -194,7 +194,7 @@ class Wiring:
                 store = self.stores(m.name)
                 store.growth = store.pool.watch = Growth(store, view.name, rows)
 
-    def _linked(self, unit: Scheduled[Query]) -> Unit:
+    def _linked(self, unit: Scheduled[Query]) -> LinkedRelation:
         relation = unit.relation
         reader: Reader = self.maps[unit.view].reader
         if not unit.is_view:
@@ -205,13 +205,13 @@ class Wiring:
                 reader = IntervalReader(relation, store, self.stores)
             else:
                 reader = ViewReader(relation, store, self.stores)
-        return Unit(unit.view, unit.name, unit.number, unit.maps, unit.is_view, relation, reader)
+        return LinkedRelation(unit.view, unit.name, unit.number, unit.maps, unit.is_view, relation, reader)
 
-    def unit(self, view: str, name: str) -> Unit | None:
+    def unit(self, view: str, name: str) -> LinkedRelation | None:
         """The unit that a name stands for in a view's program; None for a table or a re-evaluated view."""
         return self._by_name.get((view, name)) or self._by_name.get((None, name))
 
-    def reached(self, base: str) -> tuple[Unit, ...]:
+    def reached(self, base: str) -> tuple[LinkedRelation, ...]:
         """The units that the change of a table or view may reach, in the order of their steps."""
         found = self._reached.get(base)
         if found is None:
@@ -231,7 +231,7 @@ class Wiring:
         found = self._determining.get(name)
         if found is None:
             target = self.stores(name).target
-            keyed = Names(self, "", {}).keyed
+            keyed = StatementNames(self, "", {}).keyed
             found = self._determining[name] = determining(target.definition, target.keys, keyed)
         return found
 
@@ -320,11 +320,12 @@ class Wiring:
         """The statements of one view on a relation."""
         found = self._own.get((view, base))
         if found is None:
-            names, kept = Names(self, view, {}), Ordered.of(self.catalog.views[view].compiled.program)  # type: ignore[arg-type]
+            names = StatementNames(self, view, {})
+            kept = Ordered.of(self.catalog.views[view].compiled.program)  # type: ignore[arg-type]
             found = self._own[view, base] = [self._made(run, names, kept) for run in runs]
         return found
 
-    def _made(self, run: Run[Query], names: Names, kept: Ordered) -> Prepared:
+    def _made(self, run: Run[Query], names: StatementNames, kept: Ordered) -> Prepared:
         expr, store = run.statement.expr, self.stores(run.statement.target)
         if not isinstance(expr, Query) or run.statement.op != "+=":
             raise TypeError(
@@ -382,7 +383,7 @@ def _groups(tied: Mapping[str, str]) -> dict[str, set[str]]:
     return found
 
 
-def run_prepared(statement: Prepared, names: Names) -> PoolDelta:
+def run_prepared(statement: Prepared, names: StatementNames) -> PoolDelta:
     """What a statement adds to its map."""
     store = statement.store
     return run_terms(statement.terms, store.target.keys, store.codec, store.layout, names)

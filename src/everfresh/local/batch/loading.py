@@ -20,7 +20,7 @@ from everfresh.algebra import Kind
 from everfresh.calculus import ZERO, MapRef, Query, Rel, Sum, relations
 from everfresh.compiler import Crossing, Ordered
 from everfresh.local.batch.fill_choices import Choice, Way, choices, cost
-from everfresh.local.batch.linked_programs import Names, Wiring
+from everfresh.local.batch.linked_programs import StatementNames, Wiring
 from everfresh.local.interpret.atoms import Atom, Only, Pooled, Stored, part
 from everfresh.local.interpret.fanout import fanout
 from everfresh.local.interpret.interpreter import run_terms
@@ -33,7 +33,7 @@ Ints = NDArray[np.int64]
 _PIECE = 1 << 17
 
 
-class Loading(Names):
+class Loading(StatementNames):
     """The scope of a load: whole tables and relations, also for what stands for a change; one of them cut to
     a piece."""
 

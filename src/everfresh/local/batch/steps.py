@@ -17,7 +17,14 @@ import pyarrow as pa
 
 from everfresh.errors import EverfreshError
 from everfresh.local.batch.journal import Journal
-from everfresh.local.batch.linked_programs import Group, Names, Prepared, Unit, Wiring, run_prepared
+from everfresh.local.batch.linked_programs import (
+    Group,
+    LinkedRelation,
+    Prepared,
+    StatementNames,
+    Wiring,
+    run_prepared,
+)
 from everfresh.local.interpret.atoms import Rows, TableRows
 from everfresh.local.interpret.interpreter import PoolDelta, joined_deltas
 from everfresh.local.native.manager import Form
@@ -109,9 +116,9 @@ class Stepper:
             self._count(statement.view, statement.base, statement.index, names.visited)
         return made
 
-    def _names(self, statement: Prepared, change: Rows, at: int) -> Names:
+    def _names(self, statement: Prepared, change: Rows, at: int) -> StatementNames:
         """What the atoms of a statement stand for."""
-        return Names(self._wiring, statement.view, {statement.base: change}, at, self._before)
+        return StatementNames(self._wiring, statement.view, {statement.base: change}, at, self._before)
 
     def _count(self, view: str, base: str, index: int, visited: int) -> None:
         key, seen = (view, base, index), self.journal.visited
@@ -133,7 +140,7 @@ class Stepper:
         self._at_work.pop()
         return touched
 
-    def _step(self, unit: Unit) -> RowSet | None:
+    def _step(self, unit: LinkedRelation) -> RowSet | None:
         """A unit takes its step: what is pending for it is added to its maps. The difference of its rows at
         the touched keys; None if nothing has come to its maps."""
         before, pending, stores = self._before, self._pending, self._wiring.stores

@@ -4,7 +4,7 @@ A batch goes to a kernel through Arrow's C data interface, where it lies: no Pyt
 column, which is most of what a small batch would cost. A column is read so if it has exactly the Arrow type
 of its SQL type; how columns are to be read is decided once for all tables of the same Arrow schema.
 
-Invariant: `Form.fill` writes what the slow way would.
+Invariant: `ColumnForm.fill` writes what the slow way would.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ class BySchema(Generic[T]):
         return made
 
 
-class Form:
+class ColumnForm:
     """How columns stand in batches of one Arrow schema.
 
     >>> batch = pa.record_batch({"x": pa.array([7, None], pa.int32())})
-    >>> form = Form([(Column("x", SqlType("INTEGER")), 0, (1, 0))], batch.schema)
+    >>> form = ColumnForm([(Column("x", SqlType("INTEGER")), 0, (1, 0))], batch.schema)
     >>> out = np.zeros((2, 2), np.int64)
     >>> address, held = exported(batch)
     >>> form.fill(address, out, None, None); out.tolist()

@@ -163,7 +163,7 @@ class Stored(Indexed):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartialEntries:
     """Entries read by some of their columns: what an atom that does not read all of them stands for."""
 
     store: Stored
@@ -179,7 +179,7 @@ class Part:
 
 def part(store: Stored, factor: Rel) -> Atom:
     """What an atom reads of the entries that its relation stands for."""
-    return store if factor.columns is None else Part(store, factor.columns)
+    return store if factor.columns is None else PartialEntries(store, factor.columns)
 
 
 class Rows(Stored):
@@ -449,7 +449,7 @@ __all__ = [
     "Found",
     "Indexed",
     "Only",
-    "Part",
+    "PartialEntries",
     "Picked",
     "Pooled",
     "Rows",

@@ -35,7 +35,7 @@ from everfresh.types import Column
 Ints = NDArray[np.int64]
 
 
-class Scope(Protocol):
+class StatementScope(Protocol):
     """What the names of a statement stand for, and a counter of the entries that it visits."""
 
     visited: int
@@ -96,7 +96,7 @@ class _Frame:
 
 
 def run_terms(
-    terms: Sequence[Term], keys: Sequence[Var], codec: Codec, layout: Layout, scope: Scope
+    terms: Sequence[Term], keys: Sequence[Var], codec: Codec, layout: Layout, scope: StatementScope
 ) -> PoolDelta:
     """What a statement adds to a map with these keys and components."""
     parts = []
@@ -112,7 +112,7 @@ def run_terms(
     return joined_deltas(parts)
 
 
-def _frames(terms: Sequence[Term], k: int, scope: Scope) -> Iterator[_Frame]:
+def _frames(terms: Sequence[Term], k: int, scope: StatementScope) -> Iterator[_Frame]:
     """The results of terms, each the other way round where that is less to do."""
     for term in terms:
         try:
@@ -122,7 +122,7 @@ def _frames(terms: Sequence[Term], k: int, scope: Scope) -> Iterator[_Frame]:
         yield from found
 
 
-def _chosen(terms: Sequence[Term], scope: Scope) -> list[Term]:
+def _chosen(terms: Sequence[Term], scope: StatementScope) -> list[Term]:
     """The terms to run: those for many rows where the change has many."""
     if not scope.many:
         return list(terms)
@@ -148,7 +148,7 @@ def _pruned(words: Ints, values: Values) -> PoolDelta:
     return PoolDelta(words, values)
 
 
-def _run(term: Term, k: int, scope: Scope, turns: bool = False) -> _Frame:
+def _run(term: Term, k: int, scope: StatementScope, turns: bool = False) -> _Frame:
     sign = None if term.sign == 1 else np.full(1, term.sign, np.int64)
     count = None if term.counted else np.zeros(1, np.int64)
     frame, steps = _Frame({}, Weights(1, sign, count, [None] * k)), term.steps
@@ -174,13 +174,13 @@ def _run(term: Term, k: int, scope: Scope, turns: bool = False) -> _Frame:
     return frame
 
 
-def _join(frame: _Frame, step: Step, k: int, scope: Scope) -> Sequence[Step]:
+def _join(frame: _Frame, step: Step, k: int, scope: StatementScope) -> Sequence[Step]:
     factor = step.factor
     assert isinstance(factor, Rel | MapRef)
     return _meet(frame, step, [v.name for v in atom_vars(factor)], scope.atom(factor), scope)
 
 
-def _meet(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) -> Sequence[Step]:
+def _meet(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: StatementScope) -> Sequence[Step]:
     """Join a frame with an atom, through an ordered index if the step has a range; what is left to do if
     that cannot answer."""
     if step.range is None:
@@ -197,7 +197,7 @@ def _meet(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope)
     return step.slow[1:]
 
 
-def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) -> None:
+def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: StatementScope) -> None:
     """Join a frame with an atom whose columns have these names."""
     bound = [frame.columns.get(name) for name in names]
     times = Counter(names)
@@ -206,7 +206,7 @@ def _add(frame: _Frame, step: Step, names: list[str], atom: Atom, scope: Scope) 
 
 
 def _take(
-    frame: _Frame, step: Step, found: Found, names: list[str], want: Sequence[int], scope: Scope
+    frame: _Frame, step: Step, found: Found, names: list[str], want: Sequence[int], scope: StatementScope
 ) -> None:
     """Multiply a frame by what was found."""
     scope.visited += found.visited
@@ -230,7 +230,7 @@ def _take(
         frame.filter(equal, step.keep)
 
 
-def _sum(frame: _Frame, step: Step, k: int, scope: Scope) -> Sequence[Step]:
+def _sum(frame: _Frame, step: Step, k: int, scope: StatementScope) -> Sequence[Step]:
     """A part of the product that reads nothing outside: aggregated on its own, then joined."""
     factor = step.factor
     assert isinstance(factor, Sum)
@@ -254,13 +254,13 @@ def _common_layout(layouts: Sequence[Layout], k: int) -> Layout:
     return Layout(tuple(max((x.kinds[i] for x in layouts), default=Kind.WIDE) for i in range(k)))
 
 
-def _filter(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+def _filter(frame: _Frame, step: Step, k: int, scope: StatementScope) -> None:
     factor = step.factor
     assert isinstance(factor, Cond)
     frame.filter(satisfied(factor.condition, VectorsOf(frame.columns), frame.rows), step.keep)
 
 
-def _bind(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+def _bind(frame: _Frame, step: Step, k: int, scope: StatementScope) -> None:
     factor = step.factor
     assert isinstance(factor, Bind)
     made = evaluate_vector(factor.expr, VectorsOf(frame.columns), frame.rows)
@@ -272,7 +272,7 @@ def _bind(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
         frame.columns[name] = cells
 
 
-def _values(frame: _Frame, step: Step, k: int, scope: Scope) -> None:
+def _values(frame: _Frame, step: Step, k: int, scope: StatementScope) -> None:
     factor = step.factor
     assert isinstance(factor, Value)
     env = VectorsOf(frame.columns)
@@ -291,4 +291,4 @@ _STEPS: dict[type[Query], Callable[[_Frame, Step, int, Any], Sequence[Step] | No
     Value: _values,
 }
 
-__all__ = ["Needs", "PoolDelta", "Scope", "joined_deltas", "run_terms"]
+__all__ = ["Needs", "PoolDelta", "StatementScope", "joined_deltas", "run_terms"]

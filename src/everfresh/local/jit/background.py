@@ -46,7 +46,7 @@ class Load(Protocol):
         """Whether it is loaded now."""
 
 
-class Asked:
+class Compilation:
     """An item that somebody waits for."""
 
     def __init__(self, item: Item, load: Load, alive: Callable[[], object] = lambda: True) -> None:
@@ -111,7 +111,7 @@ def _last(text: str) -> str:
     return text.strip().splitlines()[-1] if text.strip() else text
 
 
-def ask_kernel(kernel: Kernel, signature: str) -> Asked:
+def ask_kernel(kernel: Kernel, signature: str) -> Compilation:
     """Have a kernel compiled for a signature, and loaded."""
 
     def load(here: bool) -> bool:
@@ -124,9 +124,9 @@ def ask_kernel(kernel: Kernel, signature: str) -> Asked:
     return ask(Item(kernel.__module__, kernel.__name__, signature), load)
 
 
-def ask(item: Item, load: Load, alive: Callable[[], object] = lambda: True) -> Asked:
+def ask(item: Item, load: Load, alive: Callable[[], object] = lambda: True) -> Compilation:
     """Have an item compiled if it is not kept, and loaded, as long as somebody is `alive` who wants it."""
-    asked = Asked(item, load, alive)
+    asked = Compilation(item, load, alive)
     _workshop().add(asked)
     return asked
 
@@ -152,7 +152,7 @@ class Workshop:
     """What this process waits for, the thread that looks for it, and the process that compiles."""
 
     def __init__(self) -> None:
-        self.pending: list[Asked] = []
+        self.pending: list[Compilation] = []
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -160,7 +160,7 @@ class Workshop:
         self._killed = False
         self.closed = False
 
-    def add(self, asked: Asked) -> None:
+    def add(self, asked: Compilation) -> None:
         """Wait for one more."""
         with self._lock:
             self.pending.append(asked)
@@ -204,7 +204,7 @@ class Workshop:
             if left:
                 time.sleep(POLL)
 
-    def _taken(self, todo: list[Asked]) -> list[Asked]:
+    def _taken(self, todo: list[Compilation]) -> list[Compilation]:
         """Load what is there; what is not."""
         left = []
         for asked in todo:
@@ -219,7 +219,7 @@ class Workshop:
                 left.append(asked)
         return left
 
-    def _have_made(self, left: list[Asked]) -> None:
+    def _have_made(self, left: list[Compilation]) -> None:
         """See that another process compiles what is missing."""
         for asked in left:
             code_cache.want(asked.item)

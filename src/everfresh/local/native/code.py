@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("everfresh")
 
 
-class Code:
+class GeneratedCode:
     """A generated text and, once it is compiled, its function of some name."""
 
     def __init__(self, text: str, names: Iterable[str], *, ordered: bool = False, entry: str = "run") -> None:

@@ -19,14 +19,14 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from everfresh.local.batch.linked_programs import Group, Prepared, Unit, Wiring
-from everfresh.local.native.code import Code
+from everfresh.local.batch.linked_programs import Group, LinkedRelation, Prepared, Wiring
+from everfresh.local.native.code import GeneratedCode
 from everfresh.local.native.codegen import each
-from everfresh.local.native.codegen.adding import Job
+from everfresh.local.native.codegen.adding import AddedStatement
 from everfresh.local.native.codegen.chaining import chained
 from everfresh.local.native.codegen.generate import Generated, Generator, Known, TooLong, generate
 from everfresh.local.native.codegen.scalars import Unsupported
-from everfresh.local.native.runtime.runner import Function, Runner
+from everfresh.local.native.runtime.runner import CompiledCall, Function
 from everfresh.local.native.templates import Template
 from everfresh.local.store.codec import Codec
 
@@ -61,19 +61,19 @@ class Form:
     covered: frozenset[int]
     applied: frozenset[int]
     made: Generated
-    chain: tuple[Unit, ...] = ()
+    chain: tuple[LinkedRelation, ...] = ()
     """The relations that are stepped with each row."""
     bad: int = 0
     """How many times the interpreter had to run them after all: after some it is left in charge."""
-    code: Code = field(init=False)
+    code: GeneratedCode = field(init=False)
     """What is compiled of its text, which forms of views of one shape share."""
-    _runner: Runner | None = None
+    _runner: CompiledCall | None = None
     _joins: bool | None = None
 
     def __post_init__(self) -> None:
         names = sorted({job.prepared.view for job in self.made.jobs})
         places = self.made.places
-        self.code = Code(self.made.text, names, ordered=bool(places.bands or places.followed))
+        self.code = GeneratedCode(self.made.text, names, ordered=bool(places.bands or places.followed))
 
     @property
     def function(self) -> Function | None:
@@ -97,13 +97,13 @@ class Form:
         return sum(len(store.pool) for store in stores.values()) <= LIGHT
 
     @property
-    def runner(self) -> Runner | None:
+    def runner(self) -> CompiledCall | None:
         """How to run it, once it is compiled. Slices are made here, in the thread that changes the maps."""
         function = self.code.function
         if function is None or self.bad >= _OFTEN:
             return None
         if self._runner is None:
-            self._runner = Runner(self.made, function)
+            self._runner = CompiledCall(self.made, function)
         return self._runner
 
 
@@ -147,9 +147,9 @@ class Native:
         self.small: int = SMALL if before is None else before.small
         self._work: dict[Key, int] = {}
         """Rows that came so far for a relation without a plan, and what batches cost beside them."""
-        self._codes: WeakValueDictionary[str, Code] = WeakValueDictionary()
+        self._codes: WeakValueDictionary[str, GeneratedCode] = WeakValueDictionary()
         """By text."""
-        self._each: dict[str, Code] = {}
+        self._each: dict[str, GeneratedCode] = {}
         """What runs all views of a template, by their text."""
         self._gathered: dict[int, Gathered] = {}
         self._alike_work: dict[Hashable, int] = {}
@@ -237,7 +237,9 @@ class Native:
             made = members[0][1].made
             code = self._each.get(text)
             if code is None:
-                code = self._each[text] = Code(each.each(made), members[0][0].views, entry="run_each")
+                code = self._each[text] = GeneratedCode(
+                    each.each(made), members[0][0].views, entry="run_each"
+                )
             if not code.asked:
                 code.ask(self, self._how)
             if code.function is not None:
@@ -319,7 +321,7 @@ def compile_now(form: Form) -> None:
 
 
 def ask(form: Form, owner: object, how: str) -> None:
-    """Have a form compiled: see `Code.ask`."""
+    """Have a form compiled: see `GeneratedCode.ask`."""
     form.code.ask(owner, how)
 
 
@@ -334,7 +336,7 @@ def plan(wiring: Wiring, base: str, statements: Sequence[Prepared], codec: Codec
     for i, statement in enumerate(statements):
         for apply, able in alone.items():
             try:
-                generate(wiring, [Job(statement, apply)], codec, unit, known=known)
+                generate(wiring, [AddedStatement(statement, apply)], codec, unit, known=known)
                 able.append(i)
             except Unsupported as error:
                 reasons[i] = str(error)
@@ -357,7 +359,9 @@ def _whole(
     if not able:
         return ()
     try:
-        made, _ = generate(wiring, [Job(statements[i], False) for i in able], codec, unit, known=known)
+        made, _ = generate(
+            wiring, [AddedStatement(statements[i], False) for i in able], codec, unit, known=known
+        )
     except TooLong:
         half = len(able) // 2
         parts = (able[:half], able[half:])
@@ -385,7 +389,7 @@ def _by_row(
     applied = frozenset(i for i in able if names[i] not in wiring.under and names[i] not in missed)
     if not applied:
         return None, {}
-    jobs = [Job(statements[i], i in applied) for i in able]
+    jobs = [AddedStatement(statements[i], i in applied) for i in able]
     try:
         made, generator = generate(wiring, jobs, codec, unit, known=known)
     except TooLong:

@@ -29,7 +29,7 @@ from everfresh.local.store.pool import Values
 
 if TYPE_CHECKING:
     from everfresh.local.native.manager import Form
-    from everfresh.local.native.runtime.runner import Function, Runner
+    from everfresh.local.native.runtime.runner import CompiledCall, Function
 
 Ints = NDArray[np.int64]
 Statement = tuple[str, str, int]
@@ -53,7 +53,7 @@ class Template:
         self.members = tuple(members)
         self._run = function
         runners = [form.runner for _, form in members]
-        self._runners: list[Runner] = [runner for runner in runners if runner is not None]
+        self._runners: list[CompiledCall] = [runner for runner in runners if runner is not None]
         assert len(self._runners) == len(members)
         for runner in self._runners:
             runner.stand()

@@ -1,8 +1,8 @@
 """The least or greatest value of a map's last key among the entries that agree on the others.
 
-`Extremes` is the question. `Scan` answers it by looking at every entry of the slice; `Ends` does so while
-slices are short, and from an index in the order of the values when they are not. So no question looks at more
-than `_LONG` entries for each key that it asks for, however often it asks for the same.
+`Extremes` is the question. `SliceScan` answers it by looking at every entry of the slice; `Ends` does so
+while slices are short, and from an index in the order of the values when they are not. So no question looks
+at more than `_LONG` entries for each key that it asks for, however often it asks for the same.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Extremes(Protocol):
         """
 
 
-class Scan:
+class SliceScan:
     """By looking at every entry of a slice. `before` are changes that it does not see."""
 
     def __init__(self, store: EntryStore, how: str, before: Mapping[str, object] = NOTHING) -> None:
@@ -87,7 +87,7 @@ class Ends:
     """
 
     def __init__(self, store: EntryStore, how: str, before: Before = NOTHING) -> None:
-        self._scan = Scan(store, how, before)
+        self._scan = SliceScan(store, how, before)
         self.codec = self._scan.codec
         self._store, self._least, self._before = store, how == "min", before
         self._value = store.columns[-1]

@@ -144,7 +144,7 @@ class Extremes(_Follower):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class CountedEntries:
     """Entries in order, with how many rows of each."""
 
     slots: Ints
@@ -174,7 +174,7 @@ class TopRows(_Follower):
         rest = [SortKey(c.name) for c in codec.columns if c.name not in named]
         self._ordering = Ordering(codec, [*keys, *rest], ranks)
         self._limit, self._offset = limit, offset
-        self._rows: Rows | None = None
+        self._rows: CountedEntries | None = None
         self.visited = 0
         """How many entries have been walked over."""
         self._end: Ints | None = None  # the last key that the answer depends on; None: on all of them
@@ -217,19 +217,19 @@ class TopRows(_Follower):
         """Whether the last answer still holds, so that `rows` walks nothing."""
         return self._rows is not None and self._version == self._labels()
 
-    def rows(self) -> Rows:
+    def rows(self) -> CountedEntries:
         """The rows now; the same object as long as nothing before their end was changed."""
         self._refresh()
         if self._rows is None:
             self._rows, self._end = self._walk(self._counts)
         return self._rows
 
-    def rows_by(self, counts: Counts) -> Rows:
+    def rows_by(self, counts: Counts) -> CountedEntries:
         """The rows of a state with these counts, whose entries are all still there."""
         self._refresh()
         return self._walk(counts)[0]
 
-    def _walk(self, count: Counts) -> tuple[Rows, Ints | None]:
+    def _walk(self, count: Counts) -> tuple[CountedEntries, Ints | None]:
         """The rows, and the last key that they depend on (None: all of them)."""
         wanted = self._offset + self._limit
         slots, counts = np.empty(0, np.int64), np.empty(0, np.int64)
@@ -246,7 +246,7 @@ class TopRows(_Follower):
         if covered >= wanted:
             end = self._index.keys_at(np.searchsorted(ends, [wanted]))[:, 0]
         some = shown > 0
-        return Rows(slots[some], shown[some]), end
+        return CountedEntries(slots[some], shown[some]), end
 
 
 def _any_at_most(keys: Ints, bound: Ints) -> bool:

@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class RunningLimit:
     """`component op limit`, in units of which `factor` are one of the component's, and compared as `type`;
     `empty`: whether it may hold over no entry."""
 
@@ -48,7 +48,7 @@ class Limit:
     type: SqlType
 
 
-def limit_of(having: Expr) -> Limit | None:
+def limit_of(having: Expr) -> RunningLimit | None:
     """A condition as a comparison of one running component with what comes from sides; None if it is
     another, or is not monotone in the component."""
     if isinstance(having, Call) and having.op == "not" and isinstance(having.args[0], Call):
@@ -65,7 +65,7 @@ def limit_of(having: Expr) -> Limit | None:
         found = _component(own)
         if found is not None:
             component, factor, empty = found
-            return Limit(component, op, limit, factor, empty, own.type)
+            return RunningLimit(component, op, limit, factor, empty, own.type)
     return None
 
 
@@ -144,7 +144,7 @@ class IntervalReader:
 
     # -- one descent -------------------------------------------------------------------------------
 
-    def _descend(self, limit: Limit, before: Before) -> list[tuple[int, int]] | None:
+    def _descend(self, limit: RunningLimit, before: Before) -> list[tuple[int, int]] | None:
         """The interval, or none; None if the sum is not monotone."""
         value = Var(self._key.name, self._key.type, False)
         band = band_of(value, Picked(self.store, ()), self.store, [c.name for c in self.store.columns])

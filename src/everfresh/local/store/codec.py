@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.expr import Vector
-from everfresh.local.input.incoming import BySchema, Form, exported_rows, one_batch
+from everfresh.local.input.incoming import BySchema, ColumnForm, exported_rows, one_batch
 from everfresh.local.kernels import incoming as incoming_kernels
 from everfresh.local.store.components import wide_from_int64, wide_from_python, wide_to_python
 from everfresh.local.store.kept_strings import Texts
@@ -111,9 +111,9 @@ class Codec:
                 self._store_array(out, column, batch.column(source))
         return out
 
-    def _form(self, schema: pa.Schema) -> Form:
+    def _form(self, schema: pa.Schema) -> ColumnForm:
         places = [(c, self._first[c.name], self._null_bit.get(c.name)) for c in self.columns]
-        return Form(places, schema, self.kept)
+        return ColumnForm(places, schema, self.kept)
 
     def _store_array(self, out: Ints, column: Column, array: pa.Array) -> None:
         """One column, whatever its Arrow type is."""

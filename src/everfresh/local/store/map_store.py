@@ -19,7 +19,7 @@ from everfresh.delta.bags import WEIGHT
 from everfresh.local.interpret.frame_columns import Cells, assemble, column_cells
 from everfresh.local.kernels.netting import netted_rows
 from everfresh.local.order.extremes import NOTHING
-from everfresh.local.relations.publishing import Change, Limits, Promise, shown
+from everfresh.local.relations.publishing import Change, Promise, ValueLimits, shown
 from everfresh.local.relations.view_reader import RowSet, ViewReader, added
 from everfresh.local.store.codec import Codec
 from everfresh.local.store.components import pieces
@@ -78,7 +78,7 @@ class MapStore(EntryStore):
         return change if all(shown(rows.codec, rows.words) for rows in parts) else Change.of(change.table)
 
     @property
-    def limits(self) -> Limits | None:
+    def limits(self) -> ValueLimits | None:
         """What sums have to be inside of, if nothing else decides whether rows can be made later."""
         wide = any(column.type.name == "HUGEINT" for column in self.columns)
         return None if wide else self._promise.limits

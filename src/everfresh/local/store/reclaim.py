@@ -41,7 +41,7 @@ class Holder(Protocol):
         """Say which: `alive[code] = True`."""
 
 
-class Past(Holder, Protocol):
+class PastHolders(Holder, Protocol):
     """What holds codes for those who ask for earlier epochs."""
 
     def make_changes(self) -> None:
@@ -49,11 +49,11 @@ class Past(Holder, Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class CodeHolders:
     """All that holds codes of an interner: tables and maps, with their slices, and the past."""
 
     stores: Sequence[Pooled]
-    past: Past | None = None
+    past: PastHolders | None = None
 
     @property
     def words(self) -> int:
@@ -73,7 +73,7 @@ class Upkeep:
 
     >>> interner, upkeep = Interner(), Upkeep()
     >>> codes = interner.intern_list(["a", "b"])
-    >>> upkeep.collect(interner, Held([]))
+    >>> upkeep.collect(interner, CodeHolders([]))
     >>> len(interner)
     0
     """
@@ -106,7 +106,7 @@ class Upkeep:
         """Strings that have come, rows that have gone, and bytes that have come since the last time."""
         return len(interner) - self._left, self._gone, interner.used - self._left_bytes
 
-    def step(self, interner: Interner, held: Held, *, now: bool = False) -> None:
+    def step(self, interner: Interner, held: CodeHolders, *, now: bool = False) -> None:
         """Between two batches, when it is due: look, unless there is too much to look at by now."""
         least = held.words // _WORDS
         if now or self.always or max(self._since(interner)) >= least:
@@ -114,7 +114,7 @@ class Upkeep:
         else:
             self._enough = tuple(max(enough, least) for enough in self._enough)
 
-    def collect(self, interner: Interner, held: Held) -> None:
+    def collect(self, interner: Interner, held: CodeHolders) -> None:
         """Free the strings that nobody holds, and memory that much less would do for."""
         self.collections += 1
         for store in held.stores:
@@ -134,7 +134,7 @@ class Upkeep:
         )
 
 
-def renumber(interner: Interner, held: Held) -> None:
+def renumber(interner: Interner, held: CodeHolders) -> None:
     """Give strings codes without gaps, after most of very many have gone."""
     if held.past is not None:
         held.past.make_changes()

@@ -47,7 +47,8 @@ PROGRAMS = (
     program.Program, program.View, CompiledView, Decision, ViewDef,
 )  # fmt: skip
 STAGES = (
-    Local, Random, Replicated, Dist, Temp, d.Eval, d.Keep, d.Send, d.Add, d.Change, d.Step, Block, Staged,
+    Local, Random, Replicated, Dist, Temp, d.Eval, d.Keep, d.Send, d.Add, d.PlacedChange, d.Step, Block,
+    Staged,
 )  # fmt: skip
 CLASSES = (
     SqlType, Column, TableSchema, *EXPRESSIONS, *QUERIES, *PLANS, *PROGRAMS, *STAGES, OnConflict,

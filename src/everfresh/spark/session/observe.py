@@ -62,7 +62,7 @@ def arrived() -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class RanStage:
     """A stage that ran: milliseconds of each task, by its number, and what it wrote for others."""
 
     block: str
@@ -195,7 +195,7 @@ class Observer:
         found["exchanged"] = {**found.get("exchanged", {}), **sent}
         return found
 
-    def _looked_up(self) -> tuple[int, list[Stage]]:
+    def _looked_up(self) -> tuple[int, list[RanStage]]:
         """How many jobs ran, and their stages in order."""
         assert self._context is not None
         java = self._context._jsc.sc()
@@ -214,14 +214,14 @@ class Observer:
         return count, found
 
 
-def _stage(store: Any, stage: Any, block: str) -> Stage:
+def _stage(store: Any, stage: Any, block: str) -> RanStage:
     tasks = store.taskList(stage.stageId(), stage.attemptId(), _ALL)
     spent = {}
     for i in range(tasks.size()):
         task = tasks.apply(i)
         if task.duration().isDefined():
             spent[task.partitionId()] = task.duration().get()
-    return Stage(block, spent, stage.shuffleWriteRecords(), stage.shuffleWriteBytes())
+    return RanStage(block, spent, stage.shuffleWriteRecords(), stage.shuffleWriteBytes())
 
 
 def _worst(rows: Mapping[str, int]) -> float:

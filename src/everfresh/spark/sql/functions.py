@@ -15,6 +15,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr.library.civil import DAY_US
 from everfresh.expr.library.dates import part_name
 from everfresh.expr.library.strings import lower, upper
+from everfresh.expr.library.time_bucket import JANUARY, MONDAY, month_of, width_of
 from everfresh.expr.nodes import Call, Const
 from everfresh.spark.sql.casts import WIDE_QUOTIENT, decimal_digits, decimal_sql
 from everfresh.spark.sql.text import (
@@ -45,6 +46,8 @@ Maker = Callable[[Call, list[str]], str]
 
 def call_sql(call: Call, args: list[str]) -> str:
     """The text of a call whose arguments have the texts `args`."""
+    if call.op in IN_PROGRAMS_ONLY:
+        raise unsupported(f"the function {call.op}")
     row = SQL[call.op]
     return fill(row.replace("@T", spark_type(call.type)), *args) if isinstance(row, str) else row(call, args)
 
@@ -323,17 +326,24 @@ def _pad(fn: str) -> str:
 
 # -- dates ---------------------------------------------------------------------------------------------------
 
+_ISO_YEAR = "CAST(extract(YEAROFWEEK FROM @0) AS BIGINT)"
 _OF_DATE = {
     "year": "year(@0)", "month": "month(@0)", "day": "day(@0)", "quarter": "quarter(@0)",
     "dow": "dayofweek(@0) - 1", "isodow": "weekday(@0) + 1", "doy": "dayofyear(@0)", "week": "weekofyear(@0)",
+    "isoyear": _ISO_YEAR, "yearweek": f"{_ISO_YEAR} * 100 + weekofyear(@0)",
+    "era": "CAST(year(@0) > 0 AS INT)", "decade": "year(@0) div 10",
+    "century": "CASE WHEN year(@0) > 0 THEN (year(@0) - 1) div 100 + 1 ELSE year(@0) div 100 - 1 END",
+    "millennium": "CASE WHEN year(@0) > 0 THEN (year(@0) - 1) div 1000 + 1 ELSE year(@0) div 1000 - 1 END",
 }  # fmt: skip
 _OF_TIME = {
     "hour": "@0 div 3600000000L", "minute": "@0 div 60000000L % 60", "second": "@0 div 1000000L % 60",
     "millisecond": "@0 div 1000L % 60000", "microsecond": "@0 % 60000000L",
 }  # fmt: skip
 _OF_SPAN = {
-    "year": "(@0).months div 12", "quarter": "(@0).months % 12 div 3 + 1", "month": "(@0).months % 12",
-    "day": "(@0).days", **{part: text.replace("@0", "(@0).us") for part, text in _OF_TIME.items()},
+    "year": "(@0).months div 12", "decade": "(@0).months div 120", "century": "(@0).months div 1200",
+    "millennium": "(@0).months div 12000", "quarter": "(@0).months % 12 div 3 + 1",
+    "month": "(@0).months % 12", "day": "(@0).days",
+    **{part: text.replace("@0", "(@0).us") for part, text in _OF_TIME.items()},
 }  # fmt: skip
 _EPOCH = {
     "DATE": f"CAST(unix_date(@0) AS BIGINT) * {DAY_US}L", "TIMESTAMP": micros("@0"),
@@ -397,6 +407,27 @@ def _date_trunc(call: Call, args: list[str]) -> str:
     return instant(fill(f"@0 - pmod(@0, {_US[found]}L)", micros(args[1])))
 
 
+def _time_bucket(call: Call, args: list[str]) -> str:
+    given = [a.value for a in (call.args[0], *call.args[2:]) if isinstance(a, Const)]
+    if len(given) < len(call.args) - 1:
+        raise unsupported("time_bucket with a width or an origin that is not constant")
+    if None in given:
+        return f"CAST(NULL AS {spark_type(call.type)})"
+    unit = DAY_US if call.type == DATE else 1
+    months, us = width_of(given[0])
+    start = given[1] * unit if len(given) > 1 else None
+    if months:
+        base = JANUARY if start is None else month_of(start)
+        month = f"(@0 - pmod(@0 - {base}, {months}))"
+        first = f"make_date(CAST(1970 + floor({month} / 12) AS INT), CAST(pmod({month}, 12) + 1 AS INT), 1)"
+        index = fill("(year(@0) - 1970) * 12 + month(@0) - 1", f"CAST({args[1]} AS DATE)")
+        return fill(f"CAST({first} AS {spark_type(call.type)})", f"({index})")
+    base = (MONDAY if start is None else start) % us
+    at = micros(f"CAST({args[1]} AS TIMESTAMP_NTZ)" if unit > 1 else args[1])
+    found = instant(fill(f"@0 - pmod(@0 - {base}L, {us}L)", at))
+    return f"CAST({found} AS DATE)" if unit > 1 else found
+
+
 def _to_span(months: int = 0, days: int = 0, us: int = 0) -> str:
     units = span(f"CAST(@0 AS INT) * {months}", f"CAST(@0 AS INT) * {days}", "0L")
     return _guarded(span("0", "0", f"@0 * {us}L") if us else units, "@0")
@@ -405,6 +436,27 @@ def _to_span(months: int = 0, days: int = 0, us: int = 0) -> str:
 _TOO_LONG = fail(Code.OVERFLOW, "a number of seconds is outside INTERVAL", spark_type(INTERVAL))
 _SECONDS = span("0", "0", "CAST(rint(@0 * 1000000D) AS BIGINT)")
 _SECONDS = _guarded(f"CASE WHEN abs(@0) < 9.2E12D THEN {_SECONDS} ELSE {_TOO_LONG} END", "@0")
+
+
+_ANGLES = ("sin", "cos", "tan", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+
+
+def _bits(symbol: str) -> Maker:
+    def make(call: Call, args: list[str]) -> str:
+        if call.type.is_wide:
+            raise unsupported(f"{call.op} of {call.type}")
+        return f"({args[0]} {symbol} {args[1]})"
+
+    return make
+
+
+IN_PROGRAMS_ONLY = frozenset({
+    "age", "ascii", "bit_count", "bitwise_not", "chr", "date_diff", "date_sub", "epoch_ms", "epoch_ns",
+    "epoch_us", "even", "factorial", "gcd", "hamming", "lcm", "levenshtein", "make_timestamp",
+    "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "shift_left", "shift_right",
+    "split_part", "try_cast", "unicode",
+})  # fmt: skip
+"""Functions that Spark SQL lacks, or has with other values: programs compute them, not queries on Spark."""
 
 # -- the table -----------------------------------------------------------------------------------------------
 
@@ -441,8 +493,18 @@ SQL: dict[str, str | Maker] = {
     "reverse": lambda call, args: f"array_join(reverse(regexp_extract_all({args[0]}, {_clusters()}, 0)), '')",
     "repeat": "repeat(@0, CAST(CASE WHEN @1 < 0 OR (@1 > 0 AND @0 = '') THEN 0L ELSE @1 END AS INT))",
     **{part: _part(part) for part in (*_OF_DATE, *_OF_TIME)}, "epoch": _epoch, "date_trunc": _date_trunc,
+    "time_bucket": _time_bucket,
     "make_date": "make_date(CAST(@0 AS INT), CAST(@1 AS INT), CAST(@2 AS INT))",
     "to_years": _to_span(months=12), "to_quarters": _to_span(months=3), "to_months": _to_span(months=1),
     "to_weeks": _to_span(days=7), "to_days": _to_span(days=1), "to_seconds": _SECONDS,
     **{f"to_{part}s": _to_span(us=n) for part, n in _US.items() if part != "second"},
+    **{fn: f"{fn}(@0)" for fn in _ANGLES}, "atan2": "atan2(@0, @1)", "degrees": "degrees(@0)",
+    "radians": "radians(@0)",
+    "isnan": _guarded("isnan(@0)", "@0"), "isinf": f"(abs(@0) = {INF})", "isfinite": f"(abs(@0) < {INF})",
+    "bitwise_and": _bits("&"), "bitwise_or": _bits("|"), "bitwise_xor": _bits("^"),
+    "translate": "translate(@0, @1, @2)", "concat_ws": lambda call, args: f"concat_ws({', '.join(args)})",
+    "strlen": "CAST(octet_length(@0) AS BIGINT)", "bit_length": "CAST(bit_length(@0) AS BIGINT)",
+    "hex": "hex(@0)", "md5": "md5(@0)", "sha256": "sha2(@0, 256)",
+    "last_day": "last_day(CAST(@0 AS DATE))", "dayname": "date_format(CAST(@0 AS DATE), 'EEEE')",
+    "monthname": "date_format(CAST(@0 AS DATE), 'MMMM')",
 }  # fmt: skip

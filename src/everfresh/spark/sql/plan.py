@@ -20,7 +20,7 @@ from typing import Any
 from everfresh.expr.nodes import Const, Expr, Var
 from everfresh.spark.sql.rows import (
     ANSWER,
-    Asked,
+    AskedSubquery,
     Columns,
     Rows,
     aggregate_sql,
@@ -40,7 +40,7 @@ from everfresh.types import BOOLEAN, INTEGER, INTERVAL
 
 
 @dataclass(frozen=True, slots=True)
-class Outer:
+class OuterRelation:
     """The distinct combinations of some outer variables: a shared relation with the columns d0, d1, ..."""
 
     table: str
@@ -90,7 +90,7 @@ class Writer:
         self._shared.append(f"{table} AS ({sql})")
         return table
 
-    def _rows(self, plan: p.Plan, outer: Outer | None) -> Rows:
+    def _rows(self, plan: p.Plan, outer: OuterRelation | None) -> Rows:
         """The rows of a plan; for every combination of `outer` if it mentions one."""
         if type(plan) not in _OPERATORS:
             raise unsupported(f"the operator {type(plan).__name__}")
@@ -98,14 +98,14 @@ class Writer:
             outer = None
         return _OPERATORS[type(plan)](self, plan, outer)
 
-    def _expanded(self, rows: Rows, outer: Outer | None) -> Rows:
+    def _expanded(self, rows: Rows, outer: OuterRelation | None) -> Rows:
         """The rows for every combination."""
         if outer is None or rows.outer:
             return rows
         return Rows(f"SELECT * FROM ({rows.sql}) CROSS JOIN {outer.table}", rows.columns, outer.columns)
 
     def _ready(
-        self, rows: Rows, exprs: Sequence[Expr], plan: p.Plan, outer: Outer | None
+        self, rows: Rows, exprs: Sequence[Expr], plan: p.Plan, outer: OuterRelation | None
     ) -> tuple[Rows, list[Expr]]:
         """The rows with the outer combinations and the answers of subqueries that `exprs` ask for."""
         if any(names(e) - rows.columns.keys() for e in exprs):
@@ -133,7 +133,7 @@ class Writer:
         sql = f"SELECT {', '.join(values)} FROM {base}{''.join(joins)}"
         return Rows(sql, columns, rows.outer), [answered(e, answers) for e in exprs]
 
-    def _ask(self, query: p.Subquery, base: str, rows: Rows, texts: dict[Expr, str]) -> Asked:
+    def _ask(self, query: p.Subquery, base: str, rows: Rows, texts: dict[Expr, str]) -> AskedSubquery:
         """The rows of a subquery for the combinations of `base` that it mentions."""
         self._asked += 1
         mentioned = {n: rows.all[n] for n in sorted(free(query.plan))}
@@ -142,26 +142,28 @@ class Writer:
         if mentioned:
             own = {n: Var(f"d{j}", v.of, v.null) for j, (n, v) in enumerate(mentioned.items())}
             named = {f"d{j}": key for j, key in enumerate(keys)}
-            outer = Outer(self._share(f"SELECT DISTINCT * FROM ({select(named)} FROM {base})"), own)
+            outer = OuterRelation(self._share(f"SELECT DISTINCT * FROM ({select(named)} FROM {base})"), own)
         args = query.args if isinstance(query, p.QuantifiedSubquery) else ()
         found = self._rows(query.plan, outer)
-        return Asked(base, f"q{self._asked}", keys, [texts[a] for a in args], found)
+        return AskedSubquery(base, f"q{self._asked}", keys, [texts[a] for a in args], found)
 
     # -- one input ------------------------------------------------------------------------------------------
 
-    def _single(self, plan: p.Single, outer: Outer | None) -> Rows:
+    def _single(self, plan: p.Single, outer: OuterRelation | None) -> Rows:
         return Rows(only([]), {})
 
-    def _scan(self, plan: p.Scan, outer: Outer | None) -> Rows:
+    def _scan(self, plan: p.Scan, outer: OuterRelation | None) -> Rows:
         columns = _numbered(plan.vars)
         items = {v.name: f"({v.name} + {zero(v.of)})" if v.of.is_float else v.name for v in columns.values()}
         table = name(self._source(plan.table))
         return Rows(f"{select(items)} FROM {table} AS t({', '.join(items)})", columns)
 
-    def _filter(self, plan: p.Filter, outer: Outer | None) -> Rows:
+    def _filter(self, plan: p.Filter, outer: OuterRelation | None) -> Rows:
         return self._where(self._rows(plan.input, outer), conjuncts(plan.condition), plan, outer)
 
-    def _where(self, rows: Rows, conditions: Sequence[Expr], plan: p.Plan, outer: Outer | None) -> Rows:
+    def _where(
+        self, rows: Rows, conditions: Sequence[Expr], plan: p.Plan, outer: OuterRelation | None
+    ) -> Rows:
         """The rows on which all conditions are true; those with subqueries are asked last."""
         for late in (False, True):
             some = [c for c in conditions if has_subquery(c) == late]
@@ -170,12 +172,12 @@ class Writer:
                 rows = ready.select(f" WHERE {all_of([ready.text(c) for c in asking])}")
         return rows
 
-    def _project(self, plan: p.Project, outer: Outer | None) -> Rows:
+    def _project(self, plan: p.Project, outer: OuterRelation | None) -> Rows:
         rows, exprs = self._ready(self._rows(plan.input, outer), [e for _, e in plan.items], plan, outer)
         items = {f"c{i}": rows.text(e) for i, e in enumerate(exprs)} | {d: d for d in rows.d}
         return Rows(f"{select(items)} FROM ({rows.sql})", _numbered(plan.variables), rows.outer)
 
-    def _aggregate(self, plan: p.Aggregate, outer: Outer | None) -> Rows:
+    def _aggregate(self, plan: p.Aggregate, outer: OuterRelation | None) -> Rows:
         """Keys and arguments come from a SELECT of their own, an argument only where its FILTER is TRUE."""
         exprs = [e for _, e in plan.keys]
         for _, call in plan.aggregates:
@@ -204,7 +206,7 @@ class Writer:
                    _numbered(plan.variables), rows.outer)  # fmt: skip
         return out if plan.grouped or outer is None else self._always(out, plan, outer)
 
-    def _always(self, rows: Rows, plan: p.Aggregate, outer: Outer) -> Rows:
+    def _always(self, rows: Rows, plan: p.Aggregate, outer: OuterRelation) -> Rows:
         """One row for every combination, also for those over nothing."""
         if not rows.outer:
             return rows
@@ -216,7 +218,7 @@ class Writer:
         sql = f"{select(items)} FROM {outer.table} LEFT JOIN ({select(found)} FROM ({rows.sql})) ON {on}"
         return replace(rows, sql=sql)
 
-    def _window(self, plan: p.Window, outer: Outer | None) -> Rows:
+    def _window(self, plan: p.Window, outer: OuterRelation | None) -> Rows:
         below = self._rows(plan.input, outer)
         exprs = [e for _, call in plan.items for e in call.children]
         rows, ready = self._ready(below, [e for e in exprs if isinstance(e, Expr)], plan, outer)
@@ -226,20 +228,20 @@ class Writer:
         sql = window_sql(calls, texts, rows.d, ties, rows.sql)
         return Rows(sql, _numbered(plan.variables), rows.outer)
 
-    def _distinct(self, plan: p.Distinct, outer: Outer | None) -> Rows:
+    def _distinct(self, plan: p.Distinct, outer: OuterRelation | None) -> Rows:
         return _distinct(self._rows(plan.input, outer))
 
-    def _sort(self, plan: p.Sort, outer: Outer | None) -> Rows:
+    def _sort(self, plan: p.Sort, outer: OuterRelation | None) -> Rows:
         rows, keys = self._sorted(self._rows(plan.input, outer), plan, outer)
         return replace(rows, sql=f"SELECT * FROM ({rows.sql}) ORDER BY {keys}").select()
 
-    def _sorted(self, rows: Rows, sort: p.Sort, outer: Outer | None) -> tuple[Rows, str]:
+    def _sorted(self, rows: Rows, sort: p.Sort, outer: OuterRelation | None) -> tuple[Rows, str]:
         """The rows with what a sort asks for, and its keys."""
         rows, exprs = self._ready(rows, [e for e, _, _ in sort.keys], sort, outer)
         keys = zip(exprs, sort.keys, strict=True)
         return rows, sort_keys((rows.text(e), e.type, up, first) for e, (_, up, first) in keys) or "0"
 
-    def _limit(self, plan: p.Limit, outer: Outer | None) -> Rows:
+    def _limit(self, plan: p.Limit, outer: OuterRelation | None) -> Rows:
         if outer is None:
             rows = self._rows(plan.input, None)
             offset = min(plan.offset, 2**31 - 1)  # Spark counts in 32 bits
@@ -259,7 +261,7 @@ class Writer:
 
     # -- two inputs -----------------------------------------------------------------------------------------
 
-    def _join(self, plan: p.Join, outer: Outer | None) -> Rows:
+    def _join(self, plan: p.Join, outer: OuterRelation | None) -> Rows:
         left, right = (self._rows(side, outer) for side in plan.inputs)
         if plan.kind in ("left", "full"):  # a side that is padded must know for which combination
             left = self._expanded(left, outer)
@@ -276,7 +278,7 @@ class Writer:
             return self._padded(left, right, plan, outer)
         return _joined(left, right, plan, conjuncts(plan.condition), plan.kind, outer)
 
-    def _pairs(self, left: Rows, right: Rows, plan: p.Join, outer: Outer | None) -> Rows:
+    def _pairs(self, left: Rows, right: Rows, plan: p.Join, outer: OuterRelation | None) -> Rows:
         """Pairs; what asks a subquery, or a combination that neither side has, is asked of them."""
         there = left.all.keys() | right.all.keys()
         conditions = conjuncts(plan.condition)
@@ -284,7 +286,7 @@ class Writer:
         rows = _joined(left, right, plan, now, "inner", outer)
         return self._where(rows, [c for c in conditions if c not in now], plan, outer)
 
-    def _padded(self, left: Rows, right: Rows, plan: p.Join, outer: Outer | None) -> Rows:
+    def _padded(self, left: Rows, right: Rows, plan: p.Join, outer: OuterRelation | None) -> Rows:
         """An outer join whose condition asks subqueries: the pairs, and the rows whose values are in none."""
         once = _unsteady(plan)
         left, right = (replace(s, sql=f"SELECT * FROM {self._share(s.sql, once)}") for s in (left, right))
@@ -301,7 +303,7 @@ class Writer:
             parts.append(f"SELECT * FROM ({padded}) LEFT ANTI JOIN ({paired}) ON {on}")
         return replace(pairs, sql=" UNION ALL ".join(parts))
 
-    def _set_operation(self, plan: p.SetOperation, outer: Outer | None) -> Rows:
+    def _set_operation(self, plan: p.SetOperation, outer: OuterRelation | None) -> Rows:
         left, right = (self._expanded(self._rows(side, outer), outer).select() for side in plan.inputs)
         columns = _numbered(plan.variables)
         both = [*columns.values(), *left.outer.values()]
@@ -324,7 +326,7 @@ class Writer:
 
 
 def _joined(
-    left: Rows, right: Rows, plan: p.Join, conditions: Sequence[Expr], kind: str, outer: Outer | None
+    left: Rows, right: Rows, plan: p.Join, conditions: Sequence[Expr], kind: str, outer: OuterRelation | None
 ) -> Rows:
     """Two sides with different names of columns, joined as they are."""
     both = Rows("", {**right.all, **left.all})
@@ -356,7 +358,7 @@ def _distinct(rows: Rows) -> Rows:
     return replace(rows, sql=f"{select(items)} FROM ({rows.sql}){grouped}")
 
 
-_OPERATORS: dict[type[p.Plan], Callable[[Writer, Any, Outer | None], Rows]] = {
+_OPERATORS: dict[type[p.Plan], Callable[[Writer, Any, OuterRelation | None], Rows]] = {
     p.Single: Writer._single, p.Scan: Writer._scan, p.Filter: Writer._filter, p.Project: Writer._project,
     p.Aggregate: Writer._aggregate, p.Window: Writer._window, p.Distinct: Writer._distinct,
     p.Sort: Writer._sort, p.Limit: Writer._limit, p.Join: Writer._join,

@@ -280,7 +280,7 @@ _SEVERAL = "a subquery used as a value gives more than one row"
 
 
 @dataclass(slots=True)
-class Asked:
+class AskedSubquery:
     """A subquery that the rows of `base` ask: `keys` are the columns that say which combination is theirs.
 
     `args` are its arguments over `base`, `found` its rows, `q` begins the names of the columns it adds.

@@ -34,7 +34,7 @@ _LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ArtifactKind:
     """A kind of things that are compiled: how one becomes a message, and is read from one."""
 
     name: str
@@ -42,8 +42,8 @@ class Kind:
     unpack: Callable[[Mapping[str, Any], Mapping[str, Buffer], str], Any]
 
 
-CATALOG = Kind("catalog", packed_catalog, unpacked_catalog)
-PROGRAM = Kind(
+CATALOG = ArtifactKind("catalog", packed_catalog, unpacked_catalog)
+PROGRAM = ArtifactKind(
     "program",
     lambda program: ({}, {"program": packed(program)}),
     lambda _, sections, what: unpacked(sections["program"], Staged, what),
@@ -76,7 +76,7 @@ def known(name: str, make: Callable[[], Any], told: str = "") -> Any:
     return _kept(name, make(), told)
 
 
-def left(root: str, name: str, told: str, kind: Kind, make: Callable[[], Any]) -> Any:
+def left(root: str, name: str, told: str, kind: ArtifactKind, make: Callable[[], Any]) -> Any:
     """What a name stands for in a task: as its process knows it, as the driver left it, or made."""
 
     def read() -> Any:
@@ -91,7 +91,7 @@ def left(root: str, name: str, told: str, kind: Kind, make: Callable[[], Any]) -
     return known(name, read, told)
 
 
-def leave(root: str, name: str, value: Any, kind: Kind) -> str:
+def leave(root: str, name: str, value: Any, kind: ArtifactKind) -> str:
     """Driver: leave something for tasks; what they are to be told."""
     store = store_of(root)
     told = _LEFT.get((root, name), "")

@@ -23,7 +23,7 @@ from everfresh.local.state import LocalState
 from everfresh.local.store.entries import EntryStore
 from everfresh.local.store.map_store import MapStore
 from everfresh.local.store.pool import Pool, Values
-from everfresh.local.store.reclaim import Held, Upkeep
+from everfresh.local.store.reclaim import CodeHolders, Upkeep
 from everfresh.local.store.stream_table import make_table
 from everfresh.local.store.strings import Interner
 from everfresh.local.store.table import Table
@@ -179,7 +179,7 @@ class TableContent:
         tables, maps = self.tables.values(), self.maps.values()
         return [*(t.pool for t in tables), *(m.pool for m in maps), *self.pools.values()]
 
-    def _held(self, world: World) -> Held | None:
+    def _held(self, world: World) -> CodeHolders | None:
         """All that holds codes of strings; None if a map here belongs to no view of this catalog, so that
         nobody knows which of its words are codes."""
         sites = [self.site(world)] if self.pools else []
@@ -187,7 +187,7 @@ class TableContent:
         stores = [store for site in sites for store in site.state.holders().stores]
         stores += [*map(TableRows, self.tables.values()), *self.maps.values()]
         known = {id(store.pool) for store in stores}
-        return Held(stores) if all(id(pool) in known for pool in self._pools()) else None
+        return CodeHolders(stores) if all(id(pool) in known for pool in self._pools()) else None
 
     # -- segments and snapshots --------------------------------------------------------------------
 

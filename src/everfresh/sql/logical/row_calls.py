@@ -52,6 +52,27 @@ class AggregateCall(Expr):
         return f"{self.fn}({'DISTINCT ' if self.distinct else ''}{inside}){where}"
 
 
+@node
+class GroupingCall(Expr):
+    """GROUPING(key, ...): as bits, which of the keys are not in the set by which a row is grouped. It
+    stands in expressions only while a query is bound: the set is known where its aggregation is."""
+
+    args: tuple[Expr, ...]
+
+    @property
+    def type(self) -> SqlType:
+        """BIGINT."""
+        return BIGINT
+
+    @property
+    def nullable(self) -> bool:
+        """Never."""
+        return False
+
+    def __str__(self) -> str:
+        return f"grouping({', '.join(map(str, self.args))})"
+
+
 def aggregate_type(fn: str, types: list[SqlType]) -> SqlType:
     """The type of an aggregate over arguments of these types.
 

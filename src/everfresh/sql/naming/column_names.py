@@ -308,6 +308,7 @@ _RULES: dict[type[Any], Callable[[Printer, Any], str]] = {
     exp.Filter: _filter,
     exp.Count: _count,
     exp.Distinct: lambda p, n: "DISTINCT " + ", ".join(p.show(e) for e in n.expressions),
+    exp.Placeholder: lambda p, n: f"${n.this}",
     exp.Anonymous: lambda p, n: p.call(n, *n.expressions),
     exp.Coalesce: lambda p, n: f"COALESCE({', '.join(p.show(e) for e in (n.this, *n.expressions))})",
     exp.StrPosition: lambda p, n: p.call(n, n.this, n.args["substr"]),

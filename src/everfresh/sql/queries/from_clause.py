@@ -19,7 +19,9 @@ from everfresh.sql import refusals
 from everfresh.sql.context import Context
 from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import ExistsSubquery, Filter, Join, Plan, Project, Scan, Single
+from everfresh.sql.queries.asof import asof_join
 from everfresh.sql.queries.clauses import Query, distinct_names, refuse_clauses
+from everfresh.sql.queries.time_windows import is_time_window, time_window
 from everfresh.sql.scope import Merged, Relation, Scope, relation_columns
 from everfresh.sql.source import near
 from everfresh.types import fold
@@ -89,6 +91,9 @@ class _From:
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
             refuse_clauses(self.source, node, {"this", "alias", "joins"})
             plan, scope = self._group(node, beside)
+        elif is_time_window(node):
+            refuse_clauses(self.source, node, {"this", "alias", "joins"})
+            plan, scope = self._time_window(node, beside)
         elif isinstance(node, (exp.Subquery, exp.Values)):
             refuse_clauses(self.source, node, _DERIVED)
             plan, scope = self._derived(node, beside)
@@ -133,6 +138,29 @@ class _From:
             kind += str(self.unnamed) if self.unnamed > 1 else ""
         return self._relation(query, kind, node)
 
+    def _time_window(self, node: Any, beside: Scope) -> Bound:
+        """The rows of a relation with their windows in time."""
+        named = ["unnamed_subquery"]
+
+        def relation(tree: Any) -> Query:
+            if isinstance(tree, exp.Subquery):
+                return self.context.bind(tree, self._beside(beside))
+            if not isinstance(tree, exp.Column):
+                raise self.source.error(
+                    Code.TYPE, "the first argument is the name of a table or view, or a query", tree
+                )
+            table = exp.Table(**{k: tree.args.get(k) for k in ("this", "db", "catalog")})
+            table.set("db", tree.args.get("table"))
+            plan, scope = self._table(table)
+            named[0] = scope.relations[0].alias
+            return Query(plan, tuple(n for n, _ in scope.relations[0].columns))
+
+        def binder(query: Query) -> Binder:
+            known = replace(self._empty(), relations=(Relation(named[0], query.columns),))
+            return Binder(known, node.this.name.upper())
+
+        return self._relation(time_window(node, self.context, relation, binder), named[0], node)
+
     def _beside(self, scope: Scope) -> Binder | None:
         """What binds the columns that are not in a part of FROM: refuses those beside it."""
         if not scope.relations:
@@ -172,8 +200,10 @@ class _From:
         refuse_clauses(self.source, join, _JOIN)
         method, side, kind = (str(join.args.get(k) or "").upper() for k in ("method", "side", "kind"))
         word = method if method not in ("", "NATURAL") else kind
-        if word not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI"):
+        if word not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI", "ASOF"):
             raise self.source.unsupported(f"{word} JOIN", join.this, keyword=word)
+        if word == "ASOF" and (side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER")):
+            raise self.source.unsupported(f"ASOF {side or kind} JOIN", join.this, keyword="ASOF")
         on, using = join.args.get("on"), join.args.get("using") or []
         if kind == "CROSS" and (on is not None or using or side):
             raise self.source.error(Code.SYNTAX, "CROSS JOIN takes no condition", join.this)
@@ -188,12 +218,21 @@ class _From:
         if on is not None:
             condition: Expr | None = Binder(both, "ON").condition(on)
         else:
-            condition = build.conjunction([build.call("=", a, b) for _, a, b in pairs]) if pairs else None
+            signs = ["="] * len(pairs)
+            if word == "ASOF":
+                signs[-1] = ">="  # as in DuckDB: the last column of USING is the order
+            equal = [build.call(sign, a, b) for sign, (_, a, b) in zip(signs, pairs, strict=True)]
+            condition = build.conjunction(equal) if pairs else None
         if kind in ("SEMI", "ANTI"):
             found: Expr = ExistsSubquery(right if condition is None else Filter(right, condition))
             return Filter(left, found if kind == "SEMI" else build.call("not", found)), names
         how = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}.get(side, "inner")
-        plan: Plan = Join(how, left, right, condition)
+        plan: Plan
+        if word == "ASOF":
+            assert condition is not None
+            plan = asof_join(self.context, join.this, how, left, right, condition)
+        else:
+            plan = Join(how, left, right, condition)
         return self._merge(plan, both.over(plan), pairs, how, names, others)
 
     def _together(self, left: Scope, right: Scope, node: Any) -> Scope:

@@ -13,25 +13,37 @@ from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Const, Expr, Var
-from everfresh.sql.context import Names
-from everfresh.sql.logical.plan import AggregateCall, Named, Plan
+from everfresh.sql.context import VariableNames
+from everfresh.sql.logical.plan import Aggregate, AggregateCall, Named, Plan
 from everfresh.sql.logical.renaming import canonical
+from everfresh.sql.logical.row_calls import GroupingCall
+from everfresh.sql.queries.grouping_sets import Sets, number_of
 from everfresh.sql.source import Source
+from everfresh.types import BIGINT
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
 
 
-class Groups:
-    """What an aggregation groups by and computes; `inputs` are the variables of its rows."""
+class Grouping:
+    """What an aggregation groups by and computes; `inputs` are the variables of its rows. `by_sets` of
+    keys, a key is another variable than the column that it is, NULL where the set does not have it."""
 
-    def __init__(self, source: Source, inputs: set[str], names: Names) -> None:
+    def __init__(self, source: Source, inputs: set[str], names: VariableNames, by_sets: bool = False) -> None:
         self.source = source
         self.grouped = False
+        self.sets: tuple[frozenset[str], ...] = ()
+        self._number = Var(names.fresh("grouping_set"), BIGINT, False) if by_sets else None
         self._inputs = inputs
         self._names = names
         self._keys: dict[Expr, Named] = {}  # by canonical form, as the aggregates
         self._aggregates: dict[AggregateCall, tuple[str, AggregateCall]] = {}
+
+    def over(self, plan: Plan) -> Plan:
+        """The aggregation of a plan's rows."""
+        if self._number is None:
+            return Aggregate(plan, self.keys, self.aggregates, self.grouped)
+        return Sets(self.keys, self.sets, self._number.name, self.aggregates, self._names).over(plan)
 
     @property
     def keys(self) -> tuple[Named, ...]:
@@ -43,17 +55,20 @@ class Groups:
         """The aggregates in order of appearance, equal ones once."""
         return tuple(self._aggregates.values())
 
-    def add_key(self, hint: str, expr: Expr) -> None:
-        """Group by `expr` too."""
+    def add_key(self, hint: str, expr: Expr) -> str:
+        """Group by `expr` too; the name of the key."""
         self.grouped = True
         key = canonical(expr)
         if key in self._keys:
-            return
-        if isinstance(expr, Var) and expr.name in self._inputs:
+            return self._keys[key][0]
+        if self._number is not None:
+            name = self._names.fresh(hint if hint.isidentifier() else "key")
+        elif isinstance(expr, Var) and expr.name in self._inputs:
             name = expr.name
         else:
             name = hint if hint.isidentifier() and self._names.take(hint) else self._names.numbered("key")
         self._keys[key] = (name, expr)
+        return name
 
     def lift(self, expr: Expr, tree: Any, binder: Binder) -> Expr:
         """`expr` over the rows of the aggregation; `tree` is what it was bound from, for the message."""
@@ -65,7 +80,9 @@ class Groups:
         if isinstance(node, Expr) and not isinstance(node, Const):
             found = self._keys.get(canonical(node))
             if found is not None:
-                return Var(found[0], node.type, node.nullable)
+                return Var(found[0], node.type, node.nullable or not self._everywhere(found[0]))
+        if isinstance(node, GroupingCall) and not inside:
+            return self._grouping(node, tree)
         if isinstance(node, AggregateCall) and not inside:
             return self._aggregate(node)
         if isinstance(node, Var) and node.name in self._inputs:
@@ -73,6 +90,22 @@ class Groups:
         return node.map_children(
             lambda child: self._lift(child, tree, binder, inside or isinstance(child, Plan))
         )
+
+    def _everywhere(self, key: str) -> bool:
+        """Whether all sets have a key."""
+        return all(key in s for s in self.sets)
+
+    def _grouping(self, call: GroupingCall, tree: Any) -> Expr:
+        keys = [self._keys.get(canonical(arg)) for arg in call.args]
+        if None in keys:
+            wrong = call.args[keys.index(None)]
+            raise self.source.error(
+                Code.TYPE, f"GROUPING takes keys of GROUP BY, not {wrong}", tree, keyword="GROUPING"
+            )
+        if self._number is None:
+            return Const(0, BIGINT)
+        bits = [[int(k is not None and k[0] not in s) for k in keys] for s in self.sets]
+        return number_of([int("".join(map(str, row)), 2) for row in bits], self._number)
 
     def _aggregate(self, call: AggregateCall) -> Var:
         key = canonical(call)

@@ -13,13 +13,14 @@ from typing import Any
 from sqlglot import exp
 
 from everfresh.errors import Code
-from everfresh.expr.nodes import Expr, Var
+from everfresh.expr import build
+from everfresh.expr.nodes import Const, Expr, Var
 from everfresh.sql import refusals
 from everfresh.sql.context import Context
 from everfresh.sql.expressions import Binder, unwrap
-from everfresh.sql.logical.plan import Aggregate, Distinct, Filter, Limit, Named, Plan, Project, Sort, Window
+from everfresh.sql.logical.plan import Distinct, Filter, Limit, Named, Plan, Project, Sort, Window
 from everfresh.sql.logical.renaming import canonical, free_variables
-from everfresh.sql.logical.row_calls import SortKey
+from everfresh.sql.logical.row_calls import SortKey, WindowCall
 from everfresh.sql.naming.column_names import output_name
 from everfresh.sql.queries.aggregates import calls_aggregate
 from everfresh.sql.queries.clauses import (
@@ -31,10 +32,11 @@ from everfresh.sql.queries.clauses import (
     sort_items,
 )
 from everfresh.sql.queries.from_clause import bind_from
-from everfresh.sql.queries.grouping import Groups
+from everfresh.sql.queries.grouping import Grouping
+from everfresh.sql.queries.grouping_sets import grouping_sets
 from everfresh.sql.queries.windows import Windows
 from everfresh.sql.source import near
-from everfresh.types import fold
+from everfresh.types import BIGINT, fold
 
 _BOUND = {
     "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset",
@@ -70,7 +72,7 @@ class _Select:
         self.items = self._expand(node.expressions)
         self.aliases = {fold(i.name): i.tree for i in reversed(self.items) if i.aliased}
         self.windows = Windows(self.names)
-        self.groups: Groups | None = None
+        self.groups: Grouping | None = None
 
     def bind(self) -> Query:
         """The plan, bottom up."""
@@ -85,15 +87,16 @@ class _Select:
         if qualify is not None and not self.windows.items:
             raise self.source.error(Code.TYPE, "QUALIFY needs a window function", qualify, keyword="QUALIFY")
         order = self._order(bound)
+        once = self._distinct_on(bound)
         if self.groups is not None:
-            self.plan = Aggregate(self.plan, self.groups.keys, self.groups.aggregates, self.groups.grouped)
+            self.plan = self.groups.over(self.plan)
         if kept is not None:
             self.plan = Filter(self.plan, kept)
         if self.windows.items:
             self.plan = Window(self.plan, self.windows.items)
         if chosen is not None:
             self.plan = Filter(self.plan, chosen)
-        return Query(self._finish(self._outputs(bound), order), tuple(i.name for i in self.items))
+        return Query(self._finish(self._outputs(bound), order, once), tuple(i.name for i in self.items))
 
     def _binder(self, clause: str, upto: int | None = None, windows: bool = False) -> Binder:
         aliases = self.aliases
@@ -187,26 +190,34 @@ class _Select:
         trees += list(self.named.values())
         if group is None and having is None and not any(t is not None and calls_aggregate(t) for t in trees):
             return None
+        if group is not None:
+            refuse_clauses(self.source, group, {"expressions", "all"})
+        listed = [] if group is None else self._listed_keys(group)
+        inputs = {v.name for v in self.plan.variables}
+        groups = Grouping(self.source, inputs, self.names, by_sets=len(listed) > 1 or listed == [()])
         hints = {fold(i.name): i.tree for i in reversed(self.items)}
-        groups = Groups(self.source, {v.name for v in self.plan.variables}, self.names)
-        if group is None:
-            return groups
-        refuse_clauses(self.source, group, {"expressions", "all"})
         binder = self._binder("GROUP BY")
+        sets = []
+        for listed_keys in listed:
+            own = []
+            for tree in map(self._positional, listed_keys):
+                name = next(
+                    (n for n, t in hints.items() if t is tree),
+                    tree.name if isinstance(tree, exp.Column) else "",
+                )
+                own.append(groups.add_key(self._spelled(name), binder.bind(tree)))
+            sets.append(frozenset(own))
+        groups.sets = tuple(sets)
+        return groups
+
+    def _listed_keys(self, group: Any) -> list[tuple[Any, ...]]:
+        """The sets of keys of GROUP BY."""
         if group.args.get("all"):
             trees = [i.tree for i in self.items if not calls_aggregate(i.tree)]
-            keys = [(t, binder.bind(t)) for t in trees]
-            keys = [(t, e) for t, e in keys if free_variables(e)]
-        else:
-            rows = [t.expressions if isinstance(t, exp.Tuple) else [t] for t in group.expressions]
-            trees = [tree for row in rows for tree in row]
-            keys = [(t, binder.bind(t)) for t in map(self._positional, trees)]
-        for tree, expr in keys:
-            name = next(
-                (n for n, t in hints.items() if t is tree), tree.name if isinstance(tree, exp.Column) else ""
-            )
-            groups.add_key(self._spelled(name), expr)
-        return groups
+            binder = self._binder("GROUP BY")
+            keys = tuple(t for t in trees if free_variables(binder.bind(t)))
+            return [keys] if keys else []
+        return grouping_sets(self.source, group.expressions)
 
     def _spelled(self, name: str) -> str:
         return next((i.name for i in self.items if fold(i.name) == fold(name)), name)
@@ -229,35 +240,70 @@ class _Select:
             keys.append((key, ascending, nulls_first))
         return keys
 
+    def _distinct_on(self, bound: list[Expr]) -> list[Expr | int]:
+        """The expressions of which DISTINCT ON takes each combination once, as `_order` has its keys."""
+        distinct = self.node.args.get("distinct")
+        of = None if distinct is None else distinct.args.get("on")
+        if of is None:
+            return []
+        known = [canonical(b) for b in bound]
+        keys: list[Expr | int] = []
+        for tree in map(unwrap, of.expressions if isinstance(of, exp.Tuple) else [of]):
+            i = position(self.source, tree, "DISTINCT ON", len(bound))
+            i = self._listed(tree) if i is None else i
+            key: Expr | int = self._lifted(tree, "DISTINCT ON") if i is None else i
+            if isinstance(key, Expr) and canonical(key) in known:
+                key = known.index(canonical(key))
+            keys.append(key)
+        return keys
+
     def _listed(self, tree: Any) -> int | None:
         if not isinstance(tree, exp.Column) or tree.table:
             return None
         return next((k for k, item in enumerate(self.items) if fold(item.name) == fold(tree.name)), None)
 
-    def _finish(self, items: tuple[Named, ...], order: list[tuple[Expr | int, bool, bool]]) -> Plan:
+    def _finish(
+        self, items: tuple[Named, ...], order: list[tuple[Expr | int, bool, bool]], once: list[Expr | int]
+    ) -> Plan:
         distinct = self.node.args.get("distinct")
-        if distinct is not None and distinct.args.get("on"):
-            raise self.source.unsupported("DISTINCT ON", distinct, keyword="DISTINCT")
-        if not self.top and not isinstance(limited(self.source, self.node, self.plan), Limit):
+        if not once and not self.top and not self._limits():
             order = []  # inside of a query, an order without a limit is nothing
         hidden: list[Named] = []
-        keys: list[SortKey] = []
-        for key, ascending, nulls_first in order:
-            if isinstance(key, int):
-                name, expr = items[key]
-            else:
-                name, expr = self._hidden_name(len(hidden) + 1, items), key
+
+        def column(key: Expr | int) -> Var:
+            name, expr = (
+                items[key] if isinstance(key, int) else (self._hidden_name(len(hidden) + 1, items), key)
+            )
+            if not isinstance(key, int):
                 hidden.append((name, expr))
-            keys.append((Var(name, expr.type, expr.nullable), ascending, nulls_first))
-        if hidden and distinct is not None:
+            return Var(name, expr.type, expr.nullable)
+
+        keys: list[SortKey] = [(column(key), ascending, nulls) for key, ascending, nulls in order]
+        if hidden and distinct is not None and not once:
             raise self.source.unsupported(
                 "ORDER BY an expression that SELECT DISTINCT does not list", self.node.args["order"]
             )
+        by = tuple(column(key) for key in once)
         plan: Plan = Project(self.plan, (*items, *hidden))
-        plan = Distinct(plan) if distinct is not None else plan
-        plan = Sort(plan, tuple(keys)) if keys else plan
+        if once:
+            plan = self._first_of_each(plan, by, keys)
+        elif distinct is not None:
+            plan = Distinct(plan)
+        plan = Sort(plan, tuple(keys)) if keys and (self.top or not once or self._limits()) else plan
         plan = limited(self.source, self.node, plan)
-        return Project(plan, tuple((v.name, v) for v in plan.variables[: len(items)])) if hidden else plan
+        extra = len(plan.variables) > len(items)
+        return Project(plan, tuple((v.name, v) for v in plan.variables[: len(items)])) if extra else plan
+
+    def _limits(self) -> bool:
+        return isinstance(limited(self.source, self.node, self.plan), Limit)
+
+    def _first_of_each(self, plan: Plan, by: tuple[Var, ...], order: list[SortKey]) -> Plan:
+        """The first row of each combination of DISTINCT ON; ties are decided by all columns."""
+        used = {key.name for key, _, _ in order if isinstance(key, Var)}
+        rest = [(v, True, False) for v in plan.variables if v.name not in used]
+        number = Var(self.names.numbered("row_number"), BIGINT, False)
+        call = WindowCall("row_number", (), by, (*order, *rest), None, BIGINT)
+        return Filter(Window(plan, ((number.name, call),)), build.call("=", number, Const(1, BIGINT)))
 
     def _hidden_name(self, k: int, items: tuple[Named, ...]) -> str:
         """A variable for a sort key that is no output."""

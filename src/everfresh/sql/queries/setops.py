@@ -99,7 +99,7 @@ def bind_values(tree: Any, context: Context, outer: Binder | None, alias: str) -
         Project(Single(), tuple((fresh(n, alias), e) for n, e in zip(names, row, strict=True)))
         for row in zip(*columns, strict=True)
     ]
-    return Query(_union(rows), names)
+    return Query(all_rows(rows), names)
 
 
 def _values_type(exprs: list[Expr]) -> SqlType | None:
@@ -112,12 +112,12 @@ def _values_type(exprs: list[Expr]) -> SqlType | None:
     return VARCHAR if found == NULL and strings else found
 
 
-def _union(plans: list[Plan]) -> Plan:
+def all_rows(plans: list[Plan]) -> Plan:
     """All rows, as a balanced tree: lists may be long."""
     if len(plans) == 1:
         return plans[0]
     half = len(plans) // 2
-    return SetOperation("union", True, _union(plans[:half]), _union(plans[half:]))
+    return SetOperation("union", True, all_rows(plans[:half]), all_rows(plans[half:]))
 
 
 # -- ORDER BY, LIMIT -------------------------------------------------------------------------------------

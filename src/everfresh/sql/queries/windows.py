@@ -16,7 +16,7 @@ from everfresh.errors import Code
 from everfresh.expr import build, coerce, evaluate
 from everfresh.expr.nodes import Const, Expr, Var
 from everfresh.sql import refusals
-from everfresh.sql.context import Names
+from everfresh.sql.context import VariableNames
 from everfresh.sql.logical.plan import AggregateCall, Plan, WindowCall
 from everfresh.sql.logical.renaming import canonical
 from everfresh.sql.queries.aggregates import aggregate_name, arguments
@@ -49,7 +49,7 @@ _HINT = "a frame's bound is a constant, in whole units of the sort key: numbers,
 class Windows:
     """The window functions of one SELECT."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: VariableNames) -> None:
         self._names = names
         self._calls: dict[WindowCall, tuple[str, WindowCall]] = {}
 

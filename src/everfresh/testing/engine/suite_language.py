@@ -54,6 +54,12 @@ _QUERIES = {
     "top": "SELECT a, b FROM r ORDER BY a DESC NULLS LAST, b NULLS LAST LIMIT 3",
     "ranks": "SELECT b, c, RANK() OVER (PARTITION BY b ORDER BY c) AS k, SUM(c) OVER w AS t "
     "FROM s WINDOW w AS (PARTITION BY b)",
+    "rollup": "SELECT r.a, s.b, SUM(s.c) AS t, COUNT(*) AS n, GROUPING(r.a, s.b) AS g "
+    "FROM r JOIN s ON r.b = s.b GROUP BY ROLLUP (r.a, s.b)",
+    "cube": "SELECT a + 1 AS x, b, MIN(a) AS m, COUNT(DISTINCT b) AS d FROM r GROUP BY CUBE (a, b)",
+    "sets": "SELECT name, b, COUNT(*) AS n FROM u GROUP BY GROUPING SETS ((name, b), name, (), ()) "
+    "HAVING GROUPING(b) = 1 OR COUNT(*) > 1",
+    "first_of_each": "SELECT DISTINCT ON (b) b, name, k FROM u ORDER BY b, name DESC NULLS LAST, k",
     "with_cte": "WITH big AS (SELECT b, SUM(c) AS t FROM s GROUP BY b) "
     "SELECT name, t FROM u JOIN big USING (b)",
     "derived": "SELECT n, COUNT(*) AS k FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) AS g GROUP BY n",

@@ -105,15 +105,68 @@ class MinFlow(_Flow):
         return {group.encode(): b"%d" % min(number for _, _, number in of)} if of else {}
 
 
-class JoinFlow(_Flow):
-    """SELECT * FROM r JOIN s USING (group)."""
+class DeltaFlow(_Flow):
+    """SELECT key, group, number FROM r: every record is a row."""
 
+    def shown(self, group: str, of: Any) -> dict[bytes, bytes]:
+        """A row for each record of the group."""
+        return _rows((b"%s|%s" % (group.encode(), key), number, n) for (_, key, number), n in of.items())
+
+
+class TopFlow(_Flow):
+    """The two greatest numbers of each group."""
+
+    def shown(self, group: str, of: Any) -> dict[bytes, bytes]:
+        """A row for each place."""
+        listed = sorted(((number, key) for (_, key, number) in of), reverse=True)[:2]
+        return {b"%s|%d" % (group.encode(), i): repr(found).encode() for i, found in enumerate(listed)}
+
+
+def _rows(found: Iterable[tuple[bytes, Any, int]]) -> dict[bytes, bytes]:
+    """Rows by key, with how often each is there."""
+    rows: dict[bytes, list[Any]] = defaultdict(list)
+    for key, value, n in found:
+        rows[key].append((value, n))
+    return {key: repr(sorted(of)).encode() for key, of in rows.items()}
+
+
+class _TwoTables(_Flow):
     tables = ("r", "s")
+
+    def sides(self, of: Any) -> tuple[list[tuple[bytes, int, int]], list[tuple[bytes, int, int]]]:
+        """The records of both tables that have one value of the join's column."""
+        left = [(key, number, n) for (table, key, number), n in of.items() if table == "r"]
+        right = [(key, number, n) for (table, key, number), n in of.items() if table == "s"]
+        return left, right
+
+
+class HalfFlow(_TwoTables):
+    """Records of r whose group s has (semi), or has not (anti)."""
+
+    def __init__(self, anti: bool) -> None:
+        self.anti = anti
+
+    def shown(self, group: str, of: Any) -> dict[bytes, bytes]:
+        """A row for each record that counts."""
+        left, right = self.sides(of)
+        if bool(right) == self.anti:
+            return {}
+        return _rows((b"%s|%s" % (group.encode(), key), number, n) for key, number, n in left)
+
+
+class JoinFlow(_TwoTables):
+    """SELECT * FROM r JOIN s USING (group); an outer join keeps what has no partner on the other side."""
+
+    def __init__(self, left: bool = False, right: bool = False) -> None:
+        self.keeps = left, right
 
     def shown(self, group: str, of: Any) -> dict[bytes, bytes]:
         """A row for each pair."""
-        left = [(key, number, n) for (table, key, number), n in of.items() if table == "r"]
-        right = [(key, number, n) for (table, key, number), n in of.items() if table == "s"]
+        left, right = self.sides(of)
+        if self.keeps[0] and not right:
+            return _rows((b"%s|%s|" % (group.encode(), key), number, n) for key, number, n in left)
+        if self.keeps[1] and not left:
+            return _rows((b"%s||%s" % (group.encode(), key), number, n) for key, number, n in right)
         pairs: dict[bytes, list[tuple[int, int, int]]] = defaultdict(list)
         for a, x, n in left:
             for b, y, m in right:

@@ -7,7 +7,7 @@ by what they are made of (`decodable`), whatever they claim. A sum's numbers are
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -15,11 +15,23 @@ from everfresh.kv.protocol.coordinator import How
 from everfresh.kv.protocol.messages import ALL, Protections
 from everfresh.kv.strategies import STRATEGIES
 from everfresh.testing.kv import decodable, witness
-from everfresh.testing.kv.flows import JoinFlow, MinFlow, SumFlow, value_of
+from everfresh.testing.kv.flows import DeltaFlow, HalfFlow, JoinFlow, MinFlow, SumFlow, TopFlow, value_of
 from everfresh.testing.kv.histories import Read, State, Violation
 from everfresh.testing.kv.simulation import NOTHING, SOME, Faults, Off, Outcome, Simulation, Write
 
-FLOWS = {"sum": SumFlow, "min": MinFlow, "join": JoinFlow}
+FLOWS: dict[str, Callable[[], Any]] = {
+    "sum": SumFlow,
+    "min": MinFlow,
+    "join": JoinFlow,
+    "delta": DeltaFlow,
+    "top": TopFlow,
+    "left": lambda: JoinFlow(left=True),
+    "right": lambda: JoinFlow(right=True),
+    "full": lambda: JoinFlow(left=True, right=True),
+    "semi": lambda: HalfFlow(anti=False),
+    "anti": lambda: HalfFlow(anti=True),
+}
+"""The view types of section 4.4 of the thesis."""
 _BASE = 16
 _GROUPS = ("x", "y", "z")
 Plan = dict[tuple[str, bytes], list[bytes | None]]

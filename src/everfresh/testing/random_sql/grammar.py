@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 from everfresh.testing.random_sql.aggregates import Aggregates, Groups
@@ -28,7 +29,7 @@ from everfresh.testing.random_sql.tree import (
     With,
     column,
 )
-from everfresh.testing.random_sql.weights import JOINS, SETS
+from everfresh.testing.random_sql.weights import GROUPINGS, JOINS, SETS
 
 BUDGET = 14
 FLAT_BUDGET = 4
@@ -126,7 +127,8 @@ class Queries(Aggregates):
         named = _named(items)
         if top and self.chance("deviation"):
             named = (*named, ("dev", self.deviation(rows)))
-        select = Select(named, source, where, tuple(keys), having, positions)
+        sets = self.choose(GROUPINGS) if keys and not outer else ""
+        select = Select(named, source, where, tuple(keys), having, positions, sets=sets)
         exact = all(name != "dev" for name, _ in named)
         return self.limited(select) if exact and not outer and keys and self.chance("limit") else select
 
@@ -159,10 +161,7 @@ class Queries(Aggregates):
             self.rng.choice(("", " DESC", " DESC NULLS FIRST", " NULLS FIRST")) for _ in select.items
         )
         offset = 1 if self.chance("offset") else 0
-        return Select(
-            select.items, select.source, select.where, select.keys, select.having, select.positions,
-            select.distinct, words, self.rng.randint(1, 4), offset,
-        )  # fmt: skip
+        return replace(select, order=words, limit=self.rng.randint(1, 4), offset=offset)
 
     def where(self, own: tuple[Expr, ...], outer: tuple[Expr, ...], depth: int) -> Expr | None:
         """A condition on rows, or none."""

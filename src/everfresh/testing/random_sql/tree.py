@@ -95,6 +95,8 @@ class Select:
     order: tuple[str, ...] = ()
     limit: int | None = None
     offset: int = 0
+    sets: str = ""
+    """ROLLUP or CUBE, if rows are grouped by more than one set of keys."""
 
     def sql(self) -> str:
         """As text."""
@@ -104,7 +106,7 @@ class Select:
             text += f" WHERE {self.where.sql()}"
         if self.keys:
             by = [str(i + 1) if self.positions else key.sql() for i, key in enumerate(self.keys)]
-            text += f" GROUP BY {', '.join(by)}"
+            text += f" GROUP BY {self.sets} ({', '.join(by)})" if self.sets else f" GROUP BY {', '.join(by)}"
         if self.having is not None:
             text += f" HAVING {self.having.sql()}"
         if self.limit is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from everfresh.local.batch.linked_programs import Prepared, Unit, Wiring
+from everfresh.local.batch.linked_programs import LinkedRelation, Prepared, Wiring
 from everfresh.local.native.codegen.adders import rows_of
 from everfresh.local.native.codegen.lines import Lines
 from everfresh.local.native.runtime import layout as at
@@ -22,7 +22,7 @@ _SLACK = 64
 
 
 @dataclass(frozen=True)
-class Job:
+class AddedStatement:
     """A statement, whether what it makes is added at once, and on the change of which stage it runs: 0 is the
     row, i the i-th relation that is stepped."""
 
@@ -35,8 +35,8 @@ class Adding:
     """Of a generator: its jobs, and what they have made so far."""
 
     wiring: Wiring
-    jobs: tuple[Job, ...]
-    chain: tuple[Unit, ...]
+    jobs: tuple[AddedStatement, ...]
+    chain: tuple[LinkedRelation, ...]
     """The relations that are stepped, in order."""
     held: set[str]
     """Their maps: what is added waits for the step of the relation."""

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from everfresh.local.batch.linked_programs import Prepared, Unit, Wiring
-from everfresh.local.native.codegen.adding import Job
+from everfresh.local.batch.linked_programs import LinkedRelation, Prepared, Wiring
+from everfresh.local.native.codegen.adding import AddedStatement
 from everfresh.local.native.codegen.generate import Generated, Generator, Known, generate
 from everfresh.local.native.codegen.scalars import Unsupported
 from everfresh.local.relations.intervals import IntervalReader
@@ -35,7 +35,7 @@ class Chained:
 
     covered: frozenset[int]
     applied: frozenset[int]
-    chain: tuple[Unit, ...]
+    chain: tuple[LinkedRelation, ...]
     made: Generated
     reasons: Mapping[str, str]
 
@@ -67,7 +67,7 @@ def chained(
     return Chained(frozenset(able), plan.applied, tuple(chain), plan.made, reasons)
 
 
-def _reached(wiring: Wiring, statements: Sequence[Prepared]) -> list[Unit]:
+def _reached(wiring: Wiring, statements: Sequence[Prepared]) -> list[LinkedRelation]:
     """The relations that a change reaches, in order."""
     targets = {s.store.target.name for s in statements}
     found = []
@@ -79,7 +79,7 @@ def _reached(wiring: Wiring, statements: Sequence[Prepared]) -> list[Unit]:
     return found
 
 
-def _steppable(unit: Unit, reasons: dict[str, str]) -> bool:
+def _steppable(unit: LinkedRelation, reasons: dict[str, str]) -> bool:
     if unit.is_view:
         reasons[unit.name] = "a view that others read"
     elif not isinstance(unit.reader, ViewReader | IntervalReader):
@@ -97,7 +97,7 @@ class _Plan:
         wiring: Wiring,
         statements: Sequence[Prepared],
         able: Sequence[int],
-        chain: Sequence[Unit],
+        chain: Sequence[LinkedRelation],
         on: Mapping[int, list[Prepared]],
     ) -> None:
         self._wiring, self._chain, self._on = wiring, chain, on
@@ -107,17 +107,17 @@ class _Plan:
         self._missed = missed
         self.targets = {s.store.target.name for s in statements}
         self.applied = frozenset(i for i in able if self._applies(statements[i], missed))
-        self.jobs = [Job(s, self._applies(s, missed)) for s in own]
+        self.jobs = [AddedStatement(s, self._applies(s, missed)) for s in own]
         for stage, unit in enumerate(chain, 1):
             self.targets |= {s.store.target.name for s in on[unit.number]}
-            self.jobs += [Job(s, self._applies(s, missed), stage) for s in on[unit.number]]
+            self.jobs += [AddedStatement(s, self._applies(s, missed), stage) for s in on[unit.number]]
         self.made: Generated | None = None
 
     def _applies(self, statement: Prepared, missed: set[str]) -> bool:
         name = statement.store.target.name
         return name not in missed and (name not in self._wiring.under or name in self._stepped)
 
-    def untied(self, reached: Sequence[Unit], reasons: dict[str, str]) -> list[Unit]:
+    def untied(self, reached: Sequence[LinkedRelation], reasons: dict[str, str]) -> list[LinkedRelation]:
         """Relations that are tied to one that is left out in a way that needs both."""
         left = [unit for unit in reached if unit not in self._chain]
         wrong = []
@@ -136,7 +136,7 @@ class _Plan:
                 wrong.append(unit)
         return wrong
 
-    def _needs(self, unit: Unit, other: Unit) -> bool:
+    def _needs(self, unit: LinkedRelation, other: LinkedRelation) -> bool:
         changed = {s.store.target.name for s in self._on[other.number]}
         if changed.intersection(unit.maps):
             return True
@@ -146,11 +146,11 @@ class _Plan:
 
     def unable(
         self, base: str, codec: Codec, reasons: dict[str, str], known: Known | None = None
-    ) -> list[Unit]:
+    ) -> list[LinkedRelation]:
         """Generate it; relations that have no native form, or are out of step, one at a time."""
         for stage, unit in reversed(list(enumerate(self._chain, 1))):
-            jobs = [Job(j.prepared, j.apply, j.stage) for j in self.jobs if j.stage in (0, stage)]
-            alone = [Job(j.prepared, j.apply, min(j.stage, 1)) for j in jobs]
+            jobs = [AddedStatement(j.prepared, j.apply, j.stage) for j in self.jobs if j.stage in (0, stage)]
+            alone = [AddedStatement(j.prepared, j.apply, min(j.stage, 1)) for j in jobs]
             try:
                 generate(self._wiring, alone, codec, -1, [unit])
             except Unsupported as error:
@@ -167,7 +167,7 @@ class _Plan:
         self.made = made
         return []
 
-    def _last(self, why: str, reasons: dict[str, str]) -> list[Unit]:
+    def _last(self, why: str, reasons: dict[str, str]) -> list[LinkedRelation]:
         for unit in self._chain[-1:]:
             reasons[unit.name] = why
         return list(self._chain[-1:])

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from everfresh.algebra import Kind
 from everfresh.calculus import Sum
 from everfresh.expr import Expr
-from everfresh.local.batch.linked_programs import Unit, Wiring
+from everfresh.local.batch.linked_programs import LinkedRelation, Wiring
 from everfresh.local.interpret.atoms import Pooled
 from everfresh.local.interpret.join_order import Term
 from everfresh.local.native.codegen.adders import adder, finder, rows_of, tag_of
-from everfresh.local.native.codegen.adding import Adding, Job
+from everfresh.local.native.codegen.adding import AddedStatement, Adding
 from everfresh.local.native.codegen.bounds import Bound, key_words, stored
 from everfresh.local.native.codegen.lines import Lines
 from everfresh.local.native.codegen.loops import Loops
@@ -82,7 +82,7 @@ class Generated:
 
     text: str
     places: Places
-    jobs: tuple[Job, ...]
+    jobs: tuple[AddedStatement, ...]
     codec: Codec
     ranged: tuple[tuple[EntryStore, tuple[str, ...]], ...] = ()
     """Maps of which all entries that agree on some columns are looked at, to find those in a range."""
@@ -96,11 +96,11 @@ class Generator(Adding):
     def __init__(
         self,
         wiring: Wiring,
-        jobs: Sequence[Job],
+        jobs: Sequence[AddedStatement],
         codec: Codec,
         unit: int,
         counted: Counter[str],
-        chain: Sequence[Unit] = (),
+        chain: Sequence[LinkedRelation] = (),
     ) -> None:
         self.wiring, self.jobs, self.codec, self.at = wiring, tuple(jobs), codec, unit
         self.chain = tuple(chain)
@@ -445,10 +445,10 @@ Known = dict[tuple[tuple[int, bool], ...], tuple[Generated, Generator]]
 
 def generate(
     wiring: Wiring,
-    jobs: Sequence[Job],
+    jobs: Sequence[AddedStatement],
     codec: Codec,
     unit: int = -1,
-    chain: Sequence[Unit] = (),
+    chain: Sequence[LinkedRelation] = (),
     known: Known | None = None,
 ) -> tuple[Generated, Generator]:
     """The text for some statements on the change of a relation with this codec, and on the relations `chain`
@@ -463,7 +463,7 @@ def generate(
 
 
 def _generate(
-    wiring: Wiring, jobs: Sequence[Job], codec: Codec, unit: int, chain: Sequence[Unit]
+    wiring: Wiring, jobs: Sequence[AddedStatement], codec: Codec, unit: int, chain: Sequence[LinkedRelation]
 ) -> tuple[Generated, Generator]:
     from everfresh.local.native.codegen.stages import step
 

@@ -43,7 +43,7 @@ def read_relation(loops: Loops, view: str, factor: Rel, keep: frozenset[str]) ->
         raise Unsupported("an extreme")
     made.relations.add(factor.name)
     made.behind.update(reader.view.maps)
-    Reading(loops, reader, hidden).join([v.name for v in factor.vars], keep)
+    RelationRead(loops, reader, hidden).join([v.name for v in factor.vars], keep)
 
 
 class Entry:
@@ -102,7 +102,7 @@ class Entry:
         return Val(name, None, type_)
 
 
-class Reading:
+class RelationRead:
     """One read of a relation."""
 
     def __init__(self, loops: Loops, reader: ViewReader, hidden: bool) -> None:

@@ -16,18 +16,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from everfresh.expr import Var
-from everfresh.local.batch.linked_programs import Unit
+from everfresh.local.batch.linked_programs import LinkedRelation
 from everfresh.local.native.codegen.bounds import Bound, key_words, stored
 from everfresh.local.native.codegen.lines import Lines
 from everfresh.local.native.codegen.loops import Loops
 from everfresh.local.native.codegen.numbers import checked
 from everfresh.local.native.codegen.ranged import sum_row, summed_up
-from everfresh.local.native.codegen.relations import Entry, Reading
+from everfresh.local.native.codegen.relations import Entry, RelationRead
 from everfresh.local.native.codegen.scalars import Unsupported, Val, bounds_of
 from everfresh.local.native.runtime import layout as at
 from everfresh.local.native.runtime.layout import SumUse
 from everfresh.local.order.read_orders import key_order
-from everfresh.local.relations.intervals import IntervalReader, Limit
+from everfresh.local.relations.intervals import IntervalReader, RunningLimit
 from everfresh.local.relations.view_reader import ViewReader
 from everfresh.local.store.codec import Codec
 from everfresh.local.store.entries import EntryStore
@@ -69,7 +69,7 @@ def {name}(C{row}, weight):
 # -- relations read off maps --------------------------------------------------------------------------
 
 
-def row_of(made: Generator, stage: int, unit: Unit) -> str:
+def row_of(made: Generator, stage: int, unit: LinkedRelation) -> str:
     """The name of the function that notes the row of a relation at a key, times a sign."""
     reader = unit.reader
     assert isinstance(reader, ViewReader)
@@ -79,7 +79,7 @@ def row_of(made: Generator, stage: int, unit: Unit) -> str:
     note = noting(made, stage, reader.codec.words)
     with made.aside() as body:
         loops = Loops(made, -1, unit.view, 0)
-        reading = Reading(loops, reader, False)
+        reading = RelationRead(loops, reader, False)
         bounds = reading.at([stored(reader.store.codec, c, "k{}") for c in reader.store.columns])
         words, never = key_words(reader.codec, bounds)
         if never:
@@ -131,7 +131,7 @@ def interval(made: Generator, view: str, unit_name: str, reader: IntervalReader)
 
 
 def _descend(
-    made: Generator, view: str, reader: IntervalReader, limit: Limit, use: SumUse, out: Lines
+    made: Generator, view: str, reader: IntervalReader, limit: RunningLimit, use: SumUse, out: Lines
 ) -> None:
     """`IntervalReader._descend` for one interval."""
     store, place = reader.store, use.place + 3
@@ -211,7 +211,7 @@ def read_interval(loops: Loops, view: str, name: str, reader: IntervalReader, na
 # -- the steps ----------------------------------------------------------------------------------------
 
 
-def step(made: Generator, stage: int, unit: Unit) -> None:
+def step(made: Generator, stage: int, unit: LinkedRelation) -> None:
     """What a row has changed in a relation, and the statements on that."""
     out, reader = made.out, unit.reader
     delta = made.places.delta(stage, reader.codec.words)

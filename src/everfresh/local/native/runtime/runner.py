@@ -48,7 +48,7 @@ class Outcome:
     visited: list[tuple[Prepared, int]]
 
 
-class Runner:
+class CompiledCall:
     """One compiled function and its context."""
 
     def __init__(self, made: Generated, function: Function) -> None:
