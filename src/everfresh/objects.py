@@ -223,6 +223,12 @@ class ObjectMethods:
 
         return signal(self._database, table, time=time, key=key, **how)
 
+    def reference(self, table: str, *, key: str | Sequence[str], value: str | Sequence[str]) -> Any:
+        """Rows of a table or SQL view, one for each group, that `join` puts beside the events of a signal."""
+        from everfresh.signals.domain.verbs import reference
+
+        return reference(self._database, table, key, value)
+
     def advance(self, table: str, time: Any) -> int:
         """Say that a table has reached a time, in an epoch of its own: no event before it comes any more.
         None is the end of data."""

@@ -82,6 +82,10 @@ class Options:
     array_memory: int | None = None
     """Arrays: how many bytes of its own chunks a worker holds at a time in a join; None for all of them."""
 
+    array_costs: float | None = None
+    """Array views on Spark: how much longer it takes to send a cell to another worker than to join it; plans
+    go by that. None: measured once, when a view reads a million cells, and 4 before."""
+
     fault: str | None = None
     """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See
     `everfresh.state.faults`."""

@@ -10,15 +10,17 @@ from everfresh import sql as s
 from everfresh.arrays.script import about_arrays, pieces
 from everfresh.compiler import explain
 from everfresh.delta import SparkRows, read_rows
+from everfresh.delta.coerce import coerce_column
 from everfresh.delta.feeds import is_feed, named
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, evaluate
+from everfresh.expr.nodes import Const
 from everfresh.following import Following
 from everfresh.program import Batch, Engine, OnConflict, Part, Stale
 from everfresh.progress import shown
 from everfresh.relations import Explanation, Result
 from everfresh.sql.parameters import Parameters
-from everfresh.types import Column, SqlType, TableSchema
+from everfresh.types import Column, SqlType, TableSchema, to_arrow
 
 if TYPE_CHECKING:
     from everfresh.database import Database
@@ -33,6 +35,13 @@ class Statements:
 
     def script(self, text: str, dialect: str, given: Parameters | None = None) -> Result | int | None:
         """Run one statement or a script; what its last statement gives."""
+        plain = s.read_plain(text, dialect) if given is None else None
+        if plain is not None:
+            with self._db._lock:
+                self._db._open()
+                statement = s.bind_plain(plain, _Readable(self._db._engine))
+                if statement is not None:
+                    return self.run(statement)
         if not about_arrays(text):
             return self._sql(text, dialect, given)
         if given is not None:
@@ -275,7 +284,7 @@ def _renamed(rows: Any, names: tuple[str, ...]) -> Any:
 
 def _constants(statement: s.Insert, schema: TableSchema, what: str) -> pa.Table:
     """The rows of VALUES as an Arrow table; columns that are not named are NULL. Those of one type are made
-    at once, and are parts of one array: a wide row has many."""
+    and looked at at once, and are parts of one array: a wide row has many."""
     together: dict[SqlType, list[Any]] = {}
     starts: dict[str, tuple[SqlType, int]] = {}
     given = statement.rows or []
@@ -284,12 +293,26 @@ def _constants(statement: s.Insert, schema: TableSchema, what: str) -> pa.Table:
         values = together.setdefault(column.type, [])
         starts[name] = column.type, len(values)
         for row, exprs in enumerate(given):
+            expr = exprs[index]
             try:
-                values.append(evaluate(exprs[index], {}))
+                values.append(expr.value if type(expr) is Const else evaluate(expr, {}))
             except EverfreshError as error:
                 raise error.at(f"{what}, row {row}, column {name}") from error
     arrays = {type_: Vector.from_pylist(values, type_).to_arrow() for type_, values in together.items()}
+    if len(starts) == len(schema.columns) and all(map(_sound, arrays.values(), arrays)):
+        slices = (arrays[type_].slice(at, len(given)) for type_, at in map(starts.__getitem__, schema.names))
+        return pa.Table.from_arrays(list(slices), schema=schema.arrow)
     table = pa.table({name: arrays[type_].slice(at, len(given)) for name, (type_, at) in starts.items()})
     rows = read_rows(table, schema, what=what)
     assert isinstance(rows, pa.Table)
     return rows
+
+
+def _sound(values: pa.Array, of: SqlType) -> bool:
+    """Whether any column of a type takes all of these values as they are."""
+    if values.null_count or values.type != to_arrow(of):
+        return False
+    try:
+        return coerce_column(values, Column("values", of), what="VALUES") is values
+    except EverfreshError:
+        return False

@@ -263,8 +263,16 @@ def test_readers_beside_batches_are_no_accident(tmp_path: Path, monkeypatch: pyt
 
 # What strikes inside of a callback of a weak reference is swallowed there by Python.
 @pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("where", ["memory", "folder"])
-def test_threads_that_are_struck(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(
+    ("where", "strikes"),
+    [
+        ("memory", 60),
+        ("folder", 60),
+        pytest.param("memory", 2000, marks=pytest.mark.soak),
+        pytest.param("folder", 2000, marks=pytest.mark.soak),
+    ],
+)
+def test_threads_that_are_struck(tmp_path: Path, where: str, strikes: int) -> None:
     """An exception sent to a thread that writes, or to one that reads beside it, ends nobody else's work."""
     rng = Random(7)
     path = tmp_path / "db" if where == "folder" else None
@@ -278,7 +286,7 @@ def test_threads_that_are_struck(tmp_path: Path, where: str) -> None:
         view = db.view("names").to_arrow()
         assert sum(view.column("n").to_pylist()) % 3 == 0
 
-    failed = strike_threads((write, write, read, read), rng, 60, 0.01, lasting=where == "folder")
+    failed = strike_threads((write, write, read, read), rng, strikes, 0.01, lasting=where == "folder")
     assert not failed
     if where == "memory" and is_lost(db):
         return
@@ -347,11 +355,12 @@ def strike_threads(
     return failed
 
 
-def test_a_stream_whose_thread_is_struck_goes_on_after_its_last_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds", [5, pytest.param(500, marks=pytest.mark.soak)])
+def test_a_stream_whose_thread_is_struck_goes_on_after_its_last_batch(tmp_path: Path, rounds: int) -> None:
     rng, inbox = Random(8), tmp_path / "inbox"
     inbox.mkdir()
     with create(tmp_path / "db") as db:
-        for number in range(5):
+        for number in range(rounds):
             for part in range(3):
                 (inbox / f"{number}-{part}.csv").write_text(f"s,x\na{number},{part}\n")
             started = struck_thread(lambda: db.stream("b", inbox, available_now=True).wait(), rng)
@@ -420,7 +429,7 @@ def test_on_spark_the_ledger_is_read_again(tmp_path: Path, spark: Any) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("places", [6, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("places", [6, pytest.param(1500, marks=pytest.mark.soak)])
 def test_on_spark_a_batch_that_is_struck_is_done_or_undone(tmp_path: Path, spark: Any, places: int) -> None:
     """Anywhere in the driver: while rows are read, while a job runs, while its answers are taken."""
     rng, batches = Random(places), Batches(places)
@@ -455,7 +464,7 @@ def test_on_spark_a_batch_that_is_struck_is_done_or_undone(tmp_path: Path, spark
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("strikes", [8, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("strikes", [8, pytest.param(1000, marks=pytest.mark.soak)])
 def test_on_spark_threads_that_are_struck(tmp_path: Path, spark: Any, strikes: int) -> None:
     """Batches that commit together, and readers beside them: a strike ends nobody else's work."""
     with create_on_spark(tmp_path / "db", spark) as db:

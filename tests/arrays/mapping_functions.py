@@ -22,4 +22,8 @@ def wrong(coords: Any) -> Any:
     return coords * 0.5
 
 
+def untouched() -> None:
+    """Takes nothing."""
+
+
 number = 5

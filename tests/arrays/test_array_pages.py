@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import everfresh as ef
 from everfresh.arrays.evaluate import create
 from everfresh.arrays.shape import parse
 from everfresh.errors import EverfreshError
@@ -41,3 +43,12 @@ def test_create_takes_create_only() -> None:
     with pytest.raises(EverfreshError, match="creates no array"):
         create("DROP ARRAY a")
     assert len(create("CREATE ARRAY a <> [i=1,2,1]")) == 0
+
+
+def test_the_pictures_of_ten_nights_are_what_the_page_draws() -> None:
+    page = (DOCS / "array-views.md").read_text()
+    ten = page[page.index("## An association table") :]
+    told: dict[str, Any] = {"ef": ef}
+    exec(re.findall(r"```python\n(.*?)```", ten, re.DOTALL)[0], told)
+    for night, name in ((4, "array-view-night-4"), (10, "array-view-sources")):
+        assert (DOCS / "images" / f"{name}.svg").read_text() == told["pictures"][night]

@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+import mapping_functions  # noqa: F401 - a mapping is found in what was imported
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.views.definition import define
 from everfresh.arrays.views.groups import no_change
 from everfresh.arrays.views.pipeline import Pipeline, compile_view
+from everfresh.arrays.views.stages import Joined
 from everfresh.delta.bags import difference, net, weigh
 from everfresh.errors import Code, EverfreshError
 
@@ -186,6 +188,35 @@ def test_chains(items: str, names: tuple[str, str, str], where: str, seed: int) 
         f"SHAPE L1(1) SIMILARITY JOIN {z} AS z ON (z.i = y.i) WITH SHAPE [0:1] {where} GROUP BY x.i"
     )
     run(text, {n: array(n, 1, k + 2) for k, n in enumerate(sorted(set(names)))}, random.Random(seed))
+
+
+@settings(max_examples=20)
+@given(
+    st.sampled_from(
+        [
+            "COUNT(*) AS n",
+            "SUM(z.v) AS s, AVG(z.v) AS m, COUNT(y.v) + 1 AS n",
+            "MIN(z.t) AS d, MAX(y.u) AS m, SUM(z.w) AS w",
+            "SUM(y.v * z.v) AS p, SUM(z.d) AS s, COUNT(*) FILTER (WHERE z.v > 1) AS k",
+        ]
+    ),
+    st.sampled_from([("a", "a", "a"), ("a", "b", "a"), ("a", "b", "c")]),
+    st.sampled_from(["", "WHERE x.v > 0", "WHERE y.v >= z.v", "WHERE y.v > 0 AND x.v IS NOT NULL"]),
+    st.booleans(),
+    st.integers(0, 1 << 30),
+)
+def test_chains_by_auxiliary_views(
+    items: str, names: tuple[str, str, str], where: str, longer: bool, seed: int
+) -> None:
+    x, y, z = names
+    more = "SIMILARITY JOIN a AS q ON (q.i = z.i) WITH SHAPE [-1:0] " if longer else ""
+    text = (
+        f"CREATE ARRAY VIEW w AS SELECT {items} FROM {x} AS x SIMILARITY JOIN {y} AS y ON (y.i = x.i) WITH "
+        f"SHAPE L1(1) SIMILARITY JOIN {z} AS z ON (z.i = y.i) WITH SHAPE [0:1] {more}{where} GROUP BY x.i"
+    )
+    arrays = {n: array(n, 1, k + 2) for k, n in enumerate(sorted({*names, "a"}))}
+    view = run(text, arrays, random.Random(seed), 3)
+    assert sum(isinstance(s, Joined) and s.auxiliary for s in view.stages) == 1 + longer
 
 
 COUNTS = (

@@ -63,7 +63,7 @@ def test_functions_that_are_not_registered_are_refused() -> None:
         function(lambda coords: coords, 1, 1)
     with pytest.raises(EverfreshError, match="no function 'none'"):
         parse_mapping("mapping_functions:none/1/1")
-    with pytest.raises(EverfreshError, match="is no function"):
+    with pytest.raises(EverfreshError, match="no function 'number'"):
         parse_mapping("mapping_functions:number/1/1")
     with pytest.raises(EverfreshError, match="no function 'f'"):
         parse_mapping("no_such_module:f/1/1")

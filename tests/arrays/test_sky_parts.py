@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from sky_strategies import skies
 
 import everfresh as ef
+from everfresh.arrays.sky import parts as cutting
 from everfresh.arrays.sky import sphere
 from everfresh.arrays.sky.crossmatches import Asked
 from everfresh.arrays.sky.parts import Parts, cut
@@ -47,6 +48,19 @@ def test_what_is_near_is_in_the_same_part(
         assert len(together) == 1, "a pair is found once"
 
 
+@given(skies(), skies(), st.sampled_from(RADII), st.integers(1, 20))
+def test_the_compiled_walk_equals_the_plain_one(a: Sky, b: Sky, radius: float, target: int) -> None:
+    parts, numbers = _parts(a, b, target, radius, (0,)), np.arange(len(b))
+    found = [parts.placed(b, radius, 1, numbers)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "_MANY", -1)
+        found.append(parts.placed(b, radius, 1, numbers))
+    for one, other in zip(*found, strict=True):
+        assert one.tolist() == other.tolist()
+    at_home = set(zip(*(x[found[0][2]].tolist() for x in found[0][:2]), strict=True))
+    assert at_home == set(zip(*map(np.ndarray.tolist, parts.homes(b, 1, numbers)), strict=True))
+
+
 def _table(sky: Sky, rows: range) -> pa.Table:
     """A side as it is sent to tasks: two columns of the user's, rows and a text."""
     return pa.table(
@@ -69,8 +83,10 @@ def _by_parts(a: Sky, b: Sky, asked: Asked, target: int, dealt: tuple[int, ...])
     margins = [margin_of(asked, k) for k in (0, 1)]
     parts = _parts(a, b, target, max(margins), dealt)
     sent: dict[int, list[pa.RecordBatch]] = {k: [] for k in range(len(parts))}
+    outer = asked.how == "outer"
+    flags = outer, outer and asked.find == "best"
     for k, table in enumerate(sides):
-        for batch in route(Route(parts, k, margins[k], len(asked.limits)), _batches(table)):
+        for batch in route(Route(parts, k, margins[k], len(asked.limits), *flags), _batches(table)):
             for n, part in enumerate(batch.column(0).to_pylist()):
                 sent[part].append(batch.slice(n, 1))
     names = ["separation", "i", "a", "j", "b"]
@@ -136,12 +152,12 @@ def test_parts_are_small_however_crowded_the_sky() -> None:
 def test_a_survey_stands_for_all_points_and_finds_bad_ones() -> None:
     rng = np.random.default_rng(0)
     table = pa.table({"ra": rng.uniform(0, 360, 10_000), "dec": rng.uniform(-90, 90, 10_000)})
-    (found,) = survey(table.to_batches(max_chunksize=999))
+    (found,) = survey(1, table.to_batches(max_chunksize=999))
     assert found.num_rows == 2048
-    assert sum(found.column(2).to_pylist()) == pytest.approx(10_000)
-    assert abs(np.mean(found.column(0).to_numpy()) - 180) < 15
-    assert list(survey(table.slice(0, 0).to_batches())) == []
+    assert sum(found.column(3).to_pylist()) == pytest.approx(10_000)
+    assert abs(np.mean(found.column(1).to_numpy()) - 180) < 15
+    assert list(survey(1, table.slice(0, 0).to_batches())) == []
     for ra, dec, text in ((1.0, 91.0, "dec = 91.0"), (None, 1.0, "ra = nan"), (1.0, None, "dec = nan")):
         bad = pa.table({"ra": pa.array([0.0, ra]), "dec": pa.array([0.0, dec])})
-        (row,) = survey(bad.to_batches())
-        assert row.column(3).to_pylist() == [text]
+        (row,) = survey(0, bad.to_batches())
+        assert row.column(4).to_pylist() == [text]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import everfresh as ef
-from everfresh.arrays.sky.spark import frames
+from everfresh.arrays.sky.spark import files, frames
 from everfresh.errors import EverfreshError
 
 pytestmark = pytest.mark.spark
@@ -91,6 +91,41 @@ def test_a_side_may_be_a_local_table_or_files(spark: Any, tmp_path: Path) -> Non
     found = ef.arrays.crossmatch(tmp_path / "a.parquet", b, RADIUS, spark=spark, **columns)
     found.write.parquet(str(tmp_path / "found"))
     assert _rows(spark.read.parquet(str(tmp_path / "found"))) == want
+
+
+def test_files_are_read_and_written_by_the_tasks(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Row groups of files of several sizes, a scan of them, and a folder for the result: the same rows."""
+    monkeypatch.setattr(files, "_SPLIT", 20_000)
+    a, b = _catalog(7), _catalog(8)
+    for k in range(4):
+        (tmp_path / "b").mkdir(exist_ok=True)
+        pq.write_table(b.slice(300 * k, 300), tmp_path / "b" / f"{k}.parquet")
+    pq.write_table(a, tmp_path / "a.parquet", row_group_size=100)
+    assert len(files.Files.of([str(tmp_path / "a.parquet")], "left").splits()) > 2
+    columns: dict[str, Any] = {"left_columns": ["id", "mjd"], "right_columns": ["what's it", "id"]}
+    for number, (how, find) in enumerate([("inner", "all"), ("outer", "best"), ("anti", "all")]):
+        wanted = {**columns, "how": how, "find": find, "within": {"mjd": (-3, 0)}}
+        if how == "anti":
+            wanted["right_columns"] = []
+        want = _rows(ef.arrays.crossmatch(a, b, RADIUS, **wanted))
+        out = tmp_path / f"out{number}"
+        paths = tmp_path / "a.parquet", tmp_path / "b"
+        count = ef.arrays.crossmatch(*paths, RADIUS, spark=spark, into=out, **wanted)
+        assert count == len(want)
+        assert _rows(spark.read.parquet(str(out))) == want
+        assert {path.name[:5] for path in out.iterdir()} == {"part-"}
+        scan = spark.read.parquet(str(tmp_path / "b"))
+        assert frames._files(scan.select("ra", "dec"), "right") is None
+        given = a.select(["ra", "dec", "mjd", "id"]), scan
+        assert _rows(ef.arrays.crossmatch(*given, RADIUS, spark=spark, **wanted)) == want
+    with pytest.raises(EverfreshError, match="no new or empty folder"):
+        ef.arrays.crossmatch(a, b, RADIUS, into=out)
+    local = tmp_path / "local"
+    assert ef.arrays.crossmatch(a, b, RADIUS, into=local) == pq.read_table(local).num_rows
+    bad = a.set_column(1, "dec", pa.array([91.0] * COUNT))
+    pq.write_table(bad, tmp_path / "bad.parquet")
+    with pytest.raises(EverfreshError, match=r"dec = 91.0 is no place on the sky \(left\)"):
+        ef.arrays.crossmatch(tmp_path / "bad.parquet", tmp_path / "b", 2, spark=spark, into=tmp_path / "none")
 
 
 def test_an_empty_side(spark: Any) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from fake_spark import install
 
+from everfresh.arrays.evaluate import create
 from everfresh.arrays.plan import place
+from everfresh.arrays.shape import Linf
 from everfresh.bench import Report, Settings, simjoin
+from everfresh.bench.parts import simjoin_child, simjoin_spark
 from everfresh.bench.parts.simjoin_workloads import ROW, catalog_of, ptf_2d, ptf_3d
+from everfresh.spark.session import sessions
 
 
 def test_every_algorithm_has_a_row_and_every_bar_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,3 +54,47 @@ def test_a_catalog_of_cells_has_their_boxes_and_counts() -> None:
     assert found.hi.tolist() == [[2, 2], [6, 2]]
     assert (found.cells.tolist(), found.bytes.tolist()) == ([2, 3], [2 * ROW, 3 * ROW])
     assert place(found, "round-robin", 2).home.tolist() == [0, 1]
+
+
+def test_runs_on_spark_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each algorithm over the same chunks has a row, and speed-ups are those of wall times."""
+
+    def child(*args: str, **_: str) -> str:
+        asked = json.loads(args[-1])
+        took = 12.0 / asked["cores"] + asked["workers"]
+        figures = {"processor": 1.0, "matches": 7, "bytes": 10, "most_received": 4, "mean_received": 2.0}
+        rows = [
+            {"what": "PTF", "algorithm": name, "seconds": took, "spread": 1.0, "makespan": 1.0, **figures}
+            for name in asked["algorithms"]
+        ]
+        return "noise\n" + json.dumps(rows) + "\n"
+
+    monkeypatch.setattr(simjoin_spark, "python", child)
+    monkeypatch.setattr(simjoin_spark, "has_java", lambda: True)
+    monkeypatch.setattr(simjoin_spark.os, "cpu_count", lambda: 4)
+    report = Report("simjoin", machine={})
+    simjoin_spark.on_spark(report, Settings(quick=True))
+    ratios = {row["how"]: row["ratio"] for row in report.rows if "ratio" in row}
+    assert ratios == {
+        "measured speed-up on Spark, 2 to 8 workers": 8 / 14,
+        "measured speed-up on Spark, 1 to 2 cores": 20 / 14,
+    }
+    assert sum("seconds" in row for row in report.rows) == len(simjoin_spark.RUN) + 2
+    assert len(report.bars) == 1
+
+
+def test_the_process_that_runs_joins_on_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures are those of plans that were carried out, and every algorithm finds the same."""
+    session = install(monkeypatch)
+    monkeypatch.setattr(session, "stop", lambda: None, raising=False)
+    monkeypatch.setattr(sessions, "start", lambda *_: session)
+    cells = create(
+        "CREATE ARRAY cells <mag: DOUBLE> [i=0,59,10; j=0,59,15]",
+        [(i, j, 1.0) for i in range(60) for j in range(0, 60, 7)],
+    )
+    monkeypatch.setattr(simjoin_child, "cells_of", lambda *_: [("some", cells, Linf(1).without_center())])
+    asked = {"cores": 2, "workers": 3, "algorithms": ["bhvc", "struct"], "quick": True}
+    found = simjoin_child.main(asked)
+    assert [one["algorithm"] for one in found] == ["bhvc", "struct"]
+    assert {one["matches"] for one in found} == {9 * 2 * 59}
+    assert all(0 < one["most_received"] <= one["bytes"] for one in found)

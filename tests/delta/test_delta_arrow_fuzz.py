@@ -28,6 +28,14 @@ TYPES = [
 ]
 
 
+class Unseen:
+    """An array that is not printed as it is drawn: printing some of those that are to be refused ends the
+    process in pyarrow 22."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+
 def _name(type_: str) -> str:
     return "t_" + type_.lower().translate(str.maketrans("(,", "__", ")"))
 
@@ -85,7 +93,7 @@ def _rows(given_: Any, n: int) -> pa.Table:
 @given(data=st.data())
 def test_what_comes_in_goes_out(db: ef.Database, type_: str, data: Any) -> None:
     sql_type, name = parse_type(type_), _name(type_)
-    column = data.draw(columns(sql_type))
+    column = data.draw(columns(sql_type).map(Unseen)).array
     rows, values = _rows(column, len(column)), expected(column, sql_type)
     db.sql(f"DELETE FROM {name}")  # what an example before this one left when it failed
     before = db.epoch
@@ -114,7 +122,7 @@ def test_what_came_in_is_there_after_a_reopening(tmp_path_factory: Any, data: An
         _filled(db)
         for type_ in TYPES:
             sql_type = parse_type(type_)
-            column = data.draw(columns(sql_type))
+            column = data.draw(columns(sql_type).map(Unseen)).array
             found = expected(column, sql_type)
             if found is not None:
                 db.apply({_name(type_): _rows(column, len(column))})

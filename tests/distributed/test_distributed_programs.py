@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import combinations, pairwise
+from typing import Any
 
 import pytest
 
@@ -15,9 +17,11 @@ from everfresh.distributed import (
     RANDOM,
     REPLICATED,
     Dist,
+    Known,
     Limits,
     Passes,
     Placement,
+    best,
     complexity,
     distributed,
     explained,
@@ -25,6 +29,7 @@ from everfresh.distributed import (
     placed,
     settled,
 )
+from everfresh.distributed.plan import compile as compiling
 from everfresh.distributed.plan.annotate import annotated
 from everfresh.distributed.plan.ir import Eval, Send, Step, Temp
 from everfresh.distributed.plan.located import Move, NotWellFormed, tag_of
@@ -285,3 +290,42 @@ def test_explain_says_where_things_are_and_what_a_batch_costs() -> None:
     )
     assert "BLOCK workers" in text
     assert "GATHER" in text
+
+
+@pytest.mark.parametrize("queries", [("q03", "q18"), ("q13", "q22")])
+def test_what_was_found_for_other_batches_changes_nothing(queries: tuple[str, ...]) -> None:
+    """Programs are those that are found without it, wherever maps and changes are."""
+    known: Known = {}
+    alone, sizes = catalog(*queries), SF1
+    tried = best(alone, sizes, known=known)
+    assert tried == best(alone, sizes)
+    assert known
+    for where in (tried, placed(alone, sizes), settled(alone, placed(alone, None))):
+        for given in (RANDOM, REPLICATED):
+            for changed in [*((table,) for table in alone.tables), tuple(alone.tables)]:
+                made = to_text(distributed(alone, where, changed, given, known=known))
+                assert made == to_text(distributed(alone, where, changed, given)), (where, given, changed)
+
+
+def test_columns_that_are_joined_are_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A placement that another column has asked for is not judged again."""
+    made = Catalog(joins=True)
+    names = [f"t{i}" for i in range(5)]
+    tables = "; ".join(f"CREATE TABLE {n} (id BIGINT PRIMARY KEY, v BIGINT)" for n in names)
+    joins = " ".join(f"FULL JOIN {b} ON {a}.id = {b}.id" for a, b in pairwise(names))
+    view = f"CREATE MATERIALIZED VIEW v AS SELECT t0.v AS a, t4.v AS b FROM t0 {joins}"
+    for statement in parse_and_bind(tables, made):
+        made, _ = made.execute(statement)
+    (statement,) = parse_and_bind(view, made)
+    made, _ = made.execute(statement)
+    judged: list[Placement] = []
+    cost = compiling._cost
+
+    def counted(alone: Catalog, where: Placement, *rest: Any) -> tuple[int, int]:
+        judged.append(where)
+        return cost(alone, where, *rest)
+
+    monkeypatch.setattr(compiling, "_cost", counted)
+    best(made)
+    assert judged
+    assert all(a != b for a, b in combinations(judged, 2))

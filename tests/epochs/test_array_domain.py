@@ -120,6 +120,12 @@ def test_statements(db: ef.Database) -> None:
     assert "4 cells in" in str(db.sql("EXPLAIN A"))
     assert repr(db.arrays["d"]).startswith("<array d [i=1,8,2; j=1,8,2]: 4 cells")
     assert db.sql("DROP ARRAY IF EXISTS nothing") == db.epoch
+    assert db.sql("CREATE ARRAY IF NOT EXISTS A <other: INT> [k=1,2,1]") == db.epoch
+    assert db.array("a").schema.dimension_names == ("i", "j")
+    assert db.sql("CREATE ARRAY IF NOT EXISTS fresh <v: INT> [k=1,2,1]") == db.epoch
+    assert len(db.array("fresh")) == 0
+    db.sql("DROP ARRAY IF EXISTS fresh")
+    assert db.sql("SELECT i, COUNT(*) AS n FROM FILTER(a, a.v > 3) GROUP BY i").fetchall() == [(1, 2)]
     db.sql("DROP ARRAY d")
     db.array("small").drop()
     assert list(db.arrays) == ["a"]
@@ -131,6 +137,7 @@ def test_mistakes(db: ef.Database) -> None:
     epoch = db.epoch
     wrong: list[tuple[str, str, tuple[str, ...]]] = [
         ("CREATE ARRAY t <v: INT> [i=1,8,2]", ef.Code.EXISTS, ("'t'",)),
+        ("CREATE ARRAY IF NOT EXISTS t <v: INT> [i=1,8,2]", ef.Code.EXISTS, ("'t'",)),
         ("CREATE TABLE a (k BIGINT)", ef.Code.EXISTS, ("'a'",)),
         ("CREATE ARRAY b <v: INT> [i=8,1,2]", ef.Code.ARGUMENT, ("ends at 1",)),
         ("CREATE ARRAY b <v: NOTHING> [i=1,8,2]", ef.Code.UNSUPPORTED, ("nothing",)),

@@ -16,11 +16,12 @@ from everfresh.testing.engine.suite_base import refused
 NEAR = "a AS x SIMILARITY JOIN a AS y ON (x.i = y.i) AND (x.j = y.j) WITH SHAPE LINF(1)"
 
 
-class TestArrayViews(DomainSuite):
+class ArrayViewSuite(DomainSuite):
     """A self-join, a join of two arrays, operators behind, and a view of a view."""
 
     kills = 2
     strikes = 12
+    strikes_at_ends = 4
 
     def connect(self, path: str | Path | None = None, **kwargs: Any) -> ef.Database:
         return ef.connect(path, engine="local", **{"options": self.options(), **kwargs})
@@ -70,6 +71,10 @@ class TestArrayViews(DomainSuite):
             {"a": [(1, 1, 1, "x")], "near": [(1, 1, 1, 1, "x")]},
             {"b": [(1, 1.0)], "a": ef.Delta(deletes=[(1, 1, 9, "not there")])},
         ]
+
+
+class TestArrayViews(ArrayViewSuite):
+    """On the local engine."""
 
 
 @pytest.fixture

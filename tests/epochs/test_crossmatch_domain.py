@@ -38,7 +38,7 @@ def batch(db: ef.Database, rng: random.Random, tables: Sequence[str] = ("a", "b"
     return found
 
 
-class TestCrossmatchViews(DomainSuite):
+class CrossmatchViewSuite(DomainSuite):
     """Pairs, and left points with their nearest within a window of time."""
 
     kills = 2
@@ -68,6 +68,42 @@ class TestCrossmatchViews(DomainSuite):
             {"b": [(10**6, 1.0, 1.0, 1.0, "")], "a": [(10**6, 1.0, 91.0, 1.0, "")]},
             {"a": [(10**6, None, 1.0, 1.0, "")]},
         ]
+
+
+class TestCrossmatchViews(CrossmatchViewSuite):
+    """On the local engine."""
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "outer"])
+def test_slots_are_used_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What points leave that went is used again, and nothing else is seen of it."""
+    from everfresh.arrays.matching import index
+
+    monkeypatch.setattr(index, "FEW", 3)
+    rng = random.Random(11)
+    with ef.connect(engine="local") as db:
+        db.sql(f"CREATE TABLE a {COLUMNS}; CREATE TABLE b {COLUMNS}")
+        db.create_crossmatch_view("v", "a", "b", 1.0, how=how)
+        sides = db._domain("crossmatch").matches["v"].sides
+        sizes = []
+        for k in range(12):
+            there = {name: [row["k"] for row in db.table(name).to_pylist()] for name in "ab"}
+            old = db.view("v").to_arrow()
+            epoch = db.apply(
+                {
+                    name: ef.Delta(
+                        inserts=[point(rng, 10 * k + n) for n in range(6)], deletes=[{"k": n} for n in some]
+                    )
+                    for name, some in there.items()
+                }
+            )
+            assert db.view("v").verify().num_rows == 0
+            assert db.view("v").to_arrow(at=epoch - 1).num_rows == old.num_rows
+            sizes.append(max(side.ra.size for side in sides))
+        assert max(sizes) <= 24 < 12 * 6
+        with pytest.raises(ef.EverfreshError):
+            db.apply(a=[(1000, 1.0, 91.0, 1.0, "")])
+        assert db.view("v").verify().num_rows == 0
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "anti", "outer", "best"])

@@ -34,6 +34,7 @@ class CounterSuite(DomainSuite):
     """Counters: of a table, of a view, of a counter, and one that is told."""
 
     tolerance = 0
+    strikes_at_ends = 40
     reads: Mapping[str, tuple[str, ...]] = {
         "rows": ("t",),
         "groups": ("v",),

@@ -21,6 +21,7 @@ from signal_cases import VALUES, grouped, near
 
 import everfresh as ef
 from everfresh import signals as s
+from everfresh.local.store.codec import Codec
 from everfresh.testing.domain_suite import DomainSuite
 from everfresh.testing.engine.suite_base import refused
 
@@ -142,6 +143,30 @@ def test_views_are_their_twins_whatever_comes_and_goes(data: Any) -> None:
                 near(grouped(found.to_arrow()), query, {"a": events}, found.watermarks, range(-3, 4))
                 assert found.verify().num_rows == 0, view
         db.close()
+
+
+def test_a_revision_decodes_the_rows_of_its_groups_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the types of keys are, NULL among them; the rows of other groups are not looked at."""
+    decoded = []
+
+    def decode(codec: Any, words: Any, names: Any = None) -> Any:
+        decoded.append(words.shape[1] if names is None else 0)
+        return plain(codec, words, names)
+
+    plain = Codec.decode
+    monkeypatch.setattr(Codec, "decode", decode)
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE TABLE a (id BIGINT PRIMARY KEY, room VARCHAR, k HUGEINT, t BIGINT, value DOUBLE)")
+        rows = [(i, None if i % 5 == 4 else f"room {i % 5}", i % 7, i, float(i % 11)) for i in range(3000)]
+        db.apply(a=rows)
+        for name, key in (("v", "room"), ("w", ("k", "room")), ("x", "k")):
+            db.signal("a", time="t", key=key, late="revise").sample(2).sum(3, 1).create_view(name)
+        for id in (0, 4):
+            decoded.clear()
+            db.apply(a=ef.Delta(deletes=[{"id": id}]))
+            assert max(decoded) <= 700
+            for name in ("v", "w", "x"):
+                assert db.view(name).verify().num_rows == 0
 
 
 def test_what_a_table_of_one_group_and_two_tables_give() -> None:

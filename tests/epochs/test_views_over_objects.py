@@ -39,6 +39,7 @@ class Followed(DomainSuite):
     tolerance = 0
     kills = 1
     strikes = 8
+    strikes_at_ends = 4
 
     def connect(self, path: str | Path | None = None, **kwargs: Any) -> ef.Database:
         options = kwargs.get("options", self.options())

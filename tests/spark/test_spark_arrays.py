@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
 import re
 import subprocess
 import sys
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,8 +22,10 @@ from test_answering import STATEMENTS, A, B, C, arrays, bag, wanted
 
 import everfresh as ef
 from everfresh.arrays.aql_parser import parse
+from everfresh.arrays.domain import Arrays
 from everfresh.arrays.evaluate import create, evaluate
 from everfresh.arrays.script import about_arrays
+from everfresh.arrays.spark import laying
 from everfresh.spark.jobs.runner import Runner
 
 FUNCTION = "function"  # needs a module of the tests, which Spark's own processes do not have
@@ -96,9 +100,38 @@ def test_algorithms_and_workers(session: FakeSession, workers: int, algorithm: s
 def test_a_statement_that_workers_do_not_run(db: ef.Database) -> None:
     """It is evaluated over whole arrays, and EXPLAIN says so."""
     held = filled(db)
-    text = "FILTER(APPLY(a, COUNT(*) AS n, L1(1)), n > 2)"
+    text = "FILTER((SELECT i, j, v FROM a ORDER BY i, j, v LIMIT 3), v > 2)"
     assert "at one place" in str(db.sql(f"EXPLAIN {text}"))
     assert bag(db.sql(text).to_arrow()) == bag(wanted(text, held))
+
+
+NESTED = {
+    "filter of apply": "FILTER(APPLY(a, COUNT(*) AS n, L1(1)), a.n > 2)",
+    "apply of apply": "APPLY(APPLY(PROJECT(a, v), SUM(v) AS s, L1(1)), MAX(s) AS m, LINF(1))",
+    "moved": "REGRID(FILTER(SUBARRAY(a, 1, 1, 6, 6), v > 0), 2, 2, COUNT(*) AS n)",
+    "moved twice": "SUBARRAY(SUBARRAY(a, 0, 0, 6, 6), 1, 1, 3, 3)",
+    "query": "APPLY((SELECT i, j, SUM(v) AS s FROM a GROUP BY i, j), COUNT(*) AS n, SUM(s) AS t, L1(1))",
+    "both sides": "SELECT x.i, COUNT(*) AS n FROM APPLY(a, COUNT(*) AS n, L1(1)) AS x SIMILARITY JOIN "
+    "REGRID(a, 1, 1, SUM(v) AS s) AS y ON (y.i = x.i AND y.j = x.j) WITH SHAPE L1(1) GROUP BY x.i",
+    "into": "SELECT i, j, m INTO t FROM APPLY(REGRID(a, 1, 1, SUM(v) AS s), MAX(s) AS m, L1(1)) WHERE m > 3",
+    "empty": "APPLY(FILTER(APPLY(a, COUNT(*) AS n, L1(1)), n > 1000), COUNT(*) AS k, L1(1))",
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_operators_inside_of_one_another(db: ef.Database, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers run them step by step; nothing is collected, and nothing is left."""
+    held = filled(db)
+    monkeypatch.setattr(type(db._domain("array")), "all", None)
+    monkeypatch.setattr(type(db._domain("array")), "array", None)
+    check(db, NESTED[name], held)
+    told = [str(db.sql(f"EXPLAIN {how}{NESTED[name]}")) for how in ("", "ANALYZE ") if name != "into"]
+    assert all("at one place" not in text for text in told)
+    if name == "both sides":
+        assert "planned when the steps before it are done" in told[0]
+        assert "#1" in told[1]
+        assert told[1].count("measured: ") == 2
+    assert not list((Path(db._engine.folder.root) / "inbox").glob("*.cells"))
 
 
 @pytest.mark.parametrize("engine", ["spark", "local"])
@@ -223,6 +256,47 @@ def test_on_spark(spark: Any, tmp_path: Path) -> None:
         assert bag(db.array("a").to_arrow()) == bag(create(A, held["a"].to_arrow()).to_arrow())
 
 
+@pytest.mark.spark
+def test_cells_of_a_dataframe_stay_with_the_workers(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inserts and deletes from DataFrames of any partitions equal those of tables, under other names too."""
+    monkeypatch.setattr(laying, "_SECTION", 2000)
+    rng, kept = np.random.default_rng(5), Counter[tuple[int, ...]]()
+    with connect(spark, tmp_path / "db") as db:
+        db.sql("CREATE ARRAY f <v: INT> [i=0,99,10; j=0,99,7] WITH (placement = 'hilbert')")
+        db.sql("CREATE MATERIALIZED VIEW rows_of AS SELECT i, COUNT(*) AS n FROM f GROUP BY i")
+        for count in (3000, 40, 0):
+            new = [tuple(map(int, row)) for row in rng.integers(0, 100, (count, 3))]
+            gone = rng.permutation(sorted(kept.elements()))[: count // 2].tolist() if kept else []
+            names = "V: long, j: long, i: long"
+            frames = [
+                spark.createDataFrame([(v, j, i) for i, j, v in some], names).repartition(3)
+                for some in (new, gone)
+            ]
+            monkeypatch.setattr(type(frames[0]), "toArrow", None)  # nobody collects them
+            db.apply(f=ef.Delta(inserts=frames[0], deletes=frames[1]))
+            monkeypatch.undo()
+            monkeypatch.setattr(laying, "_SECTION", 2000)
+            kept += Counter(new)
+            kept -= Counter(map(tuple, gone))
+            assert Counter(tuple(row.values()) for row in db.array("f").to_pylist()) == kept
+            assert db.array("f").verify().num_rows == 0
+        assert db.sql("SELECT SUM(n) AS n FROM rows_of").fetchall() == [(kept.total(),)]
+        assert not list((tmp_path / "db" / "inbox").glob("*.cells"))
+        epoch = db.epoch
+        for rows, said in (([(1, 200, 1)], "outside of 0..99"), ([(None, 1, 1)], "NULL")):
+            with pytest.raises(ef.EverfreshError, match=said):
+                db.apply(f=spark.createDataFrame(rows, "i: long, j: long, v: long").union(frames[0]))
+        with pytest.raises(ef.EverfreshError, match="777"):
+            db.apply(f=ef.Delta(deletes=spark.createDataFrame([(1, 1, 777)], "i: long, j: long, v: long")))
+        assert db.epoch == epoch
+        changes = db.array("f").changes(since=epoch - 2).to_pylist()
+        assert sum(change["_weight"] for change in changes) == 20
+    with connect(spark, tmp_path / "db") as db:
+        assert len(db.array("f")) == kept.total()
+
+
 def test_the_driver_collects_figures_alone(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ten times the cells in the same chunks it collects as much: less than a hundredth of the data."""
     collected: list[int] = []
@@ -253,6 +327,32 @@ def test_the_driver_collects_figures_alone(session: FakeSession, monkeypatch: py
     (few, query, catalog, data), (more, query_more, catalog_more, data_more) = found
     assert data_more > 9.9 * data
     assert max(more / few, query_more / query, catalog_more / catalog) < 1.1
+
+
+def test_what_a_batch_was_given_goes_with_its_epoch(
+    session: FakeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once: not when Python next looks for cycles."""
+    given: list[weakref.ref[Any]] = []
+    prepare = Arrays.prepare
+
+    def noted(self: Arrays, name: str, cells: Any) -> Any:
+        change = prepare(self, name, cells)
+        given.append(weakref.ref(change))
+        return change
+
+    monkeypatch.setattr(Arrays, "prepare", noted)
+    with connect(session) as db:
+        db.sql(A)
+        gc.collect()
+        gc.disable()
+        try:
+            for number in range(1, 4):
+                db.apply(a=[(number, 1, number, 0.5, "x")])
+            assert len(given) == 3
+            assert all(change() is None for change in given)
+        finally:
+            gc.enable()
 
 
 MEMORY = """

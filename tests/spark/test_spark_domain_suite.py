@@ -15,8 +15,11 @@ import pytest
 from counters import Counters, Create, Grow
 from fake_spark import FakeSession, install
 from test_array_domain import ArraySuite
+from test_array_view_domain import ArrayViewSuite
 from test_chain_of_domains import ChainSuite
+from test_crossmatch_domain import CrossmatchViewSuite
 from test_domains import CounterSuite, MatrixSuite, TableSuite
+from test_fed_arrays import FedArraySuite
 from test_signal_domain import SignalSuite
 
 import everfresh as ef
@@ -33,6 +36,7 @@ class OnSpark:
     batches = 4
     kills = 2
     strikes = 6
+    strikes_at_ends = 3
     points = ("before-commit", "after-commit", "before-manifest", "after-manifest")
 
     @pytest.fixture(autouse=True)
@@ -112,6 +116,31 @@ class TestViewsOverCounters(OnSpark, CounterSuite):
 class TestMatrices(OnSpark, MatrixSuite):
     def options(self, **changes: Any) -> ef.Options:
         return super().options(**{"snapshots": "background", **changes})
+
+
+class TestArrayViews(OnSpark, ArrayViewSuite):
+    """Their groups and cells are with the workers, operators behind them, and views of views."""
+
+    batches = 3
+    kills = 1
+    strikes = 4
+
+
+class TestFedArrays(OnSpark, FedArraySuite):
+    """Tables, SQL views, arrays and their views in one epoch."""
+
+    over = False
+    batches = 2
+    kills = 1
+    strikes = 2
+
+
+class TestCrossmatchViews(OnSpark, CrossmatchViewSuite):
+    """Their points and pairs are with the driver."""
+
+    batches = 3
+    kills = 1
+    strikes = 4
 
 
 class TestSignals(OnSpark, SignalSuite):

@@ -1,14 +1,18 @@
-"""Queries over Spark DataFrames give the bits of a run in one process."""
+"""Queries over Spark DataFrames, and views with their groups in the workers, give the bits of one process."""
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import everfresh as ef
 from everfresh import signals as s
+from everfresh.signals.domain.functions import _REGISTERED
 from everfresh.signals.spark.run import flat
 
 pytestmark = pytest.mark.spark
@@ -56,3 +60,35 @@ def test_the_same_bits(spark: Any) -> None:
         assert found.column_names == wanted.column_names
         assert rows_of(found) == rows_of(wanted)
         assert len(wanted) > 10
+
+
+def test_views_with_their_groups_in_the_workers(spark: Any, tmp_path: Path) -> None:
+    """Batches, corrections and a function that only this process knows; opened again, from a snapshot; the
+    rows of one process, to the last bit."""
+    name = "test_spark_signals.louder"
+    s.register(name, lambda windows: 3.0 * windows)
+    try:
+        louder = _REGISTERED[name]
+        one = readings(4, "x").sort_by("at")
+        options = ef.Options(workers=2, durable=False, inline_bytes=1)
+        on_spark = partial(ef.connect, tmp_path / "db", engine="spark", spark=spark, options=options)
+        with ef.connect(engine="local") as local, on_spark() as db:
+            for each in (local, db):
+                each.sql("CREATE TABLE a (room VARCHAR, k INT, at BIGINT, x DOUBLE)")
+                each.apply(a=one.slice(0, 300))
+                query = each.signal("a", time="at", key=("room", "k"), value="x", late="revise").sample(3)
+                query.window(4, 4, missing="zero").fft().map(louder).create_view("v")
+                each.apply(a=one.slice(300, 250))
+                each.apply(a=ef.Delta(deletes=one.slice(40, 2), inserts=one.slice(600)))
+                each.apply(a=one.slice(550, 50))
+            wanted = rows_of(local.view("v").to_arrow())
+            assert rows_of(db.view("v").to_arrow()) == wanted
+            assert db.view("v").to_spark().count() == len(local._engine.read("v"))
+            db._engine.snapshot()
+        with on_spark() as db:
+            assert rows_of(db.view("v").to_arrow()) == wanted
+            assert db.view("v").verify().num_rows == 0
+            assert db.advance("a", None) == db.epoch
+            assert len(db.view("v").changes(db.epoch - 1)) > 0
+    finally:
+        del _REGISTERED[name]

@@ -19,6 +19,7 @@ from everfresh.rewrite import Node, node
 from everfresh.types import quoted
 
 ROUND_ROBIN = "round-robin"
+AUTO = "auto"
 
 
 class Statement(Node):
@@ -31,15 +32,20 @@ class Operand(Statement):
 
 @node
 class CreateArray(Statement):
-    """CREATE [UNIQUE] ARRAY name <attribute: type, ...> [dimension=first,last,chunk; ...]
-    [WITH (placement = rule)]: how chunks are dealt to workers, where there are several."""
+    """CREATE [UNIQUE] ARRAY [IF NOT EXISTS] name <attribute: type, ...> [dimension=first,last,chunk; ...]
+    [WITH (placement = rule)] [FROM relation]: how chunks are dealt to workers, where there are several; and
+    the table or SQL view whose rows are its cells."""
 
     schema: ArraySchema
     placement: str = ROUND_ROBIN
+    if_not_exists: bool = False
+    source: str = ""
 
     def __str__(self) -> str:
         rule = "" if self.placement == ROUND_ROBIN else f" WITH (placement = '{self.placement}')"
-        return self.schema.ddl + rule
+        source = f" FROM {quote_name(self.source)}" if self.source else ""
+        found = self.schema.ddl + rule + source
+        return found.replace(" ARRAY ", " ARRAY IF NOT EXISTS ", 1) if self.if_not_exists else found
 
 
 @node
@@ -57,15 +63,23 @@ class DropArray(Statement):
 
 @node
 class CreateView(Statement):
-    """CREATE ARRAY VIEW name [dimensions] AS operand; without dimensions it is chunked as what it reads."""
+    """CREATE ARRAY VIEW name [dimensions] [WITH (placement = rule, maintenance = method)] AS operand; without
+    dimensions it is chunked as what it reads."""
 
     name: str
     operand: Operand
     dimensions: tuple[Dimension, ...] = ()
+    placement: str = ROUND_ROBIN
+    """How new chunks are dealt to workers."""
+    maintenance: str = AUTO
+    """How plans over workers are made (`everfresh.arrays.upkeep`)."""
 
     def __str__(self) -> str:
         box = f" [{'; '.join(map(str, self.dimensions))}]" if self.dimensions else ""
-        return f"CREATE ARRAY VIEW {quote_name(self.name)}{box} AS {self.operand}"
+        given = {"placement": (self.placement, ROUND_ROBIN), "maintenance": (self.maintenance, AUTO)}
+        told = [f"{name} = '{value}'" for name, (value, usual) in given.items() if value != usual]
+        options = f" WITH ({', '.join(told)})" if told else ""
+        return f"CREATE ARRAY VIEW {quote_name(self.name)}{box}{options} AS {self.operand}"
 
 
 @node
@@ -174,6 +188,21 @@ class Apply(Operand):
 # -- queries ---------------------------------------------------------------------------------------------
 
 
+def name_of(operand: Operand) -> str:
+    """What an operand in FROM goes by without AS: the array that it is made of, the first of several.
+
+    >>> from everfresh.arrays.aql_parser import parse
+    >>> name_of(parse("FILTER(PROJECT(a, v), v > 2)")), name_of(parse("SELECT * INTO t FROM a AS x"))
+    ('a', 't')
+    """
+    while not isinstance(operand, Read):
+        if isinstance(operand, Query):
+            return operand.into or operand.left.alias
+        assert isinstance(operand, Between | Filter | Project | Regrid | Apply)
+        operand = operand.input
+    return operand.name
+
+
 @node
 class Source(Node):
     """An array in FROM, and the name that it goes by."""
@@ -182,8 +211,11 @@ class Source(Node):
     alias: str
 
     def __str__(self) -> str:
-        plain = isinstance(self.array, Read) and self.array.name == self.alias
-        return str(self.array) if plain else f"{inner(self.array)} AS {quote_name(self.alias)}"
+        return (
+            inner(self.array)
+            if name_of(self.array) == self.alias
+            else f"{inner(self.array)} AS {quote_name(self.alias)}"
+        )
 
 
 @node

@@ -1,8 +1,10 @@
 """The language of arrays, read: text in, a statement of `everfresh.arrays.aql` out.
 
-    CREATE [UNIQUE] ARRAY a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2] [WITH (placement = 'k-d')]
+    CREATE [UNIQUE] ARRAY [IF NOT EXISTS] a <v: INT, u: DOUBLE NOT NULL> [i=1,8,2; j=1,8,2]
+        [WITH (placement = 'k-d')] [FROM v]
     DROP ARRAY [IF EXISTS] a [CASCADE]
-    CREATE ARRAY VIEW v [[i=1,8,2; ...]] AS array       DROP ARRAY VIEW [IF EXISTS] v [CASCADE]
+    CREATE ARRAY VIEW v [[i=1,8,2; ...]] [WITH (placement = 'hash', maintenance = 'auto')] AS array
+    DROP ARRAY VIEW [IF EXISTS] v [CASCADE]
     SELECT items [INTO t [i=1,8,2]] FROM a [AS x]
         [SIMILARITY JOIN b [AS y] ON (y.i = x.i + 1 AND ...) WITH SHAPE shape ...]
         [JOIN b [AS y] ON condition]
@@ -58,7 +60,7 @@ def _statement(stream: TokenStream) -> aql.Statement:
         analyze = stream.accept("ANALYZE")
         return aql.Explain(_operand(stream), analyze)
     if stream.at("CREATE"):
-        return _view(stream) or aql.CreateArray(_create(stream), _placement(stream))
+        return _view(stream) or _create(stream)
     return _operand(stream)
 
 
@@ -70,19 +72,27 @@ def _view(stream: TokenStream) -> aql.CreateView | None:
         return None
     name = stream.name()
     dimensions = _box(stream) if stream.at("[") else ()
+    given = _options(stream, "placement", "maintenance")
     stream.expect("AS")
-    return aql.CreateView(name, _operand(stream), dimensions)
+    return aql.CreateView(name, _operand(stream), dimensions, **given)
 
 
-def _create(stream: TokenStream) -> ArraySchema:
+def _create(stream: TokenStream) -> aql.CreateArray:
     stream.expect("CREATE")
-    return read_array(stream)
+    unique = stream.accept("UNIQUE")
+    stream.expect("ARRAY")
+    there = stream.accept("IF", "NOT", "EXISTS")
+    return aql.CreateArray(_schema(stream, unique), _placement(stream), there, _fed_from(stream))
 
 
 def read_array(stream: TokenStream) -> ArraySchema:
     """What comes after CREATE: `[UNIQUE] ARRAY name <attributes> [dimensions]`."""
     unique = stream.accept("UNIQUE")
     stream.expect("ARRAY")
+    return _schema(stream, unique)
+
+
+def _schema(stream: TokenStream, unique: bool) -> ArraySchema:
     name = stream.name()
     attributes: list[Column] = []
     if not stream.accept("<>"):
@@ -93,21 +103,42 @@ def read_array(stream: TokenStream) -> ArraySchema:
 
 def _placement(stream: TokenStream) -> str:
     """How chunks are dealt to workers."""
-    from everfresh.arrays.plan.place import PLACEMENTS
+    return _options(stream, "placement").get("placement", aql.ROUND_ROBIN)
 
+
+def _fed_from(stream: TokenStream) -> str:
+    """The relation whose rows are an array's cells, if one is named."""
+    return stream.name() if stream.accept("FROM") else ""
+
+
+def _options(stream: TokenStream, *names: str) -> dict[str, str]:
+    """WITH (name = 'value', ...), if it is there: these names, each at most once."""
+    from everfresh.arrays.plan.place import PLACEMENTS
+    from everfresh.arrays.upkeep.planner import METHODS
+
+    known = {"placement": tuple(PLACEMENTS), "maintenance": METHODS}
+    found: dict[str, str] = {}
     if not stream.accept("WITH", "("):
-        return aql.ROUND_ROBIN
-    stream.expect("placement")
-    stream.expect("=")
-    if stream.peek().kind != "string":
-        raise stream.error("a placement in quotes is expected")
-    rule = stream.next().text
-    if rule not in PLACEMENTS:
-        raise EverfreshError(
-            Code.NOT_FOUND, f"there is no placement '{rule}'", hint="placements are: " + ", ".join(PLACEMENTS)
-        )
+        return found
+    while True:
+        name = next((n for n in names if n not in found and stream.accept(n)), None)
+        if name is None:
+            raise stream.error(" or ".join(names) + " is expected")
+        stream.expect("=")
+        if stream.peek().kind != "string":
+            raise stream.error(f"a {name} in quotes is expected")
+        value = stream.next().text
+        if value not in known[name]:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"there is no {name} '{value}'",
+                hint=f"for {name} there are: " + ", ".join(known[name]),
+            )
+        found[name] = value
+        if not stream.accept(","):
+            break
     stream.expect(")")
-    return rule
+    return found
 
 
 def _attribute(stream: TokenStream) -> Column:
@@ -263,9 +294,7 @@ def _source(stream: TokenStream) -> aql.Source:
         token.kind in ("name", "quoted") and not any(token.matches(w) for w in (*_ENDS, "ON"))
     ):
         return aql.Source(array, stream.name())
-    if not isinstance(array, aql.Read):
-        raise stream.error("an array that is computed needs a name: AS x")
-    return aql.Source(array, array.name)
+    return aql.Source(array, aql.name_of(array))
 
 
 def _similarity(stream: TokenStream) -> aql.SimilarityJoin:

@@ -8,10 +8,11 @@ snapshot every chunk. What an array publishes is its cells as rows.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from everfresh.arrays import aql
@@ -21,7 +22,7 @@ from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.evaluate import evaluate
 from everfresh.arrays.model import ArraySchema
 from everfresh.delta import Delta
-from everfresh.delta.bags import net, weigh
+from everfresh.delta.bags import WEIGHT, difference, net, weigh
 from everfresh.epochs import Object, Published, Resident, RowChange, Told, Undo
 from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
@@ -54,6 +55,13 @@ class Arrays(Resident):
         self.values: dict[str, Array] = {}
         self.placements: dict[str, str] = {}
         """How chunks are dealt to logical workers."""
+        self.sources: dict[str, str] = {}
+        """The tables and SQL views whose rows are an array's cells."""
+        self.rows_of: Callable[[str], pa.Table] | None = None
+
+    def over(self, rows: Callable[[str], pa.Table]) -> None:
+        """What gives the rows of tables and SQL views."""
+        self.rows_of = rows
 
     def takes(self, given: Any) -> bool:
         """Never: cells come as rows do, and an array is known by its name."""
@@ -62,6 +70,13 @@ class Arrays(Resident):
     def prepare(self, name: str, given: Any) -> CellChange:
         """Cells of any kind, or a `Delta` of them."""
         schema = self.schema(name)
+        if name in self.sources:
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"the cells of '{name}' are the rows of '{self.sources[name]}'",
+                place=f"array '{name}'",
+                hint="change what it reads",
+            )
         delta = given if isinstance(given, Delta) else Delta(inserts=given)
         if delta.updates is not None:
             raise EverfreshError(
@@ -72,7 +87,11 @@ class Arrays(Resident):
             )
         nothing = schema.arrow.empty_table()
         both = (delta.inserts, delta.deletes)
-        return CellChange(*(nothing if cells is None else read_cells(cells, schema) for cells in both))
+        return CellChange(*(nothing if cells is None else self.cells_of(cells, schema) for cells in both))
+
+    def cells_of(self, given: Any, schema: ArraySchema) -> Any:
+        """Cells of any kind, checked."""
+        return read_cells(given, schema)
 
     def dropping(self, name: str) -> tuple[aql.DropArray]:
         """The statement that drops an array."""
@@ -95,25 +114,64 @@ class Arrays(Resident):
 
     def define(self, statement: Any) -> tuple[Object | str, Undo]:
         """Make or drop an array."""
-        before, rules = dict(self.values), dict(self.placements)
+        before, rules, sources = dict(self.values), dict(self.placements), dict(self.sources)
 
         def undo() -> None:
-            self.values, self.placements = before, rules
+            self.values, self.placements, self.sources = before, rules, sources
 
         if isinstance(statement, aql.DropArray):
             self.expect(statement.name)
             self.values = {n: value for n, value in before.items() if n != statement.name}
+            self.sources = {n: source for n, source in sources.items() if n != statement.name}
             return statement.name, undo
         schema: ArraySchema = statement.schema
         self.values = {**before, schema.name: Array(schema)}
         self.placements = {**rules, schema.name: statement.placement}
-        return Object(schema.name, self.name, self.kind), undo
+        return self.defined(statement), undo
+
+    def defined(self, statement: aql.CreateArray, created: int = 0) -> Object:
+        """The object that a statement makes, with what it reads."""
+        name = statement.schema.name
+        if statement.source:
+            self.sources = {**self.sources, name: statement.source}
+        reads = (statement.source,) if statement.source else ()
+        return Object(name, self.name, self.kind, reads, created)
+
+    def fed(self, schema: ArraySchema, rows: pa.Table, what: str) -> CellChange:
+        """Rows of a relation, perhaps with `_weight`, as cells that come and go."""
+        found = {name.lower(): name for name in reversed(rows.column_names)}
+        missing = [name for name in schema.names if name.lower() not in found]
+        if missing:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"'{what}' has no column '{missing[0]}'",
+                place=f"array '{schema.name}'",
+                hint="a dimension or an attribute is the column of its name; rename it in a view",
+            )
+        cells = rows.select([found[name.lower()] for name in schema.names]).rename_columns(list(schema.names))
+        if WEIGHT not in rows.column_names:
+            return CellChange(read_cells(cells, schema), schema.arrow.empty_table())
+        weights = rows.column(WEIGHT).to_numpy()
+        every = np.arange(len(weights))
+        both = (cells.take(np.repeat(every, np.maximum(sign * weights, 0))) for sign in (1, -1))
+        return CellChange(*(read_cells(some, schema) for some in both))
+
+    def followed(self, name: str, own: Any, inputs: Mapping[str, Published]) -> Any:
+        """The change of an array in an epoch: what it was given, or what its source has gained and lost."""
+        source = self.sources.get(name)
+        if own is not None or source is None:
+            return own
+        return self.fed(self.schema_of(name), inputs[source].table, source)
+
+    def schema_of(self, name: str) -> ArraySchema:
+        """The schema of an array in an epoch that is being made."""
+        return self.values[name].schema
 
     def make(
-        self, name: str, own: CellChange, inputs: Mapping[str, Published]
+        self, name: str, own: CellChange | None, inputs: Mapping[str, Published]
     ) -> tuple[CellChange | None, Published | None, Undo]:
-        """Change an array by cells."""
-        before = self.values[name]
+        """Change an array by cells, its own or those that its source gives."""
+        before, own = self.values[name], self.followed(name, own, inputs)
         self.values[name] = before.changed(own.inserts, own.deletes)
 
         def undo() -> None:
@@ -143,19 +201,22 @@ class Arrays(Resident):
         with self.lock:
             if not self.objects:
                 return {}
-            told = [
-                [str(aql.CreateArray(self.values[n].schema, self.placements[n])), o.created]
-                for n, o in self.objects.items()
-            ]
+            told = [[str(self.statement_of(n)), o.created] for n, o in self.objects.items()]
             sections: dict[str, Any] = {ARRAYS: json.dumps(told).encode()}
             for name, value in self.values.items():
                 for number, chunk in value.chunks.items():
                     sections[f"{CHUNK}{number}/{name}"] = chunk.encode()
             return {**sections, **self.history.to_sections(PAST, lambda change: change.table)}
 
+    def statement_of(self, name: str) -> aql.CreateArray:
+        """The statement that makes an array."""
+        return aql.CreateArray(
+            self.values[name].schema, self.placements[name], source=self.sources.get(name, "")
+        )
+
     def restore(self, sections: Sections) -> None:
         """Take the state of a snapshot."""
-        self.values = {}
+        self.values, self.sources = {}, {}
         found: dict[str, dict[int, Any]] = {}
         for section, data in sections.items():
             if section.startswith(CHUNK):
@@ -173,7 +234,7 @@ class Arrays(Resident):
                 for number, data in sorted(found.get(schema.name, {}).items())
             }
             self.values[schema.name] = Array(schema, chunks)
-            objects[schema.name] = Object(schema.name, self.name, self.kind, (), created)
+            objects[schema.name] = self.defined(statement, created)
         self.objects = objects
         self.history.load(PAST, sections)
 
@@ -218,6 +279,10 @@ class Arrays(Resident):
 
     # -- rows --------------------------------------------------------------------------------------
 
+    def homes(self, name: str) -> Mapping[int, int]:
+        """The workers of an array's chunks, by number; nothing where all are in this process."""
+        return {}
+
     def rows(self, name: str) -> pa.Table:
         """The cells of an array in row-major order."""
         return self.values[name].to_arrow()
@@ -242,7 +307,15 @@ class Arrays(Resident):
             for number, chunk in value.chunks.items()
             if not len(chunk) or (schema.chunk_ids(chunk.coords) != number).any()
         ]
-        return weigh(pa.concat_tables(wrong) if wrong else schema.arrow.empty_table(), -1)
+        found = weigh(pa.concat_tables(wrong) if wrong else schema.arrow.empty_table(), -1)
+        return found if found.num_rows else self.unfed(name, value.table)
+
+    def unfed(self, name: str, cells: pa.Table) -> pa.Table:
+        """Where an array differs from the rows of its source; nothing if it has none."""
+        source = self.sources.get(name)
+        if source is None or self.rows_of is None:
+            return weigh(cells.slice(0, 0))
+        return difference(self.fed(self.schema(name), self.rows_of(source), source).inserts, cells)
 
     def explain(self, name: str, format: str = "text") -> str:
         """What the array is and holds."""

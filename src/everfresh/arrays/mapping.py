@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from everfresh.epochs.functions import known_function
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.tokens import TokenStream
 from everfresh.rewrite import Node, node
@@ -243,7 +244,7 @@ def function(of: Callable[[Ints], Any], left: int, right: int, *, ordered: bool 
 
 
 def parse_mapping(text: str) -> Mapping:
-    """The inverse of `str(mapping)`.
+    """The inverse of `str(mapping)`; no text makes a module run: functions are found in those that are there.
 
     >>> print(parse_mapping("(x1, -2*x0 + 5)"))
     (x1, -2*x0 + 5)
@@ -251,6 +252,12 @@ def parse_mapping(text: str) -> Mapping:
     if "/" in text:
         where, left, right, *ordered = text.split("/")
         module, _, name = where.partition(":")
+        if known_function(module, name) is None:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"there is no function '{name}' in a module '{module}' that was imported",
+                hint=f"import the module '{module}' first: a text never does",
+            )
         return Function(module, name, int(left), int(right), bool(ordered))
     stream = TokenStream(text)
     stream.expect("(")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from everfresh.database import Database
 
 DOMAIN = "array"
+_KINDS = ("array", "external array")
 _SHOW = re.compile(r"\s*SHOW\s+ARRAY(S|\s+VIEWS)\s*\Z", re.IGNORECASE)
 
 
@@ -28,7 +30,7 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
     reads beside those of the domain."""
     shown = _SHOW.match(text)
     if shown:
-        kinds = ("array", "external array") if shown[1].upper() == "S" else ("array view",)
+        kinds = _KINDS if shown[1].upper() == "S" else ("array view",)
         db._current()
         names = [found.name for found in db._engine.objects if found.kind in kinds]
         return Result(pa.table({"name": pa.array(names, pa.string())}))
@@ -36,8 +38,12 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
     domain: Arrays = db._domain(DOMAIN)
     if isinstance(statement, aql.CreateArray):
         with db._lock:
+            there = db._writable().objects.find(statement.schema.name)
+            if statement.if_not_exists and there is not None and there.kind in _KINDS:
+                return db._writable().epoch
             db._check_free(statement.schema.name)
-            return db._define(DOMAIN, statement)
+            made = replace(statement, if_not_exists=False)
+            return _fed(db, made) if made.source else db._define(DOMAIN, made)
     if isinstance(statement, aql.CreateView):
         with db._lock:
             db._check_free(statement.name)
@@ -57,9 +63,37 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
         return Result(domain.answer(statement, others()))
 
 
+def _fed(db: Database, statement: aql.CreateArray) -> int:
+    """Make an array whose cells are the rows of a table, a SQL view, or another object whose rows come and
+    go one by one."""
+    engine = db._writable()
+    source = engine.catalog.resolve(statement.source) or statement.source
+    found = engine.objects.find(statement.source)
+    if found is not None and engine.catalog.relation(source) is None:
+        source = found.name
+        if not found.publishes or found.domain == "matrix":
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"the rows of '{source}' do not come and go one by one: {found.kind}",
+                place=f"array '{statement.schema.name}'",
+                hint="read a table, a SQL view, an array or a view of arrays",
+            )
+    elif engine.catalog.relation(source) is None:
+        raise EverfreshError(
+            Code.NOT_FOUND,
+            f"there is no table or view '{statement.source}'",
+            place=f"array '{statement.schema.name}'",
+            hint="there are: " + (", ".join(engine.catalog.names()) or "none yet"),
+        )
+    domain: Arrays = db._domain(DOMAIN)
+    change = domain.fed(statement.schema, engine.read(source), source)
+    made = replace(statement, source=source)
+    return db._commit(Batch(changes={statement.schema.name: change}, statements={DOMAIN: (made,)}))
+
+
 def _dropped(db: Database, statement: aql.DropArray | aql.DropView) -> int:
     """Drop an array or a view; a statement names what it is."""
-    kinds = ("array", "external array") if isinstance(statement, aql.DropArray) else ("array view",)
+    kinds = _KINDS if isinstance(statement, aql.DropArray) else ("array view",)
     with db._lock:
         found = db._engine.objects.find(statement.name)
         if found is None and statement.if_exists:

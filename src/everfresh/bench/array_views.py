@@ -16,7 +16,11 @@ NAME = "array-views"
 DESCRIPTION = (
     "views of arrays: batches against making views again, plans of maintenance, queries of other shapes"
 )
-OPTIONS = {"only": "parts of: maintain, plans, answers, crossmatch"}
+OPTIONS = {
+    "only": "parts of: maintain, plans, sensitivity, answers, crossmatch, spark",
+    "nights": "of the survey on Spark before the first batch",
+    "batches": "on Spark",
+}
 WORKERS, RATIO = 8, 4.0
 PAIRS = (
     ("LINF(1)", "L1(1)"),
@@ -35,7 +39,10 @@ PAIRS = (
 def run(settings: Settings) -> Report:
     """Measure."""
     report = Report(NAME)
-    parts = {"maintain": _maintain, "plans": _plans, "answers": _answers, "crossmatch": _crossmatch}
+    parts = {
+        "maintain": _maintain, "plans": _plans, "sensitivity": _sensitivity, "answers": _answers,
+        "crossmatch": _crossmatch, "spark": _spark,
+    }  # fmt: skip
     chosen = settings.options.get("only", ",".join(parts)).split(",")
     for name, part in parts.items():
         if name in chosen:
@@ -92,57 +99,161 @@ def _table(cells: Any) -> Any:
     return pa.table({name: cells[name] for name in ("time", "ra", "dec", "mag")})
 
 
-def _ptf_25(name: str) -> str:
+def _ptf_25(name: str, options: str = "") -> str:
     return (
-        f"CREATE ARRAY VIEW {name} AS SELECT COUNT(*) AS n FROM ptf AS x SIMILARITY JOIN ptf AS y ON "
-        "(y.time = x.time AND y.ra = x.ra AND y.dec = x.dec) WITH SHAPE [*, -2:2, -2:2] "
+        f"CREATE ARRAY VIEW {name}{options} AS SELECT COUNT(*) AS n FROM ptf AS x SIMILARITY JOIN ptf AS y "
+        "ON (y.time = x.time AND y.ra = x.ra AND y.dec = x.dec) WITH SHAPE [*, -2:2, -2:2] "
         "GROUP BY x.time, x.ra, x.dec"
     )
 
 
+def _reaches() -> dict[str, Any]:
+    """How far the shapes of the settings reach."""
+    import numpy as np
+
+    from everfresh.arrays.plan import Reach, chunk_offsets
+
+    days = np.arange(-200 * 112, 0, 112)
+    steps = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]])
+    cells = np.array([[day, *step] for day in days for step in steps])
+    five = Reach.box((-200 * 112, -1, -1), (-1, 1, 1), chunk_offsets(cells, (112, 100, 50)))
+    far = Reach.box((None, -2, -2), (None, 2, 2))
+    return {"PTF-25": far, "PTF-5": five, "GEO": Reach.box((-1, -1), (1, 1))}
+
+
 def _plans(report: Report, settings: Settings) -> None:
     """Simulated makespans of each method on its own history, and the time that planning takes."""
-    from everfresh.arrays.plan import Reach
-    from everfresh.arrays.upkeep import METHODS, Costs, Planner, PlannerOptions
-    from everfresh.bench.parts.array_view_workloads import NIGHTS, survey
+    from everfresh.bench.parts.array_view_workloads import NIGHTS, places, survey
 
-    reach = Reach.box((None, -2, -2), (None, 2, 2))
     nights, batches = (20, 4) if settings.quick else (NIGHTS, 10)
-    for order in ("real", "correlated", "periodic"):
+    for name, reach in _reaches().items():
+        orders = (
+            ("random", "correlated", "periodic")
+            if name == "GEO"
+            else ("real", "random", "correlated", "periodic")
+        )
+        for order in orders:
+            if name == "GEO":
+                data = places(order, batches, 0 if settings.quick else 9)
+            else:
+                data = survey(order, nights, batches)
+            settings.note(f"{name}, {order}")
+            updates = list(data.updates(reach, WORKERS))
+            for placement in ("round-robin", "hash", "sky"):
+                spans = _spans(report, f"{name}, {order}", data, updates, placement)
+                _bars(report, f"{name}, {order}", placement, spans)
+
+
+def _spans(report: Report, what: str, data: Any, updates: Any, placement: str) -> dict[str, list[float]]:
+    """Makespans by method, batch by batch; a row for each method."""
+    from everfresh.arrays.upkeep import METHODS, Costs, Planner, PlannerOptions
+
+    spans: dict[str, list[float]] = {}
+    for method in METHODS:
+        home = data.home(placement, WORKERS)
+        planner = Planner(PlannerOptions(method, Costs(RATIO, 1.0)), home, home)
+        took, plans = [], []
+        for update, stored in updates:
+            started = time.perf_counter()
+            plans.append(planner.step(update, stored))
+            took.append(time.perf_counter() - started)
+        spans[method] = [plan.makespan for plan in plans]
+        report.row(
+            what=what, placement=placement, method=method, makespan=sum(spans[method]),
+            against_baseline=sum(spans[method]) / sum(spans["baseline"]),
+            from_4th=sum(spans[method][3:]) / max(1e-9, sum(spans["baseline"][3:])),
+            cells_sent=sum(p.moved for p in plans), view_cells_moved=sum(p.view_moved for p in plans),
+            load=max(float(p.cpu.max() / max(1e-9, p.cpu.mean())) for p in plans),
+            most_seconds=max(took), pairs=max(len(u.first) for u, _ in updates),
+            delta_chunks=max(int(u.delta.sum()) for u, _ in updates),
+            irrelevant=sum(u.irrelevant for u, _ in updates),
+        )  # fmt: skip
+    return spans
+
+
+def _bars(report: Report, what: str, placement: str, spans: dict[str, list[float]]) -> None:
+    """What is to be reached."""
+    report.below(
+        f"{what}, {placement}: auto against baseline", sum(spans["auto"]) / sum(spans["baseline"]), 1.02
+    )
+    if placement != "sky":
+        return
+    if what == "PTF-25, real":
+        ratio = sum(spans["differential"]) / sum(spans["baseline"])
+        report.below(f"{what}, sky: differential against baseline", ratio, 0.5)
+    if what == "PTF-25, correlated":
+        ratio = sum(spans["reassign"][3:]) / sum(spans["baseline"][3:])
+        report.below(f"{what}, sky: reassign against baseline from the 4th", ratio, 0.33)
+
+
+def _sensitivity(report: Report, settings: Settings) -> None:
+    """Batches of 50 to 1,600 chunks, more or fewer of them, close together and far apart: PTF-25, sky ranges,
+    correlated and real."""
+    from everfresh.bench.parts.array_view_workloads import NIGHTS, smaller, survey
+
+    nights, batches = (20, 4) if settings.quick else (NIGHTS, 10)
+    reach = _reaches()["PTF-25"]
+    for order in ("real", "correlated"):
         data = survey(order, nights, batches)
-        updates = list(data.updates(reach, WORKERS))
-        for placement in ("round-robin", "hash", "sky"):
-            spans: dict[str, list[float]] = {}
-            for method in METHODS:
-                home = data.home(placement, WORKERS)
-                planner = Planner(PlannerOptions(method, Costs(RATIO, 1.0)), home, home)
-                took, plans = [], []
-                for update, stored in updates:
-                    started = time.perf_counter()
-                    plans.append(planner.step(update, stored))
-                    took.append(time.perf_counter() - started)
-                spans[method] = [plan.makespan for plan in plans]
-                report.row(
-                    what=f"PTF-25, {order}", placement=placement, method=method, makespan=sum(spans[method]),
-                    against_baseline=sum(spans[method]) / sum(spans["baseline"]),
-                    from_4th=sum(spans[method][3:]) / max(1e-9, sum(spans["baseline"][3:])),
-                    cells_sent=sum(p.moved for p in plans), view_cells_moved=sum(p.view_moved for p in plans),
-                    most_seconds=max(took), pairs=max(len(u.first) for u, _ in updates),
-                    delta_chunks=max(int(u.delta.sum()) for u, _ in updates),
-                    irrelevant=sum(u.irrelevant for u, _ in updates),
-                )  # fmt: skip
-            what = f"{order}, {placement}: auto against baseline"
-            report.below(what, sum(spans["auto"]) / sum(spans["baseline"]), 1.02)
-            if placement == "sky" and order == "real":
-                report.below(
-                    "real, sky: differential against baseline",
-                    sum(spans["differential"]) / sum(spans["baseline"]), 0.5,
-                )  # fmt: skip
-            if placement == "sky" and order == "correlated":
-                report.below(
-                    "correlated, sky: reassign against baseline from the 4th",
-                    sum(spans["reassign"][3:]) / sum(spans["baseline"][3:]), 0.33,
-                )  # fmt: skip
+        for chunks in (50, 100, 200, 400, 800, 1600):
+            few = smaller(data, chunks)
+            spans = _spans(report, f"{order}, {chunks} chunks", few, list(few.updates(reach, WORKERS)), "sky")
+            if chunks == 1600:
+                for count in range(1, batches + 1):
+                    ratios = {m: sum(s[:count]) / sum(spans["baseline"][:count]) for m, s in spans.items()}
+                    report.row(what=f"{order}, {count} batches", **ratios)
+        for spread in (1, 4, 16):
+            wide = smaller(data, 100, spread)
+            what = f"{order}, 100 chunks, one of {spread}"
+            _spans(report, what, wide, list(wide.updates(reach, WORKERS)), "sky")
+
+
+def _spark(report: Report, settings: Settings) -> None:
+    """PTF-25 on Spark: batches of 1 % against the view made again, and `auto` against `baseline`."""
+    import everfresh as ef
+    from everfresh.datasets import ptf
+
+    nights = int(settings.options.get("nights", 4 if settings.quick else 60))
+    count = int(settings.options.get("batches", 2 if settings.quick else 5))
+    cells = ptf.cells(nights)
+    total, later = len(cells["ra"]), ptf.cells(10, first=nights)
+    size = max(1, total // 100)
+    workers = 2
+    walls: dict[str, list[float]] = {}
+    options = ef.Options(workers=workers, durable=False)
+    for method in ("baseline", "auto"):
+        with ef.connect(engine="spark", options=options) as db:
+            db.sql("CREATE ARRAY ptf <mag: REAL> [time=1,200000,112; ra=1,100000,100; dec=1,50000,50]")
+            db.apply(ptf=_table(cells))
+            made = []
+            for k in range(2):
+                started = time.perf_counter()
+                db.sql(_ptf_25("v", f" WITH (maintenance = '{method}')"))
+                made.append(time.perf_counter() - started)
+                if not k:
+                    db.sql("DROP ARRAY VIEW v")
+            times, sent = [], 0
+            for k in range(count + 1):  # the first one finds kernels and caches cold
+                some = {name: column[k * size : (k + 1) * size] for name, column in later.items()}
+                started = time.perf_counter()
+                db.apply(ptf=_table(some))
+                times.append(time.perf_counter() - started)
+                found = db._domain("array").measured["v", 1]
+                sent += int(found.links.sum())
+                report.truth(
+                    f"{method}, batch {k}: bytes as planned", (found.links == found.plan.links).all()
+                )
+            walls[method] = times[1:]
+        step = sorted(walls[method])[len(walls[method]) // 2]
+        report.row(
+            what=f"PTF-25 on Spark, {workers} workers, {method}", cells=total, batch=size, again=made[-1],
+            batch_seconds=step, ratio=made[-1] / step, bytes_sent=sent,
+        )  # fmt: skip
+        if made[-1] > 5:
+            report.at_least(
+                f"Spark, {method}: a 1 % batch against making the view again", made[-1] / step, 3.0
+            )
+    report.below("Spark: auto against baseline, wall time", sum(walls["auto"]) / sum(walls["baseline"]), 1.15)
 
 
 def _answers(report: Report, settings: Settings) -> None:

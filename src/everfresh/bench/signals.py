@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from everfresh.bench import Settings
 from everfresh.bench.parts.signals_database import applied, idle
+from everfresh.bench.parts.signals_spark import on_spark
 from everfresh.bench.report import Report
 from everfresh.bench.timing import median
 
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 NAME = "signals"
 DESCRIPTION = "signals: the five queries of section 7.5 against NumPy, SciPy and pandas"
-OPTIONS = {"events": "how many events each query reads (10000000)"}
+OPTIONS = {
+    "events": "how many events each query reads (10000000)",
+    "only": "parts: spectra, filters, correlation, interpolation, overlap, applied, idle, on_spark",
+}
 
 EXTRAPOLATED = 20_000
 ROUNDS = 3
@@ -34,7 +38,11 @@ def run(settings: Settings) -> Report:
     """Measure."""
     report = Report(NAME)
     events = int(settings.options.get("events", 200_000 if settings.quick else 10_000_000))
-    for part in (_spectra, _filters, _correlation, _interpolation, _overlap, applied, idle):
+    parts = (_spectra, _filters, _correlation, _interpolation, _overlap, applied, idle, on_spark)
+    only = settings.options.get("only")
+    for part in parts:
+        if only is not None and part.__name__.strip("_") not in only.split(","):
+            continue
         settings.note(f"{part.__name__.strip('_')}: {events:,} events")
         part(report, settings, events)
     return report

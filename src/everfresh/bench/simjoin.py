@@ -35,8 +35,9 @@ NEAR_OPTIMUM, AGAINST_RIVALS, SPREAD, LARGEST, PLANNING = 1.05, 0.45, 1.02, 1.03
 
 
 def run(settings: Settings) -> Report:
-    """Plan and simulate, then run."""
+    """Plan and simulate, then run: in this process, and on Spark."""
     from everfresh.bench.parts.simjoin_runs import runs
+    from everfresh.bench.parts.simjoin_spark import on_spark
 
     report = Report(NAME)
     _load_loops()
@@ -47,6 +48,7 @@ def run(settings: Settings) -> Report:
     _exact(report, settings)
     _large(report, settings)
     runs(report, settings)
+    on_spark(report, settings)
     return report
 
 
@@ -147,6 +149,7 @@ def _ablation(report: Report, what: str, plan: Plan) -> float:
                 slowest_over_fastest=found.slowest_over_fastest,
                 receive_max=max(found.receive),
                 receive_mean=sum(found.receive) / len(found.receive),
+                receive_of_each=" ".join(f"{value:.3g}" for value in found.receive),
                 reads=found.reads,
                 compute=sum(found.compute),
                 waiting_for_reads=sum(found.waiting),

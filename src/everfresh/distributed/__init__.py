@@ -13,6 +13,7 @@ Invariant: maps and tables never travel, only changes and what is derived from t
 from everfresh.distributed.plan.compile import ALL, NAIVE, Passes, best, distributed, settled
 from everfresh.distributed.plan.explain import complexity, explained
 from everfresh.distributed.plan.ir import Block, DistributedProgram, Temp
+from everfresh.distributed.plan.lower import Known
 from everfresh.distributed.plan.placement import Limits, Placement, placed
 from everfresh.distributed.plan.tags import LOCAL, RANDOM, REPLICATED, Dist, Tag
 from everfresh.distributed.plan.text import parse_distributed
@@ -26,6 +27,7 @@ __all__ = [
     "Block",
     "Dist",
     "DistributedProgram",
+    "Known",
     "Limits",
     "Passes",
     "Placement",

@@ -56,11 +56,12 @@ class Published(Protocol):
 @dataclass(frozen=True, slots=True)
 class Making:
     """An epoch in the making: its number, on Spark the draft that jobs add to, and in this process what gives
-    the rows of tables and SQL views as the epoch has changed them so far."""
+    the rows of tables and SQL views as the epoch has changed them so far, all or at least those that have
+    values of some columns."""
 
     epoch: int
     draft: Any = None
-    rows: Callable[[str], pa.Table] | None = None
+    rows: Callable[[str, pa.Table | None], pa.Table] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +187,11 @@ class Domain(Protocol):
     def to_sections(self) -> Sections:
         """The whole state as of the last committed epoch, for a snapshot; nothing if there never was an
         object."""
+        ...
+
+    def forsake(self) -> None:
+        """An exception that nobody foresaw has ended a change in this thread: nothing is held for it any
+        more."""
         ...
 
     def load(self, sections: Sections, epoch: int) -> None:

@@ -133,6 +133,11 @@ class Lazy:
         """A block in which nobody changes the domain."""
         return self._domain.still() if self._domain is not None else nullcontext()
 
+    def forsake(self) -> None:
+        """A change was ended by an exception that nobody foresaw."""
+        if self._domain is not None:
+            self._domain.forsake()
+
     def to_sections(self) -> Sections:
         """The state, for a snapshot."""
         return self._domain.to_sections() if self._domain is not None else {}

@@ -37,6 +37,11 @@ class Objects:
                 held.enter_context(domain.still())
             yield
 
+    def forsake(self) -> None:
+        """An exception that nobody foresaw has ended a change in this thread."""
+        for domain in self.domains.values():
+            domain.forsake()
+
     def find(self, name: str) -> Object | None:
         """The object of this name, whatever its case; one that is spelt the same first."""
         lowered, other = fold(name), None

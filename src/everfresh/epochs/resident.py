@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -38,6 +38,8 @@ class Resident(ABC):
         """How many epochs of history are kept."""
         self.open: list[_Stepping] = []
         """What has begun and has not ended."""
+        self._held: Generator[None, None, None] | None = None
+        """What holds the lock for what is open: noted before it takes it, and until it has let it go."""
         self.whole = True
         """Whether the state is that of an epoch, or of one with steps that can be taken back."""
         self.objects: Mapping[str, Object] = {}
@@ -48,9 +50,11 @@ class Resident(ABC):
     def load(self, sections: Sections, epoch: int) -> None:
         """Take the state that `to_sections` gave; none at all without sections. What has begun, and was
         abandoned, is forgotten."""
-        while self.open:
-            self.open.pop()
-            self.lock.release()
+        self.open.clear()
+        try:
+            self.let_go()
+        except RuntimeError:  # taken by another thread, which was struck twice and cannot give it back
+            self._held, self.lock = None, threading.RLock()
         with self.lock:
             self.objects, self.epoch = {}, epoch
             self.history = History(self.kept, RowChange, epoch)
@@ -154,6 +158,26 @@ class Resident(ABC):
         """An epoch begins: readers wait for its end."""
         return _Stepping(self, making)
 
+    def keep_out(self) -> None:
+        """Readers wait until nothing is open."""
+        if self._held is None:
+            self._held = _holding(self.lock)
+            next(self._held)
+
+    def let_go(self) -> None:
+        """Let readers in."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    def forsake(self) -> None:
+        """An exception that nobody foresaw, between any two instructions, has ended a change in this thread:
+        what is still open has not come to its end, and the lock may be held for it."""
+        if self.open:
+            self.whole = False
+            self.open.clear()
+        self.let_go()
+
     # -- reading -----------------------------------------------------------------------------------
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
@@ -189,8 +213,8 @@ class _Stepping:
     """An epoch of a domain in this process."""
 
     def __init__(self, domain: Resident, making: Making) -> None:
-        domain.lock.acquire()
         domain.open.append(self)
+        domain.keep_out()
         self._domain, self._making = domain, making
         self._before = domain.objects
         self._undo: list[Undo] = []
@@ -262,7 +286,15 @@ class _Stepping:
 
     def _end(self) -> None:
         self._domain.open.remove(self)
-        self._domain.lock.release()
+        if not self._domain.open:
+            self._domain.let_go()
+
+
+def _holding(lock: AbstractContextManager[Any]) -> Generator[None, None, None]:
+    """Hold a lock until this is closed. Whoever keeps it before it begins knows of the lock, whatever
+    strikes: between `with` and what is inside of it nothing can come."""
+    with lock:
+        yield
 
 
 class _Torn:

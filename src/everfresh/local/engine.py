@@ -107,6 +107,9 @@ class LocalEngine(InSections):
         self._watched: frozenset[str] = frozenset()
         """The tables and views that objects of other domains read."""
 
+    def _forsake(self) -> None:
+        self.objects.forsake()
+
     def _anew(self) -> None:
         """Read the state again from the folder; without one, make anew what can be."""
         if self._folder is not None:
@@ -186,6 +189,8 @@ class LocalEngine(InSections):
             self._state.finish()
         self._altered[epoch] = catalog, effect
         self._state.reclaim()
+        if effect.create_view is not None:
+            self._state.ahead(effect.create_view.name)
         self._maybe_snapshot()
         return epoch
 

@@ -41,6 +41,9 @@ class InSections:
         """Make the state anew, whatever it is like."""
         raise NotImplementedError
 
+    def _forsake(self) -> None:
+        """Hold nothing any more for a change that was abandoned in this thread."""
+
     def _change(self, work: Callable[..., T], *args: Any) -> T:
         """Run what changes the state; signals wait until it can be undone, or is over."""
         try:
@@ -55,6 +58,8 @@ class InSections:
                     except BaseException as error:
                         if isinstance(error, EverfreshError | Shaken) or error is held.raised:
                             self._marked = bool(self._state.at_work)
+                        else:
+                            self._forsake()
                         raise
                     self._marked = bool(self._state.at_work)
             return result

@@ -23,7 +23,7 @@ from everfresh.expr import evaluate_vector, stored
 from everfresh.local import adhoc
 from everfresh.local.batch.columns_read import columns_read
 from everfresh.local.batch.journal import Journal, Visited
-from everfresh.local.batch.linked_programs import Wiring
+from everfresh.local.batch.linked_programs import ALIKE, EACH_TIME, Wiring
 from everfresh.local.batch.loading import load
 from everfresh.local.batch.overflow import Unsplit
 from everfresh.local.batch.recompute import recompute, relation
@@ -205,6 +205,15 @@ class LocalState:
             self._wiring = self._wired(self.catalog, self._compile, self._wiring)
         return self._wiring
 
+    def ahead(self, view: str) -> None:
+        """A view was made: if many look alike, code is planned and compiled before rows come, for some views
+        at a time, since what is planned has to be linked first."""
+        views = len(self.catalog.views)
+        if self._compile != "off" and views >= ALIKE and views % EACH_TIME == 0:
+            native = self.wiring.native
+            if native is not None:
+                native.ahead(frozenset([view]))
+
     # -- batches -----------------------------------------------------------------------------------
 
     def resolve(self, parts: Mapping[str, Sequence[Part]]) -> dict[str, Net]:
@@ -324,12 +333,13 @@ class LocalState:
         except EverfreshError as error:
             raise error.at(f"view '{store.view.name}'") from error
 
-    def rows(self, name: str) -> pa.Table:
-        """The rows of a table or view, with what the running batch has added."""
+    def rows(self, name: str, among: pa.Table | None = None) -> pa.Table:
+        """The rows of a table or view, with what the running batch has added; `among` has values of some
+        columns: at least the rows that have them."""
         self.held.check()
         if name not in self.tables:
             return expand(self.maps[name].rows())
-        rows, counts = self.tables[name].rows()
+        rows, counts = self.tables[name].rows(among=among)
         return expand(rows.append_column(WEIGHT, pa.array(counts)))
 
     def _store(self, name: str) -> EntryStore:

@@ -11,10 +11,11 @@ A query is made by calls, each of which gives a new one, and is the same for row
 {'time': [0, 10, 20], 'x': [0.0, 2.0, 2.0]}
 """
 
-from everfresh.signals.aggregate import Aggregate
+from everfresh.signals.aggregate import Aggregate, PayloadType, WindowOperator
 from everfresh.signals.domain.functions import register
 from everfresh.signals.nodes import Fn
 from everfresh.signals.queries import (
+    Reference,
     Signal,
     Stream,
     Uniform,
@@ -23,6 +24,7 @@ from everfresh.signals.queries import (
     first_order,
     last,
     reading,
+    reference,
     second_order,
     user,
     zero_order,
@@ -33,16 +35,20 @@ from everfresh.signals.text import parse, to_text
 __all__ = [
     "Aggregate",
     "Fn",
+    "PayloadType",
     "Pipeline",
+    "Reference",
     "Signal",
     "Stream",
     "Uniform",
+    "WindowOperator",
     "Windowed",
     "constant",
     "first_order",
     "last",
     "parse",
     "reading",
+    "reference",
     "register",
     "second_order",
     "to_text",

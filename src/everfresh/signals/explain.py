@@ -35,7 +35,11 @@ def explain(query: Node) -> str:
 
 
 def _explain(node: Node, lines: list[str]) -> int | None:
-    delays = [_explain(child, lines) for child in node.children if not isinstance(child, n.Policy | n.Agg)]
+    delays = [
+        _explain(child, lines)
+        for child in node.children
+        if not isinstance(child, n.Policy | n.Agg | n.PayloadType)
+    ]
     mine = delay_of(node)
     lines.append(_line(node, mine))
     known = [each for each in delays if each is not None]
@@ -46,6 +50,8 @@ def _explain(node: Node, lines: list[str]) -> int | None:
 
 def _line(node: Node, delay: int | None) -> str:
     kind = kind_of(node)
+    if isinstance(node, n.Reading) and not node.timed:
+        return f"reference table '{node.table}': a change computes its groups anew"
     if isinstance(node, n.Reading):
         late = f", {node.lateness} ticks of lateness" if node.lateness else ""
         return f"reading of table '{node.table}' ({kind.name}{late})"
@@ -71,8 +77,8 @@ def _name(node: Node) -> str:
 def recomputes(node: Node) -> bool:
     """Whether an operation makes each window anew rather than from the one before."""
     if isinstance(node, n.Hopping):
-        return isinstance(node.agg, n.Agg) and node.agg.combine is None
-    return kind_of(node).name == WINDOWED and not isinstance(node, n.Window)
+        return isinstance(node.agg, n.Agg) and node.agg.combine is None and node.agg.deaccumulate is None
+    return kind_of(node).name == WINDOWED and not isinstance(node, n.Window | n.Apply)
 
 
 def delay_of(node: Node) -> int | None:
@@ -88,6 +94,8 @@ def delay_of(node: Node) -> int | None:
         case n.Unwindow():
             below = kind_of(node)
             return (_size(node.input) - 1) * below.period
+        case n.Fir() if node.tail:
+            return 0
         case n.Fir() if node.method == "fft" or (node.method == "auto" and len(node.b) > 128):
             return (1 << int(4 * len(node.b) - 1).bit_length()) * kind_of(node).period
         case _:
@@ -102,17 +110,19 @@ def reach_of(query: Node) -> int | None:
     >>> reach_of(grid.filter_fir([1.0] * 5).node), reach_of(grid.filter_iir([1.0], [1.0, 0.5]).node)
     (620, None)
     """
-    below = [reach_of(child) for child in query.children if not isinstance(child, n.Policy | n.Agg)]
+    below = [
+        reach_of(child) for child in query.children if not isinstance(child, n.Policy | n.Agg | n.PayloadType)
+    ]
     mine = _reach(query)
     known = [each for each in below if each is not None]
     return None if mine is None or len(known) < len(below) else max(known, default=0) + mine
 
 
 def _reach(node: Node) -> int | None:
-    period = kind_of(node.children[0]).period if node.children else 0
+    period = 0 if isinstance(node, n.Reading) else kind_of(node.children[0]).period
     match node:
         case n.Reading():
-            return None if node.end is not None or node.idle is not None else (node.duration or 1) - 1
+            return None if node.end is not None else (node.duration or 1) - 1
         case n.Sample() | n.Resample():
             policy = node.interpolate
             return 0 if policy is None else None if policy.window is None else 2 * policy.window
@@ -122,10 +132,12 @@ def _reach(node: Node) -> int | None:
             return len(node.taps) * period
         case n.Iir() | n.Sos() | n.AsofLeft() | n.Session() | n.AntiJoin() | n.Snapshot():
             return None
+        case n.Apply():
+            return 5 * window_of(node).size * kind_of(window_of(node).input).period
         case n.Filter():
             return None if node.backward else node.forward * period
         case n.Hopping() | n.Window():
-            return (node.size + node.hop) * period
+            return (3 * node.size + node.hop) * period
         case n.Unwindow():
             return (_size(node.input) + window_of(node).hop) * kind_of(node).period
         case n.UntilNext():
@@ -139,7 +151,7 @@ def _reach(node: Node) -> int | None:
 
 
 def _size(node: Node) -> int:
-    if isinstance(node, n.MapWindows) and node.size is not None:
+    if isinstance(node, n.MapWindows | n.Apply) and node.size is not None:
         return node.size
     if isinstance(node, n.Window | n.Ifft):
         return window_of(node).size
@@ -164,3 +176,33 @@ def _moved(node: n.Combine) -> str:
     side, policy = ("left", one.policy) if one.period > two.period else ("right", two.policy)
     how = "only beats that coincide remain" if policy is None else f"by {policy.name}"
     return f"the {side} side is resampled: {how}"
+
+
+def memory_of(query: Node) -> int | None:
+    """How far operations that forget look back, in ticks; None: one fills any pause."""
+    below = [
+        memory_of(child)
+        for child in query.children
+        if not isinstance(child, n.Policy | n.Agg | n.PayloadType)
+    ]
+    if any(each is None for each in below):
+        return None
+    rest = max((each for each in below if each is not None), default=0)
+    period = 0 if isinstance(query, n.Reading) else kind_of(query.children[0]).period
+    match query:
+        case n.Sample() | n.Resample() if query.interpolate is not None:
+            return None if query.interpolate.window is None else max(rest, query.interpolate.window)
+        case n.Fir():
+            return rest + (len(query.b) - 1) * period
+        case n.Polyphase():
+            return rest + len(query.taps) * period // query.up
+        case n.Hopping() | n.Window():
+            return rest + (query.size - 1) * period
+        case n.Unwindow():
+            return rest + (_size(query.input) - 1) * kind_of(query).period
+        case n.Session():
+            return max(rest, query.gap)
+        case n.UntilNext():
+            return max(rest, query.max)
+        case _:
+            return rest

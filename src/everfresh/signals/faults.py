@@ -32,6 +32,16 @@ def overlap(table: str, key: Any, before: tuple[int, int], event: tuple[int, int
     )
 
 
+def twice(table: str, key: Any) -> EverfreshError:
+    """A reference table has two rows for one group."""
+    return EverfreshError(
+        Code.SIG_OVERLAP,
+        f"a reference table has two rows of key {key!r}",
+        place=f"table '{table}'",
+        hint="it has one row for each group: aggregate it in a SQL view first",
+    )
+
+
 def hidden_overlap(size: int, hop: int) -> EverfreshError:
     """Windows overlap, and nothing says how they are merged."""
     return EverfreshError(

@@ -41,6 +41,18 @@ class Policy(Node):
 
 
 @node
+class PayloadType(Node):
+    """A user's type of payloads; see `everfresh.signals.PayloadType`."""
+
+    name: str
+    zero: tuple[float, ...]
+    plus: Fn
+    minus: Fn
+    times: Fn
+    scale: Fn
+
+
+@node
 class Agg(Node):
     """A user's aggregate over windows; see `everfresh.signals.Aggregate`."""
 
@@ -49,6 +61,7 @@ class Agg(Node):
     accumulate: Fn
     combine: Fn | None = None
     result: Fn | None = None
+    deaccumulate: Fn | None = None
 
 
 @node
@@ -71,6 +84,12 @@ class Reading(Node):
     deletes: str = "revise"
     idle: int | None = None
     retain: int | None = None
+    type: PayloadType | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether rows are events: those of a reference table, which has no column of times, are none."""
+        return self.time != ""
 
 
 @node
@@ -135,6 +154,16 @@ class AsofLeft(Node):
 
     input: Node
     right: Node
+    kind: str = "left"
+
+
+@node
+class JoinReference(Node):
+    """Each event with the row of its group in a reference table."""
+
+    input: Node
+    right: Reading
+    kind: str = "inner"
 
 
 @node
@@ -256,6 +285,7 @@ class Fir(Node):
     b: tuple[float | complex, ...]
     missing: str = "zero"
     method: str = "auto"
+    tail: bool = False
 
 
 @node
@@ -340,6 +370,16 @@ class MapWindows(Node):
     function: Fn
     size: int | None = None
     half: bool = False
+
+
+@node
+class Apply(Node):
+    """An operator of a user that makes windows from those before, or anew."""
+
+    input: Node
+    recompute: Fn
+    update: Fn
+    size: int | None = None
 
 
 @node

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.signals.nodes import PayloadType
 
 Array = np.ndarray[Any, Any]
 
@@ -32,6 +33,9 @@ class ComplexType(pa.ExtensionType):  # type: ignore[misc]
     @classmethod
     def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> ComplexType:
         return cls()
+
+    def __hash__(self) -> int:
+        return hash(self.extension_name)  # as equality has it
 
 
 COMPLEX = ComplexType()
@@ -62,6 +66,8 @@ class Payload:
     names: tuple[str, ...]
     complex: bool = False
     vector: bool = False
+    type: PayloadType | None = None
+    """Of values with arithmetic of their own."""
 
     @property
     def dtype(self) -> Any:
@@ -71,7 +77,7 @@ class Payload:
     @property
     def scalar(self) -> bool:
         """Whether it is one number."""
-        return len(self.names) == 1 and not self.vector
+        return len(self.names) == 1 and not self.vector and self.type is None
 
     def columns(self, values: Array) -> Mapping[str, pa.Array]:
         """Samples (by component) as columns of a table."""

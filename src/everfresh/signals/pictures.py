@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.rewrite import Node
@@ -68,11 +70,11 @@ def plot(query: Node, rows: pa.Table, keys: tuple[str, ...], time: str, axes: Ax
     if kind_of(query).name == WINDOWED:
         _picture(query, rows, keys, time, axes)
         return axes
-    for label, part in _groups(rows, keys):
+    for label, part in groups_of(rows, keys):
         for name in part.column_names[len(keys) + 1 :]:
             if name != "end":
-                values: Any = part.column(name).to_numpy()
-                axes.plot(part.column(time).to_numpy(), values, label=label or None, linewidth=1)
+                for values in fields_of(part, name):
+                    axes.plot(part.column(time).to_numpy(), values, label=label or None, linewidth=1)
     if keys:
         axes.legend(title=", ".join(keys))
     return axes
@@ -90,7 +92,7 @@ def _axes() -> Any:
     return pyplot.subplots()[1]
 
 
-def _groups(rows: pa.Table, keys: tuple[str, ...]) -> list[tuple[str, pa.Table]]:
+def groups_of(rows: pa.Table, keys: tuple[str, ...]) -> list[tuple[str, pa.Table]]:
     """The first groups of sorted rows, by what their keys read."""
     if not keys:
         return [("", rows)]
@@ -101,24 +103,46 @@ def _groups(rows: pa.Table, keys: tuple[str, ...]) -> list[tuple[str, pa.Table]]
     return [(", ".join(map(str, key)), rows.take(pa.array(places))) for key, places in found.items()]
 
 
-def _picture(query: Node, rows: pa.Table, keys: tuple[str, ...], time: str, axes: Axes) -> None:
-    groups = _groups(rows, keys)
+def fields_of(rows: pa.Table, name: str) -> list[Array]:
+    """A column as lines: real numbers, the magnitudes of complex ones, each component of vectors."""
+    column = rows.column(name).combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks)
+    if pa.types.is_fixed_size_list(column.type):
+        return list(np.abs(_arrays(rows, name)).T)
+    if isinstance(column.type, ComplexType):
+        return [np.abs(to_complex(column))]
+    return [np.asarray(column.to_numpy(zero_copy_only=False), float)]
+
+
+def magnitudes(query: Node, rows: pa.Table, keys: tuple[str, ...], time: str) -> tuple[Array, Array, str]:
+    """Of windows of one group: frequencies from 0 on or places, magnitudes by these and by time, and what is
+    counted upwards."""
+    groups = groups_of(rows, keys)
     if len(groups) > 1:
         raise EverfreshError(
             Code.ARGUMENT,
             "a spectrogram is of one group, and there are several",
-            hint="plot(where=...) names one, as in plot(where={'sensor': 1})",
+            hint="where= names one, as in plot(where={'sensor': 1})",
         )
     values = np.abs(_arrays(groups[0][1], rows.column_names[-1])).T
-    at = groups[0][1].column(time).to_numpy()
     try:
         up = frequencies(query, len(values), rows.schema.field(time).type)
-        order = np.argsort(up)
-        up, values = up[order], values[order]
-        values = values[up >= 0]
-        up = up[up >= 0]
-        axes.set_ylabel("frequency")
     except EverfreshError:
-        up = np.arange(len(values))
-        axes.set_ylabel("i")
-    axes.pcolormesh(at, up, values, shading="nearest")
+        return np.arange(len(values)), values, "i"
+    order = np.argsort(up)
+    order = order[up[order] >= 0]
+    return up[order], values[order], "frequency"
+
+
+def _picture(query: Node, rows: pa.Table, keys: tuple[str, ...], time: str, axes: Axes) -> None:
+    up, values, label = magnitudes(query, rows, keys, time)
+    axes.set_ylabel(label)
+    axes.pcolormesh(rows.column(time).to_numpy(), up, values, shading="nearest")
+
+
+def chosen(rows: pa.Table, where: Mapping[str, Any] | None) -> pa.Table:
+    """The rows of the groups whose keys have these values."""
+    for name, value in (where or {}).items():
+        rows = rows.filter(pc.equal(rows.column(name), value))
+    return rows

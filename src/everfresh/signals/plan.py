@@ -18,6 +18,7 @@ from everfresh.options import Options
 from everfresh.rewrite import Node
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
+from everfresh.signals.explain import memory_of
 from everfresh.signals.kinds import UNIFORM, kind_of, window_of
 from everfresh.signals.ops import (
     elementwise,
@@ -28,10 +29,13 @@ from everfresh.signals.ops import (
     lifetimes,
     sampling,
     snapshots,
+    typed,
+    updating,
     windows,
 )
 from everfresh.signals.payload import Array, Payload
-from everfresh.signals.run.flow import Operator
+from everfresh.signals.run import references
+from everfresh.signals.run.flow import END, Operator
 from everfresh.signals.run.keys import Keys
 from everfresh.signals.run.source import Source
 
@@ -67,6 +71,7 @@ class Plan:
         self.keys = Keys(self._key_types(readings))
         self.key_names = readings[0].key
         self.time_name = readings[0].time
+        _check_idle(query)
         self.result = self._make(query)
         if self.result.function is not None:
             raise faults.kind(
@@ -83,7 +88,8 @@ class Plan:
                     hint="tables are: " + ", ".join(self._schemas),
                 )
             schema = self._schemas[reading.table]
-            missing = [name for name in (*reading.key, reading.time) if name not in schema.names]
+            times = (reading.time,) if reading.timed else ()
+            missing = [name for name in (*reading.key, *times) if name not in schema.names]
             if missing:
                 raise EverfreshError(
                     Code.NOT_FOUND,
@@ -118,10 +124,19 @@ class Plan:
     # -- events and samples ------------------------------------------------------------------------
 
     def _reading(self, node: n.Reading) -> Made:
-        source = Source(node, self._schemas[node.table], self.keys)
+        made = Source if node.timed else references.Rows
+        source = made(node, self._schemas[node.table], self.keys)
         at = self._add(source)
         self.sources[at] = source
         payload = source.payload
+        if node.type is not None:
+            if len(node.type.zero) != len(payload.names) or payload.complex or payload.vector:
+                raise faults.type_(
+                    f"the payload type '{node.type.name}' has {len(node.type.zero)} numbers, and table "
+                    f"'{node.table}' gives {', '.join(payload.names)}",
+                    "zero= and value= have as many real numbers",
+                )
+            payload = replace(payload, type=node.type)
         points = node.end is None and node.duration in (None, 1)
         return Made(at, payload, None, len(payload.names), payload.dtype, points)
 
@@ -178,6 +193,8 @@ class Plan:
     def _scale(self, node: n.Scale) -> Made:
         by, add = node.by, node.add
         below = self._make(node.input)
+        if below.payload.type is not None:
+            return self._scaled_type(below, by, add)
         complex_ = below.payload.complex or isinstance(by, complex) or isinstance(add, complex)
         payload = replace(below.payload, complex=complex_)
 
@@ -190,6 +207,28 @@ class Plan:
             return replace(below, payload=payload, function=lambda t, v: change(t, inner(t, v)))
         at = self._add(elementwise.Apply(below.at, change))
         return replace(below, at=at, payload=payload, dtype=payload.dtype)
+
+    def _scaled_type(self, below: Made, by: float | complex, add: float | complex) -> Made:
+        type_ = below.payload.type
+        assert type_ is not None
+        if add != 0.0 or isinstance(by, complex) or below.function is not None:
+            raise faults.type_(
+                f"a sum with a number, of values of the payload type '{type_.name}'",
+                "it has multiples by real numbers; select(name=expression) gives its numbers alone",
+            )
+        at = self._add(
+            elementwise.Apply(below.at, lambda _, values: typed.called(type_, "scale", by, values))
+        )
+        return replace(below, at=at)
+
+    def _plain(self, made: Made, what: str) -> Made:
+        """Refuse values with arithmetic of their own, of which an operation takes each number alone."""
+        if made.payload.type is not None:
+            raise faults.type_(
+                f"{what} of values of the payload type '{made.payload.type.name}'",
+                "select(name=expression) gives their numbers alone",
+            )
+        return made
 
     def _shift(self, node: n.Shift) -> Made:
         below, kind = self._make(node.input), kind_of(node.input)
@@ -217,11 +256,31 @@ class Plan:
         if left.function is not None or right.function is not None:
             raise faults.kind("asof_left", "a signal of functions of time", "values", "sample(period) first")
         dtype = np.result_type(left.dtype, right.dtype)
-        at = self._add(lifetimes.Latest(left.at, right.at, (left.width, right.width), dtype))
+        at = self._add(
+            lifetimes.Latest(left.at, right.at, (left.width, right.width), dtype, node.kind == "left")
+        )
         mine = left.payload.names
         names = (*mine, *(f"{each}_right" if each in mine else each for each in right.payload.names))
         payload = Payload(names, dtype == np.complex128)
         return Made(at, payload, None, len(names), dtype, left.points)
+
+    def _join_reference(self, node: n.JoinReference) -> Made:
+        left, right = self._make(node.input), self._make(node.right)
+        if any(each.timed and each.table == node.right.table for each in self.query.walk()
+               if isinstance(each, n.Reading)):  # fmt: skip
+            raise faults.kind(
+                "join", f"table '{node.right.table}' as a signal and as a reference", "other tables",
+                "a SQL view over it is one",
+            )  # fmt: skip
+        if left.function is not None:
+            raise faults.kind("join", "a signal of functions of time", "values", "sample(period) first")
+        dtype = np.result_type(left.dtype, right.dtype)
+        outer = node.kind == "left"
+        at = self._add(references.JoinRows(left.at, right.at, right.width, dtype, outer))
+        mine = left.payload.names
+        names = (*mine, *(f"{each}_right" if each in mine else each for each in right.payload.names))
+        payload = Payload(names, dtype == np.complex128)
+        return replace(left, at=at, payload=payload, width=len(names), dtype=dtype)
 
     def _to_signal(self, node: n.ToSignal) -> Made:
         below = self._make(node.input)
@@ -308,6 +367,8 @@ class Plan:
                     return self._valued(replace(below, function=lambda k, v: inner(k * period + offset, v)))
                 return replace(below, points=True)
         below = self._valued(below)
+        if policy is not None and policy.name not in ("last", "zero_order"):
+            self._plain(below, f"{policy.name}()")
         made = sampling.Interpolate(
             below.at, period, offset, policy, below.width, below.dtype, self._most, self._names
         )
@@ -333,7 +394,7 @@ class Plan:
         payload = _joined(left.payload, right.payload, node.op)
         at = self._add(
             joins.EqualTimes(
-                left.at, right.at, (left.width, right.width), payload.dtype, joins.COMBINING[node.op]
+                left.at, right.at, (left.width, right.width), payload.dtype, _combining(payload, node.op)
             )
         )
         return Made(at, payload, None, len(payload.names), payload.dtype, True)
@@ -355,7 +416,7 @@ class Plan:
 
     def _continuous(self, node: n.Combine, left: Made, right: Made) -> Made:
         payload = _joined(left.payload, right.payload, node.op)
-        combine = joins.COMBINING[node.op]
+        combine = _combining(payload, node.op)
         dtype = np.result_type(left.dtype, right.dtype)
         at = self._add(lifetimes.Intersect(left.at, right.at, (left.width, right.width), dtype))
         cut, f, g = left.width, left.function, right.function
@@ -377,12 +438,38 @@ class Plan:
         b = np.array(node.b)
         if not np.iscomplexobj(b):
             b = b.astype(np.float64)
+        if below.payload.type is not None:
+            return self._typed_fir(node, below)
+        if node.tail:
+            return self._with_tail(node, b)
         payload = replace(below.payload, complex=below.payload.complex or np.iscomplexobj(b))
         zero = node.missing == "zero"
         blocks = node.method == "fft" or (node.method == "auto" and len(b) > filters.DIRECT)
         made = filters.BlockFir if blocks else filters.Fir
         at = self._add(made(below.at, b, zero, below.width, below.dtype))
         return replace(below, at=at, payload=payload, dtype=payload.dtype)
+
+    def _typed_fir(self, node: n.Fir, below: Made) -> Made:
+        type_ = below.payload.type
+        assert type_ is not None
+        if node.tail or any(isinstance(tap, complex) for tap in node.b):
+            self._plain(below, "such a filter")
+        weights, zero = [float(tap.real) for tap in reversed(node.b)], node.missing == "zero"
+        moved = -1  # window k ends with the sample before index k
+        at = self._add(typed.Folded(below.at, len(weights), 1, zero, type_, weights, zero, moved))
+        return replace(below, at=at)
+
+    def _with_tail(self, node: n.Fir, b: Array) -> Made:
+        """Windows of as many samples as taps that hold one at least: a run has some behind it."""
+
+        def dots(frames: Array) -> Array:
+            out = np.zeros(len(frames), np.result_type(frames, b))
+            for i, tap in enumerate(b):
+                out = out + tap * frames[:, len(b) - 1 - i]
+            return out
+
+        frames = n.Window(node.input, len(b), 1, "zero")
+        return self._make(n.ReduceWindows(frames, n.Fn("filter_fir", dots)))
 
     def _polyphase(self, node: n.Polyphase) -> Made:
         """Output `m = up q + r` is a filter of its own of the samples up to `m down // up`, by r."""
@@ -419,15 +506,22 @@ class Plan:
         return self._recursive(node, sections[:, :3].copy(), sections[:, 3:].copy())
 
     def _recursive(self, node: n.Iir | n.Sos, b: Array, a: Array) -> Made:
-        below = self._make(node.input)
+        below = self._plain(self._make(node.input), "a recursive filter")
         zero = node.missing == "zero"
-        at = self._add(filters.Recursive(below.at, b, a, zero, below.width, below.dtype))
+        idle = self._idle(node)
+        at = self._add(filters.Recursive(below.at, b, a, zero, below.width, below.dtype, idle))
         return replace(below, at=at)
 
     def _filter(self, node: n.Filter) -> Made:
-        below = self._make(node.input)
+        below = self._plain(self._make(node.input), "filter()")
         args = (node.function.call, node.forward, node.backward, node.missing == "zero")
-        return replace(below, at=self._add(filters.UserFilter(below.at, *args, below.width, below.dtype)))
+        made = filters.UserFilter(below.at, *args, below.width, below.dtype, self._idle(node))
+        return replace(below, at=self._add(made))
+
+    def _idle(self, node: Node) -> int:
+        """How many beats may be missing before a group begins anew."""
+        spans = [each.idle for each in node.walk() if isinstance(each, n.Reading) and each.idle is not None]
+        return (min(spans) + 1) // kind_of(node.children[0]).period if spans else END
 
     def _chain(self, node: Node) -> tuple[n.Window, list[frames.FrameStep], int, Any]:
         """The windows that a node begins with, the steps up to it, and what it makes: a size and a type."""
@@ -446,7 +540,7 @@ class Plan:
         return window, made, size, dtype
 
     def _windows(self, node: Node) -> Made:
-        if any(isinstance(each, n.CrossCorrelate) for each in _frame_nodes(node)):
+        if any(isinstance(each, n.CrossCorrelate | n.Apply) for each in _frame_nodes(node)):
             return self._crossed(node)
         window, steps, size, dtype = self._chain(node)
         below = self._make(window.input)
@@ -455,7 +549,20 @@ class Plan:
         payload = Payload(below.payload.names, dtype == np.complex128)
         return Made(self._add(made), payload, None, size, dtype)
 
+    def _updated(self, node: n.Apply) -> Made:
+        window, _, size, dtype = self._chain(node.input)
+        below = self._make(window.input)
+        name, wanted = node.recompute.name, size if node.size is None else node.size
+        made = frames.probe(name, node.recompute.call, size, dtype, node.size)
+        shape = (window.size, window.hop, window.missing == "zero")
+        every = -(-4 * window.size // window.hop)
+        calls = (node.recompute.call, node.update.call)
+        at = self._add(updating.Updated(below.at, shape, dtype, (name, wanted, made), *calls, every))
+        return Made(at, Payload(below.payload.names, made == np.complex128), None, wanted, made)
+
     def _crossed(self, node: Node) -> Made:
+        if isinstance(node, n.Apply):
+            return self._updated(node)
         if isinstance(node, n.CrossCorrelate):
             left, right = self._make(node.input), self._make(node.right)
             dtype = np.result_type(left.dtype, right.dtype)
@@ -502,10 +609,34 @@ class Plan:
         below = self._make(node.input)
         moved = kind_of(node).moved
         zero = node.missing == "zero"
+        if below.payload.type is not None and node.agg == "sum":
+            args = (node.size, node.hop, zero, below.payload.type, None, False, moved)
+            return replace(below, at=self._add(typed.Folded(below.at, *args)), points=True)
+        self._plain(below, f"{node.agg if isinstance(node.agg, str) else node.agg.name}()")
+        if isinstance(node.agg, n.Agg) and node.agg.deaccumulate is not None and node.agg.combine is None:
+            if not below.payload.scalar:
+                raise faults.type_(
+                    f"an aggregate with deaccumulate of a signal of {below.width} components",
+                    "select one of them first, or give combine",
+                )
+            shape = (node.size, node.hop, zero)
+            at = self._add(updating.Deaccumulated(below.at, shape, below.dtype, node.agg, moved))
+            return replace(below, at=at, points=True)
         made = Aggregates(below.at, node.agg, node.size, node.hop, zero, below.width, below.dtype, moved)
         real = node.agg in ("power", "energy")
         payload = replace(below.payload, complex=below.payload.complex and not real)
         return replace(below, at=self._add(made), payload=payload, dtype=payload.dtype)
+
+
+def _check_idle(query: Node) -> None:
+    spans = [each.idle for each in query.walk() if isinstance(each, n.Reading) and each.idle is not None]
+    reach = memory_of(query) if spans else 0
+    if spans and (reach is None or min(spans) < reach):
+        told = "any pause" if reach is None else f"{reach} ticks"
+        raise faults.period(
+            f"idle={min(spans)} is less than what an operation looks back over, which is {told}",
+            "a longer idle=, or a window= for the interpolation",
+        )
 
 
 def _value(expr: Any, payload: Payload, values: Array) -> Array:
@@ -524,7 +655,14 @@ def _later(made: Made, ticks: int) -> Made:
     return replace(made, function=lambda t, v: inner(t - ticks, v))
 
 
+def _combining(payload: Payload, op: str) -> joins.Combining:
+    return joins.COMBINING[op] if payload.type is None else typed.combining(payload.type, op)
+
+
 def _joined(left: Payload, right: Payload, op: str) -> Payload:
+    if left.type != right.type:
+        names = [each.type.name if each.type else "numbers" for each in (left, right)]
+        raise faults.type_(f"{op}() of '{names[0]}' and '{names[1]}'", "both are of one payload type")
     if len(left.names) != len(right.names) and not (left.scalar or right.scalar):
         raise faults.type_(
             f"{op}() of a signal of {len(left.names)} components and one of {len(right.names)}",
@@ -559,6 +697,7 @@ _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.AntiJoin: Plan._anti_join,
     n.UntilNext: Plan._until_next,
     n.AsofLeft: Plan._asof_left,
+    n.JoinReference: Plan._join_reference,
     n.Where: Plan._where,
     n.Select: Plan._select,
     n.Function: Plan._function,
@@ -581,6 +720,7 @@ _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.Ifft: Plan._windows,
     n.Multiply: Plan._windows,
     n.MapWindows: Plan._windows,
+    n.Apply: Plan._windows,
     n.Autocorrelate: Plan._windows,
     n.CrossCorrelate: Plan._windows,
     n.ReduceWindows: Plan._reduced,

@@ -25,6 +25,7 @@ _NAMES: dict[str, type[Node]] = {
     "asof_left": n.AsofLeft,
     "union": n.Union,
     "anti_join": n.AntiJoin,
+    "join": n.JoinReference,
     "where": n.Where,
     "select": n.Select,
     "function": n.Function,
@@ -47,12 +48,14 @@ _NAMES: dict[str, type[Node]] = {
     "ifft": n.Ifft,
     "multiply": n.Multiply,
     "map": n.MapWindows,
+    "apply": n.Apply,
     "autocorrelate": n.Autocorrelate,
     "cross_correlate": n.CrossCorrelate,
     "reduce": n.ReduceWindows,
     "unwindow": n.Unwindow,
     "policy": n.Policy,
     "agg": n.Agg,
+    "type": n.PayloadType,
 }
 _WORDS = {cls: name for name, cls in _NAMES.items()}
 

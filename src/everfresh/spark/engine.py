@@ -229,9 +229,15 @@ class SparkEngine:
             return ledger.epoch
         beside = self.objects.beside(effect, ledger.catalog, cascade=effect.cascade)
         draft = Draft(ledger)
-        with draft.steps:
-            draft.steps.execute(beside)
-            return self._altered(draft, made, progress)
+        try:
+            with draft.steps:
+                draft.steps.execute(beside)
+                return self._altered(draft, made, progress)
+        except EverfreshError:
+            raise
+        except BaseException:
+            self.objects.forsake()
+            raise
 
     def _altered(self, draft: Draft, made: tuple[Catalog, Effect], progress: Progress | None) -> int:
         ledger, (catalog, effect) = self._ledger, made
@@ -315,6 +321,9 @@ class SparkEngine:
             applied = self._apply_laid(batch)
         except EverfreshError:
             self._ledger.whole = True
+            raise
+        except BaseException:
+            self.objects.forsake()
             raise
         return applied
 

@@ -30,6 +30,8 @@ from everfresh.sql.logical.plan import (
     WindowCall,
 )
 from everfresh.sql.parse import Parsed, split
+from everfresh.sql.plain import bind as bind_plain
+from everfresh.sql.plain import read as read_plain
 from everfresh.sql.scope import Catalog
 from everfresh.sql.statements import (
     AddColumn,
@@ -53,7 +55,7 @@ __all__ = [
     "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain", "Filter", "Insert", "Join",
     "Limit", "Parsed", "Plan", "Project", "QuantifiedSubquery", "ScalarSubquery", "Scan", "Select",
     "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery", "Update", "Window", "WindowCall",
-    "bind", "parse_and_bind", "split",
+    "bind", "bind_plain", "parse_and_bind", "read_plain", "split",
 ]  # fmt: skip
 
 

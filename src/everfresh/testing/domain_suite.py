@@ -8,13 +8,14 @@ give back something else; names taken twice.
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,7 @@ import pytest
 
 from everfresh.database import Database
 from everfresh.delta.bags import EPOCH, WEIGHT, difference, expand, net, weigh
+from everfresh.epochs import resident
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.state import InjectedFault
@@ -42,6 +44,8 @@ class DomainSuite:
     kills = 3
     strikes = 25
     """Exceptions that strike inside a batch."""
+    strikes_at_ends = 8
+    """Those that strike where its epoch begins and ends."""
     points: tuple[str, ...] = ("mid-commit", "before-commit", "after-commit", "before-manifest")
     """Where a commit or a snapshot is made to fail."""
     tolerance = 1e-9
@@ -361,3 +365,31 @@ class DomainSuite:
                 assert self.is_one_of(db, before, after) >= 0
                 self.same(after, self.contents(db), f"struck at {number}")
                 self.check(db)
+
+    def test_struck_where_epochs_begin_and_end(self, tmp_path: Path) -> None:
+        """Nothing is held afterwards: another thread changes objects and reads them."""
+        rng, epochs = random.Random(9), f"{Path(resident.__file__).parent}{os.sep}"
+        with self.connect(tmp_path / "db") as db:
+            self.make(db)
+            batch = self.change(db, rng)
+            places = struck(lambda: db.apply(batch), 0, epochs)[1]
+            step = max(1, places // self.strikes_at_ends)
+            for at in range(1 + rng.randrange(step), places + 1, step):
+                before, epoch, batch = self.contents(db), db.epoch, self.change(db, rng)
+                struck(partial(db.apply, batch), at, epochs)
+                after = self.elsewhere(self.contents, db)
+                if db.epoch == epoch:
+                    self.same(before, after, f"struck at {at}")
+                with self.connect(tmp_path / "db", read_only=True) as reader:
+                    self.same(self.contents(reader), after, f"struck at {at}")
+                self.elsewhere(db.apply, self.change(db, rng))
+            self.check(db)
+
+    def elsewhere(self, work: Callable[..., Any], *args: Any) -> Any:
+        """What another thread makes of it, and no waiting for good."""
+        made: list[Any] = []
+        thread = threading.Thread(target=lambda: made.append(work(*args)), daemon=True)
+        thread.start()
+        thread.join(300)
+        assert made, "it failed, or waits"
+        return made[0]

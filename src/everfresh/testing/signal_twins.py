@@ -156,7 +156,7 @@ def _stretches(index: Array, longest: int) -> list[Array]:
 def _filtered(node: Any, rows: Rows, run: Any, zero: bool, need: int) -> Rows:
     index = _indices(rows, node.input)
     out, keep = np.zeros(len(index), np.result_type(rows.values.dtype, run(np.zeros(1)).dtype)), []
-    for part in _stretches(index, END if zero else 0):
+    for part in _stretches(index, _pause(node) if zero else 0):
         line = np.zeros(index[part[-1]] - index[part[0]] + 1, rows.values.dtype)
         place = index[part] - index[part[0]]
         line[place] = rows.values[part]
@@ -165,8 +165,32 @@ def _filtered(node: Any, rows: Rows, run: Any, zero: bool, need: int) -> Rows:
     return Rows(rows.at[keep], rows.end[keep], out[keep], rows.known)
 
 
+def _pause(node: Any) -> int:
+    """How many beats may be missing where a filter goes on."""
+    spans = [each.idle for each in node.walk() if isinstance(each, n.Reading) and each.idle is not None]
+    if isinstance(node, n.Fir) or not spans:
+        return END
+    period, most = kind_of(node.input).period, 0
+    while (most + 2) * period - 1 <= min(spans):  # from the end of a sample to the start of the next
+        most += 1
+    return most if period - 1 <= min(spans) else -1
+
+
 def _fir(node: n.Fir, below: Any, *_: Any) -> Rows:
-    b, rows = np.array(node.b), below(node.input)
+    b = np.array(node.b)
+    rows: Rows = below(node.input)
+    if node.tail:
+        kind, index = kind_of(node.input), _indices(rows, node.input)
+        if not len(index):
+            return rows
+        line, there = (np.zeros(index[-1] - index[0] + 1, t) for t in (rows.values.dtype, float))
+        line[index - index[0]], there[index - index[0]] = rows.values, 1.0
+        known = min(rows.known, END // 2)
+        found = np.arange(len(line) + len(b) - 1) + index[0]
+        reached = np.convolve(there, np.ones(len(b))) > 0.5
+        keep = reached & (found < -((kind.offset - known) // kind.period))
+        at = found[keep] * kind.period + kind.offset
+        return Rows(at, at + 1, np.convolve(line, b)[keep], rows.known)
     if node.method == "fft" and rows.known < END:
         kind, block = kind_of(node.input), 1 << int(4 * len(b) - 1).bit_length()
         limit = -((kind.offset - rows.known) // kind.period) // block * block
@@ -237,6 +261,9 @@ def _frames(node: Node, below: Any) -> tuple[Array, Array, int]:
                 if len(frames)
                 else np.zeros((0, node.size or frames.shape[1]))
             )
+        case n.Apply():
+            nothing = np.zeros((0, node.size or frames.shape[1]))
+            made = np.asarray(node.recompute.call(frames)) if len(frames) else nothing
         case n.Autocorrelate():
             made = np.array([np.correlate(x, x, "full") for x in frames]).reshape(-1, 2 * frames.shape[1] - 1)
         case _:
@@ -364,6 +391,7 @@ _TWINS: dict[type[Node], Any] = {
     n.Ifft: _windowed,
     n.Multiply: _windowed,
     n.MapWindows: _windowed,
+    n.Apply: _windowed,
     n.Autocorrelate: _windowed,
     n.ReduceWindows: _reduced,
     n.Unwindow: _unwound,

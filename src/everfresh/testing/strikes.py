@@ -30,10 +30,11 @@ class Struck(BaseException):
 
 
 class Strike:
-    """A tracer that raises at the n-th place; 0 only counts them, in `places`."""
+    """A tracer that raises at the n-th place; 0 only counts them, in `places`. Given some paths, only the
+    places of modules whose paths begin with one of them."""
 
-    def __init__(self, at: int, strike: Callable[[], None]) -> None:
-        self._at, self._strike = at, strike
+    def __init__(self, at: int, strike: Callable[[], None], within: tuple[str, ...] = _FOLLOWED) -> None:
+        self._at, self._strike, self._within = at, strike, within
         self.places = 0
         self._known: dict[CodeType, bool] = {}
 
@@ -43,7 +44,7 @@ class Strike:
         followed = self._known.get(code)
         if followed is None:
             name = code.co_filename
-            followed = self._known[code] = name.startswith(_FOLLOWED)
+            followed = self._known[code] = name.startswith(self._within)
         if not followed or code is _STOP:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -75,13 +76,14 @@ class _Frame:
         return self.at
 
 
-def struck(work: Callable[[], Any], at: int = 0) -> tuple[bool, int]:
-    """Run `work` and raise at its n-th place; whether it was struck, and how many places there were."""
+def struck(work: Callable[[], Any], at: int = 0, *within: str) -> tuple[bool, int]:
+    """Run `work` and raise at its n-th place, or its n-th in some modules; whether it was struck, and how
+    many places there were."""
 
     def strike() -> None:
         raise Struck
 
-    return _traced(work, Strike(at, strike))
+    return _traced(work, Strike(at, strike, within or _FOLLOWED))
 
 
 def signalled(work: Callable[[], Any], at: int) -> bool:

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from native_support import entries, opened, run_plain
 
 import everfresh as ef
+from everfresh.local import state
 from everfresh.local.batch import steps as running
+from everfresh.local.jit import background
 from everfresh.local.native import manager
 from everfresh.local.native.codegen.each import is_whole
 from everfresh.local.native.templates import Template
@@ -189,3 +191,36 @@ def test_no_batch_waits_for_many_plans(monkeypatch: pytest.MonkeyPatch) -> None:
         assert planned[0] == 0
         assert planned[-1] == 40
         assert max(b - a for a, b in pairwise(planned)) <= 5 + 40 // 32
+
+
+def test_many_views_are_planned_as_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row waits for the plans of hundreds of views, and their code is asked for before rows come: once,
+    however often the views are linked anew."""
+    asked: list[Any] = []
+    monkeypatch.setattr(background, "ask", lambda item, load, alive: asked.append((item, load, alive)))
+    monkeypatch.setattr(manager, "ALIKE", 16)
+    monkeypatch.setattr(state, "ALIKE", 16)
+    with run_plain(), opened("background") as db, opened("off") as interpreted:
+        for one in (db, interpreted):
+            names = create(one, (0,), 15)
+        native = db._engine._state._wiring  # type: ignore[attr-defined]
+        assert native is None or not native.native.planned
+        assert not asked
+        for n in range(15, 40):
+            names.append(f"v0_{n}")
+            for one in (db, interpreted):
+                one.sql(f"CREATE MATERIALIZED VIEW v0_{n} AS {view(0, n)}")
+        native = db._engine._state.wiring.native  # type: ignore[attr-defined]
+        assert len(native.planned) == 40
+        texts = {planned.by_row.code.text for planned in native.planned.values()}
+        assert 1 <= len(asked) <= 2 * len(texts)
+        assert len({item.key for item, _, _ in asked}) == len(asked)
+        assert all(alive() is not None for _, _, alive in asked)
+        for number in range(3):
+            for one in (db, interpreted):
+                one.apply(t=[row(number, 3)])
+            if number == 0:
+                for _, load, _ in asked:  # now they are compiled
+                    load(False)
+            assert entries(db) == entries(interpreted)
+        assert sum(len(t.members) for t in templates(db)) >= len(names) // 2

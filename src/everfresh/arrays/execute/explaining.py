@@ -25,6 +25,8 @@ class Explained:
     work: Work | None
     plan: Plan | None = None
     measured: Measured | None = None
+    later: bool = False
+    """Whether it reads what a step before it gives, and is planned when that is there."""
 
     @staticmethod
     def of(statement: aql.Statement, schemas: Schemas) -> Explained:
@@ -47,7 +49,9 @@ class Explained:
         if self.work is None:
             return f"{self.statement}\nevaluated at one place, over whole arrays\n"
         lines = [str(self.statement)]
-        if self.plan is None:
+        if self.later:
+            lines.append("planned when the steps before it are done")
+        elif self.plan is None:
             lines.append("each worker goes over the chunks that it keeps")
         else:
             problem = self.plan.problem

@@ -25,7 +25,7 @@ from everfresh.arrays.mapping import Affine
 from everfresh.arrays.mapping import Mapping as CellMapping
 from everfresh.arrays.model import ArraySchema, Ints
 from everfresh.arrays.partners import cells_of
-from everfresh.arrays.plan import Plan, PlanOptions, Problem, Reach, chunk_offsets, plan_problem
+from everfresh.arrays.plan import Chunks, Plan, PlanOptions, Problem, Reach, chunk_offsets, plan_problem
 from everfresh.arrays.plan.pairs import landed_pairs, ordered_pairs, problem_of
 from everfresh.arrays.shape import Shape
 from everfresh.errors import EverfreshError
@@ -90,15 +90,20 @@ class JoinSpec:
         """The chunk pairs; `right` is None if both sides are one array."""
         a, b = left.chunks(), None if right is None else right.chunks()
         other = a if b is None else b
-        none = np.empty(0, np.int64)
-        if self.reach is None or not len(a) or not len(other):
-            return problem_of(a, b, none, none, workers)
-        if landed is not None:
-            owner, lo, hi = landed
-            p, q = landed_pairs(left.places(owner), (lo.T, hi.T), other, self.reach)
-        else:
-            p, q = ordered_pairs(a, other, self.reach, None if self.identity else self._image)
+        if self.reach is None or landed is None or not len(a) or not len(other):
+            return problem_of(a, b, *self.chunk_pairs(a, other), workers)
+        owner, lo, hi = landed
+        p, q = landed_pairs(left.places(owner), (lo.T, hi.T), other, self.reach)
         return problem_of(a, b, p, q, workers)
+
+    def chunk_pairs(self, left: Chunks, right: Chunks) -> tuple[Ints, Ints]:
+        """Left chunks and the right chunks that they may match, by their boxes: all, if the mapping keeps no
+        order."""
+        if self.reach is None or not len(left) or not len(right):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        if not self.mapping.keeps_order:
+            return np.repeat(np.arange(len(left)), len(right)), np.tile(np.arange(len(right)), len(left))
+        return ordered_pairs(left, right, self.reach, None if self.identity else self._image)
 
     def _image(self, lo: Ints, hi: Ints) -> tuple[Ints, Ints]:
         """Boxes carried by the mapping, a row for each."""

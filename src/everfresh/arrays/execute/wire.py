@@ -6,13 +6,16 @@ there; so what a catalog says of a chunk is what moves when it is sent.
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 
 def _batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    if len(batches) == 1:
-        return batches[0]
+    if table.num_rows:
+        whole = table.combine_chunks()
+        if whole.get_total_buffer_size() != whole.nbytes:  # a part of something: that would travel too
+            whole = whole.take(pa.array(np.arange(whole.num_rows)))
+        return whole.to_batches()[0]
     return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in table.schema], schema=table.schema)
 
 

@@ -180,7 +180,8 @@ def _leaf(plan: Plan, equal: bool = False) -> Plan | None:
 def _query(query: aql.Query, schemas: Schemas) -> Work | None:
     """SELECT over one array, or over the pairs of a similarity join."""
     inner = query.left.array
-    if query.into and query.plain and isinstance(inner, aql.Apply | aql.Regrid):
+    moved = isinstance(inner, aql.Between) and inner.moved
+    if query.into and query.plain and (moved or isinstance(inner, aql.Apply | aql.Regrid)):
         return _kept(query, work_of(inner, schemas), schemas)
     if query.more:
         return None  # chains are evaluated over whole arrays

@@ -73,3 +73,23 @@ def candidates(
                         count += 1
                     a += 1
     return count
+
+
+@njit(cache=True)
+def leaves(
+    dec: Floats, ra: Floats, axis: Ints, cut: Floats, children: Ints, box: Floats, found: Ints, edge: Ints
+) -> int:
+    """The leaf of a tree of cuts that each point is in; axis 0 is declination, -1 a leaf. The points that are
+    not within the box of their leaf go to `edge`; how many they are."""
+    count = 0
+    for i in range(dec.size):
+        d, r = dec[i], ra[i]
+        node = 0
+        while axis[node] >= 0:
+            place = d if axis[node] == 0 else r
+            node = children[node, 1] if place >= cut[node] else children[node, 0]
+        found[i] = node
+        if not (box[0, node] < d < box[1, node] and box[2, node] < r < box[3, node]):
+            edge[count] = i
+            count += 1
+    return count

@@ -111,6 +111,13 @@ class Crossmatches(Resident):
         change = _netted(change)
         return own, RowChange(lambda: change) if change.num_rows else None, undo
 
+    def remember(self, epoch: int, published: dict[str, Published]) -> None:
+        """An epoch is committed: what points left that went may be used again, unless another has begun."""
+        super().remember(epoch, published)
+        if len(self.open) == 1:
+            for name in published:
+                self.matches[name].reclaim()
+
     def encode(self, statements: Sequence[Any], changes: Sequence[tuple[str, Moved]]) -> Told:
         """Statements as JSON, rows as tables."""
         ddl, sections = [], {}
@@ -299,11 +306,5 @@ def definition_of(known: Mapping[str, Any]) -> Definition:
 
 
 def made(history: int, host: Any) -> Crossmatches:
-    """The domain, on an engine that offers `host`."""
-    if host is not None:
-        raise EverfreshError(
-            Code.UNSUPPORTED,
-            "crossmatch views are kept by the local engine",
-            hint="connect with engine='local', or match once with everfresh.arrays.crossmatch",
-        )
+    """The domain: points and pairs are in this process, on Spark with the driver."""
     return Crossmatches(history)

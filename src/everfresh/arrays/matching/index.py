@@ -27,6 +27,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 _TURN = 1000.0
 _LEAST = 5 / 3600
+FEW = 4096
+"""So few slots are left as they are."""
 
 
 class Grown:
@@ -50,6 +52,11 @@ class Grown:
             self._room = room
         self._room[self.size : end] = more
         self.size = end
+
+    def keep(self, places: Ints) -> None:
+        """Keep the values at these places, and no more room than they take."""
+        self._room = np.array(self.values[places])
+        self.size = len(places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +94,28 @@ class Index:
     def live(self) -> Ints:
         """The slots of the points that are there."""
         return np.flatnonzero(self.alive.values)
+
+    @property
+    def due(self) -> bool:
+        """Whether more slots are of points that went than of points that are there."""
+        dead = self.ra.size - int(np.count_nonzero(self.alive.values))
+        return dead > max(FEW, self.ra.size // 2)
+
+    def reclaim(self) -> Ints:
+        """Give the slots of points that went to others: the new slot of each, -1 for those that went. Nothing
+        that was done before can be taken back any more."""
+        alive = np.array(self.alive.values)
+        live = np.flatnonzero(alive)
+        moved = np.where(alive, np.cumsum(alive) - 1, -1)
+        for grown in (self.ra, self.dec, self.alive, *self.bounded, *self.shown, *self.valid):
+            grown.keep(live)
+        runs = []
+        for run in self.runs:
+            there = alive[run.slots]
+            if there.any():
+                runs.append(Run(run.keys[there], moved[run.slots[there]]))
+        self.runs = tuple(runs)
+        return moved
 
     # -- points that come and go -------------------------------------------------------------------
 

@@ -247,14 +247,29 @@ class Match:
 
     def rows(self) -> pa.Table:
         """All rows, by left slot and separation."""
+        left, right, apart = self._all()
+        order = np.lexsort((right, apart, left))
+        return self.table((left[order], right[order], apart[order]))
+
+    def _all(self) -> Rows:
         if self._pending:
             went = _joined([w for w, _ in self._pending])
             came = _joined([c for _, c in self._pending])
             self._known = _without(_joined([self._known, came]), went)
             self._pending = []
-        left, right, apart = self._known
-        order = np.lexsort((right, apart, left))
-        return self.table((left[order], right[order], apart[order]))
+        return self._known
+
+    def reclaim(self) -> None:
+        """Use the slots of points that went again, if they are many; nothing can be taken back any more."""
+        due = [index.due for index in self.sides]
+        if not any(due):
+            return
+        slots = list(self._all()[:2])
+        for k in (0, 1):
+            if due[k]:
+                moved = self.sides[k].reclaim()
+                slots[k] = np.where(slots[k] == NONE, NONE, moved[slots[k]])
+        self._known = slots[0], slots[1], self._known[2]
 
     def __len__(self) -> int:
         return len(self._known[0]) + sum(len(c[0]) - len(w[0]) for w, c in self._pending)

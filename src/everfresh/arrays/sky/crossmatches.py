@@ -10,14 +10,16 @@ of the separation.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from everfresh.arrays.sky.sources import Points, column_of, read_points
+from everfresh.arrays.sky.sources import Points, column_of, read_points, write_table
 from everfresh.arrays.sky.sphere import Neighbors, Sky, neighbors
 from everfresh.errors import Code, EverfreshError
 
@@ -72,9 +74,11 @@ def crossmatch(
     left_columns: Sequence[str] | None = None,
     right_columns: Sequence[str] | None = None,
     spark: Any = None,
+    into: str | os.PathLike[str] | None = None,
 ) -> Any:
     """Pairs of rows of two catalogs within a radius, as an Arrow table; as a Spark DataFrame if a side is
-    one, or if a session is given as `spark`.
+    one, or if a session is given as `spark`. With `into`, the name of a folder that is new or empty, they are
+    written there as Parquet files, by Spark's tasks themselves, and the call returns how many there are.
 
     The result has `left_row`, `right_row` (counted from 0), `separation` in arcseconds, then the chosen
     columns; a name on both sides gets `_left` and `_right` behind it. Rows of Spark have no number: there the
@@ -95,10 +99,11 @@ def crossmatch(
     """
     checked_match(radius_arcsec, how, find)
     asked = Asked(float(radius_arcsec), how, find, checked_limits(within or {}), (ra, dec))
+    folder = None if into is None else _new_folder(into)
     if spark is not None or is_frame(left) or is_frame(right):
         from everfresh.arrays.sky.spark.frames import matched
 
-        return matched(left, right, asked, (left_columns, right_columns), spark)
+        return matched(left, right, asked, (left_columns, right_columns), spark, folder)
     columns = [list(left_columns or ()), list(right_columns or ())]
     sides = []
     for k, data in enumerate((left, right)):
@@ -113,7 +118,11 @@ def crossmatch(
     for k, (points, rows) in enumerate(((a, left_rows), (b, right_rows))):
         for name in columns[k]:
             table[shown_as(name, k, columns[1 - k], tuple(table)[:3])] = points.taken(name, rows)
-    return pa.Table.from_arrays(list(table.values()), list(table))
+    result = pa.Table.from_arrays(list(table.values()), list(table))
+    if folder is None:
+        return result
+    write_table(result, folder / "part-00000.parquet")
+    return result.num_rows
 
 
 def pairs_of(
@@ -158,6 +167,20 @@ def _joined(found: Neighbors, lefts: int, rights: int, how: How) -> tuple[pa.Arr
 def _sky(points: Points, names: Sequence[str], what: str) -> Sky:
     ra, dec, *others = (points.numbers(name) for name in names)
     return Sky.of(ra, dec, others, what)
+
+
+def _new_folder(into: str | os.PathLike[str]) -> Path:
+    """The folder that the result is written to."""
+    folder = Path(into)
+    if "://" in str(into) or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        raise EverfreshError(
+            Code.EXISTS if folder.exists() else Code.ARGUMENT,
+            f"'{into}' is no new or empty folder of a file system",
+            place="into",
+            hint="of a Spark DataFrame found.write.parquet(...) writes anywhere",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def checked_match(radius: float, how: str, find: str) -> None:

@@ -26,12 +26,17 @@ DEC, RA = 0, 1
 _WIDE = 8.0
 """A part is cut if both halves stay wider than this many margins."""
 _DEPTH = 40
+_POLAR = 89.0
+"""Beyond this declination windows are too wide to be judged by that of their leaf."""
+_MANY = 1 << 14
+"""From so many points on the tree is walked by the compiled loop."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
     """The tree: per node the axis and the place of its cut and its two children; axis -1 is a leaf. A leaf
-    has `pieces` parts from `first` on, to which the points of side `dealt` (0 left, 1 right) are dealt."""
+    has `pieces` parts from `first` on, to which the points of side `dealt` (0 left, 1 right) are dealt; `box`
+    has the least and greatest declination, then right ascension, of each node."""
 
     axis: Ints
     cut: Floats
@@ -39,6 +44,7 @@ class Parts:
     first: Ints
     pieces: Ints
     dealt: Ints
+    box: Floats
 
     def __len__(self) -> int:
         return int(self.pieces.sum())
@@ -46,7 +52,35 @@ class Parts:
     def homes(self, points: Sky, side: int, numbers: Ints) -> tuple[Ints, Ints]:
         """Rows of points and the parts in which they are at home. Where its side is dealt, a point's number
         says to which part; the points of the other side are in all of them."""
-        nodes = np.zeros(len(points), np.int64)
+        return self._pieces(self._leaves(points, 0.0)[0], side, numbers)
+
+    def near(self, points: Sky, margin: float, side: int, numbers: Ints) -> tuple[Ints, Ints]:
+        """Rows of points and the parts that a margin in degrees around them reaches, each once."""
+        rows, parts, _ = self.placed(points, margin, side, numbers)
+        return rows, parts
+
+    def placed(self, points: Sky, margin: float, side: int, numbers: Ints) -> tuple[Ints, Ints, Flags]:
+        """`near`, and whether each row is at home there."""
+        homes, edge = self._leaves(points, margin)
+        some = Sky(points.ra[edge], points.dec[edge], points.bounded[:0])
+        rows, reached = self._reached(some, margin)
+        away = reached != homes[edge][rows]
+        row = np.concatenate([np.arange(len(points)), edge[rows[away]]])
+        leaf = np.concatenate([homes, reached[away]])
+        home = np.arange(len(row)) < len(points)
+        which, parts = self._pieces(leaf, side, numbers if len(row) == len(points) else numbers[row])
+        return row[which], parts, home[which]
+
+    def _leaves(self, points: Sky, margin: float) -> tuple[Ints, Ints]:
+        """The leaf that each point is in, and the points from which the margin may reach another."""
+        box, nodes = self._inner(margin), np.zeros(len(points), np.int64)
+        if len(points) > _MANY:
+            from everfresh.arrays.kernels import sphere
+
+            edge = np.empty(len(points), np.int64)
+            tree = self.axis, self.cut, self.children
+            count = sphere.leaves.native(points.dec, points.ra, *tree, box, nodes, edge)
+            return nodes, edge[:count]
         while True:
             inside = np.flatnonzero(self.axis[nodes] >= 0)
             if not len(inside):
@@ -54,10 +88,21 @@ class Parts:
             at = nodes[inside]
             place = np.where(self.axis[at] == DEC, points.dec[inside], points.ra[inside])
             nodes[inside] = self.children[at, (place >= self.cut[at]).astype(np.int64)]
-        return self._pieces(np.arange(len(points)), nodes, side, numbers)
+        lo_dec, hi_dec, lo_ra, hi_ra = box[:, nodes]
+        inner = (points.dec > lo_dec) & (points.dec < hi_dec) & (points.ra > lo_ra) & (points.ra < hi_ra)
+        return nodes, np.flatnonzero(~inner)
 
-    def near(self, points: Sky, margin: float, side: int, numbers: Ints) -> tuple[Ints, Ints]:
-        """Rows of points and the parts that a margin in degrees around them reaches, each once."""
+    def _inner(self, margin: float) -> Floats:
+        """Of each node the box from which the margin does not reach beyond the node."""
+        least, most, west, east = self.box
+        reach, width = window(np.minimum(np.maximum(np.abs(least), np.abs(most)), _POLAR), margin)
+        lo, hi = np.maximum(least + reach, -_POLAR), np.minimum(most - reach, _POLAR)
+        whole = (west <= 0) & (east >= 360)
+        left, right = np.where(whole, -1.0, west + width), np.where(whole, 361.0, east - width)
+        return np.ascontiguousarray(np.stack([lo, hi, left, right]))
+
+    def _reached(self, points: Sky, margin: float) -> tuple[Ints, Ints]:
+        """Rows of points and the leaves that a margin around them reaches, each once."""
         rows, lo, hi = _windows(points, margin)
         nodes = np.zeros(len(rows), np.int64)
         done: list[tuple[Ints, Ints]] = []
@@ -75,16 +120,17 @@ class Parts:
         row = np.concatenate([r for r, _ in done]) if done else np.empty(0, np.int64)
         node = np.concatenate([n for _, n in done]) if done else np.empty(0, np.int64)
         keys = np.unique(row * len(self.axis) + node)  # a window over the seam may reach a part twice
-        return self._pieces(keys // len(self.axis), keys % len(self.axis), side, numbers)
+        return keys // len(self.axis), keys % len(self.axis)
 
-    def _pieces(self, rows: Ints, nodes: Ints, side: int, numbers: Ints) -> tuple[Ints, Ints]:
-        pieces = self.pieces[nodes]
-        if (pieces == 1).all():
-            return rows, self.first[nodes]
-        dealt = (self.dealt[nodes] == side) | (pieces == 1)
-        some, where = rows[dealt], nodes[dealt]
+    def _pieces(self, leaves: Ints, side: int, numbers: Ints) -> tuple[Ints, Ints]:
+        """The parts of points in leaves: which of the points, and the part."""
+        if self.pieces.max() <= 1:
+            return np.arange(len(leaves)), self.first[leaves]
+        pieces = self.pieces[leaves]
+        dealt = (self.dealt[leaves] == side) | (pieces == 1)
+        some, where = np.flatnonzero(dealt), leaves[dealt]
         mine = self.first[where] + _mixed(numbers[some]) % self.pieces[where]
-        others, nodes, pieces = rows[~dealt], nodes[~dealt], pieces[~dealt]
+        others, nodes, pieces = np.flatnonzero(~dealt), leaves[~dealt], pieces[~dealt]
         starts = np.cumsum(pieces) - pieces
         each = np.arange(int(pieces.sum())) - np.repeat(starts, pieces) + np.repeat(self.first[nodes], pieces)
         return np.concatenate([some, np.repeat(others, pieces)]), np.concatenate([mine, each])
@@ -120,6 +166,7 @@ def cut(
         np.cumsum(many) - many,
         many,
         np.array([node.dealt for node in nodes], np.int64),
+        np.array([node.box for node in nodes], np.float64).T,
     )
 
 
@@ -130,6 +177,7 @@ class _Node:
     children: tuple[int, int] = (0, 0)
     pieces: int = 0
     dealt: int = 0
+    box: tuple[float, ...] = (-90.0, 90.0, 0.0, 360.0)
 
 
 class _Growing:
@@ -145,7 +193,7 @@ class _Growing:
     def grow(self, rows: Ints, lo: Floats, hi: Floats, depth: int) -> int:
         """Make the node of these sample points in this box; its number."""
         number = len(self.nodes)
-        node = _Node()
+        node = _Node(box=(lo[DEC], hi[DEC], lo[RA], hi[RA]))
         self.nodes.append(node)
         total = float(self.weight[rows].sum())
         found = self._cut(rows, lo, hi) if total > self.target and depth < _DEPTH else None

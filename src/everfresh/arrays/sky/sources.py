@@ -10,6 +10,7 @@ Invariant: rows are numbered as the data have them, those of a folder by the sor
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,3 +204,15 @@ def _read_files(path: Path, names: Sequence[str] | None, what: str) -> pa.Table:
         raise EverfreshError(
             Code.FORMAT, f"'{path}' cannot be read as Parquet: {error}", place=what
         ) from None
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """One table as one file, whole or not at all."""
+    from pyarrow import parquet
+
+    unfinished = path.with_name(f"_unfinished-{uuid.uuid4().hex}")
+    try:
+        parquet.write_table(table, unfinished)
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -231,7 +231,12 @@ def _by_kernel(left: Sky, right: Sky, radius: float, most: int | None) -> tuple[
     one, other = (right, left) if turned else (left, right)
     height = _height(radius)
     zones = np.floor((other.dec + 90) / height).astype(np.int64)
-    order = np.lexsort((other.ra, zones)).astype(np.int64)
+    order = np.argsort(other.ra)
+    lowest = int(zones.min())
+    if int(zones.max()) - lowest < 1 << 16:  # sorted by their digits
+        order = order[np.argsort((zones[order] - lowest).astype(np.uint16), kind="stable")]
+    else:
+        order = order[np.argsort(zones[order], kind="stable")]
     begins = np.searchsorted(zones[order], np.arange(int(180 / height) + 3)).astype(np.int64)
     sorted_ra, sorted_dec = other.ra[order], other.dec[order]
     room = max(len(one), 1024)
@@ -251,8 +256,12 @@ def _by_kernel(left: Sky, right: Sky, radius: float, most: int | None) -> tuple[
 
 def _nearest(i: Ints, j: Ints, chords: Floats) -> tuple[Ints, Ints, Floats]:
     """Of each left row the nearest right one, of equal ones that with the lower row."""
-    order = np.lexsort((j, chords, i))
-    first = np.ones(len(i), np.bool_)
+    if not len(i):
+        return i, j, chords
+    single = np.bincount(i)[i] == 1  # most have one partner, and need not be sorted
+    alone, others = np.flatnonzero(single), np.flatnonzero(~single)
+    order = others[np.lexsort((j[others], chords[others], i[others]))]
+    first = np.ones(len(order), np.bool_)
     first[1:] = i[order][1:] != i[order][:-1]
-    kept = order[first]
+    kept = np.concatenate([alone, order[first]])
     return i[kept], j[kept], chords[kept]

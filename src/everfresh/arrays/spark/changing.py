@@ -1,8 +1,9 @@
 """The job of a batch of cells: one stage, in which each worker changes its chunks.
 
 The driver knows from its catalog which worker keeps a chunk, and leaves each worker's cells in the job's
-message. A worker refuses cells that do not fit what is there, and with it the epoch. It answers with what the
-catalog is to say of the chunks that have changed.
+message; those that tasks have laid down from a DataFrame the workers find themselves. A worker refuses cells
+that do not fit what is there, and with it the epoch. It answers with what the catalog is to say of the chunks
+that have changed.
 """
 
 from __future__ import annotations
@@ -16,29 +17,50 @@ import pyarrow as pa
 
 from everfresh.arrays.cells import split
 from everfresh.arrays.execute.catalog import Entry, entry
+from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.spark.content import CHUNKS, ChunkContent, schema_of, segment
+from everfresh.arrays.spark.laying import LaidCells, read_laid
 from everfresh.spark.jobs.job import GATHERED
 from everfresh.spark.jobs.plans import Plan, Step, Task, unit_stage
 from everfresh.spark.state.chain import Unit
 from everfresh.state import pack_arrays, pack_table, plain, unpack_arrays, unpack_table
 
 GIVEN = "arrays"
-Change = tuple[str, str, Mapping[int, int], pa.Table, pa.Table]
+Cells = pa.Table | LaidCells
+Change = tuple[str, str, Mapping[int, int], Cells, Cells]
 """An array's identity and DDL, the workers of the chunks that change, and the cells that come and go."""
+_KINDS = ("came", "went")
+
+
+def counts(cells: Cells, schema: ArraySchema) -> Mapping[int, int]:
+    """How many cells are in which chunk."""
+    if isinstance(cells, LaidCells):
+        return cells.cells
+    return {number: some.num_rows for number, some in split(cells, schema).items()}
 
 
 def pieces_of(changes: Sequence[Change], dropped: Iterable[str], workers: int) -> dict[str, Any]:
     """The batch as pieces of a message."""
-    told = {"arrays": [[identity, ddl] for identity, ddl, *_ in changes], "dropped": sorted(dropped)}
-    pieces: dict[str, Any] = {GIVEN: json.dumps(told).encode()}
+    told: dict[str, Any] = {
+        "arrays": [[identity, ddl] for identity, ddl, *_ in changes],
+        "dropped": sorted(dropped),
+        "laid": {},
+    }
+    pieces: dict[str, Any] = {}
     for at, (_, ddl, homes, *both) in enumerate(changes):
-        for kind, rows in zip(("came", "went"), both, strict=True):
+        for kind, rows in zip(_KINDS, both, strict=True):
+            if isinstance(rows, LaidCells):
+                told["laid"][f"{kind}/{at}"] = rows.files
+                owned = np.array(list(homes.items()), np.int64).reshape(-1, 2)
+                pieces[f"homes/{at}"] = pack_arrays({"number": owned[:, 0], "worker": owned[:, 1]})
+                continue
             shares: list[list[pa.Table]] = [[] for _ in range(workers)]
             for number, cells in split(rows, schema_of(ddl)).items():
                 shares[homes[number]].append(cells)
             for worker, cells in enumerate(shares):
                 if cells:
                     pieces[f"{kind}/{at}/{worker}"] = pack_table(pa.concat_tables(cells).combine_chunks())
+    pieces[GIVEN] = json.dumps(told).encode()
     return pieces
 
 
@@ -51,7 +73,7 @@ def _change(unit: Unit, task: Task) -> Step:
     new = []
     for at, (identity, ddl) in enumerate(about["arrays"]):
         schema = schema_of(ddl)
-        came, went = (_rows(pieces, f"{kind}/{at}/{task.worker}", schema.arrow) for kind in ("came", "went"))
+        came, went = (_given(task, about["laid"], kind, at, schema) for kind in _KINDS)
         chunks = content.changed(identity, schema, came, went)
         new.append((identity, schema, chunks))
         changes[identity] = (schema, came, went)
@@ -64,7 +86,18 @@ def _change(unit: Unit, task: Task) -> Step:
     return Step(segment(changes, dropped), [(task.worker, GATHERED, told_entries(entries))], rows)
 
 
-def _rows(pieces: Mapping[str, Any], name: str, schema: pa.Schema) -> pa.Table:
+def _given(task: Task, laid: Mapping[str, Any], kind: str, at: int, schema: ArraySchema) -> pa.Table:
+    """The cells that come to or leave this worker."""
+    pieces = task.job.pieces
+    if f"{kind}/{at}" not in laid:
+        return rows_given(pieces, f"{kind}/{at}/{task.worker}", schema.arrow)
+    homes = unpack_arrays(pieces[f"homes/{at}"])
+    mine = homes["number"][homes["worker"] == task.worker]
+    return read_laid(task.job.world.root, laid[f"{kind}/{at}"], schema, mine.tolist())
+
+
+def rows_given(pieces: Mapping[str, Any], name: str, schema: pa.Schema) -> pa.Table:
+    """The rows of a piece of a message; none if it was left out."""
     try:
         found = pieces[name]
     except KeyError:

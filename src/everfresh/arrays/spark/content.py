@@ -21,7 +21,7 @@ import pyarrow as pa
 from everfresh.arrays import aql
 from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import split
-from everfresh.arrays.chunk import Chunk
+from everfresh.arrays.chunk import Chunk, exchanged
 from everfresh.arrays.model import ArraySchema
 from everfresh.errors import Code, EverfreshError
 from everfresh.spark.jobs.job import World
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from everfresh.spark.state.content import Section
 
 ABOUT, CAME, WENT = "about", "came/", "went/"
+TOOK, LEFT = "took/", "left/"
+"""Chunks that another worker kept before, or keeps from now on: as they were before what came and went."""
 NUMBERS, ROWS = "numbers/", "chunks/"
 _OBJECT = 600
 """About what a chunk takes in memory beside its cells."""
@@ -52,14 +54,18 @@ class ChunkContent:
 
     # -- changes -------------------------------------------------------------------------------------------
 
-    def changed(self, identity: str, schema: ArraySchema, came: pa.Table, went: pa.Table) -> Held:
-        """The chunks that cells come to or leave, as they will be; raises if the cells do not fit."""
+    def changed(
+        self, identity: str, schema: ArraySchema, came: pa.Table, went: pa.Table, exact: bool = False
+    ) -> Held:
+        """The chunks that cells come to or leave, as they will be; raises if the cells do not fit. With
+        `exact` each cell holds at most one tuple, and what went was there."""
         nothing = schema.arrow.empty_table()
         held, more, less = self.array(identity), split(came, schema), split(went, schema)
         found: Held = {}
         for number in sorted(more.keys() | less.keys()):
             old = held.get(number, Chunk(nothing, schema.ndim))
-            found[number] = old.changed(schema, more.get(number, nothing), less.get(number, nothing))
+            both = more.get(number, nothing), less.get(number, nothing)
+            found[number] = exchanged(schema, old, *both) if exact else old.changed(schema, *both)
         return found
 
     def put(self, identity: str, schema: ArraySchema, chunks: Mapping[int, Chunk]) -> Callable[[], None]:
@@ -110,11 +116,14 @@ class ChunkContent:
         for identity, ddl in about["arrays"].items():
             schema = schema_of(ddl)
             nothing = schema.arrow.empty_table()
-            came, went = (
+            came, went, took, left = (
                 unpack_table(sections[kind + identity]) if kind + identity in sections else nothing
-                for kind in (CAME, WENT)
+                for kind in (CAME, WENT, TOOK, LEFT)
             )
-            self.put(identity, schema, self.changed(identity, schema, came, went))
+            chunks = {number: Chunk(rows, schema.ndim) for number, rows in split(took, schema).items()}
+            self.put(identity, schema, chunks | {n: Chunk(nothing, schema.ndim) for n in split(left, schema)})
+            exact = identity in about.get("exact", ())
+            self.put(identity, schema, self.changed(identity, schema, came, went, exact))
 
     def sections(self, world: World) -> Mapping[str, Section]:
         """All chunks."""
@@ -166,18 +175,30 @@ def schema_of(ddl: str) -> ArraySchema:
     return statement.schema
 
 
+Moved = tuple[ArraySchema, pa.Table, pa.Table]
+"""Chunks that a worker takes over, and that it hands over."""
+
+
 def segment(
-    changes: Mapping[str, tuple[ArraySchema, pa.Table, pa.Table]], dropped: Iterable[str]
+    changes: Mapping[str, tuple[ArraySchema, pa.Table, pa.Table]],
+    dropped: Iterable[str],
+    moved: Mapping[str, Moved] | None = None,
+    exact: Iterable[str] = (),
 ) -> dict[str, Section]:
-    """The segment of a step: what came and went, by array, and which arrays are gone. Empty if nothing."""
+    """The segment of a step: what came and went, by array, which chunks moved, and which arrays are gone.
+    Empty if nothing. `exact` are arrays of one tuple to a cell of which only what was there went."""
     sections: dict[str, Section] = {}
     told: dict[str, str] = {}
-    for identity, (schema, came, went) in changes.items():
-        for kind, rows in ((CAME, came), (WENT, went)):
-            if rows.num_rows:
-                sections[kind + identity] = pack_table(rows)
-                told[identity] = schema.ddl
+    for kinds, some in (((CAME, WENT), changes), ((TOOK, LEFT), moved or {})):
+        for identity, (schema, *both) in some.items():
+            for kind, rows in zip(kinds, both, strict=True):
+                if rows.num_rows:
+                    sections[kind + identity] = pack_table(rows)
+                    told[identity] = schema.ddl
     gone = sorted(dropped)
     if not sections and not gone:
         return {}
-    return {ABOUT: json.dumps({"arrays": told, "dropped": gone}, sort_keys=True).encode(), **sections}
+    about: dict[str, Any] = {"arrays": told, "dropped": gone}
+    if known := sorted(told.keys() & set(exact)):
+        about["exact"] = known
+    return {ABOUT: json.dumps(about, sort_keys=True).encode(), **sections}

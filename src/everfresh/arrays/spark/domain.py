@@ -25,13 +25,14 @@ from everfresh.arrays.domain import ARRAYS, NO_ARRAYS, Arrays, CellChange
 from everfresh.arrays.execute.catalog import DEFAULT_PLACEMENT, Catalog, Entry
 from everfresh.arrays.execute.explaining import Explained, options_of
 from everfresh.arrays.execute.local import Measured
-from everfresh.arrays.execute.work import Work, work_of
+from everfresh.arrays.execute.staged import Step, staged
 from everfresh.arrays.model import ArraySchema
-from everfresh.arrays.spark.changing import CHANGE, Change, pieces_of, read_entries, told_entries
+from everfresh.arrays.spark.changing import CHANGE, Change, counts, pieces_of, read_entries, told_entries
 from everfresh.arrays.spark.content import CHUNKS, schema_of
-from everfresh.arrays.spark.queries import Query, planned
-from everfresh.arrays.spark.queries import run as run_query
+from everfresh.arrays.spark.laying import LaidCells, lay, read_laid
+from everfresh.arrays.spark.queries import Query, Steps
 from everfresh.arrays.spark.reading import changes_of, collected, frame_of
+from everfresh.delta import SparkRows, read_rows
 from everfresh.delta.bags import net, weigh
 from everfresh.epochs import Object, Published, RowChange, Told, Undo
 from everfresh.epochs.domain import Making, Sections
@@ -70,8 +71,7 @@ class Changed:
 class Computed:
     """Cells that a query gives, which the workers keep as they compute them."""
 
-    statement: aql.Query
-    work: Work
+    steps: tuple[Step, ...]
 
 
 @dataclass
@@ -127,6 +127,14 @@ class ArraysOnSpark(Arrays):
         self._making, self._pending = making, _Pending()
         return found
 
+    def cells_of(self, given: Any, schema: ArraySchema) -> Any:
+        """Cells of any kind, checked; those of a DataFrame by tasks, which lay them down for the workers."""
+        if not (type(given).__module__.startswith("pyspark.sql") and hasattr(given, "mapInArrow")):
+            return super().cells_of(given, schema)
+        rows = read_rows(given, schema.table, what=f"array '{schema.name}'", op="insert")
+        assert isinstance(rows, SparkRows)
+        return lay(self.host.runner, self._version()[0], rows, schema)
+
     def define(self, statement: Any) -> tuple[Object | str, Undo]:
         """Make or drop an array."""
         if isinstance(statement, aql.CreateView | aql.DropView):
@@ -149,7 +157,7 @@ class ArraysOnSpark(Arrays):
         schema: ArraySchema = statement.schema
         made = Kept(schema, f"{schema.name}@{self._making.epoch}", Catalog.empty(schema), statement.placement)
         self.kept_of = {**before, schema.name: made}
-        return Object(schema.name, self.name, self.kind), undo
+        return self.defined(statement), undo
 
     def make(
         self, name: str, own: Any, inputs: Mapping[str, Published]
@@ -170,8 +178,16 @@ class ArraysOnSpark(Arrays):
         self._pending.changes.append((name, own, kept))
         if not own.inserts.num_rows and not own.deletes.num_rows:
             return kept, None, undo
-        rows = RowChange(lambda: net(pa.concat_tables([weigh(own.inserts), weigh(own.deletes, -1)])))
-        return kept, rows, undo
+        schema, root = before.schema, self.host.folder.root
+
+        def change() -> pa.Table:
+            came, went = (
+                read_laid(str(root), cells.files, schema, None) if isinstance(cells, LaidCells) else cells
+                for cells in (own.inserts, own.deletes)
+            )
+            return net(pa.concat_tables([weigh(came), weigh(went, -1)]))
+
+        return kept, RowChange(change), undo
 
     def _take(self, name: str, entries: Sequence[Entry]) -> None:
         known = self.kept_of[name]
@@ -185,9 +201,9 @@ class ArraysOnSpark(Arrays):
         if pending.changes or pending.dropped:
             self._change(pending, draft)
         for name, computed, kept in pending.computed:
-            query = planned(self, draft, computed.statement, computed.work, self.plan_options)
-            answered = run_query(self, draft, query, self.kept_of[name].identity)
-            self.last = query, answered.measured
+            with Steps(self, draft, computed.steps) as steps:
+                answered = steps.last(steps.first(), self.kept_of[name].identity)
+            self.last = steps.ran[-1]
             kept.entries[:] = answered.entries
             self._take(name, kept.entries)
         self._pending = _Pending()
@@ -199,8 +215,8 @@ class ArraysOnSpark(Arrays):
             known = self.kept_of[name]
             cells: dict[int, int] = {}
             for rows in (change.inserts, change.deletes):
-                for number, some in split(rows, known.schema).items():
-                    cells[number] = cells.get(number, 0) + some.num_rows
+                for number, count in counts(rows, known.schema).items():
+                    cells[number] = cells.get(number, 0) + count
             homes = known.catalog.homes(cells, self.workers, known.placement)
             changes.append((known.identity, known.schema.ddl, homes, change.inserts, change.deletes))
         job = draft.job("array", pieces=pieces_of(changes, pending.dropped, self.workers))
@@ -347,43 +363,49 @@ class ArraysOnSpark(Arrays):
 
     # -- queries -------------------------------------------------------------------------------------------
 
-    def _work(self, statement: aql.Statement) -> Work | None:
+    def _steps(self, statement: aql.Statement) -> tuple[Step, ...] | None:
         """The statement as workers run it, if they do."""
-        return work_of(statement, {name: known.schema for name, known in self.kept_of.items()})
+        return staged(statement, {name: known.schema for name, known in self.kept_of.items()})
 
     def answer(self, statement: aql.Statement, others: Mapping[str, Array] = NO_ARRAYS) -> pa.Table:
         """The rows that a query gives, computed by the workers; those of an array in row-major order."""
         with self.lock:
-            work = self._work(statement)
-            if work is None:
+            found = self._steps(statement)
+            if found is None:
                 return super().answer(statement, others)
-            draft = Draft(self.host.ledger())
-            query = planned(self, draft, statement, work, self.plan_options)
-            answered = run_query(self, draft, query)
-            self.last = query, answered.measured
+            with Steps(self, Draft(self.host.ledger()), found) as steps:
+                answered = steps.last(steps.first())
+            self.last = steps.ran[-1]
+        work = found[-1].work
         if work.result is None:
             return answered.rows
         return Chunk.of(read_cells(answered.rows, work.result), work.result.ndim).table
 
     def computed(self, query: aql.Query, others: Mapping[str, Array] = NO_ARRAYS) -> tuple[ArraySchema, Any]:
         """What INTO keeps: its schema, and the change that fills it."""
-        work = self._work(query)
-        if work is None or work.result is None:
+        found = self._steps(query)
+        if found is None or found[-1].work.result is None:
             return super().computed(query, others)
-        return work.result, Computed(query, work)
+        return found[-1].work.result, Computed(found)
 
     def explained(self, statement: aql.Statement, run: bool = False, options: Options | None = None) -> str:
         """How a query is run: the plan of its join, and if it is to be `run` what was measured."""
         with self.lock:
             schemas = {name: known.schema for name, known in self.kept_of.items()}
-            found = Explained.of(statement, schemas)
-            if found.work is not None:
-                draft = Draft(self.host.ledger())
-                query = planned(self, draft, statement, found.work, self.plan_options)
-                found.plan = query.plan
+            found = self._steps(statement)
+            if found is None:
+                return Explained.of(statement, schemas).text
+            told = [Explained(step.statement, step.work) for step in found]
+            with Steps(self, Draft(self.host.ledger()), found) as steps:
                 if run:
-                    found.measured = run_query(self, draft, query).measured
-            return found.text
+                    steps.last(steps.first())
+                    for one, (query, measured) in zip(told, steps.ran, strict=True):
+                        one.plan, one.measured = query.plan, measured
+                else:
+                    for one, step in zip(told, found, strict=True):
+                        one.later = any(source.name not in schemas for source in step.work.sources)
+                        one.plan = None if one.later else steps.planned(step).plan
+            return "\n".join(one.text for one in told)
 
     # -- snapshots -----------------------------------------------------------------------------------------
 

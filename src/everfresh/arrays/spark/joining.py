@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from everfresh.arrays.aql_parser import parse
-from everfresh.arrays.cells import read_cells
+from everfresh.arrays.cells import array_of, read_cells, split
 from everfresh.arrays.chunk import Chunk, coordinates
 from everfresh.arrays.execute.answering import with_alone
 from everfresh.arrays.execute.catalog import entry
@@ -38,13 +38,14 @@ from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.plan import WorkerPlan
 from everfresh.arrays.spark.changing import told_entries
 from everfresh.arrays.spark.content import CHUNKS, ChunkContent, Held, schema_of, segment
+from everfresh.arrays.spark.laying import lay_chunks, read_laid
 from everfresh.spark.jobs.job import DATA, GATHERED, Job, Message, cut
 from everfresh.spark.jobs.plans import Plan, Stage, Step, Task, unit_stage
 from everfresh.spark.state.chain import Unit, open_for_reading
 from everfresh.state import pack_arrays, pack_table, plain, unpack_arrays, unpack_table
 
 ABOUT, POSITIONS, OWNERS = "query", "positions", "owners"
-ROWS, SENT, READ, MOVED, ENTRIES, LANDED = b"R", b"S", b"J", b"M", b"E", b"L"
+ROWS, SENT, READ, MOVED, ENTRIES, LANDED, LAID = b"R", b"S", b"J", b"M", b"E", b"L", b"F"
 """What a message to the driver holds: rows, and what has been measured."""
 _CONTAINER = 16 << 20
 _PLAN = (
@@ -77,6 +78,7 @@ class Asked:
         self.workers = job.world.workers
         self.about: dict[str, Any] = plain(job.pieces[ABOUT], "a query of arrays")
         self.work = _work(self.about["text"], tuple(map(tuple, self.about["schemas"])))
+        self._laid: dict[str, Held] = {}
 
     @property
     def part(self) -> WorkerPlan:
@@ -90,6 +92,18 @@ class Asked:
         found = open_for_reading(self.job.bases[f"{CHUNKS.name}/{self.worker}"], self.job.world).content
         assert isinstance(found, ChunkContent)
         return found
+
+    def held(self, content: ChunkContent, identity: str) -> Mapping[int, Chunk]:
+        """This worker's chunks of an array: of one that is stored, or that a step before has laid down."""
+        laid = self.about["laid"].get(identity)
+        if laid is None:
+            return content.array(identity)
+        if identity not in self._laid:
+            schema = schema_of(laid["ddl"])
+            rows = read_laid(self.job.world.root, laid["files"].get(str(self.worker), ()), schema, None)
+            chunks = split(rows, schema).items()
+            self._laid[identity] = {number: Chunk.of(some, schema.ndim) for number, some in chunks}
+        return self._laid[identity]
 
     def owners(self) -> ChunkOwners:
         """Who keeps the chunks of the result."""
@@ -118,7 +132,7 @@ class Positions:
         self.numbers, self.bytes = found["number"], found["bytes"]
         self.left: int = asked.about["left"]
         identities = asked.about["identities"]
-        self._held = [content.array(identity) for identity in identities]
+        self._held = [asked.held(content, identity) for identity in identities]
         self.schemas = [source.stored for source in asked.work.sources]
 
     def side(self, position: int) -> int:
@@ -162,7 +176,7 @@ def _shared(asked: Asked, equi: EquiJoin) -> Iterator[Message]:
     """The rows of both sides, by the owners of their keys."""
     content = asked.content()
     for side, identity in enumerate(asked.about["identities"]):
-        held = content.array(identity)
+        held = asked.held(content, identity)
         tables = list(asked.work.scanned((held[n] for n in sorted(held)), side))
         if not tables:
             continue
@@ -228,7 +242,7 @@ def _computed(
         block = asked.work.equi.joined(*sides)
         return asked.work.cut.first([block] if block is not None else []), iter(())
     (identity,) = asked.about["identities"]
-    held = content.array(identity)
+    held = asked.held(content, identity)
     return asked.work.cut.first(asked.work.scanned(held[n] for n in sorted(held))), iter(())
 
 
@@ -279,7 +293,7 @@ def _ended(asked: Asked, content: ChunkContent, parts_: list[pa.Table]) -> pa.Ta
 def _padded(asked: Asked, content: ChunkContent, rows: pa.Table) -> pa.Table:
     """APPLY's rows, with those of this worker's cells that have no partners."""
     (source,) = asked.work.sources
-    held = content.array(asked.about["identities"][0])
+    held = asked.held(content, asked.about["identities"][0])
     return with_alone(asked.work, [source.chunk(chunk).coords for chunk in held.values()], rows)
 
 
@@ -304,7 +318,8 @@ def _landed(asked: Asked, content: ChunkContent) -> bytes:
     work = asked.work
     assert work.spec is not None
     source = work.sources[0]
-    seen = {n: source.chunk(chunk) for n, chunk in content.array(asked.about["identities"][0]).items()}
+    held = asked.held(content, asked.about["identities"][0])
+    seen = {n: source.chunk(chunk) for n, chunk in held.items()}
     owner, lo, hi = landed_of(work.spec, {n: chunk for n, chunk in seen.items() if len(chunk)})
     return pack_arrays({"owner": owner, "lo": lo, "hi": hi})
 
@@ -319,7 +334,23 @@ def _finish(unit: Unit, task: Task) -> Step:
         return Step(outputs=list(_gathered(task.worker, rows)))
     result = asked.work.result
     assert result is not None
+    if asked.about["lay"]:
+        return _lay(asked, result, read_cells(rows, result))
     return _keep(unit, content, task.worker, asked.about["result"], result, read_cells(rows, result))
+
+
+def _lay(asked: Asked, result: ArraySchema, rows: pa.Table) -> Step:
+    """Leave the rows, as chunks of the result, to the steps after this one."""
+    made = array_of(result, rows).chunks
+    entries = {"": [entry(n, asked.worker, chunk) for n, chunk in made.items()]}
+    file = lay_chunks(asked.job.world, {n: chunk.table for n, chunk in made.items()}) if made else None
+    told = json.dumps({"worker": asked.worker, "file": file}).encode()
+    return Step(
+        outputs=[
+            (asked.worker, GATHERED, LAID + told),
+            (asked.worker, GATHERED, ENTRIES + told_entries(entries)),
+        ]
+    )
 
 
 def _keep(

@@ -7,8 +7,8 @@ that keeps no order does to chunks is asked of the workers first, in a job of it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,14 +19,16 @@ from everfresh.arrays.execute.catalog import Catalog, Entry
 from everfresh.arrays.execute.joining import Landed, prepared
 from everfresh.arrays.execute.local import Measured
 from everfresh.arrays.execute.split import DRIVER, GROUPS
+from everfresh.arrays.execute.staged import Step
 from everfresh.arrays.execute.work import Work
 from everfresh.arrays.model import Ints
-from everfresh.arrays.plan import Plan, PlanOptions
+from everfresh.arrays.plan import Plan
 from everfresh.arrays.plan.pairs import BACKWARD, FORWARD
 from everfresh.arrays.spark.changing import read_entries
 from everfresh.arrays.spark.joining import (
     ABOUT,
     ENTRIES,
+    LAID,
     LANDED,
     MOVED,
     OWNERS,
@@ -37,12 +39,17 @@ from everfresh.arrays.spark.joining import (
     SENT,
     plan_pieces,
 )
+from everfresh.arrays.spark.laying import File, remove_laid
 from everfresh.spark.jobs.runner import Answers
 from everfresh.spark.state.ledger import Draft
 from everfresh.state import pack_arrays, unpack_arrays, unpack_table
 
 if TYPE_CHECKING:
     from everfresh.arrays.spark.domain import ArraysOnSpark, Kept
+
+
+Laid = Mapping[str, Any]
+"""By identity the DDL of an array that is laid down, and each worker's files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +60,8 @@ class Query:
     work: Work
     arrays: tuple[Kept, ...]
     plan: Plan | None
+    laid: Laid = field(default_factory=dict)
+    """What earlier steps have laid down, by identity."""
 
     @property
     def catalogs(self) -> tuple[Catalog, Catalog | None]:
@@ -78,34 +87,85 @@ class Answered:
     rows: pa.Table
     entries: list[Entry]
     measured: Measured | None
+    files: Mapping[str, list[File]] = field(default_factory=dict)
+    """Where each worker has laid its chunks down."""
+
+
+class Steps:
+    """The steps of a statement, run one after the other; what those before the last keep goes in the end."""
+
+    def __init__(self, domain: ArraysOnSpark, draft: Draft, steps: Sequence[Step]) -> None:
+        self.domain, self.draft, self.steps = domain, draft, steps
+        self.kept: dict[str, Kept] = dict(domain.kept_of)
+        self.ran: list[tuple[Query, Measured | None]] = []
+        self._laid: dict[str, Any] = {}
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        store = self.domain.host.folder.store
+        for laid in self._laid.values():
+            remove_laid(store, [file for files in laid["files"].values() for file in files])
+
+    def first(self) -> Query:
+        """All steps but the last, and the plan of that one."""
+        from everfresh.arrays.spark.domain import Kept
+
+        for step in self.steps[:-1]:
+            assert step.schema is not None
+            query = self.planned(step)
+            answered = run(self.domain, self.draft, query, lay=True)
+            self.ran.append((query, answered.measured))
+            identity = f"{step.name}@{self.draft.epoch}"
+            self._laid[identity] = {"ddl": step.schema.ddl, "files": answered.files}
+            catalog = Catalog.empty(step.schema).after(answered.entries)
+            self.kept[step.name] = Kept(step.schema, identity, catalog)
+        return self.planned(self.steps[-1])
+
+    def planned(self, step: Step) -> Query:
+        """A step with its plan, once all that it reads is there."""
+        return planned(self.domain, self.draft, step.statement, step.work, self.kept, self._laid)
+
+    def last(self, query: Query, result: str = "") -> Answered:
+        """The last step; what it keeps as `result` is part of the draft."""
+        answered = run(self.domain, self.draft, query, result)
+        self.ran.append((query, answered.measured))
+        return answered
 
 
 def planned(
-    domain: ArraysOnSpark, draft: Draft, statement: aql.Statement, work: Work, options: PlanOptions
+    domain: ArraysOnSpark,
+    draft: Draft,
+    statement: aql.Statement,
+    work: Work,
+    kept: Mapping[str, Kept],
+    laid: Laid,
 ) -> Query:
     """A statement with its plan."""
-    arrays = tuple(domain.kept_of[source.name] for source in work.sources)
-    alone = Query(str(statement), work, arrays, None)
+    arrays = tuple(kept[source.name] for source in work.sources)
+    mine = {one.identity: laid[one.identity] for one in arrays if one.identity in laid}
+    alone = Query(str(statement), work, arrays, None, mine)
     if work.spec is None:
         return alone
     landed = None
     if not work.spec.mapping.keeps_order:
         job = draft.job("array", pieces=_pieces(alone, landed=True))
         landed = _landed(work, domain.host.runner.run(job, PLANS[False, False]).gathered)
-    plan = prepared(work.spec, *alone.catalogs, domain.workers, options, landed)
-    return Query(alone.text, work, arrays, plan)
+    plan = prepared(work.spec, *alone.catalogs, domain.workers, domain.plan_options, landed)
+    return Query(alone.text, work, arrays, plan, mine)
 
 
-def run(domain: ArraysOnSpark, draft: Draft, query: Query, result: str = "") -> Answered:
-    """Run a query; what it keeps as `result` is part of the draft."""
-    job = draft.job("array", pieces=_pieces(query, result=result))
+def run(domain: ArraysOnSpark, draft: Draft, query: Query, result: str = "", lay: bool = False) -> Answered:
+    """Run a query; what it keeps as `result` is part of the draft, unless it is to `lay` that down."""
+    job = draft.job("array", pieces=_pieces(query, result=result, lay=lay))
     answers = domain.host.runner.run(job, PLANS[query.sent, query.owned])
-    if query.work.into:
+    if query.work.into and not lay:
         draft.add(answers.controls)
     return _answered(query, answers, domain.workers)
 
 
-def _pieces(query: Query, result: str = "", landed: bool = False) -> dict[str, Any]:
+def _pieces(query: Query, result: str = "", landed: bool = False, lay: bool = False) -> dict[str, Any]:
     """A query as pieces of a message."""
     plan, schemas = query.plan, {}
     for source, kept in zip(query.work.sources, query.arrays, strict=True):
@@ -118,6 +178,8 @@ def _pieces(query: Query, result: str = "", landed: bool = False) -> dict[str, A
         "budget": plan.options.budget if plan is not None else None,
         "result": result,
         "landed": landed,
+        "lay": lay,
+        "laid": query.laid,
     }
     pieces: dict[str, Any] = {ABOUT: json.dumps(about).encode()}
     if plan is not None:
@@ -164,6 +226,7 @@ def _answered(query: Query, answers: Answers, workers: int) -> Answered:
     measured = Measured.none(workers)
     tables: list[pa.Table] = []
     entries: list[Entry] = []
+    files: dict[str, list[File]] = {}
     for payload in answers.gathered:
         kind, data = payload[:1], payload[1:]
         if kind == ROWS:
@@ -174,7 +237,9 @@ def _answered(query: Query, answers: Answers, workers: int) -> Answered:
         else:
             told = json.loads(data)
             worker = told["worker"]
-            if kind == SENT:
+            if kind == LAID:
+                files[str(worker)] = [told["file"]] if told["file"] is not None else []
+            elif kind == SENT:
                 measured.links[worker] += told["links"]
                 measured.sent[worker] += told["sent"]
             elif kind == READ:
@@ -190,4 +255,4 @@ def _answered(query: Query, answers: Answers, workers: int) -> Answered:
         from everfresh.types import arrow_schema
 
         rows = pa.concat_tables([arrow_schema(work.columns).empty_table(), *tables])
-    return Answered(rows, entries, measured if query.plan is not None else None)
+    return Answered(rows, entries, measured if query.plan is not None else None, files)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from everfresh.arrays.model import ArraySchema
-from everfresh.arrays.spark.content import CAME, WENT, ChunkContent, schema_of
+from everfresh.arrays.spark.content import CAME, LEFT, TOOK, WENT, ChunkContent, Held, schema_of
 from everfresh.delta.bags import net, subtract, weigh
 from everfresh.errors import EverfreshError
 from everfresh.spark import frames
@@ -38,10 +38,11 @@ def collected(
     array: tuple[str, str],
     at: int | None = None,
     expected: tuple[Expected, ...] | None = None,
+    only: tuple[frozenset[int], ...] | None = None,
 ) -> pa.Table:
     """The rows of an array, given its identity and DDL, in no certain order; with `expected`, those of chunks
-    that are not as it says."""
-    read = partial(read_block, world.left(), bases, array, at, expected)
+    that are not as it says; with `only`, those of these chunks of each worker."""
+    read = partial(read_block, world.left(), bases, array, at, expected, only)
     workers = len(bases)
     with translated():
         found = session.range(0, workers, 1, workers).mapInArrow(read, EXCHANGE).toArrow()
@@ -77,6 +78,7 @@ def read_block(
     array: tuple[str, str],
     at: int | None,
     expected: tuple[Expected, ...] | None,
+    only: tuple[frozenset[int], ...] | None,
     batches: Batches,
 ) -> Iterator[pa.RecordBatch]:
     """The rows that the worker of a task has."""
@@ -85,6 +87,9 @@ def read_block(
         try:
             if expected is not None:
                 rows = misplaced(world, bases[worker], identity, schema, expected[worker])
+            elif only is not None:
+                held = chunks_of(world, bases[worker], identity)
+                rows = _every(schema, (held[n].table for n in sorted(only[worker])))
             else:
                 rows = rows_of(world, bases[worker], identity, schema, at)
         except EverfreshError as error:
@@ -92,22 +97,25 @@ def read_block(
         yield from emit((worker, ROWS, pack_table(piece)) for piece in cut(rows))
 
 
-def rows_of(world: World, base: Base, identity: str, schema: ArraySchema, at: int | None) -> pa.Table:
-    """The rows of one worker, now or at an earlier epoch."""
+def chunks_of(world: World, base: Base, identity: str) -> Held:
+    """The chunks of an array that one worker has."""
     content = open_for_reading(base, world).content
     assert isinstance(content, ChunkContent)
-    rows = _every(schema, (chunk.table for chunk in content.array(identity).values()))
+    return content.array(identity)
+
+
+def rows_of(world: World, base: Base, identity: str, schema: ArraySchema, at: int | None) -> pa.Table:
+    """The rows of one worker, now or at an earlier epoch."""
+    rows = _every(schema, (chunk.table for chunk in chunks_of(world, base, identity).values()))
     if at is None:
         return rows
-    later = [table for _, table in changes_of(world, [base], identity, schema, at)]
+    later = [table for _, table in changes_of(world, [base], identity, schema, at, moved=True)]
     return subtract(rows, net(pa.concat_tables(later))) if later else rows
 
 
 def misplaced(world: World, base: Base, identity: str, schema: ArraySchema, expected: Expected) -> pa.Table:
     """The rows of chunks that the catalog does not have here, or has otherwise."""
-    content = open_for_reading(base, world).content
-    assert isinstance(content, ChunkContent)
-    held = content.array(identity)
+    held = chunks_of(world, base, identity)
     missing = sorted(expected.keys() - held.keys())
     if missing:
         raise AssertionError(f"chunk {missing[0]} of {identity} is not where the catalog says")
@@ -120,16 +128,23 @@ def misplaced(world: World, base: Base, identity: str, schema: ArraySchema, expe
 
 
 def changes_of(
-    world: World, bases: Iterable[Base], identity: str, schema: ArraySchema, since: int
+    world: World,
+    bases: Iterable[Base],
+    identity: str,
+    schema: ArraySchema,
+    since: int,
+    moved: bool = False,
 ) -> list[tuple[int, pa.Table]]:
-    """The changes in the epochs after `since`, in parts, from the segments of units."""
+    """The changes in the epochs after `since`, in parts, from the segments of units; if asked for with the
+    chunks that moved between them."""
     parts = []
+    kinds = ((CAME, 1), (WENT, -1), *(((TOOK, 1), (LEFT, -1)) if moved else ()))
     for base in bases:
         for link in base.since(since):
             sections: Mapping[str, Any] = read_segment(world, base.unit, link).sections
             both = [
                 weigh(unpack_table(sections[kind + identity]), sign)
-                for kind, sign in ((CAME, 1), (WENT, -1))
+                for kind, sign in kinds
                 if kind + identity in sections
             ]
             if both:

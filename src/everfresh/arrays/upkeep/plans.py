@@ -30,6 +30,11 @@ class Costs:
     t_ntwk: float = 4.0
     t_cpu: float = 1.0
 
+    @property
+    def ratio(self) -> float:
+        """How much longer it takes to send a cell than to join it."""
+        return self.t_ntwk / self.t_cpu
+
 
 @dataclass(frozen=True, eq=False)
 class MaintenancePlan:

@@ -11,7 +11,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from everfresh.arrays import aql
@@ -19,13 +18,13 @@ from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array
 from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.domain import ARRAYS, CHUNK, NO_ARRAYS, PAST, Arrays, CellChange
-from everfresh.arrays.domain import made as made_arrays
 from everfresh.arrays.explained import explained as explained_reads
 from everfresh.arrays.views.answers import best
 from everfresh.arrays.views.cells import replaced
 from everfresh.arrays.views.explain import explained
 from everfresh.arrays.views.groups import Groups, sources_of
 from everfresh.arrays.views.pipeline import Pipeline, compile_view
+from everfresh.arrays.views.spread.stored import as_table, from_table
 from everfresh.arrays.views.stages import Base, Joined
 from everfresh.delta.bags import difference
 from everfresh.epochs import Object, Published, Undo
@@ -101,7 +100,6 @@ class ArraysAndViews(Arrays):
     ) -> tuple[CellChange | None, Published | None, Undo]:
         """Change an array by cells, or a view by what it reads."""
         if name not in self.views:
-            assert own is not None
             return super().make(name, own, inputs)
         before = self.values[name], self.states[name]
         states, change = self.views[name].step(
@@ -128,10 +126,11 @@ class ArraysAndViews(Arrays):
                     told.append([str(self.views[name].statement), found.created])
                     for k, state in enumerate(self.states[name]):
                         if isinstance(state, Groups):
-                            sections[f"{GROUPS}{k}/{name}"] = pack_table(group_table(state))
+                            sections[f"{GROUPS}{k + _shift(self.views[name])}/{name}"] = pack_table(
+                                as_table(state.changes)
+                            )
                     continue
-                statement = aql.CreateArray(self.values[name].schema, self.placements[name])
-                told.append([str(statement), found.created])
+                told.append([str(self.statement_of(name)), found.created])
                 for number, chunk in self.values[name].chunks.items():
                     sections[f"{CHUNK}{number}/{name}"] = chunk.encode()
             sections[ARRAYS] = json.dumps(told).encode()
@@ -139,7 +138,7 @@ class ArraysAndViews(Arrays):
 
     def restore(self, sections: Sections) -> None:
         """Take the state of a snapshot."""
-        self.values, self.views, self.states = {}, {}, {}
+        self.values, self.views, self.states, self.sources = {}, {}, {}, {}
         chunks: dict[str, dict[int, Any]] = {}
         groups: dict[str, dict[int, Any]] = {}
         for section, data in sections.items():
@@ -158,7 +157,7 @@ class ArraysAndViews(Arrays):
                     for number, data in sorted(chunks.get(schema.name, {}).items())
                 }
                 self.values[schema.name] = Array(schema, held)
-                objects[schema.name] = Object(schema.name, self.name, self.kind, (), created)
+                objects[schema.name] = self.defined(statement, created)
             elif isinstance(statement, aql.CreateView):
                 reads = self._restore_view(statement, groups.get(statement.name, {}))
                 objects[statement.name] = Object(statement.name, self.name, VIEW, reads, created)
@@ -174,8 +173,9 @@ class ArraysAndViews(Arrays):
             inputs = [pipeline.stages[at].value(states[at]) for at in stage.inputs]
             if isinstance(stage, Base):
                 inputs = [self.values[stage.name]]
-            if isinstance(stage, Joined) and k in groups:
-                states.append(groups_of(stage, inputs, unpack_table(groups[k])))
+            at = k + _shift(pipeline)
+            if isinstance(stage, Joined) and at in groups:
+                states.append(groups_of(stage, inputs, unpack_table(groups[at])))
             else:
                 states.append(stage.start(inputs))
         self._add(statement.name, pipeline, tuple(states))
@@ -267,41 +267,24 @@ def _sizes(arrays: Mapping[str, Array]) -> dict[str, Any]:
     }
 
 
-# -- groups as tables ------------------------------------------------------------------------------------
-
-
-def group_table(state: Groups) -> pa.Table:
-    """All groups: their keys, and a column for each that is kept; Python's numbers as text."""
-    found = state.changes
-    columns: dict[str, Any] = {"key": pa.array(found.keys)}
-    for name, values in found.columns.items():
-        if values.dtype.kind != "O":
-            columns[name] = pa.array(values)
-            continue
-        known = values.tolist()
-        numbers = any(isinstance(v, int) for v in known)
-        shown = [None if v is None else str(v) for v in known]
-        columns[f"{name}:{'number' if numbers else 'text'}"] = pa.array(shown, pa.string())
-    return pa.table(columns)
+def _shift(view: Pipeline) -> int:
+    """What is added to the numbers of stages in a snapshot: chains had no auxiliary views once, and what was
+    written then is not read as something else."""
+    return 1000 if any(isinstance(s, Joined) and s.auxiliary for s in view.stages) else 0
 
 
 def groups_of(stage: Joined, inputs: Sequence[Array], table: pa.Table) -> Groups:
-    """The inverse of `group_table`."""
-    keys = table.column("key").to_numpy()
-    columns: dict[str, Any] = {}
-    for label in table.column_names[1:]:
-        name, _, kind = label.partition(":")
-        if not kind:
-            columns[name] = np.ascontiguousarray(table.column(label).to_numpy())
-            continue
-        known = table.column(label).to_pylist()
-        columns[name] = np.empty(len(known), object)
-        columns[name][:] = [int(v) if kind == "number" and v is not None else v for v in known]
+    """The groups of a stage as a snapshot has them."""
+    found = from_table(table)
     volume = stage.definition.numbering.volume
-    blocks = replaced({}, keys, keys, columns, volume) if len(keys) else {}
+    blocks = replaced({}, found.keys, found.keys, found.columns, volume) if len(found) else {}
     return Groups(stage.definition, blocks, tuple(sources_of(stage.definition, inputs)))
 
 
 def made(history: int, host: Any) -> Arrays:
     """The domain, on an engine that offers `host`."""
-    return ArraysAndViews(history) if host is None else made_arrays(history, host)
+    if host is None:
+        return ArraysAndViews(history)
+    from everfresh.arrays.spark.views.domain import ArraysAndViewsOnSpark
+
+    return ArraysAndViewsOnSpark(history, host)

@@ -16,21 +16,28 @@ from everfresh.arrays.views.stages import Around, Base, Blocked, Cellwise, Joine
 
 def explained(pipeline: Pipeline, states: Sequence[Any], format: str = "text") -> str:
     """The stages of a view, and how each is kept up to date."""
+    return told(
+        pipeline, [tuple(lines_of(stage, states[k])) for k, stage in enumerate(pipeline.stages)], format
+    )
+
+
+def told(pipeline: Pipeline, lines: Sequence[Sequence[str]], format: str = "text") -> str:
+    """A view and what is to be said of each of its stages."""
     if format == "json":
         listed = [
             {"stage": type(stage).__name__.lower(), "schema": stage.schema.ddl, "reads": list(stage.inputs),
-             "lines": list(_lines(stage, states[k]))}
-            for k, stage in enumerate(pipeline.stages)
+             "lines": list(some)}
+            for stage, some in zip(pipeline.stages, lines, strict=True)
         ]  # fmt: skip
         return json.dumps({"view": str(pipeline.statement), "stages": listed}, indent=2)
     found = [str(pipeline.statement)]
-    for k, stage in enumerate(pipeline.stages):
-        first, *rest = _lines(stage, states[k])
+    for k, (first, *rest) in enumerate(lines):
         found += [f"{k}: {first}", *(f"   {line}" for line in rest)]
     return "\n".join(found)
 
 
-def _lines(stage: Stage, state: Any) -> Iterator[str]:
+def lines_of(stage: Stage, state: Any) -> Iterator[str]:
+    """What a stage is, and how it is kept up to date; of a state at hand what it holds."""
     match stage:
         case Base(name):
             yield f"array {name}"
@@ -42,11 +49,13 @@ def _lines(stage: Stage, state: Any) -> Iterator[str]:
         case Around(schema, (at,), operand):
             yield f"cells around each from {at}: {schema.ddl}"
             yield f"the cells that {operand.shape} leads to a change from are made again"
-        case Joined(definition, inputs):
+        case Joined(definition, inputs, auxiliary):
             yield from _joined(definition, inputs, state)
+            if auxiliary:
+                yield "auxiliary view: what the arrays behind come to, by the cells that the one before meets"
 
 
-def _joined(of: Definition, inputs: tuple[int, ...], state: Groups) -> Iterator[str]:
+def _joined(of: Definition, inputs: tuple[int, ...], state: Groups | None) -> Iterator[str]:
     yield f"groups of {' x '.join(map(str, inputs))}: {of.schema.ddl}"
     for k, hop in enumerate(of.hops):
         ndim = of.sources[k + 1].ndim
@@ -68,6 +77,8 @@ def _joined(of: Definition, inputs: tuple[int, ...], state: Groups) -> Iterator[
         yield "pairs are made, since a value or condition is of both sides"
     if any(a.ordered for a in of.arguments):
         yield "a group loses its least or greatest value: it is made again from the arrays"
+    if state is None:
+        return
     held = sum(map(len, state.blocks.values()))
     sizes = ", ".join(f"{len(s.boxes.ids)} of {at}" for at, s in zip(inputs, state.sources, strict=True))
     yield f"{held} groups in {len(state.blocks)} chunks; chunks of the sources: {sizes}"

@@ -117,22 +117,33 @@ def by_weight(delta: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 def _again(of: Definition, done: Step, sources: Sequence[Source]) -> tuple[Changes, Blocks]:
     """Groups of which an extreme may have gone are made again from the sources."""
     found = combined(list(_regrouped(of, done.dirty, sources)))
-    volume = of.numbering.volume
-    touched = np.unique(done.dirty // volume)
-    old = [done.blocks[int(c)] for c in touched if int(c) in done.blocks]
-    keys = np.concatenate([b.keys for b in old])
-    names = list(old[0].columns)
-    columns = {n: np.concatenate([b.columns[n] for b in old]) for n in names}
     assert found is not None
-    at, here = np.searchsorted(keys, found.keys), np.searchsorted(done.after.keys, found.keys)
-    now = {n: c.copy() for n, c in done.after.columns.items()}
-    for name in names:
+    return put(done.after, found), placed(done.blocks, found, of.numbering.volume)
+
+
+def put(groups: Changes, found: Changes) -> Changes:
+    """Groups with some of them as they were found anew."""
+    columns = {n: c.copy() for n, c in groups.columns.items()}
+    _put(columns, np.searchsorted(groups.keys, found.keys), found)
+    return Changes(groups.keys, columns)
+
+
+def placed(blocks: Blocks, found: Changes, volume: int) -> Blocks:
+    """Blocks with some of their groups, which are there, as they were found anew."""
+    touched = np.unique(found.keys // volume)
+    old = [blocks[int(c)] for c in touched]
+    keys = np.concatenate([b.keys for b in old])
+    columns = {n: np.concatenate([b.columns[n] for b in old]) for n in old[0].columns}
+    _put(columns, np.searchsorted(keys, found.keys), found)
+    return replaced(blocks, touched, keys, columns, volume)
+
+
+def _put(columns: Columns, at: Ints, found: Changes) -> None:
+    for name, target in columns.items():
         column = found.columns[name]
-        for target, places in ((columns, at), (now, here)):
-            if column.dtype.kind == "O" and target[name].dtype.kind != "O":
-                target[name] = target[name].astype(object)
-            target[name][places] = column
-    return Changes(done.after.keys, now), replaced(done.blocks, touched, keys, columns, volume)
+        if column.dtype.kind == "O" and target.dtype.kind != "O":
+            columns[name] = target = target.astype(object)
+        target[at] = column
 
 
 def _regrouped(of: Definition, keys: Ints, sources: Sequence[Source]) -> Iterator[Changes]:
@@ -155,13 +166,13 @@ def _among(source: Source, of: Definition, k: int, dims: list[int], wanted: Ints
     places = (wanted - schema.lo[dims][:, None]) // schema.lengths[dims][:, None]
     ids = source.boxes.ids
     theirs = np.stack([ids // schema._strides[d] % schema.grid[d] for d in dims])
-    rows = tuples_of(source.array, scan, ids[_isin(theirs, places)].tolist())
-    keep = _isin(rows.coords[dims], wanted)
+    rows = tuples_of(source.array, scan, ids[isin_columns(theirs, places)].tolist())
+    keep = isin_columns(rows.coords[dims], wanted)
     starts = np.unique(np.concatenate(([0], np.cumsum(keep)))[rows.starts])
     return Tuples(rows.table.filter(pa.array(keep)), rows.ndim, starts, scan)
 
 
-def _isin(columns: Ints, wanted: Ints) -> Any:
+def isin_columns(columns: Ints, wanted: Ints) -> Any:
     """Which columns are among those wanted."""
     if not columns.shape[1]:
         return np.zeros(0, np.bool_)

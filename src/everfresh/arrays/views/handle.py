@@ -28,16 +28,17 @@ class ArrayView(StoredArray):
         return self._domain.views[self.name].reads
 
     def svg(self, attribute: str | None = None) -> str:
-        """The cells, shaded by an attribute (the first with numbers), and their chunks, as SVG."""
+        """The cells, shaded by an attribute (the first with numbers), and their chunks, as SVG; on Spark with
+        the worker of each chunk, and the load of each worker."""
         from everfresh.arrays.views.picture import svg_of
 
-        return svg_of(self.value, attribute)
+        return svg_of(self.value, attribute, self._domain.homes(self.name))
 
     def plot(self, attribute: str | None = None, axes: Any = None) -> Any:
         """The same drawn by matplotlib, on `axes` if given; returns the axes."""
         from everfresh.arrays.views.picture import plot
 
-        return plot(self.value, attribute, axes)
+        return plot(self.value, attribute, axes, self._domain.homes(self.name))
 
     def __repr__(self) -> str:
         value = self.value

@@ -34,6 +34,8 @@ _SAFE = float(1 << 62)
 _CROWDED = 4
 _PAIRS = 1 << 22
 """About so many pairs are held at once when a view is made."""
+_TRIED = 1 << 26
+"""About so many pairs of cells, matching or not, are looked at together where chunks are known in pairs."""
 
 
 class Source:
@@ -48,7 +50,7 @@ def changes(
 ) -> Iterator[Changes]:
     """What tuples of source k that come (or go, with a weight below 0) do to the groups; `around` has the
     other sources."""
-    rows = rows.filtered(_own(of, k)).compact()
+    rows = rows.filtered(own(of, k)).compact()
     if not len(rows):
         return
     if len(of.sources) == 2 and foldable(of):
@@ -68,10 +70,54 @@ def changes(
     yield from _grouped(of, tuples, places, weight)
 
 
+def paired(
+    of: Definition, left: Tuples, right: Tuples, pairs: Pairs, weight: int, whole: bool
+) -> Iterator[Changes]:
+    """What known pairs of chunks of two sources come to; `whole` says that no other of these chunks match."""
+    if not len(pairs[0]):
+        return
+    if foldable(of):
+        if not whole and _crowded(left.cells, right.cells, pairs):
+            for lefts, rights in _blocks_of(pairs):
+                every = (
+                    np.repeat(np.arange(len(lefts)), len(rights)),
+                    np.tile(np.arange(len(rights)), len(lefts)),
+                )
+                yield from paired(of, left.chunks(lefts), right.chunks(rights), every, weight, True)
+            return
+        change = _folded(of, left, right, pairs, weight, whole)
+        if change is not None:
+            yield change
+            return
+    hop = of.hops[0]
+    image = left.image(hop.mapping)
+    sizes = np.diff(left.starts)[pairs[0]] * np.diff(right.starts)[pairs[1]]
+    ends = np.cumsum(sizes)
+    begin = 0
+    while begin < len(ends):
+        done = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, done + _TRIED, "right")))
+        some = pairs[0][begin:end], pairs[1][begin:end]
+        yield from _grouped(of, [left, right], list(matched(image, right.cells, hop.shape, some)), weight)
+        begin = end
+
+
+def _blocks_of(pairs: Pairs) -> Iterator[Pairs]:
+    """Pairs of chunks as left ones with the same partners, and these: together each pair once."""
+    order = np.lexsort(pairs[::-1])
+    left, right = pairs[0][order], pairs[1][order]
+    chunks, begins = np.unique(left, return_index=True)
+    same: dict[bytes, list[int]] = {}
+    for chunk, some in zip(chunks.tolist(), np.split(right, begins[1:]), strict=True):
+        same.setdefault(some.tobytes(), []).append(chunk)
+    for partners, lefts in same.items():
+        yield np.array(lefts, np.int64), np.frombuffer(partners, right.dtype)
+
+
 def fresh(of: Definition, arrays: Sequence[Array]) -> Iterator[Changes]:
     """The groups of whole arrays."""
     tuples = [
-        tuples_of(array, scan).filtered(_own(of, k))
+        tuples_of(array, scan).filtered(own(of, k))
         for k, (array, scan) in enumerate(zip(arrays, of.scans, strict=True))
     ]
     if not all(map(len, tuples)):
@@ -107,7 +153,7 @@ def _blocks(of: Definition, tuples: Sequence[Tuples]) -> Iterator[tuple[int, int
         begin = end
 
 
-def _own(of: Definition, k: int) -> list[Expr]:
+def own(of: Definition, k: int) -> list[Expr]:
     """The conditions on source k alone; those on none are the first's."""
     return [c for c in of.where if of.sources_of(c) <= {k} and (k == 0 or of.sources_of(c))]
 
@@ -138,7 +184,7 @@ def _partner(of: Definition, k: int, rows: Tuples, at: int, source: Source) -> t
         return None
     used, theirs = np.unique(theirs, return_inverse=True)
     some = tuples_of(source.array, of.scans[at], boxes.ids[used].tolist())
-    kept = some.filtered(_own(of, at))
+    kept = some.filtered(own(of, at))
     if len(kept) < len(some):  # chunks may be empty now
         there = np.diff(kept.starts) > 0
         place = np.cumsum(there) - 1
@@ -238,11 +284,14 @@ def _argument(rows: Tuples, argument: Argument) -> tuple[NDArray[Any], NDArray[n
     return values, valid
 
 
-def _folded(of: Definition, left: Tuples, right: Tuples, pairs: Pairs | None, weight: int) -> Changes | None:
-    """Groups by the compiled loop; None where sums might leave 64 bits, or values are no numbers."""
+def _folded(
+    of: Definition, left: Tuples, right: Tuples, pairs: Pairs | None, weight: int, whole: bool = True
+) -> Changes | None:
+    """Groups by the compiled loop; None where sums might leave 64 bits, or values are no numbers. `whole`:
+    no chunks match that are no pair."""
     hop = of.hops[0]
     cells, others = left.image(hop.mapping), right.cells
-    if pairs is not None and _crowded(cells, others, pairs):
+    if pairs is not None and whole and _crowded(cells, others, pairs):
         pairs = None
     if pairs is None:
         cells, others = Cells.of(cells.coords), Cells.of(others.coords)

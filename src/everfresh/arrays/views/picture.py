@@ -1,11 +1,13 @@
 """Pictures of views: the cells by one of their attributes, and the chunks that they lie in.
 
 Of two dimensions the first goes down and the second to the right; of more, the last two, cells that lie over
-each other added up; of one, a row. A chunk is outlined where it holds cells.
+each other added up; of one, a row. A chunk is outlined where it holds cells, in
+the color of the worker that keeps it if there are several; bars say how many cells each of them keeps.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -50,8 +52,28 @@ def drawn(
     return places, total, sorted(boxes)
 
 
-def svg_of(array: Array, attribute: str | None = None) -> str:
-    """The picture as SVG.
+def _edges(array: Array, homes: Mapping[int, int]) -> dict[tuple[int, ...], str]:
+    """The color of each box: of chunks that lie over each other, that of the last."""
+    found: dict[tuple[int, ...], str] = {}
+    for number in array.chunks:
+        if number in homes:
+            first, last = array.schema.chunk_box(number)
+            down = (0, 0) if array.schema.ndim == 1 else (int(first[-2]), int(last[-2]))
+            found[(*down, int(first[-1]), int(last[-1]))] = _WORKERS[homes[number] % len(_WORKERS)]
+    return found
+
+
+def loads(array: Array, homes: Mapping[int, int]) -> list[int]:
+    """How many cells each worker keeps."""
+    found = [0] * (1 + max(homes.values(), default=-1))
+    for number, chunk in array.chunks.items():
+        if number in homes:
+            found[homes[number]] += len(chunk)
+    return found
+
+
+def svg_of(array: Array, attribute: str | None = None, homes: Mapping[int, int] | None = None) -> str:
+    """The picture as SVG; `homes` are the workers of chunks.
 
     >>> from everfresh.arrays.evaluate import create
     >>> svg_of(create("CREATE ARRAY a <n: INT> [i=1,4,2; j=1,4,2]", [(1, 1, 3), (4, 4, 1)])).count("<rect")
@@ -63,9 +85,11 @@ def svg_of(array: Array, attribute: str | None = None) -> str:
     top, left = min(b[0] for b in boxes), min(b[2] for b in boxes)
     height, width = max(b[1] for b in boxes) - top + 1, max(b[3] for b in boxes) - left + 1
     scale = _SIDE / max(height, width)
+    edges, bars = _edges(array, homes or {}), loads(array, homes or {})
+    below = height * scale + (_BAR * len(bars) + _BAR if bars else 0)
     lo, hi = float(values.min()), float(values.max())
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * scale:.6g} {height * scale:.6g}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width * scale:.6g} {below:.6g}">',
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
     for (i, j), value in zip(places.T.tolist(), values.tolist(), strict=True):
@@ -78,14 +102,25 @@ def svg_of(array: Array, attribute: str | None = None) -> str:
         )
     for a, b, c, d in boxes:
         x, y, wide, high = (f"{n * scale:.6g}" for n in (c - left, a - top, d - c + 1, b - a + 1))
-        parts.append(f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" fill="none" stroke="#b0b6bf"/>')
+        color = edges.get((a, b, c, d), _GREY)
+        parts.append(f'<rect x="{x}" y="{y}" width="{wide}" height="{high}" fill="none" stroke="{color}"/>')
+    for worker, cells in enumerate(bars):
+        y, wide = height * scale + _BAR * (worker + 1), 0.7 * width * scale * cells / max(1, *bars)
+        color = _WORKERS[worker % len(_WORKERS)]
+        parts.append(f'<rect x="0" y="{y:.6g}" width="{wide:.6g}" height="{_BAR - 4}" fill="{color}"/>')
+        said = f"worker {worker}: {cells:,} cells"
+        parts.append(f'<text x="{wide + 6:.6g}" y="{y + _BAR - 8:.6g}" font-size="11">{said}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
+_BAR, _GREY = 18, "#b0b6bf"
+_WORKERS = ("#4c78a8", "#e6a23c", "#59a14f", "#c44e52", "#8172b3", "#937860", "#da8bc3", "#64b5cd")
 _PALE, _DARK = (199, 216, 240), (23, 52, 110)
 
 
-def plot(array: Array, attribute: str | None = None, axes: Any = None) -> Any:
+def plot(
+    array: Array, attribute: str | None = None, axes: Any = None, homes: Mapping[int, int] | None = None
+) -> Any:
     """The picture drawn by matplotlib, on `axes` if given; returns the axes."""
     try:
         from matplotlib import pyplot
@@ -95,11 +130,18 @@ def plot(array: Array, attribute: str | None = None, axes: Any = None) -> Any:
             Code.ENVIRONMENT, "plot needs matplotlib", hint="pip install matplotlib, or use svg()"
         ) from None
     places, values, boxes = drawn(array, attribute)
+    edges = _edges(array, homes or {})
     if axes is None:
         axes = pyplot.subplots()[1]
     axes.scatter(places[1], places[0], c=values, marker="s", cmap="Blues")
     for a, b, c, d in boxes:
-        axes.add_patch(Rectangle((c - 0.5, a - 0.5), d - c + 1, b - a + 1, fill=False, edgecolor="#b0b6bf"))
+        color = edges.get((a, b, c, d), _GREY)
+        axes.add_patch(Rectangle((c - 0.5, a - 0.5), d - c + 1, b - a + 1, fill=False, edgecolor=color))
+    for worker, cells in enumerate(loads(array, homes or {})):
+        color = _WORKERS[worker % len(_WORKERS)]
+        axes.plot([], [], color=color, label=f"worker {worker}: {cells:,} cells")
+    if homes:
+        axes.legend()
     names = array.schema.dimension_names
     axes.set_xlabel(names[-1])
     axes.set_ylabel(names[-2] if len(names) > 1 else "")

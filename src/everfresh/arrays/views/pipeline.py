@@ -13,6 +13,7 @@ import pyarrow as pa
 from everfresh.arrays import aql
 from everfresh.arrays.cells import Array
 from everfresh.arrays.model import ArraySchema, Dimension
+from everfresh.arrays.views.chains import every
 from everfresh.arrays.views.definition import define
 from everfresh.arrays.views.groups import no_change
 from everfresh.arrays.views.stages import (
@@ -172,7 +173,12 @@ class _Compiler:
         operands = [query.left.array, *(join.right.array for join in joins)]
         places = tuple(self.stage(operand) for operand in operands)
         given = [self.stages[at].schema for at in places]
-        return Joined(define(self._name, query, given, dimensions), places)
+        first, *rest = every(define(self._name, query, given, dimensions))
+        found = Joined(first, places[len(rest) :], bool(rest))
+        for k, definition in enumerate(rest, 1):
+            self.stages.append(found)
+            found = Joined(definition, (places[len(rest) - k], len(self.stages) - 1), k < len(rest))
+        return found
 
     def _rechunked(self, at: int, dimensions: tuple[Dimension, ...]) -> int:
         of = self.stages[at].schema

@@ -81,8 +81,33 @@ class Base(Stage):
         return inputs[0], no_change(self.schema) if changes[0] is None else changes[0]
 
 
+class Operation(Stage):
+    """An operator on one array; its state is what it gives."""
+
+    @abstractmethod
+    def change(self, state: Array, of: Array, change: pa.Table) -> pa.Table:
+        """The change of what it gives, from the change of its input, and the input after it; what is far from
+        the change may be missing in both arrays (`reads` says what is near)."""
+
+    def reads(self, of: ArraySchema, change: pa.Table, lo: Ints, hi: Ints) -> Ints:
+        """Which of these boxes of chunks of the input are near a change of it."""
+        return np.empty(0, np.int64)
+
+    def writes(self, of: ArraySchema, change: pa.Table, lo: Ints, hi: Ints) -> Ints:
+        """Which of these boxes of chunks of the result a change of the input may concern."""
+        return self.reads(of, change, lo, hi)
+
+    def step(
+        self, state: Array, inputs: Sequence[Array], changes: Sequence[pa.Table | None]
+    ) -> tuple[Array, pa.Table]:
+        """As in `Stage`."""
+        (change,) = changes
+        assert change is not None
+        return _moved(state, self.change(state, inputs[0], change))
+
+
 @dataclass(frozen=True)
-class Cellwise(Stage):
+class Cellwise(Operation):
     """An operator that looks at one cell at a time."""
 
     schema: ArraySchema
@@ -94,21 +119,17 @@ class Cellwise(Stage):
         """As in `Stage`."""
         return self.operator(inputs[0])
 
-    def step(
-        self, state: Array, inputs: Sequence[Array], changes: Sequence[pa.Table | None]
-    ) -> tuple[Array, pa.Table]:
-        """As in `Stage`."""
-        (change,) = changes
-        assert change is not None
+    def change(self, state: Array, of: Array, change: pa.Table) -> pa.Table:
+        """As in `Operation`."""
         parts = [no_change(self.schema)]
         for weight, rows in by_weight(change):
             found = self.operator(_bag(self.of, rows)).table
             parts.append(weigh(found.cast(self.schema.arrow), weight))
-        return _moved(state, net(pa.concat_tables(parts)))
+        return net(pa.concat_tables(parts))
 
 
 @dataclass(frozen=True)
-class Blocked(Stage):
+class Blocked(Operation):
     """REGRID."""
 
     schema: ArraySchema
@@ -119,29 +140,41 @@ class Blocked(Stage):
         """As in `Stage`."""
         return over(self.operand, inputs[0])
 
-    def step(
-        self, state: Array, inputs: Sequence[Array], changes: Sequence[pa.Table | None]
-    ) -> tuple[Array, pa.Table]:
-        """As in `Stage`."""
-        (change,), (of,) = changes, inputs
-        assert change is not None
+    def change(self, state: Array, of: Array, change: pa.Table) -> pa.Table:
+        """As in `Operation`."""
         if not change.num_rows:
-            return state, no_change(self.schema)
-        lo, factors = of.schema.lo[:, None], np.array(self.operand.factors, np.int64)[:, None]
-
-        def blocks(coords: Ints) -> Ints:
-            return np.asarray(lo + (coords - lo) // factors, np.int64)
-
-        changed = np.unique(blocks(coordinates(change, of.schema.ndim)), axis=1)
-        first = lo + (changed - lo) * factors
-        some = part(of, _meeting(of, first, first + factors - 1))
-        keep = among(blocks(coordinates(some.table, of.schema.ndim)), changed)
+            return no_change(self.schema)
+        changed, first, last = self._blocks(of.schema, change)
+        some = part(of, _meeting(of, first, last))
+        keep = among(self._places(of.schema, some.table), changed)
         after = over(self.operand, _bag(of.schema, some.table.filter(pa.array(keep))))
-        return _moved(state, _change(cells_at(state, changed), after.table.cast(self.schema.arrow)))
+        return _change(cells_at(state, changed), after.table.cast(self.schema.arrow))
+
+    def reads(self, of: ArraySchema, change: pa.Table, lo: Ints, hi: Ints) -> Ints:
+        """As in `Operation`."""
+        _, first, last = self._blocks(of, change)
+        return np.unique(near(first, last, lo, hi, L0())[1])
+
+    def writes(self, of: ArraySchema, change: pa.Table, lo: Ints, hi: Ints) -> Ints:
+        """As in `Operation`."""
+        changed, *_ = self._blocks(of, change)
+        return np.unique(near(changed, changed, lo, hi, L0())[1])
+
+    def _places(self, of: ArraySchema, rows: pa.Table) -> Ints:
+        """The block of each cell, as a cell of the result."""
+        lo, factors = of.lo[:, None], np.array(self.operand.factors, np.int64)[:, None]
+        return np.asarray(lo + (coordinates(rows, of.ndim) - lo) // factors, np.int64)
+
+    def _blocks(self, of: ArraySchema, change: pa.Table) -> tuple[Ints, Ints, Ints]:
+        """The blocks that a change lies in: as cells of the result, and their ends in the input."""
+        lo, factors = of.lo[:, None], np.array(self.operand.factors, np.int64)[:, None]
+        changed = np.unique(self._places(of, change), axis=1)
+        first = lo + (changed - lo) * factors
+        return changed, first, first + factors - 1
 
 
 @dataclass(frozen=True)
-class Around(Stage):
+class Around(Operation):
     """APPLY: smoothing, and whatever else looks at the cells around each."""
 
     schema: ArraySchema
@@ -152,14 +185,10 @@ class Around(Stage):
         """As in `Stage`."""
         return over(self.operand, inputs[0])
 
-    def step(
-        self, state: Array, inputs: Sequence[Array], changes: Sequence[pa.Table | None]
-    ) -> tuple[Array, pa.Table]:
-        """As in `Stage`."""
-        (change,), (of,) = changes, inputs
-        assert change is not None
+    def change(self, state: Array, of: Array, change: pa.Table) -> pa.Table:
+        """As in `Operation`."""
         if not change.num_rows:
-            return state, no_change(self.schema)
+            return no_change(self.schema)
         ndim, shape = of.schema.ndim, self.operand.shape
         changed = np.unique(coordinates(change, ndim), axis=1)
         lo, hi = _boxes(of.schema, changed)
@@ -180,7 +209,16 @@ class Around(Stage):
             keep[j] = True
         after = over(self.operand, _bag(of.schema, some.table.filter(pa.array(keep)))).table
         after = after.filter(pa.array(among(coordinates(after, ndim), touched)))
-        return _moved(state, _change(cells_at(state, touched), after.cast(self.schema.arrow)))
+        return _change(cells_at(state, touched), after.cast(self.schema.arrow))
+
+    def reads(self, of: ArraySchema, change: pa.Table, lo: Ints, hi: Ints) -> Ints:
+        """As in `Operation`: what leads to the change, and what that leads to."""
+        shape = self.operand.shape
+        low, high = _boxes(of, np.unique(coordinates(change, of.ndim), axis=1))
+        some = np.unique(near(lo, hi, low, high, shape)[0])
+        low, high = (np.concatenate([a, b[:, some]], axis=1) for a, b in ((low, lo), (high, hi)))
+        found = [near(low, high, lo, hi, one)[1] for one in (shape, L0())]
+        return np.unique(np.concatenate([some, *found]))
 
 
 @dataclass(frozen=True)
@@ -189,6 +227,8 @@ class Joined(Stage):
 
     definition: Definition
     inputs: tuple[int, ...]
+    auxiliary: bool = False
+    """Whether it is kept for a chain that goes on before it (`everfresh.arrays.views.chains`)."""
 
     @property
     def schema(self) -> ArraySchema:  # type: ignore[override]

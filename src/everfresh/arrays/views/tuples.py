@@ -85,6 +85,13 @@ class Tuples:
         starts = np.append(self.starts[:-1][there], len(self))
         return Tuples(self.table, self.ndim, starts, self.scan)
 
+    def chunks(self, some: Ints) -> Tuples:
+        """Those of some chunks, in this order."""
+        ends = zip(self.starts[some], self.starts[some + 1], strict=True)
+        rows = np.concatenate([np.arange(a, b) for a, b in ends])
+        starts = np.concatenate(([0], np.cumsum(np.diff(self.starts)[some])))
+        return Tuples(self.table.take(rows), self.ndim, starts, self.scan)
+
     def boxes(self) -> tuple[Ints, Ints]:
         """The tight boxes of the chunks, none of which is empty."""
         first = self.starts[:-1]
@@ -122,10 +129,14 @@ def tuples_of(array: Array, scan: Scan, chunks: Sequence[int] | None = None) -> 
     if chunks is None:
         known = array.table
         return Tuples(known, array.schema.ndim, np.array([0, known.num_rows], np.int64), scan)
-    tables = [array.chunks[c].table for c in chunks]
+    return laid([array.chunks[c].table for c in chunks], array.schema, scan)
+
+
+def laid(tables: Sequence[pa.Table], schema: ArraySchema, scan: Scan) -> Tuples:
+    """The tuples of chunks, one after the other."""
     starts = np.cumsum([0, *(t.num_rows for t in tables)])
-    table = pa.concat_tables(tables).combine_chunks() if tables else array.schema.arrow.empty_table()
-    return Tuples(table, array.schema.ndim, starts, scan)
+    table = pa.concat_tables(tables).combine_chunks() if tables else schema.arrow.empty_table()
+    return Tuples(table, schema.ndim, starts, scan)
 
 
 # -- chunks and their boxes ------------------------------------------------------------------------------

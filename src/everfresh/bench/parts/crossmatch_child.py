@@ -1,6 +1,7 @@
 """A crossmatch on Spark, Parquet to Parquet, in a process of its own; the last line has times and memory.
 
-`python -m everfresh.bench.parts.crossmatch_child '{"left": ..., "right": ..., "out": ..., "heap": "1g"}'`.
+`python -m everfresh.bench.parts.crossmatch_child '{"left": ..., "right": ..., "out": ..., "heap": "1g"}'`. If
+`frames` is true the sides are DataFrames, and Spark writes the result.
 """
 
 from __future__ import annotations
@@ -9,36 +10,40 @@ import json
 import sys
 from typing import Any
 
+from everfresh.bench.parts.crossmatch_lsdb import processor_seconds
 from everfresh.bench.timing import seconds
 from everfresh.bench.tpch_spark import memory
 
 CORES = 2
+TURNS = 2
+"""The first has the start of Spark's workers in it."""
 
 
 def main(asked: dict[str, Any]) -> dict[str, Any]:
-    """Measure: twice, since the first run has the start of Spark's workers in it."""
+    """Measure."""
     import everfresh as ef
     from everfresh.spark.session import sessions
 
     settings = {"spark.driver.memory": asked["heap"], "spark.sql.session.timeZone": "UTC"}
+    columns: dict[str, Any] = {"left_columns": ["id"], "right_columns": ["id"], "find": asked["find"]}
+    took, processor = [], []
     with memory.watched() as peak:
         session = sessions.start(f"local[{CORES}]", settings)
 
-        def match(turn: int) -> None:
-            found = ef.arrays.crossmatch(
-                session.read.parquet(asked["left"]),
-                session.read.parquet(asked["right"]),
-                2,
-                find=asked["find"],
-                left_columns=["id"],
-                right_columns=["id"],
-            )
-            found.write.parquet(f"{asked['out']}/{turn}")
+        def match(out: str) -> None:
+            if asked.get("frames"):
+                sides = (session.read.parquet(asked[side]).filter("dec > -100") for side in ("left", "right"))
+                ef.arrays.crossmatch(*sides, 2, **columns).write.parquet(out)
+            else:
+                ef.arrays.crossmatch(asked["left"], asked["right"], 2, **columns, spark=session, into=out)
 
-        took = [seconds(lambda turn=turn: match(turn)) for turn in range(2)]  # type: ignore[misc]
+        for turn in range(TURNS):
+            before = processor_seconds()
+            took.append(seconds(lambda out=f"{asked['out']}/{turn}": match(out)))  # type: ignore[misc]
+            processor.append(processor_seconds() - before)
         rows = session.read.parquet(f"{asked['out']}/1").count()
         session.stop()
-    return {"seconds": took, "rows": rows, **peak()}
+    return {"seconds": took, "processor": processor, "rows": rows, **peak()}
 
 
 if __name__ == "__main__":

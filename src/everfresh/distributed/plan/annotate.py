@@ -28,6 +28,7 @@ from everfresh.distributed.plan.located import (
 )
 from everfresh.distributed.plan.tags import LOCAL, REPLICATED, Dist, Local, Tag
 from everfresh.expr import Var
+from everfresh.rewrite import remembered
 
 
 def annotated(
@@ -54,15 +55,16 @@ class _Product:
         self.left = [i for i, f in enumerate(factors) if is_scalar(f)]
         self.done: set[int] = set()
         self.acc: list[Query] = []
+        self.bound: set[str] = set()
+        """The variables of what has been joined so far."""
         self.tag: Tag | None = None
 
     def query(self) -> Query:
         left = list(self.order)
         while left:
-            bound = self._bound()
-            place = next((i for i in left if self._ready(self.factors[i], bound)), None)
+            place = next((i for i in left if self._ready(self.factors[i])), None)
             if place is None:
-                self._bind_ahead(bound)
+                self._bind_ahead()
                 continue
             left.remove(place)
             self._atom(place)
@@ -71,21 +73,25 @@ class _Product:
             raise NotWellFormed(f"variables of {self.factors[self.left[0]]} are not bound")
         return Prod(tuple(self.acc))
 
-    def _bound(self) -> set[str]:
-        return {v.name for f in self.acc for v in outputs(f)}
+    def _join(self, factor: Query) -> None:
+        self.acc.append(factor)
+        self.bound.update(v.name for v in outputs(factor))
 
-    def _ready(self, atom: Query, bound: set[str]) -> bool:
-        return not isinstance(atom, Rel) or atom.delta or self.where.needs(atom) <= bound
+    def _ready(self, atom: Query) -> bool:
+        return not isinstance(atom, Rel) or atom.delta or self.where.needs(atom) <= self.bound
 
-    def _bind_ahead(self, bound: set[str]) -> None:
+    def _bind_ahead(self) -> None:
         """Bind one variable ahead of its place: an atom can only be read then."""
         for i in self.left:
             factor = self.factors[i]
-            if isinstance(factor, Bind) and {v.name for v in inputs(factor)} <= bound:
-                self.acc.append(factor)
+            if isinstance(factor, Bind) and self._is_bound(factor):
+                self._join(factor)
                 self.left.remove(i)
                 return
         raise NotWellFormed("a relation is read before its keys are bound")
+
+    def _is_bound(self, factor: Query) -> bool:
+        return all(v.name in self.bound for v in inputs(factor))
 
     def _scalars(self) -> None:
         """What is bound, and stands behind nothing that is still to come."""
@@ -93,10 +99,9 @@ class _Product:
         moved = True
         while moved:
             moved = False
-            bound = self._bound()
             for i in self.left:
-                if i < waiting and {v.name for v in inputs(self.factors[i])} <= bound:
-                    self.acc.append(self.factors[i])
+                if i < waiting and self._is_bound(self.factors[i]):
+                    self._join(self.factors[i])
                     self.left.remove(i)
                     moved = True
                     break
@@ -108,7 +113,8 @@ class _Product:
         tag = under(tag_of(atom, self.where), self.names)
         assert tag is not None
         if not self.acc:
-            self.acc, self.tag = [atom], tag
+            self._join(atom)
+            self.tag = tag
             self.done.add(place)
             return
         try:
@@ -120,7 +126,7 @@ class _Product:
             else:
                 self._move(tag_of(atom, self.where))
                 self.tag = joined(self.tag, tag)
-        self.acc.append(atom)
+        self._join(atom)
         self.done.add(place)
 
     def _nested(self, atom: Sum) -> Query:
@@ -135,7 +141,7 @@ class _Product:
         """Bring what was joined so far to where it meets entries at `to`."""
         aim: Tag
         if isinstance(to, Dist):
-            bound = self._bound()
+            bound = self.bound
             by = {self.names.get(name, name): name for name in sorted(bound)}
             names = [c if c in bound else by.get(self.names.get(c, c)) for c in to.columns]
             known = [name for name in names if name is not None]
@@ -145,16 +151,23 @@ class _Product:
         body: Query = self.acc[0] if len(self.acc) == 1 else Prod(tuple(self.acc))
         if not (isinstance(body, Rel) and body.delta):
             body = Sum(self._needed(aim), body)
-        self.acc, self.tag = [Move(aim, body)], under(aim, self.names)
+        self.acc, self.bound, self.tag = [], set(), under(aim, self.names)
+        self._join(Move(aim, body))
 
     def _needed(self, aim: Tag) -> tuple[Var, ...]:
         """The variables that something still reads."""
         read = {*self.group, *(aim.columns if isinstance(aim, Dist) else ())}
         for i, factor in enumerate(self.factors):
             if i in self.left or (i in self.atoms and i not in self.done):
-                read |= {v.name for n in factor.walk() if isinstance(n, Rel | MapRef) for v in _vars(n)}
-                read |= {v.name for v in (*inputs(factor), *outputs(factor))}
+                read |= _names(factor)
         return tuple({v.name: v for f in self.acc for v in outputs(f) if v.name in read}.values())
+
+
+@remembered
+def _names(factor: Query) -> frozenset[str]:
+    """The variables that a factor reads, binds or has in an atom."""
+    atoms = {v.name for n in factor.walk() if isinstance(n, Rel | MapRef) for v in _vars(n)}
+    return frozenset(atoms | {v.name for v in (*inputs(factor), *outputs(factor))})
 
 
 def _vars(atom: Rel | MapRef) -> tuple[Var, ...]:

@@ -16,7 +16,7 @@ from everfresh.compiler import Catalog
 from everfresh.distributed.plan.arrival import at_arrival
 from everfresh.distributed.plan.fusion import connected, fused, single
 from everfresh.distributed.plan.ir import DistributedProgram, PlacedChange, Temp, table_of
-from everfresh.distributed.plan.lower import Lowering, MapsApart
+from everfresh.distributed.plan.lower import Known, Lowering, MapsApart
 from everfresh.distributed.plan.placement import Limits, Placement, placed, with_replicated
 from everfresh.distributed.plan.programs import Programs, only, tables_of
 from everfresh.distributed.plan.spec import check
@@ -51,16 +51,14 @@ def distributed(
     given: Tag | Mapping[str, Tag] = REPLICATED,
     passes: Passes = ALL,
     rows: bool = True,
+    known: Known | None = None,
 ) -> DistributedProgram:
     """The program of a batch that changes these tables; `given` says where their changes are, `rows` whether
-    the rows of tables are kept (the thesis keeps maps alone)."""
-    programs = Programs(catalog)
+    the rows of tables are kept (the thesis keeps maps alone). `known` is what was found for the statements of
+    this catalog before."""
     prefix = _prefix(catalog)
-    temps = {
-        name: Temp(f"{prefix}{i}", catalog.schemas[name], (), _given(given, name), name)
-        for i, name in enumerate(changed)
-    }
-    lowering = Lowering(programs, placement, passes.simplify, prefix)
+    temps = _changes(catalog, changed, given, prefix)
+    lowering = Lowering(Programs(catalog), placement, passes.simplify, prefix, {} if known is None else known)
     instructions = lowering.run(temps)
     if not rows:
         instructions = tuple(i for i in instructions if not isinstance(i, PlacedChange))
@@ -78,6 +76,16 @@ def distributed(
     return DistributedProgram(tuple(temps.items()), connected(blocks))
 
 
+def _changes(
+    catalog: Catalog, changed: Sequence[str], given: Tag | Mapping[str, Tag], prefix: str
+) -> dict[str, Temp]:
+    """The changes of tables that a batch comes with."""
+    return {
+        name: Temp(f"{prefix}{i}", catalog.schemas[name], (), _given(given, name), name)
+        for i, name in enumerate(changed)
+    }
+
+
 def best(
     catalog: Catalog,
     sizes: Mapping[str, int] | None = None,
@@ -85,31 +93,42 @@ def best(
     by: Mapping[str, str] | None = None,
     kept: Placement | None = None,
     limits: Limits = Limits(),  # noqa: B008
+    known: Known | None = None,
 ) -> Placement:
     """A settled placement; a view whose batches would take more than two stages is partitioned by the column
-    that takes the fewest."""
-    chosen = dict(by or {})
-    first = settled(catalog, placed(catalog, sizes, by=chosen, kept=kept, limits=limits))
+    that takes the fewest. `known` takes what is found for statements on the way."""
+    chosen, known = dict(by or {}), {} if known is None else known
+    first = settled(catalog, placed(catalog, sizes, by=chosen, kept=kept, limits=limits), known)
     for name, view in catalog.views.items():
         maps = [] if view.compiled.reevaluated else view.compiled.program.maps
         if name in chosen or not maps or (kept is not None and maps[0].name in kept.maps):
             continue
         alone = only(catalog, name)
-        least = _cost(alone, first, name)
+        least = _cost(alone, first, name, known)
+        tried = [_of(alone, first)]
         columns = dict.fromkeys(v.name for m in maps for v in m.keys)
         for column in islice(columns, max(1, (_LARGE // _size(view.compiled.program)) ** 2)):
             if least[0] <= _ENOUGH:
                 break
             other = placed(alone, sizes, by={**chosen, name: column}, kept=kept, limits=limits)
+            if other in tried:  # columns that are joined with each other ask for the same
+                continue
+            tried.append(other)
             try:
-                cost = _cost(alone, other, name)
+                cost = _cost(alone, other, name, known)
             except MapsApart:
-                cost = _cost(alone, settled(alone, other), name)
+                cost = _cost(alone, settled(alone, other, known), name, known)
             if cost < least:
                 least, chosen[name] = cost, column
     if chosen == dict(by or {}):
         return first
-    return settled(catalog, placed(catalog, sizes, by=chosen, kept=kept, limits=limits))
+    return settled(catalog, placed(catalog, sizes, by=chosen, kept=kept, limits=limits), known)
+
+
+def _of(catalog: Catalog, placement: Placement) -> Placement:
+    """What a placement says of a catalog's tables and maps."""
+    maps = [m.name for view in catalog.views.values() for m in view.compiled.program.maps]
+    return Placement(placement.tables, {name: placement.maps[name] for name in maps})
 
 
 _ENOUGH = 2  # stages of a batch that is spread over the workers
@@ -122,22 +141,23 @@ def _size(program: Program[Any]) -> int:
     return max(1, sum(len(factors) for s in statements for _, factors in products(s.expr)))
 
 
-def _cost(catalog: Catalog, placement: Placement, view: str) -> tuple[int, int]:
+def _cost(catalog: Catalog, placement: Placement, view: str, known: Known) -> tuple[int, int]:
     changed = [t for t in tables_of(catalog, view) if t not in catalog.static]
-    program = distributed(catalog, placement, changed, RANDOM, rows=False)
+    program = distributed(catalog, placement, changed, RANDOM, rows=False, known=known)
     return program.stages, program.exchanges
 
 
-def settled(catalog: Catalog, placement: Placement) -> Placement:
+def settled(catalog: Catalog, placement: Placement, known: Known | None = None) -> Placement:
     """A placement under which every statement can be run: maps that one joins with each other, and that are
-    apart, are kept on every worker."""
-    programs = Programs(catalog)
+    apart, are kept on every worker. It takes no more than to lower them."""
+    programs, prefix, known = Programs(catalog), _prefix(catalog), {} if known is None else known
     everything = [*catalog.tables, *(n for n, v in catalog.views.items() if v.compiled.reevaluated)]
     while True:
         try:
             for name in everything:
                 for given in (REPLICATED, RANDOM):
-                    distributed(catalog, placement, (name,), given)
+                    changes = _changes(catalog, (name,), given, prefix)
+                    Lowering(programs, placement, True, prefix, known).run(changes)
             return placement
         except MapsApart as apart:
             names = {n for n in apart.maps if placement.maps.get(n, REPLICATED) != REPLICATED}

@@ -59,6 +59,12 @@ def parts(query: Query) -> Iterator[Query]:
 
 
 @remembered
+def atoms(query: Query) -> tuple[Rel | MapRef, ...]:
+    """The atoms of a query, in their order."""
+    return tuple(n for n in parts(query) if isinstance(n, Rel | MapRef))
+
+
+@remembered
 def moves(query: Query) -> bool:
     """Whether a transformer is in a query."""
     return any(isinstance(n, Move) for n in parts(query))

@@ -7,7 +7,7 @@ transformer an instruction too. Every expression that comes out is checked to be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from everfresh.calculus import MapRef, Neg, Plus, Query, Rel, Sum, arity, outputs
@@ -24,7 +24,7 @@ from everfresh.distributed.plan.ir import (
     map_id,
     table_of,
 )
-from everfresh.distributed.plan.located import Move, NotWellFormed, moves, tag_of
+from everfresh.distributed.plan.located import Move, NotWellFormed, atoms, changes, moves, tag_of
 from everfresh.distributed.plan.placement import Placement, maps_read, shown_columns
 from everfresh.distributed.plan.programs import Programs
 from everfresh.distributed.plan.rules import optimised
@@ -43,6 +43,9 @@ class MapsApart(NotWellFormed):
         self.maps = tuple(maps)
 
 
+Known = dict[Hashable, Query]
+
+
 @dataclass
 class Lowering:
     """The instructions of one batch."""
@@ -51,6 +54,9 @@ class Lowering:
     placement: Placement
     optimise: bool
     prefix: str = "temp"
+    known: Known = field(default_factory=dict)
+    """What was found for products before, by all that it depends on: for other batches, and where other maps
+    are elsewhere."""
     temps: dict[str, Temp] = field(default_factory=dict)
     out: list[Instruction] = field(default_factory=list)
     _changes: dict[tuple[str | None, str], Temp] = field(default_factory=dict)
@@ -118,8 +124,7 @@ class Lowering:
         target, to = self.programs.maps[scope.target], self.placement.maps[scope.target]
         done: dict[object, list[Query]] = {}
         for sign, factors in products(expr):
-            read = tuple(scope.resolved(f) for f in factors)
-            located = self._located(read, target.keys, to, scope)
+            located = scope.resolved(self._located(tuple(factors), target.keys, to, scope))
             moved, body = (located.to, located.body) if isinstance(located, Move) else (None, located)
             if moves(body):
                 done[len(done), moved] = [_signed(sign, located)]
@@ -127,13 +132,16 @@ class Lowering:
                 done.setdefault((tag_of(body, scope), moved), []).append(_signed(sign, located))
         return [self._emit(_union(queries), scope) for queries in done.values()]
 
-    def _located(self, factors: Sequence[Query], keys: Sequence[Var], to: Tag, scope: _Scope) -> Query:
+    def _located(self, factors: tuple[Query, ...], keys: tuple[Var, ...], to: Tag, scope: _Scope) -> Query:
+        tags = tuple([scope(n) for f in factors for n in atoms(f)])
+        asked = scope.view, self.optimise, factors, keys, to, tags
         try:
             build = optimised if self.optimise else annotated
-            return build(factors, keys, to, scope)
+            if asked not in self.known:
+                self.known[asked] = build(factors, keys, to, scope)
+            return self.known[asked]
         except NotWellFormed as error:
-            stored = [n for f in factors for n in f.walk() if isinstance(n, Rel | MapRef)]
-            names = [m for n in stored for m in maps_read(self.programs, scope.view, n)]
+            names = [m for f in factors for m in maps_read(self.programs, scope.view, f)]
             raise MapsApart(tuple(dict.fromkeys(names)), str(error)) from error
 
     def _emit(self, query: Query, scope: _Scope) -> Temp:
@@ -146,6 +154,8 @@ class Lowering:
         """The query with each transformer inside of it replaced by what it makes; one at the top stays."""
 
         def inner(q: Query) -> Query:
+            if not moves(q):
+                return q
             q = q.map_children(lambda c: inner(c) if isinstance(c, Query) else c)
             return scope.reading(self._moved(q, scope), q) if isinstance(q, Move) else q
 
@@ -191,7 +201,7 @@ class Lowering:
             for m in maps_read(self.programs, scope.view, query)
             if m not in self.temps
         )
-        names = [n.name for n in query.walk() if isinstance(n, Rel | MapRef) and n.name in self.temps]
+        names = [n.name for n in atoms(query) if n.name in self.temps]
         uses = tuple(self.temps[n] for n in dict.fromkeys(names))
         self.out.append(Eval(target, query, scope.view, scope.at, scope.round, read, uses))
         return target
@@ -212,8 +222,13 @@ class _Scope:
     def resolved(self, query: Query) -> Query:
         """A factor with its changes named by their temporaries."""
         if isinstance(query, Rel) and query.delta:
-            return Rel(self.changes[query.name].name, query.vars, True)
+            return Rel(self._change(query).name, query.vars, True)
+        if not changes(query):
+            return query
         return query.map_children(lambda c: self.resolved(c) if isinstance(c, Query) else c)
+
+    def _change(self, atom: Rel) -> Temp:
+        return self.changes.get(atom.name) or self.lowering.temps[atom.name]
 
     def reading(self, temp: Temp, of: Query) -> Query:
         """A read of a temporary in place of the query that it holds."""
@@ -238,7 +253,10 @@ class _Scope:
         """Where an atom's entries are, over its variables."""
         names = [v.name for v in (atom.vars if isinstance(atom, Rel) else atom.keys)]
         lowering, placement = self.lowering, self.lowering.placement
-        if atom.name in lowering.temps and (isinstance(atom, MapRef) or atom.delta):
+        if isinstance(atom, Rel) and atom.delta:
+            temp = self._change(atom)
+            return renamed(temp.tag, [c.name for c in temp.columns], names)
+        if atom.name in lowering.temps and isinstance(atom, MapRef):
             temp = lowering.temps[atom.name]
             return renamed(temp.tag, [c.name for c in temp.columns], names)
         if isinstance(atom, MapRef):
@@ -271,4 +289,4 @@ def _union(queries: Sequence[Query]) -> Query:
     return Sum(first.group, Plus(tuple(q.body for q in queries)))  # type: ignore[attr-defined]
 
 
-__all__ = ["Lowering", "MapsApart"]
+__all__ = ["Known", "Lowering", "MapsApart"]

@@ -23,6 +23,7 @@ from everfresh.compiler.choice.cost import Model
 from everfresh.compiler.choice.size_guess import guessed
 from everfresh.compiler.lowering.static_tables import fixed_relations
 from everfresh.distributed.plan.ir import map_id, table_id
+from everfresh.distributed.plan.located import atoms
 from everfresh.distributed.plan.programs import Programs
 from everfresh.distributed.plan.tags import FIRST, LOCAL, REPLICATED, Dist, Tag, renamed
 from everfresh.expr import Var
@@ -176,7 +177,7 @@ class _Chooser:
     def placement(self) -> Placement:
         programs = self.programs
         driver = self._driver()
-        fed = {target for target, atoms, origin in self._uses() if (atoms | origin) & driver}
+        fed = {target for target, read, origin in self._uses() if (read | origin) & driver}
         for name, view in programs.catalog.views.items():
             mine = [m.name for m in view.compiled.program.maps if m.name not in self.maps]
             if view.compiled.reevaluated:
@@ -276,13 +277,13 @@ class _Chooser:
         ties = [{*unit.maps} for unit in programs.schedule.units]
         ties += [{*v.compiled.view.maps} for v in programs.catalog.views.values()]
         uses = list(self._uses())
-        for _, atoms, origin in uses:
+        for _, read, origin in uses:
             if not any(name in programs.maps for name in origin):  # rows are joined where they are
-                small -= {name for name in atoms & self.fixed if self._everywhere(name)}
+                small -= {name for name in read & self.fixed if self._everywhere(name)}
         while True:
             gone = {m for tie in ties if not tie <= small for m in tie & small}
-            for target, atoms, origin in uses:
-                there = atoms | (origin if origin <= small else set())
+            for target, read, origin in uses:
+                there = read | (origin if origin <= small else set())
                 large = any(self.entries.get(name, 0.0) > self.limits.driver for name in origin)
                 if there & small and (large or not (there <= small and target in small)):
                     gone |= there & small
@@ -371,10 +372,10 @@ class _Chooser:
 
 def maps_read(programs: Programs, view: str, query: Query) -> Iterable[str]:
     """The maps and (by `table_id`) tables that a statement reads, also through relations."""
-    for n in query.walk():
+    for n in atoms(query):
         if isinstance(n, MapRef):
             yield n.name
-        elif isinstance(n, Rel) and not n.delta:
+        elif not n.delta:
             unit = programs.unit(view, n.name)
             if unit is not None:
                 yield from unit.maps

@@ -29,6 +29,7 @@ from everfresh.distributed.plan.located import (
 )
 from everfresh.distributed.plan.tags import LOCAL, REPLICATED, Dist, Local, Replicated, Tag
 from everfresh.expr import Var
+from everfresh.rewrite import remembered
 
 _STATES = 60  # queries that a search looks at
 _ORDERS = 24  # orders of atoms that it starts from
@@ -184,8 +185,13 @@ def _orders(factors: Sequence[Query], where: AtomTag) -> Iterator[tuple[int, ...
 def _cost(query: Query, where: AtomTag) -> tuple[int, ...]:
     """What is made as small as can be, the first first."""
     tag_of(query, where)
-    rows = sum(isinstance(n, Move) and not _is_small(n.body) for n in parts(query))
-    return *rounds(query, where), rows, _on(query, where, Local), _on(query, where, Replicated)
+    on = {Local: 0, Replicated: 0}
+    for n in parts(query):
+        if isinstance(n, Sum):
+            kind = type(tag_of(n.body, where))
+            if kind in on:
+                on[kind] += _atoms(n.body)
+    return *rounds(query, where), _rows_moved(query), *on.values()
 
 
 def _is_small(query: Query) -> bool:
@@ -193,13 +199,16 @@ def _is_small(query: Query) -> bool:
     return isinstance(query, Sum) or (isinstance(query, Rel) and query.delta)
 
 
-def _on(query: Query, where: AtomTag, kind: type[Tag]) -> int:
-    """How many atoms are joined where everything is of this kind."""
-    found = 0
-    for n in parts(query):
-        if isinstance(n, Sum) and isinstance(tag_of(n.body, where), kind):
-            found += sum(isinstance(a, Rel | MapRef | Move) for a in parts(n.body))
-    return found
+@remembered
+def _rows_moved(query: Query) -> int:
+    """How many transformers move rows of a join one by one."""
+    return sum(isinstance(n, Move) and not _is_small(n.body) for n in parts(query))
+
+
+@remembered
+def _atoms(query: Query) -> int:
+    """How many atoms are joined."""
+    return sum(isinstance(n, Rel | MapRef | Move) for n in parts(query))
 
 
 def _pushed(query: Query, where: AtomTag) -> Iterable[Query]:

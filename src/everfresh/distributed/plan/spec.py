@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from everfresh.calculus import Query
 from everfresh.distributed.plan.ir import (
     Add,
     Eval,
@@ -17,7 +16,7 @@ from everfresh.distributed.plan.ir import (
     mode_of,
     uses_of,
 )
-from everfresh.distributed.plan.located import Move, NotWellFormed
+from everfresh.distributed.plan.located import NotWellFormed, moves
 from everfresh.distributed.plan.tags import Dist, Local, Random, Replicated
 
 
@@ -41,7 +40,7 @@ def check(instructions: Iterable[Instruction], given: Iterable[Temp]) -> None:
 
 
 def _eval(i: Eval) -> None:
-    if any(isinstance(n, Move) for n in i.expr.walk() if isinstance(n, Query)):
+    if moves(i.expr):
         raise NotWellFormed(f"a transformer inside of {i.target.name}")
     if any(mode_of(t.tag) != i.mode for t in i.uses):
         raise NotWellFormed(f"{i.target.name} reads what is elsewhere")

@@ -24,6 +24,7 @@ from everfresh.distributed.plan.ir import (
 )
 from everfresh.distributed.plan.tags import Dist
 from everfresh.expr import Var
+from everfresh.rewrite import remembered
 
 
 def shared(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
@@ -168,6 +169,7 @@ def wanted_columns(instructions: Sequence[Instruction]) -> dict[str, set[int] | 
     return wanted
 
 
+@remembered
 def _columns_read(query: Query) -> list[tuple[Rel | MapRef, set[int]]]:
     """Each atom of a change, and the places whose variables something else reads."""
     seen: dict[str, int] = {}

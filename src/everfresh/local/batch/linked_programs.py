@@ -43,6 +43,12 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 _FEW: Final = 64
 
+ALIKE = 64
+"""Views that look alike from which on they are planned as they are made, not when rows come: to interpret
+them takes longer for one row than to plan one of them."""
+EACH_TIME = 8
+"""So many views are made until some are planned."""
+
 
 @dataclass(frozen=True, slots=True)
 class LinkedRelation(Scheduled[Query]):

@@ -23,7 +23,7 @@ class GeneratedCode:
 
     def __init__(self, text: str, names: Iterable[str], *, ordered: bool = False, entry: str = "run") -> None:
         self.text = text
-        self._names, self._ordered, self._entry = tuple(names), ordered, entry
+        self.names, self._ordered, self._entry = tuple(names), ordered, entry
         self.function: Function | None = None
         self.asked = self.failed = False
 
@@ -43,7 +43,7 @@ class GeneratedCode:
     def _failed(self) -> None:
         self.failed = True
         _log.exception(
-            "triggers of %s could not be compiled: the interpreter runs them", ", ".join(self._names)
+            "triggers of %s could not be compiled: the interpreter runs them", ", ".join(self.names)
         )
 
     def ask(self, owner: object, how: str) -> None:
@@ -71,8 +71,3 @@ class GeneratedCode:
             self._failed()
         else:
             background.ask(item, load, weakref.ref(owner))
-
-    def forgotten(self) -> None:
-        """Who asked for it is gone, and what it asked for may be too."""
-        if self.function is None and not self.failed:
-            self.asked = False

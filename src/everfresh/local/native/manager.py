@@ -14,12 +14,12 @@ the interpreter. There are two forms:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from weakref import WeakValueDictionary
 
-from everfresh.local.batch.linked_programs import Group, LinkedRelation, Prepared, Wiring
+from everfresh.local.batch.linked_programs import ALIKE, EACH_TIME, Group, LinkedRelation, Prepared, Wiring
 from everfresh.local.native.code import GeneratedCode
 from everfresh.local.native.codegen import each
 from everfresh.local.native.codegen.adding import AddedStatement
@@ -138,6 +138,10 @@ Key = tuple[int, str, tuple[str, ...]]
 are planned together."""
 
 
+class _Alive:
+    """Who waits for code: the statements of a database, however often they are linked anew."""
+
+
 class Native:
     """The compiled statements of a wiring. `how` is `now` or `background`."""
 
@@ -153,6 +157,8 @@ class Native:
         """What runs all views of a template, by their text."""
         self._gathered: dict[int, Gathered] = {}
         self._alike_work: dict[Hashable, int] = {}
+        self._alive = _Alive() if before is None else before._alive
+        """What is there for as long as somebody waits for code."""
         self._plans = 0
         """How many groups were planned for the change that is being worked on."""
         self._most = PLANS
@@ -160,13 +166,13 @@ class Native:
             self._take_over(before)
 
     def _take_over(self, before: Native) -> None:
-        """What was planned for views that are run as before."""
+        """What was planned for views that are run as before, and what was asked for."""
+        self._each = before._each
         self._work = {key: work for key, work in before._work.items() if self._wiring.kept.issuperset(key[2])}
         for key, planned in before.planned.items():
             if self._wiring.kept.issuperset(key[2]):
                 self.planned[key] = planned
                 for form in planned.forms:
-                    form.code.forgotten()
                     self._codes.setdefault(form.made.text, form.code)
 
     def of(self, group: Group, codec: Codec, unit: int, rows: int, alone: bool = True) -> tuple[Form, ...]:
@@ -179,13 +185,12 @@ class Native:
             if self._how != "now" and not self._pays(group, unit, rows, work):
                 return ()
             found = self.planned[key] = self._plan(group, codec, unit)
-        return chosen(found, rows, self, self._how, self.small, alone)
+        return chosen(found, rows, self._alive, self._how, self.small, alone)
 
     def _pays(self, group: Group, unit: int, rows: int, work: int) -> bool:
         """Whether so much work has come that code is worth having: for a group, or for all that look like it,
         which will share it. Not too many are planned at a time."""
-        statements = group.statements
-        shape = unit, group.base, *((s.store.codec.words, s.store.layout, len(s.terms)) for s in statements)
+        shape = _shape(group, unit)
         shared = self._alike_work[shape] = self._alike_work.get(shape, 0) + rows + BATCH
         return (work >= ENOUGH or shared >= MANY * ENOUGH) and self._plans < self._most
 
@@ -196,6 +201,47 @@ class Native:
             form.code = self._codes.setdefault(form.made.text, form.code)
             form.made = replace(form.made, text=form.code.text)  # one string for all
         return planned
+
+    def ahead(self, views: Set[str]) -> None:
+        """Views were made: plan what runs on the changes of tables, if there are many that look alike, and
+        have the code of those compiled that are of one text."""
+        wiring = self._wiring
+        if self._how != BACKGROUND:
+            return
+        for base in dict.fromkeys(b for view in views for b in wiring.catalog.views[view].compiled.bases):
+            if base not in wiring.tables:
+                continue
+            alike: dict[Hashable, list[Group]] = {}
+            for group in wiring.together(wiring.statements(base)):
+                alike.setdefault(_shape(group, -1), []).append(group)
+            for some in alike.values():
+                if len(some) >= ALIKE and any(not views.isdisjoint(group.views) for group in some):
+                    self._plan_ahead(some, wiring.tables[base].codec)
+
+    def _plan_ahead(self, groups: Sequence[Group], codec: Codec) -> None:
+        """Plan some of those that have no plan; ask for the code of the text that many have."""
+        planned: dict[str, list[Form]] = {}
+        left = PLANS * EACH_TIME
+        for group in groups:
+            key = -1, group.base, group.views
+            found = self.planned.get(key)
+            if found is None and left:
+                left -= 1
+                found = self.planned[key] = self._plan(group, codec, -1)
+            if found is not None and found.by_row is not None:
+                planned.setdefault(found.by_row.code.text, []).append(found.by_row)
+        for text, forms in planned.items():
+            if len(forms) >= MANY:
+                forms[0].code.ask(self._alive, self._how)
+                if each.is_whole(forms[0].made) and not forms[0].chain:
+                    self._all_of(text, forms[0]).ask(self._alive, self._how)
+
+    def _all_of(self, text: str, form: Form) -> GeneratedCode:
+        """What runs all views of a template."""
+        code = self._each.get(text)
+        if code is None:
+            code = self._each[text] = GeneratedCode(each.each(form.made), form.code.names, entry="run_each")
+        return code
 
     # -- views of one template ---------------------------------------------------------------------
 
@@ -234,14 +280,9 @@ class Native:
             known = found.templates.get(text)
             if known is None and len(members) < MANY:
                 continue
-            made = members[0][1].made
-            code = self._each.get(text)
-            if code is None:
-                code = self._each[text] = GeneratedCode(
-                    each.each(made), members[0][0].views, entry="run_each"
-                )
+            code = self._all_of(text, members[0][1])
             if not code.asked:
-                code.ask(self, self._how)
+                code.ask(self._alive, self._how)
             if code.function is not None:
                 before = () if known is None else known.members
                 found.templates[text] = Template([*before, *members], code.function)
@@ -323,6 +364,12 @@ def compile_now(form: Form) -> None:
 def ask(form: Form, owner: object, how: str) -> None:
     """Have a form compiled: see `GeneratedCode.ask`."""
     form.code.ask(owner, how)
+
+
+def _shape(group: Group, unit: int) -> Hashable:
+    """What groups that may share their code have in common."""
+    stores = ((s.store.codec.words, s.store.layout, len(s.terms)) for s in group.statements)
+    return unit, group.base, *stores
 
 
 # -- planning --------------------------------------------------------------------------------------

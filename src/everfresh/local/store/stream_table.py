@@ -60,7 +60,9 @@ class StreamTable(Table):
                 "CASCADE, create it and its views, and send the rows again",
             )
 
-    def rows(self, names: Sequence[str] | None = None) -> tuple[pa.Table, Ints]:
+    def rows(
+        self, names: Sequence[str] | None = None, among: pa.Table | None = None
+    ) -> tuple[pa.Table, Ints]:
         """Refused, from the beginning."""
         raise not_kept(self.schema.name)
 

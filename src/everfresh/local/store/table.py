@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from everfresh.expr import Vector
@@ -139,10 +140,30 @@ class Table:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def rows(self, names: Sequence[str] | None = None) -> tuple[pa.Table, Ints]:
-        """Distinct rows and their multiplicities."""
+    def rows(
+        self, names: Sequence[str] | None = None, among: pa.Table | None = None
+    ) -> tuple[pa.Table, Ints]:
+        """Distinct rows and their multiplicities; `among` has values of some columns: at least the rows that
+        have them, with no look at other columns of other rows."""
         slots = self.pool.live()
+        if among is not None:
+            slots = self._among(slots, among)
         return self.codec.decode(self.pool.keys_at(slots), names), self.pool.gather(slots).n
+
+    def _among(self, slots: Ints, among: pa.Table) -> Ints:
+        codec = self.codec
+        part = codec.part([name for name in among.column_names if name not in codec.kept])
+        given = among.select([column.name for column in part.columns])
+        words = part.encode(given) if part.columns else None
+        for column in part.columns:
+            assert words is not None
+            own, theirs = codec.positions((column.name,))[-1], part.positions((column.name,))[-1]
+            slots = slots[np.isin(self.pool.words_of(own)[slots], words[theirs])]
+        for name in codec.kept.intersection(among.column_names):
+            column = codec.decode(self.pool.keys_at(slots), (name,)).column(name)
+            mask = pc.is_in(column, value_set=among.column(name).combine_chunks().cast(column.type))
+            slots = slots[mask.to_numpy()]
+        return slots
 
     def chunks(self, size: int = 1 << 17) -> list[Ints]:
         """The slots of all rows, cut into pieces, for work that shows progress."""

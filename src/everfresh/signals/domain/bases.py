@@ -53,6 +53,30 @@ def without(rows: pa.Table, gone: pa.Table | None) -> pa.Table:
     return expand(left.filter(pc.greater(left.column(WEIGHT), 0)))
 
 
+def without_those(rows: pa.Table, gone: pa.Table) -> pa.Table:
+    """The rows but those with these values in some of their columns, each as often as it is there.
+
+    >>> without_those(pa.table({"k": [1, 1, 2], "x": [7, 8, 9]}), pa.table({"k": [1]})).to_pydict()
+    {'k': [1, 2], 'x': [8, 9]}
+    """
+    if set(gone.column_names) == set(rows.column_names):
+        return without(rows, gone.select(rows.column_names))
+    names, count = gone.column_names, len(rows)
+    both = pa.concat_tables([rows.select(names), gone.cast(rows.select(names).schema)])
+    both = both.append_column("", pa.array(np.arange(len(both))))
+    groups = both.group_by(names, use_threads=False).aggregate([("", "list")])
+    lists = groups.column(groups.num_columns - 1).combine_chunks()
+    lists = pa.concat_arrays(lists.chunks) if isinstance(lists, pa.ChunkedArray) else lists
+    numbers, offsets = lists.values.to_numpy(), lists.offsets.to_numpy()
+    group = np.repeat(np.arange(len(lists)), np.diff(offsets))
+    left = np.bincount(group[numbers >= count], minlength=len(lists))
+    keep = np.ones(count, bool)
+    for one in np.flatnonzero(left):
+        mine = numbers[offsets[one] : offsets[one + 1]]
+        keep[mine[mine < count][: left[one]]] = False
+    return rows.filter(pa.array(keep))
+
+
 def common(rows: pa.Table, others: pa.Table | None) -> pa.Table:
     """The rows that are among others, each as often as in both."""
     if others is None or not len(rows):
@@ -62,6 +86,8 @@ def common(rows: pa.Table, others: pa.Table | None) -> pa.Table:
 
 def ordered(rows: pa.Table, reading: Reading) -> pa.Table:
     """Rows in order of time."""
+    if not reading.timed:
+        return rows
     at = rows.column(reading.time)
     whole = at.combine_chunks()
     if isinstance(whole, pa.ChunkedArray):

@@ -1,18 +1,17 @@
 """Functions of users in views that outlive the process: by module and name, or by a name that was registered.
 
-A folder has names, never code: a function is found again by importing the module it is in, or because the
-program registered it before it opened the folder.
+A folder has names, never code: a function is found again in a module that the program has imported
+(`everfresh.epochs.functions`), or because it was registered, before the folder was opened.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
-from types import FunctionType
 from typing import Any
 
 import numpy as np
 
+from everfresh.epochs.functions import known_function
 from everfresh.errors import Code, EverfreshError
 from everfresh.rewrite import Node
 from everfresh.signals.nodes import Fn
@@ -34,6 +33,11 @@ def register(name: str, function: Call) -> Call:
         )
     _REGISTERED[name] = function
     return function
+
+
+def registered() -> Mapping[str, Call]:
+    """The functions that were given names."""
+    return dict(_REGISTERED)
 
 
 def functions_of(query: Node) -> Iterator[Fn]:
@@ -60,11 +64,7 @@ def name_of(fn: Fn) -> str | None:
         module, name = "numpy", fn.call.__name__
     if not isinstance(module, str):
         return None
-    try:
-        same = _imported(module, name) is fn.call
-    except (ImportError, AttributeError):
-        return None
-    return f"{module}:{name}" if same else None
+    return f"{module}:{name}" if known_function(module, name) is fn.call else None
 
 
 def found(name: str) -> Call:
@@ -72,25 +72,15 @@ def found(name: str) -> Call:
     if name in _REGISTERED:
         return _REGISTERED[name]
     module, _, inside = name.partition(":")
-    try:
-        call = _imported(module, inside) if inside else None
-    except (ImportError, AttributeError):
-        call = None
-    if not isinstance(call, FunctionType | np.ufunc) and not hasattr(call, "__wrapped__"):
+    call = known_function(module, inside) if inside else None
+    if call is None:
         raise EverfreshError(
             Code.NOT_FOUND,
             f"a signal view calls the function '{name}', which is not there",
-            hint="it has to be importable under that name, or given to everfresh.signals.register "
+            hint="import the module that it is in, or give it to everfresh.signals.register, "
             "before the database is opened",
         )
-    return call  # type: ignore[return-value]
-
-
-def _imported(module: str, name: str) -> Any:
-    value: Any = importlib.import_module(module)
-    for part in name.split("."):
-        value = getattr(value, part)
-    return value
+    return call
 
 
 def names_of(query: Node, view: str) -> Mapping[Fn, str]:

@@ -59,8 +59,7 @@ class SignalView(View):
     def late(self) -> pa.Table | None:
         """The rows that came too late and are left out, by `late="drop"`; None if there are none."""
         self._db._current()
-        found = [s.late.rows for s in self._domain.view(self.name).sources if s.late.tables]
-        return found[0] if found else None
+        return self._domain.late(self.name)
 
     def _read(self, at: int | None) -> pa.Table:
         return self._form.native(super()._read(at))
@@ -92,14 +91,18 @@ class SignalView(View):
     def plot(self, where: Mapping[str, Any] | None = None, axes: Any = None) -> Any:
         """Draw it with matplotlib: a line for each key, of the spectra of one key a spectrogram. `where` has
         the key whose rows are drawn."""
-        import pyarrow.compute as pc
+        from everfresh.signals.pictures import chosen, plot
 
-        from everfresh.signals.pictures import plot
-
-        view, rows = self._domain.view(self.name), self.to_arrow()
-        for name, value in (where or {}).items():
-            rows = rows.filter(pc.equal(rows.column(name), value))
+        view, rows = self._domain.view(self.name), chosen(self.to_arrow(), where)
         return plot(view.query, rows, view.pipeline.key_names, view.pipeline.time_name, axes)
+
+    def svg(self, where: Mapping[str, Any] | None = None) -> str:
+        """The same picture as SVG text, without matplotlib."""
+        from everfresh.signals.drawing import svg
+        from everfresh.signals.pictures import chosen
+
+        view, rows = self._domain.view(self.name), chosen(self.to_arrow(), where)
+        return svg(view.query, rows, view.pipeline.key_names, view.pipeline.time_name)
 
     def drop(self) -> int:
         """Remove the view."""

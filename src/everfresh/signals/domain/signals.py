@@ -8,7 +8,7 @@ progress of each group. What a view publishes are the rows that became final, an
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from everfresh.epochs import Making, Object, Published, Resident, RowChange, Tol
 from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
-from everfresh.signals.domain.bases import Moved, moved, without
+from everfresh.signals.domain.bases import Groups, Moved, moved, without
 from everfresh.signals.domain.statements import (
     Advance,
     Drop,
@@ -30,7 +30,8 @@ from everfresh.signals.domain.statements import (
     said,
     view_of,
 )
-from everfresh.signals.domain.view import Rows, Stepped, ViewState
+from everfresh.signals.domain.view import Stepped, ViewState
+from everfresh.signals.nodes import Viewed
 from everfresh.state import plain
 from everfresh.types import Column
 
@@ -52,10 +53,10 @@ class Signals(Resident):
         self._making: Making | None = None
         self._moves: dict[tuple[int, tuple[str, ...]], tuple[Published, Moved]] = {}
         """What the changes of this epoch are in some columns."""
-        self.base: Rows = _no_base
+        self.base: Callable[[str], pa.Table] = _no_base
         """The rows of tables and views as of the last committed epoch."""
 
-    def over(self, rows: Rows) -> None:
+    def over(self, rows: Callable[[str], pa.Table]) -> None:
         """Learn where the rows of tables and views are, as of the last committed epoch."""
         self.base = rows
 
@@ -92,6 +93,20 @@ class Signals(Resident):
         self._moves = {}
         return stepping
 
+    def fill(
+        self,
+        view: ViewState,
+        read: Callable[[str], pa.Table],
+        told: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        """Before a view is made: take the rows that are there; `told` hears how far it is."""
+        view.follow(self.views[each.view] for each in view.query.walk() if isinstance(each, Viewed))
+        view.backfill(
+            {table: view.without_late(table, read(table)) for table in view.tables},
+            None if told is None else partial(told, f"signal view '{view.name}'"),
+        )
+        view.reach(self.views.values())
+
     def define(self, statement: Any) -> tuple[Object | str, Undo]:
         """Make or drop a view."""
         before = dict(self.views)
@@ -120,7 +135,7 @@ class Signals(Resident):
         times = {} if own is None else {own.table: own.time}
         if not moves and not times:
             return None, None, _nothing
-        kept, change, undo = view.step(moves, times, partial(self._rows_now, inputs))
+        kept, change, undo = view.step(moves, times, partial(self._rows_now, view, inputs))
         return kept, self._published(view, change), undo
 
     def _published(self, view: ViewState, change: pa.Table) -> Published | None:
@@ -132,11 +147,13 @@ class Signals(Resident):
             known = self._moves[id(change), columns] = change, moved(change.table, columns)
         return known[1]
 
-    def _rows_now(self, inputs: Mapping[str, Published], name: str) -> pa.Table:
-        """The rows of a table or view in the epoch that is being made."""
+    def _rows_now(
+        self, view: ViewState, inputs: Mapping[str, Published], name: str, groups: Groups | None
+    ) -> pa.Table:
+        """The rows of a table or view in the epoch that is being made, at least those of some groups."""
         making = self._making
         if making is not None and making.rows is not None:
-            return making.rows(name)
+            return making.rows(name, None if groups is None else _keys_in(view, name, groups))
         rows = self.base(name)
         if name not in inputs:
             return rows
@@ -204,7 +221,7 @@ class Signals(Resident):
         """The rows that differ in their bits from a run over the tables, with `_weight`."""
         with self.lock:
             view = self.view(name)
-            return view.form.relational(view.verify(self.base))
+            return view.form.relational(view.verify(lambda name, _: self.base(name)))
 
     def explain(self, name: str, format: str = "text") -> str:
         """Each operation, whether it updates or recomputes, and when a result is final."""
@@ -218,12 +235,20 @@ class Signals(Resident):
             view = self.view(name)
             lines = [explain(view.query)]
             for source in view.sources:
+                if not source.reading.timed:
+                    continue
                 late = sum(map(len, source.late.tables))
                 left_out = f"; {late} late rows are left out" if late else ""
                 lines.append(
                     f"table '{source.reading.table}' has reached {_time(source.watermark)}{left_out}"
                 )
             return "\n".join(lines)
+
+    def late(self, name: str) -> pa.Table | None:
+        """The rows that came too late and are left out; None if there are none."""
+        with self.lock:
+            found = [source.late.rows for source in self.view(name).sources if source.late.tables]
+            return found[0] if found else None
 
     def statistics(self) -> dict[str, Any]:
         """Rows, groups, bytes of state, watermarks and late rows of each view."""
@@ -248,6 +273,15 @@ class Signals(Resident):
         return SignalView(db, self, name)
 
 
+def _keys_in(view: ViewState, table: str, groups: Groups) -> pa.Table | None:
+    """The keys of groups by the key columns of a table, if all readings of it have the same."""
+    keys = {reading.key for reading in view.readings if reading.table == table}
+    if len(keys) != 1 or keys == {()}:
+        return None
+    schema = pa.schema([view.schemas[table].field(name) for name in next(iter(keys))])
+    return groups.keys.rename_columns(schema.names).cast(schema)
+
+
 def _time(watermark: int) -> str:
     return "no time yet" if watermark <= -(1 << 62) else "its end" if watermark >= 1 << 62 else str(watermark)
 
@@ -261,5 +295,9 @@ def _no_base(name: str) -> pa.Table:
 
 
 def made(history: int, host: Any) -> Signals:
-    """The domain; its state is in this process on either engine."""
-    return Signals(history)
+    """The domain: state is in this process, or on Spark with the workers."""
+    if host is None:
+        return Signals(history)
+    from everfresh.signals.spark.domain import SignalsOnSpark
+
+    return SignalsOnSpark(history, host)

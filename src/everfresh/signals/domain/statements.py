@@ -7,7 +7,7 @@ that came and went, once for all views that read the same columns of a table.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,8 @@ class CreateView:
     """A new view, with the rows that it has from the beginning."""
 
     view: ViewState
+    progress: Callable[[str, int, int], None] | None = None
+    """Who hears of it while rows that are there are taken, by an engine that does so in its epoch."""
 
     @property
     def name(self) -> str:
@@ -101,6 +103,7 @@ def encode(statements: Sequence[Any], changes: Sequence[tuple[str, Stepped]]) ->
                 },
                 "keys": None if stepped.keys is None else [len(stepped.keys), keep(stepped.keys)],
                 "times": dict(stepped.times),
+                "newest": stepped.newest,
             }
             for name, stepped in changes
         ]
@@ -134,5 +137,6 @@ def decode(
     for told in plain(sections[STEPS], "steps of signals") if STEPS in sections else ():
         parts = {part: {t: table_of(i) for t, i in told[part].items()} for part in ("came", "went", "groups")}
         keys = None if told["keys"] is None else table_of(told["keys"][1])
-        changes.append((told["view"], Stepped(**parts, times=told["times"], keys=keys)))
+        newest = None if told.get("newest") is None else tuple(told["newest"])
+        changes.append((told["view"], Stepped(**parts, times=told["times"], keys=keys, newest=newest)))
     return statements, changes

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -54,6 +54,21 @@ def signal(db: Database, table: str, *, time: str | None, key: Any, **how: Any) 
     return reading(name, time=time, key=key, **{**units, **how})._of(db)
 
 
+def reference(db: Database, table: str, key: Any, value: Any) -> Any:
+    """A reference table of a database."""
+    from everfresh.signals.queries.readings import reference as made
+
+    with db._reading() as engine:
+        if engine.catalog.relation(table) is None:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"there is no table or view '{table}'",
+                hint="reference() takes the name of a table or of a SQL view",
+            )
+        name = engine.catalog.resolve(table)
+    return made(name, key=key, value=value)
+
+
 def _names(columns: Sequence[Column]) -> list[str]:
     return [column.name for column in columns]
 
@@ -99,18 +114,9 @@ def create_view(db: Database, name: str, node: Node) -> int:
                 schemas[each.table] = schema_of(relation[1])
         view = ViewState(name, node, _needed(node, schemas), engine.options)
         _check_names(view)
-        view.follow(domain.views[each.view] for each in node.walk() if isinstance(each, n.Viewed))
         with shown(db._progress) as told:
-            view.backfill(
-                {table: view.without_late(table, engine.read(table)) for table in view.tables},
-                None if told is None else _telling(told, name),
-            )
-        view.reach(domain.views.values())
-        return db._define(DOMAIN, CreateView(view))
-
-
-def _telling(told: Callable[[str, int, int], None], name: str) -> Callable[[int, int], None]:
-    return lambda done, total: told(f"signal view '{name}'", done, total)
+            domain.fill(view, engine.read, told)
+            return db._define(DOMAIN, CreateView(view, told))
 
 
 def _needed(node: Node, schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Schema]:
@@ -151,7 +157,9 @@ def advance(db: Database, table: str, time: Any) -> int:
         engine = db._writable()
         domain: Signals = db._domain(DOMAIN)
         name = engine.catalog.resolve(table) or table
-        views = [view for view in domain.views.values() if name in view.tables]
+        views = [
+            view for view in domain.views.values() if any(r.timed and r.table == name for r in view.readings)
+        ]
         if not views:
             raise EverfreshError(
                 Code.NOT_FOUND,

@@ -8,8 +8,8 @@ tables, by the same watermarks, gives; `step` and `again` return what takes them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -22,33 +22,45 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.rewrite import Node
 from everfresh.signals import faults
-from everfresh.signals.domain.bases import Groups, Moved, Tables, common, ordered, without
+from everfresh.signals.domain.bases import Groups, Moved, Tables, common, ordered, without, without_those
 from everfresh.signals.domain.relational import Form
 from everfresh.signals.explain import reach_of
 from everfresh.signals.nodes import Reading
 from everfresh.signals.payload import Array
+from everfresh.signals.run.offline import piece_of
 from everfresh.signals.run.pipeline import Pipeline
 from everfresh.signals.run.source import LOW, Source
 from everfresh.signals.run.source import ticks as ticks_of
 from everfresh.state import pack_table, plain, unpack_table
 
-Rows = Callable[[str], pa.Table]
-"""The rows of a table or view as they are now."""
+Rows = Callable[[str, Groups | None], pa.Table]
+"""The rows of a table or view as they are now, at least those of some groups; `Absent` if they are not at
+hand."""
 PIECE = 100_000
 _LARGE = 1 << 20
 """Parts of rows that have so many bytes are not copied again."""
 
 
+class Absent(Exception):
+    """The rows of these groups are needed, and are elsewhere."""
+
+    def __init__(self, keys: pa.Table) -> None:
+        super().__init__(keys)
+        self.keys = keys
+
+
 @dataclass(frozen=True, eq=False)
 class Stepped:
     """What the log keeps of a step: rows that came and went, by table; times that tables have reached; the
-    keys of groups that were computed anew, and all rows of these groups."""
+    keys of groups that were computed anew, and all rows of these groups; for each reading the newest start
+    among rows of groups that are elsewhere."""
 
     came: Tables = field(default_factory=dict)
     went: Tables = field(default_factory=dict)
     times: Mapping[str, int | None] = field(default_factory=dict)
     keys: pa.Table | None = None
     groups: Tables = field(default_factory=dict)
+    newest: tuple[int, ...] | None = None
 
 
 class ViewState:
@@ -98,10 +110,7 @@ class ViewState:
         pieces = -(-max(map(len, rows.values()), default=0) // PIECE)
         parts = []
         for i in range(pieces):
-            cut = {
-                n: t.slice(i * len(t) // pieces, (i + 1) * len(t) // pieces - i * len(t) // pieces)
-                for n, t in rows.items()
-            }
+            cut = {name: piece_of(table, first[name], i, pieces) for name, table in rows.items()}
             parts.append(self.pipeline.step(cut))
             self.pipeline.commit()
             self.pipeline.check_memory()
@@ -123,9 +132,9 @@ class ViewState:
         """Take over the watermarks of views with the same readings, and the times that were told to others:
         they are of the tables."""
         known = list(others)
-        marks = {
-            at: max(
-                [mark]
+        self._rise(
+            max(
+                [source.watermark]
                 + [
                     theirs.told if theirs.reading != source.reading else theirs.watermark
                     for other in known
@@ -133,26 +142,43 @@ class ViewState:
                     if theirs.reading.table == source.reading.table
                 ]
             )
-            for (at, mark), source in zip(self.pipeline.marks.items(), self.sources, strict=True)
-        }
-        if marks != self.pipeline.marks:
-            new = self.pipeline.rise(marks)
-            self.pipeline.commit()
-            if len(new):
-                self._add(new)
+            for source in self.sources
+        )
         for source in self.sources:
             same = [
                 s.told for other in known for s in other.sources if s.reading.table == source.reading.table
             ]
             source.told = max([source.told, *same])
 
+    def passed(self, newest: Sequence[int]) -> None:
+        """After the rows that were there: for each reading the newest start among all of them, also those of
+        groups that are elsewhere."""
+        marks = []
+        for source, time in zip(self.sources, newest, strict=True):
+            source.newest = max(source.newest, time)
+            goes = source.reading.order == "table" and source.newest > LOW
+            marks.append(max(source.watermark, source.newest - source.reading.lateness if goes else LOW))
+        self._rise(marks)
+
+    def _rise(self, times: Iterable[int]) -> None:
+        marks = dict(zip(self.pipeline.marks, times, strict=True))
+        if marks != self.pipeline.marks:
+            new = self.pipeline.rise(marks)
+            self.pipeline.commit()
+            if len(new):
+                self._add(new)
+
     def step(
-        self, moves: Mapping[str, Moved], times: Mapping[str, int | None], rows: Rows
+        self,
+        moves: Mapping[str, Moved],
+        times: Mapping[str, int | None],
+        rows: Rows,
+        newest: tuple[int, ...] | None = None,
     ) -> tuple[Stepped, pa.Table, Undo]:
         """Take what came and went; what the log keeps, the change of the rows, and what takes it back."""
         came = {name: move.came for name, move in moves.items() if len(move.came)}
         went = {name: move.went for name, move in moves.items() if len(move.went)}
-        stepped = Stepped(came, went, times)
+        stepped = Stepped(came, went, times, newest=newest)
         return self._step(stepped, rows)
 
     def again(self, stepped: Stepped) -> tuple[pa.Table, Undo]:
@@ -164,7 +190,7 @@ class ViewState:
         undo = _Undo()
         try:
             return self._stepped(stepped, rows, undo)
-        except EverfreshError:
+        except (EverfreshError, Absent):
             undo()
             raise
 
@@ -172,11 +198,14 @@ class ViewState:
         undo.add(self, "parts", "sealed")
         before = self.parts
         changed = self._went(stepped.went, undo) if stepped.went else []
+        changed += [
+            (r, stepped.came[r.table]) for r in self.readings if not r.timed and r.table in stepped.came
+        ]
         keys = stepped.keys
         if changed and keys is None:
             keys = self._keys([self._slots(*each) for each in changed])
         came, beside = (stepped.came, None) if keys is None else self._parted(stepped, Groups(keys))
-        new = self.pipeline.step(came, stepped.times, beside)
+        new = self.pipeline.step(came, stepped.times, beside, stepped.newest)
         undo.steps.append(self.pipeline.taking_back())
         late = [source.late.revised for source in self.sources if len(source.late.revised)]
         for source in self.sources:
@@ -189,8 +218,8 @@ class ViewState:
         if rows is not None and (late or changed):
             keys = self._keys([*late, *(self._slots(*each) for each in changed)])
             groups = Groups(keys)
-            told = {name: self._of_groups(groups, name, rows(name)) for name in self.tables}
-            stepped = Stepped(stepped.came, stepped.went, stepped.times, keys, told)
+            told = {name: self._of_groups(groups, name, rows(name, groups)) for name in self.tables}
+            stepped = replace(stepped, keys=keys, groups=told)
         if stepped.keys is not None:
             change = self._revise(stepped, before, new, undo)
         return stepped, change, undo
@@ -212,7 +241,7 @@ class ViewState:
             held = rows.filter(pa.array(mask))
             changed = np.zeros(len(held), bool)
             if name in stepped.went and len(held):
-                places = [*reading.key, reading.time]
+                places = [*reading.key, reading.time] if reading.timed else [*reading.key]
                 changed = Groups(stepped.went[name].select(places)).of(held, places)
             beside[name] = [(held, changed)]
         return came, beside
@@ -235,6 +264,9 @@ class ViewState:
             if reading.table not in went:
                 continue
             rows = went[reading.table]
+            if not reading.timed:
+                found.append((reading, rows))
+                continue
             listed = common(rows.select(source.needed), source.late.rows)
             if len(listed):
                 undo.add(source.late, "tables")
@@ -303,7 +335,7 @@ class ViewState:
         rows = rows.select(list(self.columns_of(table))).cast(self.schemas[table])
         for source in self.sources:
             if source.reading.table == table and source.late.tables:
-                rows = without(rows, source.late.rows.select(rows.column_names))  # type: ignore[union-attr]
+                rows = without_those(rows, source.late.rows)
         return rows
 
     def fresh(self, tables: Tables) -> tuple[Pipeline, pa.Table]:
@@ -344,7 +376,7 @@ class ViewState:
 
     def verify(self, rows: Rows) -> pa.Table:
         """Where the rows differ from those of a run over the tables: with `_weight`."""
-        tables = {name: self.without_late(name, rows(name)) for name in self.tables}
+        tables = {name: self.without_late(name, rows(name, None)) for name in self.tables}
         _, made = self.fresh(tables)
         made = self._as_sealed(self.rows, made)
         return self._netted(pa.concat_tables([weigh(made), weigh(self.rows, -1)]))

@@ -180,6 +180,7 @@ def recursive(
     a: Array,
     powers: Array,
     longest: int,
+    idle: int,
     zero: bool,
     next_: Array,
     state: Array,
@@ -198,7 +199,7 @@ def recursive(
             for i in range(offsets[g], offsets[g + 1]):
                 gap = index[i] - expected if expected != LOW else 0
                 if gap > 0:
-                    if not zero:
+                    if not zero or gap >= idle:
                         z[:] = 0.0
                     elif gap > longest:
                         _jump(z, b, gap, powers)

@@ -97,12 +97,14 @@ def latest(
     left_at: Array,
     right: Array,
     right_at: Array,
+    outer: bool,
     cuts: Array,
     a: Array,
     b: Array,
 ) -> int:
     """For each row on the left that the right side has passed: its place, and that of the latest row on the
-    right that starts no later. The right keeps its latest row."""
+    right that starts no later; -1 where there is none, if rows without one are asked for. The right keeps its
+    latest row."""
     n = 0
     for g in range(slots.shape[0]):
         slot = slots[g]
@@ -115,6 +117,9 @@ def latest(
                 j += 1
             if j < right[slot, 3] and right_at[0, other + j] <= left_at[0, off + i]:
                 a[n], b[n] = i - first_i, j - first_j
+                n += 1
+            elif outer:
+                a[n], b[n] = i - first_i, -1
                 n += 1
             i += 1
         while j + 1 < right[slot, 3] and right_at[0, other + j + 1] <= known_left[g] and i >= left[slot, 3]:

@@ -13,8 +13,6 @@ from everfresh.signals.kernels.compiled import compiled_here
 
 Array = np.ndarray[Any, Any]
 LOW = -(1 << 62)
-LONGEST = 4096
-"""A longer gap clears what a filter remembers."""
 
 
 @cache
@@ -28,6 +26,7 @@ def filter_kernel(function: Callable[..., Any]) -> Callable[..., None]:
         offsets: Array,
         index: Array,
         values: Array,
+        longest: int,
         zero: bool,
         next_: Array,
         count_: Array,
@@ -42,11 +41,11 @@ def filter_kernel(function: Callable[..., Any]) -> Callable[..., None]:
             for i in range(offsets[g], offsets[g + 1]):
                 before, n = next_[slot], index[i]
                 gap = n - before if before != LOW else 0
-                if gap > 0 and (not zero or gap > LONGEST):
+                if gap > 0 and (not zero or gap > longest):
                     inputs[slot] = 0.0
                     outputs[slot] = 0.0
                     count_[slot] = 0
-                missing = gap if zero and gap <= LONGEST else 0
+                missing = gap if zero and gap <= longest else 0
                 if backward == 0:
                     missing = min(missing, forward - 1)
                 for step in range(missing + 1):
@@ -71,3 +70,43 @@ def filter_kernel(function: Callable[..., Any]) -> Callable[..., None]:
 
     found: Callable[..., None] = run
     return found
+
+
+@cache
+def folding(
+    accumulate: Callable[..., Any], deaccumulate: Callable[..., Any], result: Callable[..., Any] | None
+) -> tuple[Callable[[Array], Array], Callable[[Array, Array, Array], Array]]:
+    """What a state gives, and states after samples left and others came, oldest first."""
+    add, take = compiled_here(accumulate), compiled_here(deaccumulate)
+
+    @compiled_here
+    def run(before: Array, old: Array, new: Array, out: Array) -> None:
+        for row in range(before.shape[0]):
+            state = before[row, 0]
+            for i in range(old.shape[1]):
+                state = take(state, old[row, i])
+            for i in range(new.shape[1]):
+                state = add(state, new[row, i])
+            out[row, 0] = state
+
+    def states(before: Array, old: Array, new: Array) -> Array:
+        out = np.empty_like(before)
+        run(before, old, new, out)
+        return out
+
+    if result is None:
+        return lambda values: values, states
+    final = compiled_here(result)
+
+    @compiled_here
+    def finish(values: Array, out: Array) -> None:
+        for c in range(values.shape[0]):
+            for i in range(values.shape[1]):
+                out[c, i] = final(values[c, i])
+
+    def results(values: Array) -> Array:
+        out = np.empty_like(values)
+        finish(values, out)
+        return out
+
+    return results, states

@@ -51,9 +51,12 @@ class Aggregates(Windows):
                 calls = [None if each is None else each.call for each in (agg.combine, agg.result)]
                 run = aggregates.user_fold(agg.accumulate.call, *calls)
                 run(which, at, lead, count, self.size, self.hop, agg.init, line, out[c])
-            else:
-                code = _CODES[self._agg]
-                aggregates.fold(cuts, which, at, lead, count, self.size, self.hop, code, line, out[c])
+                continue
+            code, complex_ = _CODES[self._agg], np.iscomplexobj(line)
+            for part, found in (
+                ((line.real, out[c].real), (line.imag, out[c].imag)) if complex_ else ((line, out[c]),)
+            ):
+                aggregates.fold(cuts, which, at, lead, count, self.size, self.hop, code, part, found)
         if self._agg in ("mean", "power"):
             out /= self.size
         progress = self.settle(step)

@@ -59,32 +59,36 @@ class BlockFir(Operator):
         self._overlap = len(b) - 1
         self._dtype, self._b, self._zero = np.dtype(dtype), b, zero
         size = self._block + self._overlap
-        self._windows = Windows(source, size, self._block, True, dtype, (), width)
-        self._present = Windows(source, size, self._block, True, np.float64, ())
+        self._width = width
+        self._windows = Windows(source, size, self._block, True, dtype, (), width + 1)
         self._transformed: Array | None = None
-        self.state = (*self._windows.state, *self._present.state)
+        self.state = self._windows.state
 
     def step(self, step: Step, flows: Sequence[Flow]) -> Flow:
         """The outputs of the blocks that are complete."""
         flow = flows[0]
-        ones = Flow(flow.offsets, flow.at, np.ones((1, flow.rows)), flow.progress)
-        cuts, which, at, lead, count = self._windows.found(step, flow)
-        _, _, *places = self._present.found(step, ones)
-        parts = [self._convolved(at, lead, count, c) for c in range(len(flow.values))]
-        there = self._present.frames(places[0], places[1], places[2]) > 0.0
+        given = np.ones((self._width + 1, flow.rows), self._dtype)  # the last says where samples are
+        given[:-1] = flow.values
+        cuts, which, *places = self._windows.found(step, Flow(flow.offsets, flow.at, given, flow.progress))
+        at, lead, count = places
+        parts = [self._convolved(at, lead, count, c) for c in range(self._width)]
+        there = self._windows.frames(at, lead, count, self._width) != 0.0
+        known = self._windows.settle(step)
+        last = np.where(known >= END // self._block, END, (known - 1) * self._block)
+        first = which * self._block - self._block
+        if there.all():
+            index = (first[:, None] + np.arange(self._block)).reshape(-1)
+            values = np.array([part.reshape(-1) for part in parts], self._made)
+            return Flow(cuts * self._block, index, values, last)
         mask = there[:, self._overlap :]
         if not self._zero:
             sums = np.cumsum(there, axis=1)
             before = np.concatenate([np.zeros((len(sums), 1)), sums[:, : self._block - 1]], axis=1)
             mask = mask & (sums[:, self._overlap :] - before == self._overlap + 1)
-        index = (which * self._block - self._block)[:, None] + np.arange(self._block)
-        known = self._windows.settle(step)
-        self._present.settle(step)
         sums = np.zeros(len(which) + 1, np.int64)
         np.cumsum(mask.sum(axis=1), out=sums[1:])
         values = np.array([part[mask] for part in parts], self._made).reshape(len(parts), -1)
-        last = np.where(known >= END // self._block, END, (known - 1) * self._block)
-        return Flow(sums[cuts], index[mask], values, last)
+        return Flow(sums[cuts], (first[:, None] + np.arange(self._block))[mask], values, last)
 
     def _convolved(self, at: Array, lead: Array, count: Array, component: int) -> Array:
         from scipy import fft
@@ -116,9 +120,11 @@ class BlockFir(Operator):
 class Recursive(Operator):
     """Sections of direct form II transposed, one after the other; one section is a filter by `b` and `a`."""
 
-    def __init__(self, source: int, b: Array, a: Array, zero: bool, width: int, dtype: Any) -> None:
+    def __init__(
+        self, source: int, b: Array, a: Array, zero: bool, width: int, dtype: Any, idle: int = END
+    ) -> None:
         super().__init__((source,))
-        self._b, self._a, self._zero = b, a, zero
+        self._b, self._a, self._zero, self._idle = b, a, zero, idle
         self._powers = _powers(b, a)
         self._s = Columns(next=(np.int64, (), LOW), z=(dtype, (width, *b.shape), 0))
         self.state = (self._s,)
@@ -138,6 +144,7 @@ class Recursive(Operator):
             self._a,
             self._powers,
             LONGEST,
+            self._idle,
             self._zero,
             self._s["next"],
             self._s["z"],
@@ -181,10 +188,12 @@ class UserFilter(Operator):
         zero: bool,
         width: int,
         dtype: Any,
+        idle: int = END,
     ) -> None:
         from everfresh.signals.kernels.user import filter_kernel
 
         super().__init__((source,))
+        self._longest = min(LONGEST, idle - 1)
         self._kernel = filter_kernel(function)
         self._zero = zero
         self._s = Columns(
@@ -200,7 +209,7 @@ class UserFilter(Operator):
         flow, s = flows[0], self._s
         ok, out = np.zeros(flow.rows, np.bool_), np.zeros_like(flow.values)
         self._kernel(
-            step.slots, flow.offsets, flow.at, flow.values, self._zero,
+            step.slots, flow.offsets, flow.at, flow.values, self._longest, self._zero,
             s["next"], s["count"], s["inputs"], s["outputs"], ok, out,
         )  # fmt: skip
         made = Flow(flow.offsets, flow.at, out, flow.progress)

@@ -104,10 +104,12 @@ class Intersect(_Pairs):
 
 
 class Latest(_Pairs):
-    """Each event with the latest of another signal that starts no later."""
+    """Each event with the latest of another signal that starts no later; where there is none NaN, or no
+    event."""
 
-    def __init__(self, left: int, right: int, widths: tuple[int, int], dtype: Any) -> None:
+    def __init__(self, left: int, right: int, widths: tuple[int, int], dtype: Any, outer: bool) -> None:
         super().__init__(left, right, widths, dtype)
+        self._outer = outer
         self.due_sides = (1,)
 
     def due(self, slots: Array) -> Array:
@@ -125,10 +127,12 @@ class Latest(_Pairs):
         heads = lines[0][slots]
         most = int((heads[:, 3] - heads[:, 2]).sum())
         cuts, a, b = np.empty(len(slots) + 1, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-        n = lifetimes.latest(slots, *known, *lines, cuts, a, b)
+        n = lifetimes.latest(slots, *known, *lines, self._outer, cuts, a, b)
         left, right = self._sides
         times = left.times_of(slots, cuts, a[:n])
-        values = np.concatenate([left.rows(slots, cuts, a[:n]), right.rows(slots, cuts, b[:n])])
+        theirs = right.rows(slots, cuts, np.maximum(b[:n], 0))
+        theirs[:, b[:n] < 0] = np.nan
+        values = np.concatenate([left.rows(slots, cuts, a[:n]), theirs])
         for side in self._sides:
             side.trim(slots)
         return Flow(cuts, times[0], values, np.minimum(*known), times[1])

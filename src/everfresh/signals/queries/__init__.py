@@ -8,7 +8,7 @@ from everfresh.signals.kinds import SIGNAL, STREAM, UNIFORM, WINDOWED
 from everfresh.signals.queries.base import CLASSES, STEPS, Events, Query, query
 from everfresh.signals.queries.events import Signal, Stream, Valued
 from everfresh.signals.queries.policies import constant, first_order, last, second_order, user, zero_order
-from everfresh.signals.queries.readings import reading
+from everfresh.signals.queries.readings import Reference, reading, reference
 from everfresh.signals.queries.uniform import Uniform
 from everfresh.signals.queries.windowed import Windowed
 
@@ -24,6 +24,7 @@ STEPS += [
 
 __all__ = [
     "Query",
+    "Reference",
     "Signal",
     "Stream",
     "Uniform",
@@ -33,6 +34,7 @@ __all__ = [
     "last",
     "query",
     "reading",
+    "reference",
     "second_order",
     "user",
     "zero_order",

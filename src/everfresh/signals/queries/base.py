@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from everfresh.errors import Code, EverfreshError
@@ -19,6 +19,7 @@ from everfresh.signals.kinds import SIGNAL, STREAM, UNIFORM, WINDOWED, kind_of
 if TYPE_CHECKING:
     from everfresh.database import Database
     from everfresh.options import Options
+    from everfresh.signals.queries.readings import Reference
 
 Ticks = int | str | dt.timedelta
 Q = TypeVar("Q", bound="Query")
@@ -149,6 +150,38 @@ class Query:
             return on_spark(self.node, given, options)
         return run(self.node, rows, options)
 
+    def _drawn(self, rows: Any, where: Mapping[str, Any] | None) -> tuple[Node, Any, tuple[str, ...], str]:
+        """What pictures are made of; without rows those of the tables in the database."""
+        from everfresh.signals.pictures import chosen
+
+        readings = [each for each in self.node.walk() if isinstance(each, n.Reading)]
+        if rows is None and self._db is not None:
+            with self._db._reading() as engine:
+                rows = {each.table: engine.read(each.table) for each in readings}
+        found = self.run(rows)
+        found = found if hasattr(found, "schema") and hasattr(found, "num_rows") else found.toArrow()
+        return self.node, chosen(found, where), readings[0].key, readings[0].time
+
+    def plot(self, rows: Any = None, where: Mapping[str, Any] | None = None, axes: Any = None) -> Any:
+        """Draw the query over rows, or over the tables of its database, with matplotlib: a line for each key,
+        of the spectra of one key a spectrogram. `where` has the key that is drawn."""
+        from everfresh.signals.pictures import plot
+
+        node, found, keys, time = self._drawn(rows, where)
+        return plot(node, found, keys, time, axes)
+
+    def svg(self, rows: Any = None, where: Mapping[str, Any] | None = None) -> str:
+        """The same picture as SVG text, without matplotlib."""
+        from everfresh.signals.drawing import svg
+
+        return svg(*self._drawn(rows, where))
+
+    def spectrum(self, rows: Any = None) -> Any:
+        """The magnitudes of spectra, a row for each key, time and frequency."""
+        from everfresh.signals.pictures import spectrum
+
+        return spectrum(*self._drawn(rows, None))
+
     def explain(self) -> str:
         """What is done, what can be updated, and when a result is final."""
         from everfresh.signals.explain import explain
@@ -168,6 +201,17 @@ class Events(Query):
         if not expressions:
             raise EverfreshError(Code.ARGUMENT, "select() is given nothing to select")
         return self._with(n.Select(self.node, tuple(expressions), tuple(expressions.values())))
+
+    def join(self: Q, reference: Reference, kind: str = "inner") -> Q:
+        """Each event with the row of its group in a reference table. Events of groups without a row are left
+        out, or have NaN: `kind="left"`. A change of a row computes its group anew."""
+        if kind not in ("inner", "left"):
+            raise EverfreshError(Code.ARGUMENT, f"join(kind={kind!r}) is neither 'inner' nor 'left'")
+        node = getattr(reference, "node", None)
+        if not isinstance(node, n.Reading) or node.timed:
+            raise faults.kind("join", "what is no reference table", "reference tables",
+                "asof_left(signal) or signal + signal join signals")  # fmt: skip
+        return self._with(n.JoinReference(self.node, node, kind))
 
     def union(self, other: Query) -> Any:
         """The events of both, as a stream."""

@@ -133,9 +133,12 @@ class Signal(Valued):
             raise faults.period(f"until_next({longest}) is not positive", "a point lasts one tick at least")
         return self._with(n.UntilNext(self.node, longest))
 
-    def asof_left(self, other: Signal) -> Signal:
-        """Each event with the values of the latest of another signal that starts no later: a struct."""
-        made = self._join(n.AsofLeft(self.node, other.node), other, "asof_left")
+    def asof_left(self, other: Signal, kind: str = "left") -> Signal:
+        """Each event with the values of the latest of another signal that starts no later: a struct. Where
+        there is none they are NaN, or with `kind="inner"` the event is left out."""
+        if kind not in ("left", "inner"):
+            raise EverfreshError(Code.ARGUMENT, f"asof_left(kind={kind!r}) is neither 'left' nor 'inner'")
+        made = self._join(n.AsofLeft(self.node, other.node, kind), other, "asof_left")
         assert isinstance(made, Signal)
         return made
 

@@ -8,6 +8,7 @@ from typing import Any
 from everfresh.errors import Code, EverfreshError
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
+from everfresh.signals.aggregate import PayloadType
 from everfresh.signals.queries.base import UNITS, Ticks, query, ticks
 
 
@@ -25,11 +26,15 @@ def reading(
     deletes: str = "revise",
     order: str = "table",
     retain: Ticks | None = None,
+    idle: Ticks | None = None,
     nan: str = "keep",
     overlap: bool = False,
     unit: str = "us",
+    type: PayloadType | None = None,
 ) -> Any:
-    """Rows of a table as a signal, or with `overlap=True` as a stream. `value` is `"value"` if not given."""
+    """Rows of a table as a signal, or with `overlap=True` as a stream. `value` is `"value"` if not given.
+    After a pause of more than `idle` a group begins anew: filters that feed back forget.
+    `type` gives values of several columns arithmetic of their own."""
     for name, given, allowed in (
         ("late", late, ("refuse", "drop", "revise")),
         ("deletes", deletes, ("revise", "refuse")),
@@ -49,13 +54,29 @@ def reading(
     waits = ticks(lateness, unit, "lateness")
     if waits < 0:
         raise faults.period(f"lateness {waits} is negative", "0 refuses what is late")
+    rest = None if idle is None else ticks(idle, unit, "idle")
+    if rest is not None and rest < 0:
+        raise faults.period(f"idle {rest} is negative", "the longest pause after which a group goes on")
     node = n.Reading(
         table, time, _names(key), _names("value" if value is None else value), end, length, where, waits,
-        late, order, nan, overlap, unit, deletes, None,
+        late, order, nan, overlap, unit, deletes, rest,
         None if retain is None else ticks(retain, unit, "retain"),
+        None if type is None else type.node(),
     )  # fmt: skip
     return query(node)
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return () if given is None else (given,) if isinstance(given, str) else tuple(given)
+
+
+class Reference:
+    """A table with one row for each group: what is known of a sensor, say, and may change."""
+
+    def __init__(self, node: n.Reading) -> None:
+        self.node = node
+
+
+def reference(table: str, *, key: str | Sequence[str], value: str | Sequence[str]) -> Reference:
+    """Rows of a table to be joined to a signal by its key; `value` are columns of numbers."""
+    return Reference(n.Reading(table, "", _names(key), _names(value), late="revise", order="group"))

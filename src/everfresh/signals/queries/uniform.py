@@ -84,13 +84,16 @@ class Uniform(Valued):
         return self
 
     def filter_fir(
-        self, b: Sequence[float | complex], missing: str = "zero", method: str = "auto"
+        self, b: Sequence[float | complex], missing: str = "zero", method: str = "auto", tail: bool = False
     ) -> Uniform:
         """`y[n] = sum b[i] x[n - i]`: SciPy's `lfilter(b, 1, x)`. Samples that are missing are zeros, or with
-        `missing="skip"` begin the history anew."""
+        `missing="skip"` begin the history anew. `tail` gives outputs behind a run as well, as long as one of
+        its samples is in reach: all of `np.convolve`."""
+        if tail and (missing != "zero" or method != "auto"):
+            raise EverfreshError(Code.ARGUMENT, "tail=True goes with missing='zero' and method='auto'")
         if method not in ("auto", "direct", "fft"):
             raise EverfreshError(Code.ARGUMENT, f"method={method!r} is none of 'auto', 'direct', 'fft'")
-        return self._with(n.Fir(self.node, _taps(b), _missing(missing), method))
+        return self._with(n.Fir(self.node, _taps(b), _missing(missing), method, tail))
 
     convolve = filter_fir
 

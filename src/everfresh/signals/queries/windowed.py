@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from everfresh.errors import Code, EverfreshError
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
+from everfresh.signals.aggregate import WindowOperator
 from everfresh.signals.kinds import WINDOWED, kind_of
 from everfresh.signals.queries.base import Query
 from everfresh.signals.queries.uniform import reals
@@ -51,6 +52,14 @@ class Windowed(Query):
         windows it sees the first half, and `ifft()` gives real windows."""
         return self._with(n.MapWindows(self.node, n.Fn.of(function), size, half))
 
+    def apply(self, operator: WindowOperator) -> Windowed:
+        """An operator that updates what it made of the window before, if it can and stands behind `window()`;
+        else it recomputes."""
+        if operator.update is None or not isinstance(self.node, n.Window):
+            return self.map(operator.recompute, operator.size)
+        made = n.Fn.of(operator.recompute), n.Fn.of(operator.update)
+        return self._with(n.Apply(self.node, *made, operator.size))
+
     def autocorrelate(self) -> Windowed:
         """Each window with itself, at lags from -(W - 1) to W - 1."""
         return self._with(n.Autocorrelate(self.node))
@@ -78,11 +87,11 @@ class Windowed(Query):
         by `sum`, `max`, `min` or `last`. `normalize` divides by the summed squared tapers."""
         if agg not in (None, "sum", "max", "min", "last"):
             raise EverfreshError(Code.ARGUMENT, f"unwindow({agg!r}) is none of 'sum', 'max', 'min', 'last'")
-        if any(isinstance(each, n.CrossCorrelate) for each in self.node.walk()):
+        if any(isinstance(each, n.CrossCorrelate | n.Apply) for each in self.node.walk()):
             raise faults.kind(
                 "unwindow",
-                "a correlation of two signals",
-                "windows of one signal",
+                "a correlation of two signals, or windows that are updated",
+                "windows of one signal that are made anew",
                 "reduce(f) gives a signal",
             )
         return self._with(n.Unwindow(self.node, agg, size, normalize))

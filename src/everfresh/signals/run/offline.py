@@ -37,16 +37,21 @@ def run(query: Node, rows: Any, options: Options | None = None) -> pa.Table:
     if not all(_in_order(t, readings[name]) for name, t in tables.items()):
         pieces = min(1, pieces)
     for i in range(pieces):
-        batch = {
-            name: t.slice(i * len(t) // pieces, (i + 1) * len(t) // pieces - i * len(t) // pieces)
-            for name, t in tables.items()
-        }
+        batch = {name: piece_of(t, readings[name], i, pieces) for name, t in tables.items()}
         pipeline.step(batch)
         pipeline.commit()
     for start in range(0, pipeline.groups, GROUPS):
         slots = np.arange(start, min(start + GROUPS, pipeline.groups))
         pipeline.finish(slots)
     return _ordered(parts, pipeline)
+
+
+def piece_of(table: pa.Table, reading: Reading, number: int, pieces: int) -> pa.Table:
+    """One of so many pieces of a table; all rows of a reference table come first."""
+    if not reading.timed:
+        return table.slice(0, None if number == 0 else 0)
+    start = number * len(table) // pieces
+    return table.slice(start, (number + 1) * len(table) // pieces - start)
 
 
 def tables_of(readings: Iterable[str], rows: Any) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class Pipeline:
     @property
     def watermarks(self) -> dict[str, int]:
         """How far the time of each table has come."""
-        return {source.reading.table: source.watermark for source in self.sources}
+        return {s.reading.table: s.watermark for s in self.sources if s.reading.timed}
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -77,10 +77,12 @@ class Pipeline:
         batch: Mapping[str, pa.Table] | None = None,
         advance: Mapping[str, int | None] | None = None,
         beside: Mapping[str, Sequence[tuple[pa.Table, Array]]] | None = None,
+        newest: Sequence[int] | None = None,
     ) -> pa.Table:
         """Take rows of tables, and times that tables have reached (None: their end); the rows that became
         final. Take it back by `rollback`, or make it last by `commit`. Rows `beside` are of groups that will
-        be computed anew, for each reading of a table, and which of them are changes of others."""
+        be computed anew, for each reading of a table, and which of them are changes of others. `newest` are
+        for each reading the newest starts among rows that others take."""
         if self._back is not None:
             raise EverfreshError(Code.ARGUMENT, "the last step was neither committed nor rolled back")
         self._back = []
@@ -92,7 +94,7 @@ class Pipeline:
                     hint="its tables are: " + ", ".join(self.watermarks),
                 )  # fmt: skip
         try:
-            return self._step(batch or {}, advance or {}, beside or {})
+            return self._step(batch or {}, advance or {}, beside or {}, newest)
         except BaseException:
             if self._undo:
                 self.rollback()
@@ -103,16 +105,19 @@ class Pipeline:
         batch: Mapping[str, pa.Table],
         advance: Mapping[str, int | None],
         beside: Mapping[str, Sequence[tuple[pa.Table, Array]]],
+        newest: Sequence[int] | None,
     ) -> pa.Table:
         events: dict[int, Events] = {}
         self._keep(len(self._plan.keys), [self._scalars(source) for source in self.sources])
         for source in self.sources:
             source.late.revised = _NONE
-        for at, source in self._plan.sources.items():
+        for number, (at, source) in enumerate(self._plan.sources.items()):
             table = batch.get(source.reading.table)
             for rows, changed in beside.get(source.reading.table, ()):
                 source.pass_by(rows, changed)
             read = source.read(table) if table is not None and len(table) else source.none
+            if newest is not None:
+                source.newest = max(source.newest, newest[number])
             if not self._hold or source.reading.overlap or source.reading.lateness:
                 name = source.reading.table
                 source.rise(None if name not in advance else END if advance[name] is None else advance[name])

@@ -90,8 +90,9 @@ class Source(Operator):
         super().__init__()
         self.reading, self.keys = reading, keys
         self.payload: Payload = payload_of(schema, reading.value, reading.table)
-        self.time_type = schema.field(reading.time).type
-        for name in (reading.time, *(() if reading.end is None else (reading.end,))):
+        times = (reading.time,) if reading.timed else ()
+        self.time_type = schema.field(reading.time).type if times else pa.int64()
+        for name in (*times, *(() if reading.end is None else (reading.end,))):
             _check_times(schema, name, reading.table)
         self._where = None if reading.where is None else _predicate(reading.where, schema, reading.table)
         self.events = Columns(last=(np.int64, (), LOW), ended=(np.int64, (), LOW))
@@ -111,7 +112,8 @@ class Source(Operator):
         reading = self.reading
         ends = () if reading.end is None else (reading.end,)
         told = () if self._where is None else tuple(var.name for var in variables(self._where))
-        return list(dict.fromkeys((*reading.key, reading.time, *ends, *reading.value, *told)))
+        times = (reading.time,) if reading.timed else ()
+        return list(dict.fromkeys((*reading.key, *times, *ends, *reading.value, *told)))
 
     @property
     def none(self) -> Events:

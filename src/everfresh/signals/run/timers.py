@@ -90,7 +90,7 @@ class Timers:
                 self._queue(later, self._due[later] // self.width)
         if not found:
             return np.zeros(0, np.int64)
-        return np.concatenate(found)
+        return np.sort(np.concatenate(found))  # however they were queued
 
     def encode(self) -> dict[str, Any]:
         """The deadlines."""

@@ -25,7 +25,7 @@ def routed(world: World, frames: Mapping[int, SparkRows], specs: Sequence[PartSp
     any."""
     found: DataFrame | None = None
     for index, rows in frames.items():
-        one = _selected(rows).mapInArrow(partial(route_block, world, index, specs[index]), EXCHANGE)
+        one = selected(rows).mapInArrow(partial(route_block, world, index, specs[index]), EXCHANGE)
         found = one if found is None else found.union(one)
     return found
 
@@ -37,7 +37,7 @@ def lay(
     laying: DataFrame | None = None
     for index, rows in frames.items():
         block = partial(lay_block, world, index, specs[index], limit)
-        one = _selected(rows).mapInArrow(block, EXCHANGE)
+        one = selected(rows).mapInArrow(block, EXCHANGE)
         laying = one if laying is None else laying.union(one)
     assert laying is not None
     with translated(), runner.observer.job(uuid.uuid4().hex, "lay"):
@@ -53,7 +53,7 @@ def lay(
     return laid
 
 
-def _selected(rows: SparkRows) -> DataFrame:
+def selected(rows: SparkRows) -> DataFrame:
     """The table's columns of a user's DataFrame, under the table's names. One that has them already is taken
     as it is: to select them one by one takes Python longer than Spark takes for a small batch."""
     from pyspark.sql.types import TimestampType

@@ -41,20 +41,25 @@ def scanned(rows: SparkRows, schema: TableSchema, limit: int) -> FileRows | None
     """The files of a DataFrame that is a scan of local Parquet files with at most so many bytes."""
     if len(rows.names) != len(schema.columns) or any(name != given for name, given in rows.names):
         return None
-    try:
-        addresses = _connect_scan(rows.df) if is_connect(rows.df) else _classic_scan(rows.df)
-    except Exception:  # a plan that cannot be looked into is not known to be a scan
+    paths = local_files(rows.df)
+    if not paths or len(paths) > _MOST:
         return None
-    if not addresses or len(addresses) > _MOST:
-        return None
-    parts = [urlsplit(address) for address in addresses]
-    if any(part.scheme != "file" or part.netloc for part in parts):
-        return None
-    paths = tuple(unquote(part.path) for part in parts)
     found = exact_files(paths, schema)
     if found is None or found.size > limit or not _read_alike(rows.df, found):
         return None
     return FileRows(paths, schema.names, found.size, found.rows)
+
+
+def local_files(df: Any) -> tuple[str, ...]:
+    """The files of a DataFrame that is a scan of local Parquet files and nothing else; none if it is not."""
+    try:
+        addresses = _connect_scan(df) if is_connect(df) else _classic_scan(df)
+    except Exception:  # a plan that cannot be looked into is not known to be a scan
+        return ()
+    parts = [urlsplit(address) for address in addresses or ()]
+    if any(part.scheme != "file" or part.netloc for part in parts):
+        return ()
+    return tuple(unquote(part.path) for part in parts)
 
 
 def _classic_scan(df: Any) -> list[str] | None:

@@ -26,7 +26,7 @@ from everfresh.compiler.altering import altered
 from everfresh.compiler.compile import Setting, scans
 from everfresh.compiler.ddl_log import Record, record_of, with_engine
 from everfresh.compiler.lowering.static_tables import filled_once
-from everfresh.distributed import RANDOM, REPLICATED, Dist, Limits, Placement, best, distributed
+from everfresh.distributed import RANDOM, REPLICATED, Dist, Known, Limits, Placement, best, distributed
 from everfresh.distributed.plan.early import done_early
 from everfresh.distributed.plan.programs import tables_of
 from everfresh.distributed.plan.tags import LOCAL, Tag, parse_tag
@@ -155,9 +155,10 @@ def _decided(catalog: Catalog, view: str, sizes: Mapping[str, int]) -> dict[str,
         raise _Recomputed(why)
     alone = incremental(catalog, view)
     target = alone.views[view].compiled.map.name
+    known: Known = {}
     for limits in (Limits(), Limits(driver=0)):  # what the driver would send back to workers is not there
-        placement = best(alone, sizes, limits=limits)
-        found = _load(alone, placement, view)
+        placement = best(alone, sizes, limits=limits, known=known)
+        found = _load(alone, placement, view, known)
         if found is not None and found.late <= {target}:
             local = placement.maps[target] == LOCAL
             home = DRIVER_HOME if local else RESULTS_HOME if found.late else MAPS_HOME
@@ -238,10 +239,10 @@ def incremental(catalog: Catalog, view: str | None = None) -> Catalog:
 # -- programs --------------------------------------------------------------------------------------
 
 
-def _load(alone: Catalog, placement: Placement, view: str) -> Staged | None:
+def _load(alone: Catalog, placement: Placement, view: str, known: Known | None = None) -> Staged | None:
     bases = [t for t in alone.tables if t in alone.views[view].compiled.bases]
     changed = sorted(bases, key=lambda name: not alone.tables[name].static)  # see `compiler.static`
-    program = done_early(distributed(alone, placement, changed, RANDOM, rows=False))
+    program = done_early(distributed(alone, placement, changed, RANDOM, rows=False, known=known))
     first = staged(program, frozenset())
     return staged(program, first.late) if first is not None and first.late else first
 

@@ -7,6 +7,7 @@ is sorted, so that nothing depends on the order in which it arrived.
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Thread
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Batches = Iterable[pa.RecordBatch]
 _SCHEMA = pa.schema([("to", pa.int32()), ("kind", pa.int32()), ("payload", pa.binary())])
 _EMIT_BYTES = 4 << 20
-_frozen = 0
+_frozen = 0, 0
 
 
 def worker_number() -> int:
@@ -99,10 +100,11 @@ def _emitted(messages: list[Message]) -> pa.RecordBatch:
 
 def freeze() -> None:
     """A worker collects all garbage after every task: keep it from walking modules and kernels, which
-    never change."""
+    never change. Twice, and once more whenever there are more modules."""
     global _frozen  # noqa: PLW0603 - one counter per process
-    if _frozen < 2:
-        _frozen += 1
+    times, loaded = _frozen
+    if times < 2 or len(sys.modules) > loaded:
+        _frozen = times + 1, len(sys.modules)
         gc.collect()
         gc.freeze()
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -359,8 +360,9 @@ class Draft(EpochDraft):
         self.parts: list[dict[str, Any]] = []
         super().__init__(ledger.epoch + 1, meta={"parts": self.parts}, sections={})
         self.bases = Bases(ledger.bases)
-        self.steps = EpochSteps(ledger.objects, Making(self.epoch, self))
-        """What other domains do in the epoch."""
+        self.steps = EpochSteps(ledger.objects, Making(self.epoch, weakref.proxy(self)))
+        """What other domains do in the epoch. It does not hold the draft: what an epoch was given goes with
+        the draft when the epoch is over, and does not wait until cycles are looked for."""
         self._ledger = ledger
 
     def job(self, kind: str, world: World | None = None, **fields: Any) -> Job:

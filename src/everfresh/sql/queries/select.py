@@ -183,7 +183,7 @@ class _Select:
 
     # -- GROUP BY -----------------------------------------------------------------------------------------
 
-    def _groups(self) -> Groups | None:
+    def _groups(self) -> Grouping | None:
         """The keys of an aggregation, or None if the query has none."""
         group, having = self.node.args.get("group"), self.node.args.get("having")
         trees = [i.tree for i in self.items] + [self.node.args.get(k) for k in ("having", "order", "qualify")]

@@ -11,20 +11,25 @@ Invariant: the rows of the result are those of `everfresh.arrays.crossmatch` of 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from everfresh.arrays.sky.crossmatches import SIDES, Asked, is_frame, shown_as
 from everfresh.arrays.sky.parts import Parts, cut
 from everfresh.arrays.sky.sources import files_of, read_points
+from everfresh.arrays.sky.spark.files import Column, Files, Split, over_files, unfinished_in, written
 from everfresh.arrays.sky.spark.tasks import ROUTED, SURVEYED, Match, Route, match_part, route, survey
 from everfresh.arrays.sky.sphere import Sky
 from everfresh.errors import Code, EverfreshError
+from everfresh.spark.input.scans import local_files
+from everfresh.spark.session.failures import translated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,18 +42,37 @@ _NUMBER, _OTHER = 8, 40
 
 @dataclass(frozen=True)
 class _Side:
-    """A side: its DataFrame with the columns that are needed under names of our own, and the fields of those
-    that were chosen."""
+    """A side, its needed columns under names of our own: a DataFrame of them, or files that tasks read; and
+    the fields of the columns that were chosen."""
 
-    frame: DataFrame
+    session: SparkSession
     fields: tuple[Any, ...]
     row_bytes: float
+    frame: DataFrame | None = None
+    splits: tuple[Split, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+    def mapped(self, stage: Any, schema: str, only: Sequence[str] = ()) -> DataFrame:
+        """What a stage gives for the rows, or for `only` some columns of them."""
+        if self.frame is not None:
+            frame = self.frame.select(*only) if only else self.frame
+            return frame.mapInArrow(stage, schema)
+        columns = tuple(c for c in self.columns if not only or c.name in only)
+        count = max(1, len(self.splits))
+        numbers = self.session.range(0, len(self.splits), 1, count)
+        return numbers.mapInArrow(partial(over_files, self.splits, columns, stage), schema)
 
 
 def matched(
-    left: Any, right: Any, asked: Asked, chosen: tuple[Sequence[str] | None, ...], session: Any
-) -> DataFrame:
-    """The crossmatch of two sides, at least one of which is a DataFrame, or that are given a session."""
+    left: Any,
+    right: Any,
+    asked: Asked,
+    chosen: tuple[Sequence[str] | None, ...],
+    session: Any,
+    into: Path | None = None,
+) -> Any:
+    """The crossmatch of two sides, at least one of which is a DataFrame, or that are given a session; what is
+    written `into` a folder is counted."""
     from pyspark.sql.types import DoubleType, StructField, StructType
 
     if session is None:
@@ -61,15 +85,27 @@ def matched(
         fields += [
             StructField(shown_as(f.name, k, names[1 - k], ("separation",)), f.dataType) for f in side.fields
         ]
-    routed = [
-        side.frame.mapInArrow(partial(route, Route(parts, k, margin_of(asked, k), len(asked.limits))), ROUTED)
-        for k, side in enumerate(sides)
-    ]
-    schema = StructType(fields)
-    bounds, arrow = tuple(asked.bounds), _arrow(schema, session)
-    job = Match(asked.radius / 3600, asked.how, asked.find, bounds, arrow, len(names[0]))
-    together = routed[0].unionAll(routed[1]).repartitionById(len(parts), "part")
-    return together.mapInArrow(partial(match_part, job), schema)
+    arrow = _arrow(schema := StructType(fields), session)
+    if into is None:
+        both, job = _routed(sides, parts, asked, arrow)
+        return both.mapInArrow(partial(match_part, job), schema)
+    with unfinished_in(into) as unfinished:
+        both, job = _routed(sides, parts, asked, arrow, str(unfinished))
+        return written(both, partial(match_part, job), arrow, unfinished)
+
+
+def _routed(
+    sides: Sequence[_Side], parts: Parts, asked: Asked, schema: Any, folder: str | None = None
+) -> tuple[DataFrame, Match]:
+    """The rows of both sides with the parts that need them, or with a folder their places in it; and what is
+    to be done with them."""
+    outer = asked.how == "outer"
+    told = len(asked.limits), outer, outer and asked.find == "best", folder
+    routes = [Route(parts, k, margin_of(asked, k), *told) for k in (0, 1)]
+    found = [side.mapped(partial(route, routes[k]), ROUTED) for k, side in enumerate(sides)]
+    lefts, bounds = len(sides[0].fields), tuple(asked.bounds)
+    job = Match(asked.radius / 3600, asked.how, asked.find, bounds, schema, lefts, folder)
+    return found[0].unionAll(found[1]).repartitionById(len(parts), "part"), job
 
 
 def margin_of(asked: Asked, side: int) -> float:
@@ -86,8 +122,11 @@ def margin_of(asked: Asked, side: int) -> float:
 
 def _parts(sides: Sequence[_Side], asked: Asked) -> Parts:
     samples, weights = [], []
-    for k, side in enumerate(sides):
-        found = side.frame.select("ra", "dec").mapInArrow(survey, SURVEYED).toArrow()
+    looked = [side.mapped(partial(survey, k), SURVEYED, ("ra", "dec")) for k, side in enumerate(sides)]
+    with translated():
+        both = looked[0].unionAll(looked[1]).toArrow()
+    for k in (0, 1):
+        found = both.filter(pc.equal(both.column("side"), k))
         bad = next((text for text in found.column("bad").to_pylist() if text), None)
         if bad is not None:
             raise EverfreshError(
@@ -107,19 +146,40 @@ def _parts(sides: Sequence[_Side], asked: Asked) -> Parts:
 
 
 def _side(data: Any, k: int, asked: Asked, chosen: Sequence[str] | None, session: SparkSession) -> _Side:
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import NumericType
-
     what, needed = SIDES[k], asked.names(k)
-    frame = _frame(data, None if chosen is None else [*needed, *chosen], what, session)
-    known = {field.name: field for field in frame.schema.fields}
-    if len(known) < len(frame.schema.fields):
+    files = _files(data, what)
+    wanted = None if chosen is None else [*needed, *chosen]
+    if files is not None and not files.plain(wanted or files.schema.names):
+        files = None
+    frame = _frame(data, wanted, what, session) if files is None else None
+    given = frame.schema.fields if frame is not None else _spark_fields(files)
+    known = {field.name: field for field in given}
+    if len(known) < len(given):
         raise EverfreshError(
             Code.ARGUMENT, "two columns have the same name", place=what, hint="rename one: withColumnRenamed"
         )
     if chosen is None:
         chosen = () if k == 1 and asked.how == "anti" else tuple(known)
     chosen = tuple(dict.fromkeys(chosen))
+    _check(known, needed, chosen, what)
+    ours = ["ra", "dec", *(f"bound{n}" for n in range(len(asked.limits)))]
+    fields = tuple(known[name] for name in chosen)
+    numbers = len(needed) + sum(_is_number(field) for field in fields)
+    row_bytes = _NUMBER * (numbers + 2) + _OTHER * (len(needed) + len(fields) - numbers)
+    if files is not None:
+        columns = [Column(n, o, pa.float64()) for n, o in zip(needed, ours, strict=True)]
+        columns += [Column(n, f"column{i}", files.schema.field(n).type) for i, n in enumerate(chosen)]
+        return _Side(session, fields, row_bytes, None, tuple(files.splits()), tuple(columns))
+    from pyspark.sql import functions as f
+
+    assert frame is not None
+    selected = [f.col(_quoted(n)).cast("double").alias(o) for n, o in zip(needed, ours, strict=True)]
+    selected += [f.col(_quoted(n)).alias(f"column{i}") for i, n in enumerate(chosen)]
+    return _Side(session, fields, row_bytes, frame.select(*selected))
+
+
+def _check(known: Mapping[str, Any], needed: Sequence[str], chosen: Sequence[str], what: str) -> None:
+    """Raise unless all columns are there, and the needed ones hold numbers."""
     for name in [*needed, *chosen]:
         if name not in known:
             raise EverfreshError(
@@ -129,7 +189,7 @@ def _side(data: Any, k: int, asked: Asked, chosen: Sequence[str] | None, session
                 hint="columns are: " + ", ".join(known),
             )
     for name in needed:
-        if not isinstance(known[name].dataType, NumericType):
+        if not _is_number(known[name]):
             kind = known[name].dataType.simpleString()
             raise EverfreshError(
                 Code.TYPE,
@@ -137,13 +197,38 @@ def _side(data: Any, k: int, asked: Asked, chosen: Sequence[str] | None, session
                 place=what,
                 hint="cast it to DOUBLE: dates to days, for example",
             )
-    ours = ["ra", "dec", *(f"bound{n}" for n in range(len(asked.limits)))]
-    columns = [f.col(_quoted(n)).cast("double").alias(o) for n, o in zip(needed, ours, strict=True)]
-    columns += [f.col(_quoted(n)).alias(f"column{i}") for i, n in enumerate(chosen)]
-    fields = tuple(known[name] for name in chosen)
-    numbers = len(needed) + sum(isinstance(field.dataType, NumericType) for field in fields)
-    row_bytes = _NUMBER * (numbers + 2) + _OTHER * (len(needed) + len(fields) - numbers)
-    return _Side(frame.select(*columns), fields, row_bytes)
+
+
+def _is_number(field: Any) -> bool:
+    from pyspark.sql.types import NumericType
+
+    return isinstance(field.dataType, NumericType)
+
+
+def _files(data: Any, what: str) -> Files | None:
+    """The files of data that are nothing but local Parquet files."""
+    if is_frame(data):
+        paths = local_files(data)
+        found = Files.of(paths, what) if paths else None
+        same = found is not None and [(x.name, x.dataType) for x in _spark_fields(found)] == [
+            (x.name, x.dataType) for x in data.schema.fields
+        ]
+        return found if same else None
+    if isinstance(data, (str, os.PathLike)) and "://" not in str(data):
+        return Files.of(files_of(Path(data), what), what)
+    return None
+
+
+def _spark_fields(files: Files) -> list[Any]:
+    """The columns of files as Spark has them, of those that mean the same to it."""
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField
+
+    return [
+        StructField(field.name, from_arrow_type(field.type))
+        for field in files.schema
+        if files.plain([field.name])
+    ]
 
 
 def _frame(data: Any, names: Sequence[str] | None, what: str, session: SparkSession) -> DataFrame:

@@ -6,8 +6,11 @@ holds the rows of one part, and of the pairs some millions at a time.
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,9 +20,10 @@ from numpy.typing import NDArray
 from everfresh.arrays.sky.parts import Parts
 from everfresh.arrays.sky.sphere import Neighbors, Sky, in_blocks
 from everfresh.errors import EverfreshError
+from everfresh.spark.jobs.tasks import freeze
 from everfresh.spark.session.failures import TaskError
 
-SURVEYED = "ra double, dec double, weight double, bad string"
+SURVEYED = "side int, ra double, dec double, weight double, bad string"
 ROUTED = "part int, side int, data binary"
 _SAMPLE = 2048
 """Points of a partition that stand for all of it."""
@@ -35,12 +39,17 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Route:
-    """How the rows of a side travel."""
+    """How the rows of a side travel. For an outer join they know whether they are at home; with their numbers
+    all parts agree which of two that are equally near is the best."""
 
     parts: Parts
     side: int
     margin: float
     bounds: int
+    outer: bool = False
+    numbered: bool = False
+    folder: str | None = None
+    """Where rows are laid down, so that only their places travel through Spark."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +63,10 @@ class Match:
     bounds: tuple[tuple[float, float], ...]
     schema: pa.Schema
     lefts: int
+    folder: str | None = None
 
 
-def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def survey(side: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Some of the points of a partition with what each stands for, or what is wrong with one of them."""
     rng = np.random.default_rng(_SEED)
     kept, marks, count = np.empty((2, 0)), np.empty(0), 0
@@ -66,7 +76,7 @@ def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if len(bad):
             row = bad[0]
             text = f"ra = {ra[row]}" if not np.isfinite(ra[row]) else f"dec = {dec[row]}"
-            yield _surveyed(np.zeros((2, 1)), 0.0, text)
+            yield _surveyed(side, np.zeros((2, 1)), 0.0, text)
             return
         count += len(ra)
         kept = np.concatenate([kept, np.stack([ra, dec])], axis=1)  # those with the least marks stay
@@ -75,13 +85,15 @@ def survey(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             least = np.argpartition(marks, _SAMPLE)[:_SAMPLE]
             kept, marks = kept[:, least], marks[least]
     if count:
-        yield _surveyed(kept, count / len(marks), None)
+        yield _surveyed(side, kept, count / len(marks), None)
+    freeze()
 
 
-def _surveyed(points: Any, weight: float, bad: str | None) -> pa.RecordBatch:
+def _surveyed(side: int, points: Any, weight: float, bad: str | None) -> pa.RecordBatch:
     count = points.shape[1]
-    columns = [pa.array(points[0]), pa.array(points[1]), pa.array(np.full(count, weight))]
-    return pa.record_batch([*columns, pa.array([bad] * count, pa.string())], ["ra", "dec", "weight", "bad"])
+    columns = [pa.array(np.full(count, side, np.int32)), pa.array(points[0]), pa.array(points[1])]
+    columns += [pa.array(np.full(count, weight)), pa.array([bad] * count, pa.string())]
+    return pa.record_batch(columns, ["side", "ra", "dec", "weight", "bad"])
 
 
 # -- rows to parts ---------------------------------------------------------------------------------------
@@ -92,42 +104,84 @@ def route(how: Route, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    number = (context.partitionId() if context is not None else 0) << 40
+    number = (context.partitionId() if context is not None else 0) << 40  # unlike those of other tasks
+    with Laid(how.folder) as laid:
+        for rows in together(batches):
+            there, cuts, sent = placed(how, rows, number)
+            pieces = (sent.slice(b, e - b) for b, e in pairwise(cuts.tolist()))
+            data = [laid.put(piece) if how.folder else _written(piece) for piece in pieces]
+            sides = pa.array(np.full(len(there), how.side), pa.int32())
+            columns = [pa.array(there, pa.int32()), sides, pa.array(data, pa.binary())]
+            yield pa.record_batch(columns, ["part", "side", "data"])
+            number += rows.num_rows
+    freeze()
+
+
+class Laid:
+    """The pieces of a task in an Arrow file of its own, each a record batch that is read where it lies."""
+
+    def __init__(self, folder: str | None) -> None:
+        self.folder, self.name, self.count = folder, f"{uuid.uuid4().hex}.arrow", 0
+        self._writer: Any = None
+
+    def put(self, piece: pa.Table) -> bytes:
+        """Write a piece; returns its place."""
+        assert self.folder is not None
+        if self._writer is None:
+            self._writer = pa.ipc.new_file(os.path.join(self.folder, self.name), piece.schema)
+        self._writer.write_table(piece.combine_chunks())
+        self.count += 1
+        return f"{self.name} {self.count - 1}".encode()
+
+    def __enter__(self) -> Laid:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _found(folder: str | None, data: pa.Buffer) -> pa.Table:
+    """A piece, from its bytes or from where it was laid."""
+    if folder is None:
+        return pa.ipc.open_stream(data).read_all()
+    name, at = data.to_pybytes().decode().split(" ")
+    with pa.memory_map(os.path.join(folder, name)) as file:
+        return pa.Table.from_batches([pa.ipc.open_file(file).get_batch(int(at))])
+
+
+def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches as tables of some size."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
         if sum(some.nbytes for some in held) >= _HELD:
-            yield _pieces(how, pa.Table.from_batches(held), number)
-            number += sum(some.num_rows for some in held)
+            yield pa.Table.from_batches(held)
             held = []
     if held:
-        yield _pieces(how, pa.Table.from_batches(held), number)
+        yield pa.Table.from_batches(held)
 
 
-def _pieces(how: Route, rows: pa.Table, first: int) -> pa.RecordBatch:
+def placed(how: Route, rows: pa.Table, first: int) -> tuple[Ints, Ints, pa.Table]:
+    """Rows by the parts that need them: the parts, where the rows of each begin and the last one's end, and
+    the rows."""
     numbers = np.arange(first, first + rows.num_rows)
     sky = _sky(rows, how.bounds)
-    row, part = how.parts.homes(sky, how.side, numbers)
-    home = np.ones(len(row), np.bool_)
+    home = None
     if how.margin > 0 or how.side == 1:
-        homes = np.sort(row * len(how.parts) + part)
-        row, part = how.parts.near(sky, how.margin, how.side, numbers)
-        keys = row * len(how.parts) + part
-        at = np.minimum(np.searchsorted(homes, keys), max(len(homes) - 1, 0))
-        home = homes[at] == keys if len(homes) else np.zeros(len(keys), np.bool_)
-    order = np.lexsort((row, part))
-    row, part, home = row[order], part[order], home[order]
-    sent = rows.append_column("number", pa.array(numbers)).take(pa.array(row))
-    sent = sent.append_column("home", pa.array(home)).combine_chunks()
-    there, begins = np.unique(part, return_index=True)
-    ends = np.append(begins[1:], len(part))
-    data = [_written(sent.slice(b, e - b)) for b, e in zip(begins.tolist(), ends.tolist(), strict=True)]
-    columns = [
-        pa.array(there, pa.int32()),
-        pa.array(np.full(len(there), how.side), pa.int32()),
-        pa.array(data, pa.binary()),
-    ]
-    return pa.record_batch(columns, ["part", "side", "data"])
+        row, part, home = how.parts.placed(sky, how.margin, how.side, numbers)
+    else:
+        row, part = how.parts.homes(sky, how.side, numbers)
+    small = part.astype(np.uint16) if len(how.parts) <= 1 << 16 else part  # which are sorted by their digits
+    order = np.argsort(small, kind="stable")
+    row, part = row[order], small[order]
+    if how.numbered:
+        rows = rows.append_column("number", pa.array(numbers))
+    sent = rows.combine_chunks().take(pa.array(row))
+    if how.outer and home is not None:
+        sent = sent.append_column("home", pa.array(home[order]))
+    begins = np.flatnonzero(np.append(len(part) > 0, part[1:] != part[:-1])[: len(part)])
+    return part[begins].astype(np.int64), np.append(begins, len(part)), sent.combine_chunks()
 
 
 def _written(table: pa.Table) -> bytes:
@@ -155,11 +209,11 @@ def match_part(job: Match, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
     for batch in batches:
         parts, sides, data = batch.columns
         for part, side, value in zip(parts.to_pylist(), sides.to_pylist(), data, strict=True):
-            table = pa.ipc.open_stream(value.as_buffer()).read_all()
-            pieces.setdefault(part, ([], []))[side].append(table)
+            pieces.setdefault(part, ([], []))[side].append(_found(job.folder, value.as_buffer()))
     for part in sorted(pieces):
-        left, right = (pa.concat_tables(some) if some else None for some in pieces.pop(part))
+        left, right = (pa.concat_tables(some).combine_chunks() if some else None for some in pieces.pop(part))
         yield from _matched(job, left, right)
+    freeze()
 
 
 def _matched(job: Match, left: pa.Table | None, right: pa.Table | None) -> Iterator[pa.RecordBatch]:
@@ -180,7 +234,7 @@ def _matched(job: Match, left: pa.Table | None, right: pa.Table | None) -> Itera
 
 def _in_order(found: Neighbors, at_home: NDArray[np.bool_]) -> Neighbors:
     kept = np.flatnonzero(at_home[found.left])
-    order = kept[np.lexsort((found.right[kept], found.separation[kept], found.left[kept]))]
+    order = kept[np.argsort(found.left[kept], kind="stable")]
     return Neighbors(found.left[order], found.right[order], found.separation[order])
 
 
@@ -189,9 +243,12 @@ def _ordered(side: pa.Table | None, bounds: int) -> tuple[Sky, NDArray[np.bool_]
     everywhere; which are at home; and the columns of the result."""
     if side is None:
         return Sky.of([], [], [[] for _ in range(bounds)]), np.empty(0, np.bool_), []
-    side = side.take(pa.array(np.argsort(side.column("number").to_numpy(), kind="stable")))
+    if "number" in side.column_names:
+        side = side.take(pa.array(np.argsort(side.column("number").to_numpy(), kind="stable")))
     columns = [side.column(n) for n in side.column_names if n.startswith("column")]
-    return _sky(side, bounds), side.column("home").to_numpy(), columns
+    known = "home" in side.column_names
+    home = side.column("home").to_numpy() if known else np.ones(side.num_rows, np.bool_)
+    return _sky(side, bounds), home, columns
 
 
 def _rows(job: Match, lefts: list[Any], rights: list[Any], found: Neighbors) -> Iterator[pa.RecordBatch]:
