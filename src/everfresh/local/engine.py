@@ -216,11 +216,32 @@ class LocalEngine(InSections):
     def apply_all(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
         """Apply batches in order, each atomically; their records are written and synced together."""
         try:
-            return self._change(self._in_order, batches)
+            first = batches[0]
+            if len(batches) == 1 and not (first.changes or first.statements or self._watched):
+                return [self._change(self._alone, first)]
+            return self._change(self._together, batches)
         finally:
             self._phases.stop()
 
-    def _in_order(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
+    def _alone(self, batch: Batch) -> Applied | Exception:
+        """One batch that changes tables only, as `_together` applies it: apart, since the stack of blocks and
+        the lists that several need are 5 to 9 microseconds of the hundred that a row takes."""
+        begun, epoch = False, self._shown.epoch + 1
+        try:
+            nets, deltas = self._resolved(batch)
+            with self._state.changing(nets) as changes:
+                begun = True
+                draft = Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes)
+                self._commit([draft])
+        except EverfreshError as error:
+            if begun:
+                raise
+            return error
+        self._state.reclaim()
+        self._maybe_snapshot()
+        return Applied(epoch, sum([change.rows for change in nets.values()]))
+
+    def _together(self, batches: Sequence[Batch]) -> list[Applied | Exception]:
         results: list[Applied | Exception] = []
         drafts: list[Draft] = []
         with ExitStack() as stack:
@@ -257,19 +278,6 @@ class LocalEngine(InSections):
         """A batch that is done but for its record, and how many rows it changed; `stack` takes it back or
         makes it final."""
         nets, deltas = self._resolved(batch)
-        steps: EpochSteps | None = None
-        if batch.changes or batch.statements or self._watched:
-            steps, changes = self._stepped(batch, epoch, nets, deltas, stack)
-        else:
-            changes = stack.enter_context(self._state.changing(nets))
-        rows = sum([change.rows for change in nets.values()])
-        draft = Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes, steps=steps)
-        return draft, rows
-
-    def _stepped(
-        self, batch: Batch, epoch: int, nets: dict[str, Net], deltas: dict[str, pa.Table], stack: ExitStack
-    ) -> tuple[EpochSteps, Changes]:
-        """A batch that concerns other domains: their objects are stepped too, tables and views in layers."""
         every: list[Changes] = []
         known = dict(nets)
         with ExitStack() as own:
@@ -287,7 +295,10 @@ class LocalEngine(InSections):
             steps.execute(batch.statements)
             steps.run(batch.changes, tables, self._state.catalog)
             stack.enter_context(own.pop_all())
-        return steps, merged(every)
+        rows = sum(change.rows for change in nets.values())
+        changes = merged(every)
+        draft = Draft(epoch, batch.keys, (), batch.sources, deltas=deltas, changes=changes, steps=steps)
+        return draft, rows
 
     def _published(self, nets: Mapping[str, Net], changes: Changes) -> dict[str, Published]:
         """What objects of other domains see of the changes of tables and views."""
