@@ -13,8 +13,9 @@ from kv_failover import VIEWS, Load, assert_right, declared, write
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.client import Client
+from everfresh.kv.encoding import keys
 from everfresh.kv.protocol.head import BEYOND
-from everfresh.kv.store import START, Store, StoredTable, redis_store
+from everfresh.kv.store import ABSENT, START, Conflict, Store, StoredTable, redis_store
 from everfresh.kv.store.redis import RedisStore
 from everfresh.kv.views import Views
 from everfresh.testing.kv.servers import RedisCluster, free_ports, missing, redis_cluster, until
@@ -56,7 +57,8 @@ def masters(cluster: RedisCluster) -> list[int]:
 
 
 def replica_of(cluster: RedisCluster, master: int) -> int:
-    return next(p for p in cluster.ports if int(cluster.replication(p).get("master_port", 0)) == master)
+    alive = [port for port in cluster.ports if cluster.node(port).alive]
+    return next(p for p in alive if int(cluster.replication(p).get("master_port", 0)) == master)
 
 
 @pytest.fixture
@@ -136,6 +138,29 @@ def test_a_master_is_killed_under_load(fresh: RedisCluster) -> None:
         entries = store.log(p.id, START, 1 << 20)
         assert [e.offset for e in entries] == list(range(1, len(entries) + 1))
     assert all(views.epoch(name) >= BEYOND for name in VIEWS)  # made anew, whether or not anything was lost
+    store.close()
+
+
+@pytest.mark.soak
+def test_what_a_replica_was_waited_for_is_there_when_it_is_promoted(fresh: RedisCluster) -> None:
+    store = redis_store(fresh.addresses, partitions=6, wait=5000)
+    views = declared(store)
+    for id_ in range(30):
+        views.client.put("orders", {"id": id_, "cust": 1, "price": None})
+    master = masters(fresh)[0]
+    replica = replica_of(fresh, master)
+    fresh.node(master).kill()
+    until(lambda: fresh.ask(replica, "CLUSTER", "FAILOVER", "TAKEOVER"), "the replica is not promoted")
+    until(lambda: fresh.is_master(replica), "the replica is not promoted")
+    assert views.client.scan("orders").num_rows == 30
+    with pytest.raises(Conflict):
+        store.put("orders", keys.encode([1], [BIGINT]), b"", expect=ABSENT)
+    other = next(port for port in masters(fresh) if port != replica)
+    fresh.node(replica_of(fresh, other)).kill()
+    impatient = redis_store(fresh.addresses, wait=20)
+    for id_ in range(6):  # nobody to wait for, at one master: it is done all the same
+        Client(impatient).put("orders", {"id": id_, "cust": 2, "price": None})
+    assert_right(Views(redis_store(fresh.addresses)))
     store.close()
 
 

@@ -110,13 +110,16 @@ def etcd_store(members: Sequence[str], name: str = "store", *, partitions: int =
     return EtcdStore(members, name, partitions)
 
 
-def redis_store(nodes: Sequence[str], name: str = "store", *, partitions: int = 16) -> RedisStore:
+def redis_store(
+    nodes: Sequence[str], name: str = "store", *, partitions: int = 16, wait: int = 0
+) -> RedisStore:
     """A store in a Redis Cluster, of which some nodes are `host:port`, below a name; `partitions` counts when
     it is made: take several times as many as there are masters. A failover may lose what was acknowledged
-    (`caps.loses`); views notice, and are made anew."""
+    (`caps.loses`); views notice, and are made anew. With `wait` every write waits so many milliseconds for a
+    replica to have it: less is lost."""
     from everfresh.kv.store.redis import RedisStore
 
-    return RedisStore(nodes, name, partitions)
+    return RedisStore(nodes, name, partitions, wait=wait)
 
 
 def open_store(where: str, *, partitions: int = 1, sync: bool = False) -> Store:

@@ -63,7 +63,8 @@ def package() -> Any:
 class Link:
     """Calls of the functions, wherever the slot of their keys is served by now."""
 
-    def __init__(self, nodes: Sequence[str], patience: float) -> None:
+    def __init__(self, nodes: Sequence[str], patience: float, wait: int = 0) -> None:
+        self._wait = wait
         self._redis = package()
         self.refused = self._redis.ResponseError
         """What is raised for an error that a function returns."""
@@ -111,11 +112,23 @@ class Link:
 
         def ask() -> Any:  # the node is named: the client would ask the server each time which keys these are
             node = self.cluster.get_node_from_key(keys[0])
+            if self._wait and not again:
+                return self._waited(node, ["FCALL", f"ef1_{name}", len(keys), *keys, *args])
             return self.cluster.execute_command(
                 "FCALL", f"ef1_{name}", len(keys), *keys, *args, target_nodes=node
             )
 
         return self._patient(ask, again)
+
+    def _waited(self, node: Any, command: Sequence[Any]) -> Any:
+        """A write, and a while for a replica to have it: both on one connection."""
+        pipeline = self.cluster.get_redis_connection(node).pipeline(transaction=False)
+        pipeline.execute_command(*command)
+        pipeline.execute_command("WAIT", 1, self._wait)
+        answer, _ = pipeline.execute(raise_on_error=False)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def every(self, commands: Sequence[tuple[bytes, Sequence[Any]]]) -> list[Any]:
         """The answers of many commands that only read, each with a key that says where: a pipeline for each
@@ -182,9 +195,15 @@ class RedisStore(ServedStore):
     caps = Caps(snapshot="none", splits=False, most=MOST, loses=True)
 
     def __init__(
-        self, nodes: Sequence[str], name: str, partitions: int = 16, *, patience: float = PATIENCE
+        self,
+        nodes: Sequence[str],
+        name: str,
+        partitions: int = 16,
+        *,
+        wait: int = 0,
+        patience: float = PATIENCE,
     ) -> None:
-        self._link = Link(nodes, patience)
+        self._link = Link(nodes, patience, wait)
         self._tag = f"everfresh:{name}"
         self._manifest = f"{{{self._tag}}}m".encode()
         if not self._read_manifest():
