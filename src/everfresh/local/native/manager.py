@@ -157,7 +157,7 @@ class Native:
         """What runs all views of a template, by their text."""
         self._gathered: dict[int, Gathered] = {}
         self._alike_work: dict[Hashable, int] = {}
-        self._alive = _Alive() if before is None else before._alive
+        self._alive: _Alive = _Alive() if before is None else before._alive
         """What is there for as long as somebody waits for code."""
         self._plans = 0
         """How many groups were planned for the change that is being worked on."""
