@@ -17,9 +17,9 @@ from everfresh.bench.report import Report
 
 if TYPE_CHECKING:
     from everfresh.bench.parts.raw_workloads import Workload
+    from everfresh.raw.asking import Report as Told
     from everfresh.raw.catalog import Catalog
     from everfresh.raw.cells import CellReader
-    from everfresh.raw.coordinator import Report as Told
 
 NAME = "raw"
 DESCRIPTION = "raw arrays: bytes that policies of the cache read again, and placement"
@@ -89,7 +89,8 @@ def _queries(
 ) -> list[Told]:
     from everfresh.arrays.aql_parser import parse
     from everfresh.arrays.evaluate import evaluate
-    from everfresh.raw.coordinator import CacheOptions, Coordinator
+    from everfresh.raw.asking import CacheOptions
+    from everfresh.raw.coordinator import Coordinator
     from everfresh.raw.needs import needs_of
 
     cache = Coordinator(CacheOptions(workers, budget, policy, placement))

@@ -23,11 +23,12 @@ from everfresh.delta.bags import weigh
 from everfresh.epochs import Object, Published, Resident, Told, Undo
 from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
+from everfresh.raw.asking import Ask
 from everfresh.raw.bounds import boxes_of
 from everfresh.raw.boxes import Box
 from everfresh.raw.catalog import Catalog
 from everfresh.raw.cells import CellReader
-from everfresh.raw.coordinator import Ask, Coordinator
+from everfresh.raw.coordinator import Coordinator
 from everfresh.raw.definition import CreateExternal, parse
 from everfresh.raw.verifying import misplaced
 from everfresh.sql.logical.plan import Plan

@@ -14,6 +14,7 @@ later, since what it still takes shrinks by no more than the room does.
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -110,7 +111,7 @@ def _newest_of_each(uses: Sequence[Use], newest: int) -> list[Use]:
 
 
 def chunk_lru(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: int) -> tuple[Use, ...]:
-    """The pieces that were asked for last; a use has one piece.
+    """The pieces that were asked for last, the most recent first; a use has one piece.
 
     >>> sizes = Sizes({"a": 100}, {1: 10, 2: 10, 3: 10})
     >>> was = [Use(1, "a", frozenset({1})), Use(2, "a", frozenset({2}))]
@@ -119,13 +120,43 @@ def chunk_lru(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: i
     """
     room, seen = budget, set()
     kept: list[Use] = []
-    for use in _latest_first([*before, *now]):
+    for use in _latest_first([*reversed(before), *now]):
         (piece,) = use.pieces
-        if piece not in seen and sizes.pieces[piece] <= room:
-            room -= sizes.pieces[piece]
-            kept.append(use)
+        size = sizes.pieces[piece]
+        if piece in seen or size > budget:  # what is larger than all memory is never in it
+            continue
+        if size > room:  # nor is what was asked for before something that is not
+            break
         seen.add(piece)
+        room -= size
+        kept.append(use)
     return tuple(kept)
+
+
+def lost(
+    recent: Sequence[tuple[int, int]], order: Sequence[Sequence[tuple[int, int]]], budget: int
+) -> set[int]:
+    """Of the pieces in memory, with their bytes and the one asked for last at the end, those that are let go
+    in the course of a query before it comes to them: it goes file by file in this order, and pieces that
+    it reads push out those that were asked for longest ago.
+
+    >>> lost([(1, 5), (2, 5)], [[(3, 5)], [(1, 5)], [(2, 5)]], 10)
+    {1, 2}
+    """
+    resident = OrderedDict(recent)
+    room = budget - sum(resident.values())
+    found: set[int] = set()
+    for pieces in order:
+        found.update(n for n, _ in pieces if n not in resident)
+        for number, size in pieces:
+            if number not in resident and size <= budget:
+                room -= size
+                resident[number] = size
+            if number in resident:
+                resident.move_to_end(number)
+        while room < 0:
+            room += resident.popitem(last=False)[1]
+    return found.intersection(n for n, _ in recent)
 
 
 def _latest_first(uses: Iterable[Use]) -> list[Use]:
@@ -136,14 +167,16 @@ def _latest_first(uses: Iterable[Use]) -> list[Use]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A policy, and whether the pieces of its files are cut by queries."""
+    """A policy; whether the pieces of its files are cut by queries, and whether it goes file by file, and
+    lets go of pieces while a query is under way that the query would have needed."""
 
     keeps: Policy
     cuts: bool
+    ordered: bool
 
 
 POLICIES: Mapping[str, Rule] = {
-    "cost": Rule(cost, True),
-    "chunk_lru": Rule(chunk_lru, True),
-    "file_lru": Rule(chunk_lru, False),  # a file has one piece, which is all of it
+    "cost": Rule(cost, True, False),
+    "chunk_lru": Rule(chunk_lru, True, True),
+    "file_lru": Rule(chunk_lru, False, True),  # a file has one piece, which is all of it
 }

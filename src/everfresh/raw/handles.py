@@ -11,8 +11,8 @@ import pyarrow as pa
 from everfresh.arrays.cells import Array
 from everfresh.arrays.model import ArraySchema
 from everfresh.errors import Code, EverfreshError
+from everfresh.raw.asking import Ask, CacheOptions, Report
 from everfresh.raw.boxes import Box
-from everfresh.raw.coordinator import Ask, CacheOptions, Report
 from everfresh.relations import View
 from everfresh.types import Column
 
