@@ -159,6 +159,10 @@ class Domain(Protocol):
         to be read here."""
         ...
 
+    def frame_for(self, name: str, plan: Any, session: Any) -> Any:
+        """The rows that a plan of SQL needs, at least, as `frame` gives them."""
+        ...
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`, with `_weight` and `_epoch`."""
         ...

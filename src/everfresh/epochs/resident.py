@@ -173,6 +173,10 @@ class Resident(ABC):
         """Rows are in this process."""
         return None
 
+    def frame_for(self, name: str, plan: Any, session: Any) -> Any:
+        """All rows, where they are."""
+        return self.frame(name, None, session)
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`."""
         with self.lock:

@@ -109,6 +109,11 @@ class Cutting:
         }
 
     @property
+    def cuts(self) -> bool:
+        """Whether a side of the query goes through the piece at all."""
+        return bool(self._sides)
+
+    @property
     def asked(self) -> int:
         """Cells that the query asks for."""
         return self.whole.asked

@@ -10,7 +10,7 @@ An external array is read as its files are now: it has no past, and no changes t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from everfresh.delta.bags import weigh
 from everfresh.epochs import Object, Published, Resident, Told, Undo
 from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
+from everfresh.progress import Progress
 from everfresh.raw.asking import Ask
 from everfresh.raw.bounds import boxes_of
 from everfresh.raw.boxes import Box
@@ -30,6 +31,9 @@ from everfresh.raw.catalog import Catalog
 from everfresh.raw.cells import CellReader
 from everfresh.raw.coordinator import Coordinator
 from everfresh.raw.definition import CreateExternal, parse
+from everfresh.raw.files.places import Found
+from everfresh.raw.looking import Surveyed, surveyed
+from everfresh.raw.needs import Needs
 from everfresh.raw.verifying import misplaced
 from everfresh.sql.logical.plan import Plan
 from everfresh.state import plain, replace_file
@@ -59,9 +63,9 @@ class External(Resident):
     name = "raw"
     kind = "external array"
 
-    def __init__(self, history: int = 100) -> None:
+    def __init__(self, history: int = 100, cache: Coordinator | None = None) -> None:
         super().__init__(history)
-        self.cache = Coordinator()
+        self.cache = cache or Coordinator()
         self.cache.told = self.write_boxes
         self.beside: Path | None = None
         """The folder in which finer boxes are kept; None where nothing is."""
@@ -193,6 +197,18 @@ class External(Resident):
 
     # -- reading -------------------------------------------------------------------------------------
 
+    def survey(
+        self, reader: CellReader, fresh: Sequence[tuple[Found, int]]
+    ) -> Iterator[tuple[str, Surveyed]]:
+        """Look at new files, each with its owner."""
+        return ((one.path, surveyed(reader, one.path)) for one, _ in fresh)
+
+    def answered(
+        self, statement: Any, needs: Needs, arrays: Any, progress: Progress | None = None
+    ) -> pa.Table | None:
+        """The rows of a statement, where workers compute them; None: its cells are collected."""
+        return None
+
     def rows(self, name: str) -> pa.Table:
         """All cells of an array."""
         schema = self.reader(name).schema
@@ -200,6 +216,11 @@ class External(Resident):
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """All cells of an array, as its files are now."""
+        self.past(name, at)
+        return self.rows(name)
+
+    def past(self, name: str, at: int | None) -> None:
+        """Refuse to be read as of an epoch before the files were looked at."""
         found = self.expect(name)
         if at is not None and at < max(found.created, self.epoch):
             raise EverfreshError(
@@ -207,7 +228,6 @@ class External(Resident):
                 f"external array '{name}' can be read as its files are now, and not as of epoch {at}",
                 hint="read it without at=",
             )
-        return self.rows(name)
 
     def rows_for(self, name: str, plan: Plan) -> pa.Table:
         """The cells that a plan of SQL needs of an array."""
@@ -268,10 +288,8 @@ def _statement(text: str, catalogs: Mapping[str, Catalog]) -> Any:
 
 def made(history: int, host: Any) -> External:
     """The domain, on an engine that offers `host`."""
-    if host is not None:
-        raise EverfreshError(
-            Code.UNSUPPORTED,
-            "external arrays are read by the local engine",
-            hint="connect with engine='local'",
-        )
-    return External(history)
+    if host is None:
+        return External(history)
+    from everfresh.raw.spark.domain import ExternalOnSpark
+
+    return ExternalOnSpark(history, host)

@@ -22,6 +22,10 @@ WINDOW = 512
 """Queries that are remembered: the weight of the oldest is 2 to the power of minus this."""
 
 
+HALVED = 1.0
+"""After so many queries a use counts half."""
+
+
 @dataclass(frozen=True, slots=True)
 class Use:
     """The pieces of a file that a query asked for."""
@@ -76,7 +80,7 @@ class _Kept:
 
         def key(k: int) -> tuple[float, int, str, int]:
             use = uses[k]
-            weight = 2.0 ** (use.query - newest)
+            weight = 2.0 ** ((use.query - newest) / HALVED)
             worth = weight * self._sizes.files[use.file] / missing[k] if missing[k] else float("inf")
             return -worth, -use.query, use.file, k
 

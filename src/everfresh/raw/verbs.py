@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from everfresh.arrays import aql
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from everfresh.database import Database
 
 DOMAIN = "raw"
+_SHOW = re.compile(r"\s*SHOW\b", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 
 
@@ -33,7 +35,7 @@ def run(db: Database, text: str) -> Result | int:
     if about_files(text):
         statement = parse(text)
         return create(db, statement) if isinstance(statement, CreateExternal) else refresh(db, statement.name)
-    return _explained(db, text) or run_arrays(db, text, lambda: _needed(db, text))
+    return _explained(db, text) or _answered(db, text) or run_arrays(db, text, lambda: _needed(db, text))
 
 
 def domain_of(db: Database) -> External:
@@ -52,7 +54,9 @@ def create(db: Database, definition: CreateExternal) -> int:
         domain = domain_of(db)
         cache = domain.cache
         with shown(db._progress) as told:
-            found = look(CellReader(definition), Catalog(), cache.options.workers, cache.numbers, told)
+            reader = CellReader(definition)
+            survey = partial(domain.survey, reader)
+            found = look(reader, Catalog(), cache.options.workers, cache.numbers, told, survey)
         return db._commit(Batch(statements={DOMAIN: (Made(definition, found.catalog),)}))
 
 
@@ -70,7 +74,10 @@ def refresh(db: Database, name: str) -> int:
         domain = domain_of(db)
         cache, name = domain.cache, found.name
         with shown(db._progress) as told:
-            seen = look(cache.readers[name], cache.catalogs[name], cache.options.workers, cache.numbers, told)
+            reader = cache.readers[name]
+            survey = partial(domain.survey, reader)
+            before, workers = cache.catalogs[name], cache.options.workers
+            seen = look(reader, before, workers, cache.numbers, told, survey)
         if not (seen.come or seen.changed or seen.gone):
             return db._engine.epoch
         return db._commit(Batch(changes={name: Seen(seen.catalog)}))
@@ -83,7 +90,7 @@ def _needs(db: Database, statement: aql.Statement) -> tuple[Needs, dict[str, Arr
         return Needs(), {}
     schemas = {name: reader.schema for name, reader in domain_of(db).cache.readers.items()}
     arrays = db._domain("array")
-    known = {one.name: arrays.array(one.name).schema for one in db._engine.objects if one.domain == "array"}
+    known = {one.name: arrays.schema(one.name) for one in db._engine.objects if one.domain == "array"}
     return needs_of(statement, {**known, **schemas}), schemas
 
 
@@ -98,6 +105,19 @@ def _needed(db: Database, text: str) -> dict[str, Array]:
     with shown(db._progress) as told:
         found = domain_of(db).cache.answer(asks, joins, told)
     return {**nothing, **found}
+
+
+def _answered(db: Database, text: str) -> Result | None:
+    """The rows of a query over external arrays, where workers compute them."""
+    if not any(one.domain == DOMAIN for one in db._engine.objects) or _SHOW.match(text):
+        return None
+    statement = parse_aql(text)
+    needs, schemas = _needs(db, statement)
+    if not any(ask.array in schemas for ask in needs.asks):
+        return None
+    with db._reading(), shown(db._progress) as told:
+        rows = domain_of(db).answered(statement, needs, db._domain("array"), told)
+    return None if rows is None else Result(rows)
 
 
 def _explained(db: Database, text: str) -> Explanation | None:

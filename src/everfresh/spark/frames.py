@@ -101,12 +101,26 @@ class Frames:
                     parts.append((link.epoch, unpack_table(sealed.sections[section])))
         return parts
 
-    def view(self, name: str, draft: Draft | None = None, world: World | None = None) -> str:
-        """A name for Spark SQL to read a table or view by, or an object of another domain, as of now."""
+    def view(
+        self,
+        name: str,
+        draft: Draft | None = None,
+        world: World | None = None,
+        plan: p.Plan | None = None,
+    ) -> str:
+        """A name for Spark SQL to read a table or view by, or what a plan needs of an object of another
+        domain, as of now."""
         domain = self._ledger.objects.domain_of(name)
         if domain is not None:
-            frame = domain.frame(name, None, self._spark)
-            return self._named(frame if frame is not None else self._spark.createDataFrame(domain.read(name)))
+            frame = (
+                domain.frame(name, None, self._spark)
+                if plan is None
+                else domain.frame_for(name, plan, self._spark)
+            )
+            if frame is None:
+                rows = domain.read(name) if plan is None else domain.rows_for(name, plan)
+                frame = self._spark.createDataFrame(rows)
+            return self._named(frame)
         return self._named(self.frame(name, None, draft, world))
 
     def _named(self, frame: DataFrame) -> str:
@@ -116,7 +130,7 @@ class Frames:
 
     def select(self, plan: p.Plan, bound: Any = None) -> SparkResult:
         """An ad hoc query, by Spark SQL over the units."""
-        return SparkResult(self._spark.sql(plan_sql(plan, self.view)), plan.columns)
+        return SparkResult(self._spark.sql(plan_sql(plan, partial(self.view, plan=plan))), plan.columns)
 
     def matching(
         self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()

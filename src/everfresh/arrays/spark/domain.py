@@ -354,7 +354,7 @@ class ArraysOnSpark(Arrays):
     def answer(self, statement: aql.Statement, others: Mapping[str, Array] = NO_ARRAYS) -> pa.Table:
         """The rows that a query gives, computed by the workers; those of an array in row-major order."""
         with self.lock:
-            work = self._work(statement)
+            work = self._work(statement) if not others else None
             if work is None:
                 return super().answer(statement, others)
             draft = Draft(self.host.ledger())
@@ -367,7 +367,7 @@ class ArraysOnSpark(Arrays):
 
     def computed(self, query: aql.Query, others: Mapping[str, Array] = NO_ARRAYS) -> tuple[ArraySchema, Any]:
         """What INTO keeps: its schema, and the change that fills it."""
-        work = self._work(query)
+        work = self._work(query) if not others else None
         if work is None or work.result is None:
             return super().computed(query, others)
         return work.result, Computed(query, work)

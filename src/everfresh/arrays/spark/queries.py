@@ -7,8 +7,8 @@ that keeps no order does to chunks is asked of the workers first, in a job of it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,12 +37,16 @@ from everfresh.arrays.spark.joining import (
     SENT,
     plan_pieces,
 )
-from everfresh.spark.jobs.runner import Answers
+from everfresh.spark.jobs.plans import Plan as JobPlan
+from everfresh.spark.jobs.runner import Answers, Runner
 from everfresh.spark.state.ledger import Draft
 from everfresh.state import pack_arrays, unpack_arrays, unpack_table
 
 if TYPE_CHECKING:
     from everfresh.arrays.spark.domain import ArraysOnSpark, Kept
+
+
+Plans = Mapping[tuple[bool, bool], JobPlan]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,10 @@ class Query:
     work: Work
     arrays: tuple[Kept, ...]
     plan: Plan | None
+    plans: Plans = field(default_factory=lambda: PLANS)
+    """Of jobs, by whether something is sent and whether rows have owners."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Pieces of the message, for those who keep the chunks."""
 
     @property
     def catalogs(self) -> tuple[Catalog, Catalog | None]:
@@ -85,24 +93,33 @@ def planned(
 ) -> Query:
     """A statement with its plan."""
     arrays = tuple(domain.kept_of[source.name] for source in work.sources)
-    alone = Query(str(statement), work, arrays, None)
+    return with_plan(Query(str(statement), work, arrays, None), domain.host.runner, draft, options)
+
+
+def with_plan(alone: Query, runner: Runner, draft: Draft, options: PlanOptions) -> Query:
+    """A query with the plan of its join, if it has one."""
+    work = alone.work
     if work.spec is None:
         return alone
     landed = None
     if not work.spec.mapping.keeps_order:
         job = draft.job("array", pieces=_pieces(alone, landed=True))
-        landed = _landed(work, domain.host.runner.run(job, PLANS[False, False]).gathered)
-    plan = prepared(work.spec, *alone.catalogs, domain.workers, options, landed)
-    return Query(alone.text, work, arrays, plan)
+        landed = _landed(work, runner.run(job, alone.plans[False, False]).gathered)
+    return replace(alone, plan=prepared(work.spec, *alone.catalogs, runner.workers, options, landed))
 
 
 def run(domain: ArraysOnSpark, draft: Draft, query: Query, result: str = "") -> Answered:
     """Run a query; what it keeps as `result` is part of the draft."""
-    job = draft.job("array", pieces=_pieces(query, result=result))
-    answers = domain.host.runner.run(job, PLANS[query.sent, query.owned])
+    answers = run_job(domain.host.runner, draft, query, result)
     if query.work.into:
         draft.add(answers.controls)
-    return _answered(query, answers, domain.workers)
+    return answered(query, answers, domain.workers)
+
+
+def run_job(runner: Runner, draft: Draft, query: Query, result: str = "", sent: bool = False) -> Answers:
+    """Run the job of a query; with `sent` something is sent besides what its plan says."""
+    job = draft.job("array", pieces=_pieces(query, result=result))
+    return runner.run(job, query.plans[sent or query.sent, query.owned])
 
 
 def _pieces(query: Query, result: str = "", landed: bool = False) -> dict[str, Any]:
@@ -119,7 +136,7 @@ def _pieces(query: Query, result: str = "", landed: bool = False) -> dict[str, A
         "result": result,
         "landed": landed,
     }
-    pieces: dict[str, Any] = {ABOUT: json.dumps(about).encode()}
+    pieces: dict[str, Any] = {ABOUT: json.dumps(about).encode(), **query.more}
     if plan is not None:
         numbers = np.concatenate([kept.catalog.number for kept in query.arrays])
         pieces[POSITIONS] = pack_arrays({"number": numbers, "bytes": np.asarray(plan.problem.bytes)})
@@ -159,7 +176,7 @@ def _landed(work: Work, gathered: Iterable[bytes]) -> Landed:
     )
 
 
-def _answered(query: Query, answers: Answers, workers: int) -> Answered:
+def answered(query: Query, answers: Answers, workers: int) -> Answered:
     """What came back, put together."""
     measured = Measured.none(workers)
     tables: list[pa.Table] = []
@@ -171,7 +188,7 @@ def _answered(query: Query, answers: Answers, workers: int) -> Answered:
         elif kind == ENTRIES:
             for some in read_entries([data]).values():
                 entries += some
-        else:
+        elif kind in (SENT, READ, MOVED):
             told = json.loads(data)
             worker = told["worker"]
             if kind == SENT:
