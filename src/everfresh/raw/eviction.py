@@ -1,14 +1,18 @@
-"""What stays in the cache after a query (Algorithm 2, `004`), and two policies to compare with.
+"""What stays in the cache after a query (Algorithm 2, `004`), and policies to compare with.
 
 A file is read whole even if one piece of it is missing, so what is worth keeping is all pieces of a file that
 a query asked for, together: a *use*. The cost of losing a use is the size of its file over the bytes that
 keeping it takes, weighted by how recent its query is. Uses are taken greedily; pieces that are kept already
 take nothing, so the cost of the others in a use rises as pieces of it are taken for another.
 
-What the document leaves open is settled so: the pieces of the current query come first, and if they alone
-exceed the budget, those of the best ratio; a piece counts once, in however many uses it is; weights are
+What the document leaves open is settled so: a piece counts once, in however many uses it is; weights are
 relative to the newest query, so that none overflows; a use that does not fit is passed over, and never fits
 later, since what it still takes shrinks by no more than the room does.
+
+`pinned` is the algorithm to the letter: the pieces of the current query come first, whatever they cost, and a
+query counts half as much as the next. Where queries go round over more than fits, that has the weakness of
+LRU: what comes now pushes out what comes next. `cost` lets the current query compete with the others, and
+forgets more slowly.
 """
 
 from __future__ import annotations
@@ -19,11 +23,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 WINDOW = 512
-"""Queries that are remembered: the weight of the oldest is 2 to the power of minus this."""
+"""Queries that are remembered."""
 
 
-HALVED = 1.0
-"""After so many queries a use counts half."""
+HALVED = 4.0
+"""After so many queries a use counts half as much (`cost`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +52,43 @@ Policy = Callable[[Sequence[Use], Sequence[Use], Sizes, int], tuple[Use, ...]]
 
 
 def cost(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: int) -> tuple[Use, ...]:
-    """The uses that stay: those of the current query, and then the most expensive to lose.
+    """The uses that are the most expensive to lose, of all queries.
 
     >>> sizes = Sizes({"a": 100, "b": 100}, {1: 10, 2: 50, 3: 10})
     >>> was = [Use(1, "a", frozenset({1})), Use(1, "b", frozenset({2}))]
     >>> [use.file for use in cost(was, [Use(2, "b", frozenset({3}))], sizes, 25)]
     ['b', 'a']
     """
-    newest = now[0].query if now else max((use.query for use in before), default=0)
-    kept = _Kept(sizes, budget)
+    kept = _Kept(sizes, budget, HALVED)
+    newest = _newest(before, now)
+    kept.take(_newest_of_each([*before, *now], newest), newest)
+    return tuple(kept.uses)
+
+
+def pinned(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: int) -> tuple[Use, ...]:
+    """The uses of the current query, and then the most expensive to lose: Algorithm 2 to the letter.
+
+    >>> sizes = Sizes({"a": 100, "b": 10}, {1: 10, 2: 20})
+    >>> was, now = [Use(1, "a", frozenset({1}))], [Use(2, "b", frozenset({2}))]
+    >>> [use.file for use in pinned(was, now, sizes, 25)], [use.file for use in cost(was, now, sizes, 25)]
+    (['b'], ['a'])
+    """
+    kept = _Kept(sizes, budget, 1.0)
+    newest = _newest(before, now)
     kept.take(now, newest)
     kept.take(_newest_of_each(before, newest), newest)
     return tuple(kept.uses)
 
 
+def _newest(before: Sequence[Use], now: Sequence[Use]) -> int:
+    return now[0].query if now else max((use.query for use in before), default=0)
+
+
 class _Kept:
     """The new state of the cache, as it fills."""
 
-    def __init__(self, sizes: Sizes, budget: int) -> None:
-        self._sizes, self._room = sizes, budget
+    def __init__(self, sizes: Sizes, budget: int, halved: float) -> None:
+        self._sizes, self._room, self._halved = sizes, budget, halved
         self.pieces: set[int] = set()
         self.uses: list[Use] = []
 
@@ -80,7 +102,7 @@ class _Kept:
 
         def key(k: int) -> tuple[float, int, str, int]:
             use = uses[k]
-            weight = 2.0 ** ((use.query - newest) / HALVED)
+            weight = 2.0 ** ((use.query - newest) / self._halved)
             worth = weight * self._sizes.files[use.file] / missing[k] if missing[k] else float("inf")
             return -worth, -use.query, use.file, k
 
@@ -181,6 +203,7 @@ class Rule:
 
 POLICIES: Mapping[str, Rule] = {
     "cost": Rule(cost, True, False),
+    "pinned": Rule(pinned, True, False),
     "chunk_lru": Rule(chunk_lru, True, True),
     "file_lru": Rule(chunk_lru, False, True),  # a file has one piece, which is all of it
 }

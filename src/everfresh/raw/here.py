@@ -113,8 +113,7 @@ class HereRun(Run):
         self.cells.setdefault(ask.array, []).append(table)
 
     def _thin(self, budget: int) -> None:
-        """Of what was read so far keep only what may stay: the pieces of this query come before others, so
-        that what does not fit beside them now will not later."""
+        """Of what was read so far keep only what would stay if nothing else was in memory."""
         read = [(piece, size) for _, piece, size in self.accessed if self._is_new(piece.number)]
         files = {p: f.found.size for c in self.catalogs.values() for p, f in c.files.items()}
         sizes = Sizes(files, {piece.number: size for piece, size in read})
