@@ -187,6 +187,11 @@ class Domain(Protocol):
         """A block in which nobody changes the domain, and what is there is committed."""
         ...
 
+    def release(self) -> None:
+        """The database is closed: give back what is held outside of its folder, as well as that can be
+        done."""
+        ...
+
     def to_sections(self) -> Sections:
         """The whole state as of the last committed epoch, for a snapshot; nothing if there never was an
         object."""

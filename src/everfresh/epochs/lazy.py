@@ -137,6 +137,11 @@ class Lazy:
         """A block in which nobody changes the domain."""
         return self._domain.still() if self._domain is not None else nullcontext()
 
+    def release(self) -> None:
+        """The database is closed."""
+        if self._domain is not None:
+            self._domain.release()
+
     def to_sections(self) -> Sections:
         """The state, for a snapshot."""
         return self._domain.to_sections() if self._domain is not None else {}

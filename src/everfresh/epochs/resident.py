@@ -73,6 +73,9 @@ class Resident(ABC):
             )
         return self.objects[name]
 
+    def release(self) -> None:  # noqa: B027 - most hold nothing
+        """Nothing is held outside of this process."""
+
     # -- what a subclass says ----------------------------------------------------------------------
 
     @abstractmethod

@@ -32,12 +32,14 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A piece to be placed: its cells, its bytes, and the workers that have a copy, its own first."""
+    """A piece to be placed: its cells, its bytes, and the workers that have a copy, its own first. `head` are
+    the bytes that each part takes beside those of its cells."""
 
     piece: int
     cells: int
     bytes: int
     copies: tuple[int, ...]
+    head: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def place(
 
 def share(item: Item, cells: int) -> int:
     """The bytes of some cells of a piece, never fewer than they take."""
-    return -(-item.bytes * cells // max(1, item.cells))
+    return item.head - (-max(0, item.bytes - item.head) * cells // max(1, item.cells))
 
 
 def affinity(joined: Iterable[Joined]) -> dict[int, dict[int, float]]:
@@ -133,7 +135,7 @@ def _spread(item: Item, room: Sequence[int]) -> tuple[Part, ...]:
     others = sorted(set(range(len(room))) - set(item.copies), key=lambda worker: (-room[worker], worker))
     left, parts = item.cells, []
     for worker in (*item.copies, *others):
-        cells = min(left, room[worker] * item.cells // max(1, item.bytes))
+        cells = min(left, (room[worker] - item.head) * item.cells // max(1, item.bytes - item.head))
         if cells > 0:
             parts.append(Part(worker, cells))
             left -= cells

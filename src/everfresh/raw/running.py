@@ -223,7 +223,11 @@ class Run(ABC):
         owner = self._owner(number)
         if self.of.options.placement == "static":
             copies = (owner,)
-        return Item(number, cells, size, copies or (owner,))
+        return Item(number, cells, size, copies or (owner,), self.head(number))
+
+    def head(self, number: int) -> int:
+        """The bytes that a part of a piece takes beside those of its cells."""
+        return 0
 
     def _owner(self, number: int) -> int:
         for catalog in self.catalogs.values():

@@ -29,6 +29,7 @@ from everfresh.raw.here import array_of
 from everfresh.raw.joining import Join
 from everfresh.raw.looking import Surveyed
 from everfresh.raw.needs import Needs
+from everfresh.raw.spark.files import forget_session
 from everfresh.raw.spark.memory import Remote
 from everfresh.raw.spark.pieces import Cells, Shard, reader_of
 from everfresh.raw.spark.requests import ABOUT, asked
@@ -103,6 +104,16 @@ class CoordinatorOnSpark(Coordinator):
     def ask(self, what: str, about: Mapping[str, Any], own: Sequence[Any]) -> list[Any]:
         """Ask every worker something, and have an answer in numbers and text."""
         return [json.loads(told) for told in self.ask_for_bytes(what, about, own)]
+
+    def forget(self) -> None:
+        """The session is over: nothing of it stays with the workers, if they can be asked."""
+        if self._requests is None:
+            return
+        try:
+            self.ask("forget", {}, ())
+        except Exception as error:  # a session of Spark that has ended, or workers that are gone
+            _log.debug("workers could not be asked to forget: %s", error)
+            forget_session(self.about()["place"])
 
     def left_out(self, path: str, why: str) -> None:
         """A file is left out, as its array asks."""
@@ -206,6 +217,10 @@ class ExternalOnSpark(External):
 
     def __init__(self, history: int, host: Host) -> None:
         super().__init__(history, CoordinatorOnSpark(host))
+
+    def release(self) -> None:
+        """Nothing stays with the workers."""
+        self.cache.forget()
 
     def survey(
         self, reader: CellReader, fresh: Sequence[tuple[Found, int]]

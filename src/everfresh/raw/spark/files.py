@@ -17,6 +17,7 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -98,6 +99,22 @@ class HostFiles:
             return sorted(os.listdir(self.memory))
         except OSError:
             return []
+
+
+def serialized(table: pa.Table) -> int:
+    """The bytes of a file with these rows."""
+    sink = pa.MockOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    size: int = sink.size()
+    return size
+
+
+@lru_cache(maxsize=256)
+def head_of(schema: pa.Schema) -> int:
+    """The bytes of a file beside those of its rows, at most: columns are padded."""
+    row = pa.table([pa.nulls(1, field.type) for field in schema], schema=schema)
+    return serialized(row) + 64 * len(schema)
 
 
 def memory_root() -> Path:

@@ -29,7 +29,13 @@ from everfresh.raw.looking import surveyed
 from everfresh.raw.memory import divided
 from everfresh.raw.placement import Part
 from everfresh.raw.scan import check_same
-from everfresh.raw.spark.files import HostFiles, forget_session, sweep_scratch, sweep_sessions
+from everfresh.raw.spark.files import (
+    HostFiles,
+    forget_session,
+    serialized,
+    sweep_scratch,
+    sweep_sessions,
+)
 from everfresh.raw.spark.pieces import Cells, Shard, reader_of
 from everfresh.spark.jobs.requests import Request
 from everfresh.state import pack_table, plain
@@ -166,20 +172,11 @@ def _keep(worker: int, about: Mapping[str, Any], own: Any) -> dict[str, Any]:
         later = {shard.source.name for _, some, _ in makes[at + 1 :] for shard in some}
         done = {shard.source.name for shard in shards if shard.source.worker == worker}
         files.remove(done.difference(later, keep))
-        size = _serialized(chunk.table)
+        size = serialized(chunk.table)
         if size <= left:
             left -= files.write(name, chunk.table)
             made.append([name, len(chunk), size])
     return {"made": made, "healed": [found.path for found in cells.healed]}
-
-
-def _serialized(table: pa.Table) -> int:
-    """The bytes of a file with these rows."""
-    sink = pa.MockOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    size: int = sink.size()
-    return size
 
 
 # -- cells for the driver ------------------------------------------------------------------------------------

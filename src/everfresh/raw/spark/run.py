@@ -21,6 +21,7 @@ from everfresh.raw.catalog import Piece
 from everfresh.raw.chunking import Cutting, Side
 from everfresh.raw.placement import Part
 from everfresh.raw.running import Run, by_file
+from everfresh.raw.spark.files import head_of
 from everfresh.raw.spark.layout import Layout
 from everfresh.raw.spark.memory import Remote
 from everfresh.raw.spark.pieces import Shard, Source
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 _ROUND = 64
 """Files that a worker reads in one job, so that there is progress to tell of."""
-_HEAD = 2048
-"""Bytes of a file of a piece beside its cells, at most, with a few columns."""
 
 
 class SparkRun(Run):
@@ -153,7 +152,10 @@ class SparkRun(Run):
         made, halves = self.cut(ask, piece, cutting)
         asked = [halves.below.asked, halves.above.asked] if halves is not None else [cutting.asked]
         for one, used in zip(made, asked, strict=False):
-            share = size if halves is None else size * one.cells // max(1, cutting.whole.cells) + _HEAD
+            share = size
+            if halves is not None:
+                head = head_of(self.of.readers[ask.array].schema.arrow)
+                share = head + max(0, size - head) * one.cells // max(1, cutting.whole.cells)
             if used:
                 self.accessed.append((ask.array, one, share))
             if used or hit:
@@ -172,6 +174,13 @@ class SparkRun(Run):
         if number in self.fresh:
             return self.fresh[number]
         return sum(part.cells for part in self.memory.parts(number)), self.memory.nbytes(number)
+
+    def head(self, number: int) -> int:
+        """What the file of a piece has beside its cells."""
+        for name, catalog in self.catalogs.items():
+            if number in catalog.pieces:
+                return head_of(self.of.readers[name].schema.arrow)
+        return 0
 
     def layout(self) -> Layout:
         """Evict, place, and say what workers are to do for it."""

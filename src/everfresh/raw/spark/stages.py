@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.execute.wire import packed, unpacked
-from everfresh.arrays.spark.content import schema_of
+from everfresh.arrays.spark.content import CHUNKS, schema_of
 from everfresh.arrays.spark.joining import Asked, answered, finished, opened, sent, shared
 from everfresh.arrays.spark.joining import Chunks as Content
 from everfresh.raw.memory import divided
@@ -158,10 +158,10 @@ def _finish(task: Task) -> Iterator[Message]:
 _SEND, _COMPUTE = Stage("raw-send", _send), Stage("raw-compute", _compute)
 _ANSWER, _FINISH = Stage("raw-answer", _answer), Stage("raw-finish", _finish)
 PLANS = {
-    (True, True): Plan("raw-send-compute-finish", (_SEND, _COMPUTE, _FINISH)),
-    (True, False): Plan("raw-send-answer", (_SEND, _ANSWER)),
-    (False, True): Plan("raw-compute-finish", (_COMPUTE, _FINISH)),
-    (False, False): Plan("raw-answer", (_ANSWER,)),
+    (True, True): Plan("raw-send-compute-finish", (_SEND, _COMPUTE, _FINISH), (CHUNKS.name,)),
+    (True, False): Plan("raw-send-answer", (_SEND, _ANSWER), (CHUNKS.name,)),
+    (False, True): Plan("raw-compute-finish", (_COMPUTE, _FINISH), (CHUNKS.name,)),
+    (False, False): Plan("raw-answer", (_ANSWER,), (CHUNKS.name,)),
 }
 """The stages of a query, by whether pieces are sent and whether rows have owners."""
 
