@@ -46,7 +46,8 @@ class CellReader:
     @cached_property
     def width(self) -> int:
         """About how many bytes a cell takes in memory."""
-        return sum(_width(field.type) for field in self.schema.arrow)
+        widths = [_width(field.type) for field in self.schema.arrow]
+        return sum(widths)
 
     def format(self, path: str) -> Reader:
         """The reader of a file."""

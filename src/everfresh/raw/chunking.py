@@ -99,12 +99,12 @@ class Cutting:
     (Cut(dimension=0, first=5), Box(lo=(1,), hi=(3,)), Box(lo=(9,), hi=(9,)))
     """
 
-    def __init__(self, query: Sequence[Box], within: Box | None = None) -> None:
+    def __init__(self, query: Sequence[Box], within: Box | None = None, cuts: bool = True) -> None:
         self.query = tuple(query)
         self.whole = Side()
         self._sides = {
             cut: (Side(), Side())
-            for cut in dict.fromkeys(cut for box in self.query for cut in cuts_of(box))
+            for cut in dict.fromkeys(cut for box in self.query if cuts for cut in cuts_of(box))
             if within is None or within.lo[cut.dimension] < cut.first <= within.hi[cut.dimension]
         }
 

@@ -71,7 +71,7 @@ class HereRun(Run):
 
     def _hit(self, ask: Ask, piece: Piece) -> None:
         chunk = self.memory.chunk(piece.number)
-        cutting = Cutting(ask.boxes, piece.box)
+        cutting = Cutting(ask.boxes, piece.box, self.rule.cuts)
         cutting.add(chunk.coords)
         if cutting.asked:
             self.report.hits += 1
@@ -83,7 +83,7 @@ class HereRun(Run):
         budget = self.of.options.total
         limit = Limit(max(2 * budget, _LEAST) if budget else 0)
         try:
-            touched = scan_file(reader, file, pieces, ask.boxes, limit)
+            touched = scan_file(reader, file, pieces, ask.boxes, limit, self.rule.cuts)
         except EverfreshError as error:
             if error.code != Code.DAMAGED or reader.definition.option("damaged") != "skip":
                 raise
