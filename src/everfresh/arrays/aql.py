@@ -32,14 +32,17 @@ class Operand(Statement):
 @node
 class CreateArray(Statement):
     """CREATE [UNIQUE] ARRAY name <attribute: type, ...> [dimension=first,last,chunk; ...]
-    [WITH (placement = rule)]: how chunks are dealt to workers, where there are several."""
+    [WITH (placement = rule, follows = name)]: how chunks are dealt to workers, where there are several; and
+    the object whose rows are its cells, if there is one."""
 
     schema: ArraySchema
     placement: str = ROUND_ROBIN
+    follows: str = ""
 
     def __str__(self) -> str:
-        rule = "" if self.placement == ROUND_ROBIN else f" WITH (placement = '{self.placement}')"
-        return self.schema.ddl + rule
+        rules = [] if self.placement == ROUND_ROBIN else [f"placement = '{self.placement}'"]
+        rules += ["follows = '" + self.follows.replace("'", "''") + "'"] if self.follows else []
+        return self.schema.ddl + (f" WITH ({', '.join(rules)})" if rules else "")
 
 
 @node

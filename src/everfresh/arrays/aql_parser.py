@@ -58,7 +58,7 @@ def _statement(stream: TokenStream) -> aql.Statement:
         analyze = stream.accept("ANALYZE")
         return aql.Explain(_operand(stream), analyze)
     if stream.at("CREATE"):
-        return _view(stream) or aql.CreateArray(_create(stream), _placement(stream))
+        return _view(stream) or aql.CreateArray(_create(stream), *_rules(stream))
     return _operand(stream)
 
 
@@ -91,23 +91,31 @@ def read_array(stream: TokenStream) -> ArraySchema:
     return ArraySchema(name, _box(stream), tuple(attributes), unique)
 
 
-def _placement(stream: TokenStream) -> str:
-    """How chunks are dealt to workers."""
+def _rules(stream: TokenStream) -> tuple[str, str]:
+    """How chunks are dealt to workers, and what the array follows."""
     from everfresh.arrays.plan.place import PLACEMENTS
 
+    found = {"placement": aql.ROUND_ROBIN, "follows": ""}
     if not stream.accept("WITH", "("):
-        return aql.ROUND_ROBIN
-    stream.expect("placement")
-    stream.expect("=")
-    if stream.peek().kind != "string":
-        raise stream.error("a placement in quotes is expected")
-    rule = stream.next().text
-    if rule not in PLACEMENTS:
+        return found["placement"], found["follows"]
+    while True:
+        word = "follows" if stream.accept("follows") else "placement"
+        if word == "placement":
+            stream.expect("placement")
+        stream.expect("=")
+        if stream.peek().kind != "string":
+            raise stream.error(f"a {word if word == 'placement' else 'name'} in quotes is expected")
+        found[word] = stream.next().text
+        if not stream.accept(","):
+            break
+    if found["placement"] not in PLACEMENTS:
         raise EverfreshError(
-            Code.NOT_FOUND, f"there is no placement '{rule}'", hint="placements are: " + ", ".join(PLACEMENTS)
+            Code.NOT_FOUND,
+            f"there is no placement '{found['placement']}'",
+            hint="placements are: " + ", ".join(PLACEMENTS),
         )
     stream.expect(")")
-    return rule
+    return found["placement"], found["follows"]
 
 
 def _attribute(stream: TokenStream) -> Column:

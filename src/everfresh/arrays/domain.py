@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from everfresh.arrays import aql
@@ -21,7 +22,7 @@ from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.evaluate import evaluate
 from everfresh.arrays.model import ArraySchema
 from everfresh.delta import Delta
-from everfresh.delta.bags import net, weigh
+from everfresh.delta.bags import WEIGHT, net, weigh
 from everfresh.epochs import Object, Published, Resident, RowChange, Told, Undo
 from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
@@ -43,6 +44,25 @@ class CellChange:
     deletes: pa.Table
 
 
+def reads_of(statement: aql.CreateArray) -> tuple[str, ...]:
+    """What an array follows."""
+    return (statement.follows,) if statement.follows else ()
+
+
+def followed(schema: ArraySchema, inputs: Mapping[str, Published]) -> CellChange:
+    """What has changed in an object, as cells of the array that follows it."""
+    nothing = schema.arrow.empty_table()
+    came, went = [nothing], [nothing]
+    for published in inputs.values():
+        table = published.table
+        weights = table.column(WEIGHT).to_numpy()
+        rows = table.select(list(schema.arrow.names)).cast(schema.arrow)
+        for side, sign in ((came, 1), (went, -1)):
+            times = np.maximum(weights * sign, 0)
+            side.append(rows.take(np.repeat(np.arange(rows.num_rows), times)))
+    return CellChange(pa.concat_tables(came), pa.concat_tables(went))
+
+
 class Arrays(Resident):
     """Arrays by name."""
 
@@ -62,6 +82,13 @@ class Arrays(Resident):
     def prepare(self, name: str, given: Any) -> CellChange:
         """Cells of any kind, or a `Delta` of them."""
         schema = self.schema(name)
+        if self.objects[name].reads:
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"array '{name}' follows '{self.objects[name].reads[0]}'",
+                place=f"array '{name}'",
+                hint=f"change '{self.objects[name].reads[0]}'",
+            )
         delta = given if isinstance(given, Delta) else Delta(inserts=given)
         if delta.updates is not None:
             raise EverfreshError(
@@ -107,13 +134,14 @@ class Arrays(Resident):
         schema: ArraySchema = statement.schema
         self.values = {**before, schema.name: Array(schema)}
         self.placements = {**rules, schema.name: statement.placement}
-        return Object(schema.name, self.name, self.kind), undo
+        return Object(schema.name, self.name, self.kind, reads_of(statement)), undo
 
     def make(
-        self, name: str, own: CellChange, inputs: Mapping[str, Published]
+        self, name: str, own: CellChange | None, inputs: Mapping[str, Published]
     ) -> tuple[CellChange | None, Published | None, Undo]:
-        """Change an array by cells."""
+        """Change an array by cells, or by what has changed in what it follows."""
         before = self.values[name]
+        own = own or followed(before.schema, inputs)
         self.values[name] = before.changed(own.inserts, own.deletes)
 
         def undo() -> None:
@@ -144,7 +172,7 @@ class Arrays(Resident):
             if not self.objects:
                 return {}
             told = [
-                [str(aql.CreateArray(self.values[n].schema, self.placements[n])), o.created]
+                [str(aql.CreateArray(self.values[n].schema, self.placements[n], *o.reads)), o.created]
                 for n, o in self.objects.items()
             ]
             sections: dict[str, Any] = {ARRAYS: json.dumps(told).encode()}
@@ -173,7 +201,7 @@ class Arrays(Resident):
                 for number, data in sorted(found.get(schema.name, {}).items())
             }
             self.values[schema.name] = Array(schema, chunks)
-            objects[schema.name] = Object(schema.name, self.name, self.kind, (), created)
+            objects[schema.name] = Object(schema.name, self.name, self.kind, reads_of(statement), created)
         self.objects = objects
         self.history.load(PAST, sections)
 

@@ -35,6 +35,12 @@ def run(db: Database, text: str, others: Callable[[], Mapping[str, Array]] = dic
     statement = parse(text)
     domain: Arrays = db._domain(DOMAIN)
     if isinstance(statement, aql.CreateArray):
+        if statement.follows:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"array '{statement.schema.name}' has to be filled with the cells of '{statement.follows}'",
+                hint=f"db.array('{statement.follows}').follow('{statement.schema.name}')",
+            )
         with db._lock:
             db._check_free(statement.schema.name)
             return db._define(DOMAIN, statement)

@@ -187,6 +187,11 @@ class Domain(Protocol):
         """A block in which nobody changes the domain, and what is there is committed."""
         ...
 
+    def publishing(self, name: str, root: str | None) -> Any:
+        """A statement from which on an object that does not publish does, in the database at `root`; None if
+        it cannot."""
+        ...
+
     def release(self) -> None:
         """The database is closed: give back what is held outside of its folder, as well as that can be
         done."""

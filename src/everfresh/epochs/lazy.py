@@ -137,6 +137,10 @@ class Lazy:
         """A block in which nobody changes the domain."""
         return self._domain.still() if self._domain is not None else nullcontext()
 
+    def publishing(self, name: str, root: str | None) -> Any:
+        """A statement from which on an object publishes."""
+        return self._there(name).publishing(name, root)
+
     def release(self) -> None:
         """The database is closed."""
         if self._domain is not None:

@@ -73,6 +73,10 @@ class Resident(ABC):
             )
         return self.objects[name]
 
+    def publishing(self, name: str, root: str | None) -> Any:
+        """Objects publish from the start, or never."""
+        return None
+
     def release(self) -> None:  # noqa: B027 - most hold nothing
         """Nothing is held outside of this process."""
 

@@ -18,6 +18,7 @@ from everfresh.raw.catalog import Catalog
 from everfresh.raw.cells import CellReader
 from everfresh.raw.definition import CreateExternal, about_files, parse
 from everfresh.raw.domain import External, Made, Seen
+from everfresh.raw.following import create_view
 from everfresh.raw.looking import look
 from everfresh.raw.needs import Needs, needs_of
 from everfresh.relations import Explanation, Result
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DOMAIN = "raw"
 _SHOW = re.compile(r"\s*SHOW\b", re.IGNORECASE)
+_VIEW = re.compile(r"\s*CREATE\s+ARRAY\s+VIEW\b", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 
 
@@ -35,6 +37,10 @@ def run(db: Database, text: str) -> Result | int:
     if about_files(text):
         statement = parse(text)
         return create(db, statement) if isinstance(statement, CreateExternal) else refresh(db, statement.name)
+    if _VIEW.match(text) and any(one.domain == DOMAIN for one in db._engine.objects):
+        view = parse_aql(text)
+        assert isinstance(view, aql.CreateView)
+        return create_view(db, domain_of(db), view)
     return _explained(db, text) or _answered(db, text) or run_arrays(db, text, lambda: _needed(db, text))
 
 
@@ -43,7 +49,7 @@ def domain_of(db: Database) -> External:
     domain: External = db._domain(DOMAIN)
     folder = db._engine.folder
     if folder is not None and not db._read_only:
-        domain.keep_in(folder.path / "boxes")
+        domain.keep_in(folder.root)
     return domain
 
 
@@ -80,7 +86,7 @@ def refresh(db: Database, name: str) -> int:
             seen = look(reader, before, workers, cache.numbers, told, survey)
         if not (seen.come or seen.changed or seen.gone):
             return db._engine.epoch
-        return db._commit(Batch(changes={name: Seen(seen.catalog)}))
+        return db._commit(Batch(changes={name: Seen(seen.catalog, domain.followed(name, seen))}))
 
 
 def _needs(db: Database, statement: aql.Statement) -> tuple[Needs, dict[str, ArraySchema]]:

@@ -21,7 +21,7 @@ from everfresh.arrays import aql
 from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array, read_cells, split
 from everfresh.arrays.chunk import Chunk
-from everfresh.arrays.domain import ARRAYS, NO_ARRAYS, Arrays, CellChange
+from everfresh.arrays.domain import ARRAYS, NO_ARRAYS, Arrays, CellChange, followed, reads_of
 from everfresh.arrays.execute.catalog import DEFAULT_PLACEMENT, Catalog, Entry
 from everfresh.arrays.execute.explaining import Explained, options_of
 from everfresh.arrays.execute.local import Measured
@@ -149,7 +149,7 @@ class ArraysOnSpark(Arrays):
         schema: ArraySchema = statement.schema
         made = Kept(schema, f"{schema.name}@{self._making.epoch}", Catalog.empty(schema), statement.placement)
         self.kept_of = {**before, schema.name: made}
-        return Object(schema.name, self.name, self.kind), undo
+        return Object(schema.name, self.name, self.kind, reads_of(statement)), undo
 
     def make(
         self, name: str, own: Any, inputs: Mapping[str, Published]
@@ -167,6 +167,7 @@ class ArraysOnSpark(Arrays):
         if isinstance(own, Computed):
             self._pending.computed.append((name, own, kept))
             return kept, None, undo
+        own = own or followed(before.schema, inputs)
         self._pending.changes.append((name, own, kept))
         if not own.inserts.num_rows and not own.deletes.num_rows:
             return kept, None, undo
@@ -394,7 +395,7 @@ class ArraysOnSpark(Arrays):
                 return {}
             told = [
                 [
-                    str(aql.CreateArray(known.schema, known.placement)),
+                    str(aql.CreateArray(known.schema, known.placement, *self.objects[name].reads)),
                     self.objects[name].created,
                     known.identity,
                 ]
@@ -415,7 +416,8 @@ class ArraysOnSpark(Arrays):
             schema = schema_of(statement.schema.ddl)
             catalog = Catalog.from_arrays(schema, unpack_arrays(sections[CATALOG + schema.name]))
             self.kept_of[schema.name] = Kept(schema, identity, catalog, statement.placement)
-            objects[schema.name] = Object(schema.name, self.name, self.kind, (), created)
+            reads = reads_of(statement)
+            objects[schema.name] = Object(schema.name, self.name, self.kind, reads, created)
         self.objects = objects
 
 

@@ -18,7 +18,7 @@ from everfresh.arrays import aql
 from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array
 from everfresh.arrays.chunk import Chunk
-from everfresh.arrays.domain import ARRAYS, CHUNK, NO_ARRAYS, PAST, Arrays, CellChange
+from everfresh.arrays.domain import ARRAYS, CHUNK, NO_ARRAYS, PAST, Arrays, CellChange, reads_of
 from everfresh.arrays.domain import made as made_arrays
 from everfresh.arrays.explained import explained as explained_reads
 from everfresh.arrays.views.answers import best
@@ -101,7 +101,6 @@ class ArraysAndViews(Arrays):
     ) -> tuple[CellChange | None, Published | None, Undo]:
         """Change an array by cells, or a view by what it reads."""
         if name not in self.views:
-            assert own is not None
             return super().make(name, own, inputs)
         before = self.values[name], self.states[name]
         states, change = self.views[name].step(
@@ -130,7 +129,7 @@ class ArraysAndViews(Arrays):
                         if isinstance(state, Groups):
                             sections[f"{GROUPS}{k}/{name}"] = pack_table(group_table(state))
                     continue
-                statement = aql.CreateArray(self.values[name].schema, self.placements[name])
+                statement = aql.CreateArray(self.values[name].schema, self.placements[name], *found.reads)
                 told.append([str(statement), found.created])
                 for number, chunk in self.values[name].chunks.items():
                     sections[f"{CHUNK}{number}/{name}"] = chunk.encode()
@@ -158,7 +157,8 @@ class ArraysAndViews(Arrays):
                     for number, data in sorted(chunks.get(schema.name, {}).items())
                 }
                 self.values[schema.name] = Array(schema, held)
-                objects[schema.name] = Object(schema.name, self.name, self.kind, (), created)
+                reads = reads_of(statement)
+                objects[schema.name] = Object(schema.name, self.name, self.kind, reads, created)
             elif isinstance(statement, aql.CreateView):
                 reads = self._restore_view(statement, groups.get(statement.name, {}))
                 objects[statement.name] = Object(statement.name, self.name, VIEW, reads, created)

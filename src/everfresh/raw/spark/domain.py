@@ -220,6 +220,7 @@ class ExternalOnSpark(External):
 
     def release(self) -> None:
         """Nothing stays with the workers."""
+        super().release()
         self.cache.forget()
 
     def survey(
