@@ -17,6 +17,7 @@ from everfresh.bench.report import Report
 
 if TYPE_CHECKING:
     from everfresh.bench.parts.raw_workloads import Workload
+    from everfresh.raw.asking import CacheOptions
     from everfresh.raw.asking import Report as Told
     from everfresh.raw.catalog import Catalog
     from everfresh.raw.cells import CellReader
@@ -29,7 +30,7 @@ OPTIONS = {
     "workloads": "which, by their names (PTF-1,PTF-2,GEO,PTF-100)",
     "shares": "budgets in percent of the files' bytes (10,25,50)",
     "answers": "no: queries are not evaluated, so that bytes are counted sooner (yes)",
-    "sections": "policies,first,many,driver",
+    "min_cells": "a piece with fewer cells is rarely cut (4096)",
 }
 
 POLICIES = ("file_lru", "chunk_lru", "pinned", "cost")
@@ -59,6 +60,7 @@ def run(settings: Settings) -> Report:
 def _workload(
     report: Report, settings: Settings, workload: Workload, folder: str, size: int, workers: int
 ) -> None:
+    from everfresh.raw.asking import CacheOptions
     from everfresh.raw.catalog import Catalog
     from everfresh.raw.cells import CellReader
     from everfresh.raw.coordinator import Coordinator
@@ -78,12 +80,14 @@ def _workload(
     shares = [int(each) / 100 for each in settings.options.get("shares", "10,25,50").split(",")]
     shares = shares if len(workload.boxes) == 10 else shares[-1:]
     evaluated = settings.options.get("answers", "yes") == "yes"
+    min_cells = int(settings.options.get("min_cells", 4096))
     for share in shares:
         for policy in POLICIES if share == shares[0] else ("file_lru", "chunk_lru", "cost"):
             for placement in ("dynamic", "static") if policy == "cost" else ("static",):
                 settings.note(f"{workload.name}: {policy}, {placement}, {share:.0%}")
                 budget = int(size * share / workers)
-                told = _queries(workload, reader, catalog, budget, workers, policy, placement, evaluated)
+                options = CacheOptions(workers, budget, policy, placement, min_cells)
+                told = _queries(workload, reader, catalog, options, evaluated)
                 found[policy, share, placement] = told
                 _rows(report, workload, share, policy, placement, told)
     _bars(report, workload, found, len(catalog.files))
@@ -93,19 +97,15 @@ def _queries(
     workload: Workload,
     reader: CellReader,
     catalog: Catalog,
-    budget: int,
-    workers: int,
-    policy: str,
-    placement: str,
+    options: CacheOptions,
     evaluated: bool = True,
 ) -> list[Told]:
     from everfresh.arrays.aql_parser import parse
     from everfresh.arrays.evaluate import evaluate
-    from everfresh.raw.asking import CacheOptions
     from everfresh.raw.coordinator import Coordinator
     from everfresh.raw.needs import needs_of
 
-    cache = Coordinator(CacheOptions(workers, budget, policy, placement))
+    cache = Coordinator(options)
     cache.put("a", reader, catalog)
     names = reader.schema.dimension_names
     on = " AND ".join(f"y.{name} = x.{name}" for name in names)

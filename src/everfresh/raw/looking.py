@@ -81,16 +81,17 @@ def look(
     after = before.without([*gone, *changed])
     fresh = _dealt([now[path] for path in (*changed, *come)], after, workers)
     told = survey(fresh) if survey else ((one.path, surveyed(reader, one.path)) for one, _ in fresh)
-    owners = {one.path: owner for one, owner in fresh}
+    pieces: list[Piece] = []
     if progress is not None and fresh:
         progress(f"looking at files of {reader.schema.name}", 0, len(fresh))
     for done, (path, (box, cells, error)) in enumerate(told, 1):
         if error:
             _log.warning("array '%s' is without %s: %s", reader.schema.name, path, error)
-        pieces = [] if box is None else [Piece(next(numbers), path, box, cells)]
-        after = after.extended(RawFile(now[path], owners[path]), pieces)
+        if box is not None:
+            pieces.append(Piece(next(numbers), path, box, cells))
         if progress is not None and done < len(fresh):
             progress(f"looking at files of {reader.schema.name}", done, len(fresh))
+    after = after.extended([RawFile(one, owner) for one, owner in fresh], pieces)
     return Looked(after, tuple(come), tuple(changed), tuple(gone))
 
 
