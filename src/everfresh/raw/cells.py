@@ -46,8 +46,7 @@ class CellReader:
     @cached_property
     def width(self) -> int:
         """About how many bytes a cell takes in memory."""
-        widths = [_width(field.type) for field in self.schema.arrow]
-        return sum(widths)
+        return sum(_width(field.type) for field in self.schema.arrow)
 
     def format(self, path: str) -> Reader:
         """The reader of a file."""
@@ -167,7 +166,7 @@ class CellReader:
 
 def _width(kind: pa.DataType) -> int:
     try:
-        return max(1, kind.bit_width // 8)
+        return max(1, int(kind.bit_width) // 8)
     except ValueError:  # text
         return 24
 

@@ -26,7 +26,7 @@ WINDOW = 512
 """Queries that are remembered."""
 
 
-HALVED = 4.0
+HALVED = 8.0
 """After so many queries a use counts half as much (`cost`)."""
 
 

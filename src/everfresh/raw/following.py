@@ -93,6 +93,7 @@ def _reading(node: Any, names: dict[str, str]) -> Any:
     if isinstance(node, tuple):
         return tuple(_reading(part, names) for part in node)
     if isinstance(node, aql.Operand | aql.Source | aql.SimilarityJoin | aql.EquiJoin):
-        changed = {field.name: _reading(getattr(node, field.name), names) for field in fields(node)}
-        return replace(node, **changed)
+        given: Any = node
+        changed = {field.name: _reading(getattr(given, field.name), names) for field in fields(given)}
+        return replace(given, **changed)
     return node

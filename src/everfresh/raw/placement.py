@@ -51,6 +51,8 @@ class Part:
 
 
 Placed = Mapping[int, tuple[Part, ...]]
+PASSES = 4
+"""How often pieces may change their place once all have one."""
 WINDOW = 16
 """Queries whose pairs count: older ones have less than a ten-thousandth of the newest one's weight."""
 
@@ -82,7 +84,37 @@ def place(
                 room[part.worker] -= share(item, part.cells)
         if parts:
             placed[item.piece] = parts
-    return placed
+    known = {item.piece: item for item in items if item.piece in home}
+    for _ in range(PASSES):
+        if not _moved(known, mates, home, room):
+            break
+    return {n: (Part(home[n], known[n].cells),) if n in home else parts for n, parts in placed.items()}
+
+
+def _moved(
+    items: Mapping[int, Item],
+    mates: Mapping[int, Mapping[int, float]],
+    home: dict[int, int],
+    room: list[int],
+) -> bool:
+    """Let pieces go to another worker that has a copy, if more of what they are joined with is there now that
+    all are placed; whether one did."""
+    found = False
+    for piece, item in items.items():
+        if len(item.copies) < 2 or piece not in mates:
+            continue
+        here = dict.fromkeys(item.copies, 0.0)
+        for mate, weight in mates[piece].items():
+            if home.get(mate) in here:
+                here[home[mate]] += weight
+        best = max(here, key=lambda worker: here[worker])
+        before = home[piece]
+        if here[best] > here.get(before, 0.0) and room[best] >= item.bytes:
+            room[before] += item.bytes
+            room[best] -= item.bytes
+            home[piece] = best
+            found = True
+    return found
 
 
 def share(item: Item, cells: int) -> int:

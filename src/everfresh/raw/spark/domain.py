@@ -82,7 +82,7 @@ class CoordinatorOnSpark(Coordinator):
             had = len(self.state.memory)
             super().clear()
             if had:
-                own = [{"keep": [], "make": []} for _ in range(self.options.workers)]
+                own: list[Any] = [{"keep": [], "make": []} for _ in range(self.options.workers)]
                 self.ask("keep", {"budget": self.options.budget}, own)
 
     # -- the workers -----------------------------------------------------------------------------------

@@ -299,12 +299,12 @@ class SparkRun(Run):
             for shard in some:
                 shards.append(shard)
                 pieces.append(piece.number)
-                cells = max(1, piece.cells // len(some))
-                rows.append((shard.source.worker, cells, max(1, size // len(some))))
-        columns = np.array(rows, np.int64).reshape(len(rows), 3).T
+                share = (max(1, piece.cells // len(some)), max(1, size // len(some)))
+                rows.append((shard.source.worker, *share))
+        home, counts, sizes = np.array(rows, np.int64).reshape(len(rows), 3).T
         lo = np.array([s.box.lo for s in shards], np.int64).reshape(len(rows), schema.ndim).T
         hi = np.array([s.box.hi for s in shards], np.int64).reshape(len(rows), schema.ndim).T
-        return shards, pieces, ChunkCatalog(schema, np.arange(len(rows)), *columns, lo, hi)
+        return shards, pieces, ChunkCatalog(schema, np.arange(len(rows)), home, counts, sizes, lo, hi)
 
     def _joined(self, query: Query, numbers: Sequence[int]) -> None:
         """What the plan of the join says: pairs, what is sent, and where copies are."""
