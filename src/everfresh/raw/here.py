@@ -22,7 +22,7 @@ from everfresh.raw.catalog import Piece
 from everfresh.raw.cells import CellReader
 from everfresh.raw.chunking import Cutting
 from everfresh.raw.eviction import Sizes
-from everfresh.raw.memory import Memory, alone
+from everfresh.raw.memory import Memory
 from everfresh.raw.placement import Part
 from everfresh.raw.running import Run, by_file, uses_of
 from everfresh.raw.scan import Limit, scan_file
@@ -96,7 +96,7 @@ class HereRun(Run):
             self.report.misses += one.cutting.asked > 0
             chunk = None
             if one.whole is not None:
-                chunk = alone(Chunk.of(_all(one.whole, reader), reader.schema.ndim))
+                chunk = Chunk(_all(one.whole, reader).combine_chunks(), reader.schema.ndim)
                 if one.cutting.asked:
                     self._asked(ask, chunk, one.cutting)
             elif one.asked:
@@ -137,7 +137,8 @@ class HereRun(Run):
             asked, chunks = [halves.below.asked, halves.above.asked], [None, None]
             if chunk is not None:
                 low = halves.cut.below(chunk.coords)
-                chunks = [alone(Chunk(chunk.table.filter(pa.array(m)), chunk.ndim)) for m in (low, ~low)]
+                parts = (chunk.table.filter(pa.array(mask)).combine_chunks() for mask in (low, ~low))
+                chunks = [Chunk(part, chunk.ndim) for part in parts]
         hit = self.held(piece.number)
         for one, side, used in zip(made, chunks, asked, strict=False):
             if used:

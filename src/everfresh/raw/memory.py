@@ -83,7 +83,7 @@ class Held(Generic[P]):
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """A part of a piece whose cells are in this process."""
+    """A part of a piece whose cells are in this process, in the order in which its file has them."""
 
     worker: int
     chunk: Chunk
@@ -107,7 +107,7 @@ class Memory(Held[Kept]):
         parts = self._parts[piece]
         if len(parts) == 1:
             return parts[0].chunk
-        return Chunk.of(pa.concat_tables([part.chunk.table for part in parts]), parts[0].chunk.ndim)
+        return Chunk(pa.concat_tables([part.chunk.table for part in parts]), parts[0].chunk.ndim)
 
     def keeping(self, placed: Mapping[int, tuple[Part, ...]], chunks: Mapping[int, Chunk]) -> Memory:
         """The memory that holds these pieces at these places, and no others; `chunks` has what this one does
@@ -126,11 +126,6 @@ class Memory(Held[Kept]):
             if min(left) >= 0:
                 room, found[number] = left, held
         return Memory(self.budgets, found)
-
-
-def alone(chunk: Chunk) -> Chunk:
-    """A chunk with buffers of its own: what a filter or a slice left may hold on to more than its cells."""
-    return Chunk(chunk.table.take(np.arange(len(chunk))).combine_chunks(), chunk.ndim)
 
 
 def divided(chunk: Chunk, parts: Sequence[Part]) -> list[Chunk]:
