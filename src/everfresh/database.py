@@ -151,6 +151,9 @@ class Database(StreamMethods, ObjectMethods):
             return  # nothing of it is this process's
         self._stop_streams()
         with self._lock:
+            if not self._closed:
+                for domain in self._engine.objects.domains.values():
+                    domain.release()
             self._closed = True
             self._engine.close()  # again, if the first time was interrupted
 

@@ -84,15 +84,20 @@ class Following:
             return
         self.forget(engine)
         catalog = engine.catalog
-        made = []
+        made, silent = [], []
         for one in fresh:
             if not one.publishes:
-                raise EverfreshError(
-                    Code.UNSUPPORTED,
-                    f"{one.kind} '{one.name}' does not tell what changes in it, so no view can follow it",
-                    place=statement.place,
-                    hint="load it into a table or an array, or read it with SELECT",
-                )
+                folder = engine.folder
+                root = folder.root if folder is not None else None
+                telling = objects.domains[one.domain].publishing(one.name, root)
+                if telling is None:
+                    raise EverfreshError(
+                        Code.UNSUPPORTED,
+                        f"{one.kind} '{one.name}' does not tell what changes in it, so no view can follow it",
+                        place=statement.place,
+                        hint="load it into a table or an array, or read it with SELECT",
+                    )
+                silent.append(Batch(statements={one.domain: (telling,)}))
             columns = objects.domains[one.domain].columns(one.name)
             if not columns:
                 raise EverfreshError(
@@ -103,6 +108,8 @@ class Following:
             made.append(_statement(TableSchema(one.name, columns, follows=True).ddl, engine))
             catalog, _ = catalog.execute(made[-1])
         catalog.execute(statement, {})  # what is wrong with the view is said before anything is done
+        for batch in silent:
+            self._db._commit(batch)
         for one, create in zip(fresh, made, strict=True):
             engine.execute(create)
             rows: pa.Table = objects.domains[one.domain].read(one.name)

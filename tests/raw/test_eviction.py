@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everfresh.raw.eviction import POLICIES, Sizes, Use, chunk_lru, cost
+from everfresh.raw.eviction import HALVED, POLICIES, Sizes, Use, chunk_lru, cost, lost, pinned
 from everfresh.raw.placement import Item, Joined, Part, affinity, place, share
 
 FILES = {"a": 100, "b": 60, "c": 10}
@@ -32,17 +32,19 @@ def histories(draw: st.DrawFn) -> tuple[list[Use], list[Use], int]:
     return before, now, draw(st.integers(0, 70))
 
 
-def literal(before: Sequence[Use], now: Sequence[Use], budget: int) -> set[int]:
+def literal(groups: Sequence[Sequence[Use]], halved: float, budget: int) -> set[int]:
     """Algorithm 2 without a heap: the costs of all are computed anew for each that is taken."""
     kept: set[int] = set()
     room = budget
-    for group in (now, before):
+    for group in groups:
         left = list(group)
         while True:
             fits = [use for use in left if _missing(use, kept) <= room]
             if not fits:
                 break
-            best = max(fits, key=lambda use: (_cost(use, kept), use.query, [-ord(c) for c in use.file]))
+            best = max(
+                fits, key=lambda use: (_cost(use, kept, halved), use.query, [-ord(c) for c in use.file])
+            )
             room -= _missing(best, kept)
             kept |= best.pieces
             left.remove(best)
@@ -53,16 +55,18 @@ def _missing(use: Use, kept: set[int]) -> int:
     return sum(PIECES[n] for n in use.pieces - kept)
 
 
-def _cost(use: Use, kept: set[int]) -> float:
+def _cost(use: Use, kept: set[int], halved: float) -> float:
     missing = _missing(use, kept)
-    return 2.0 ** (use.query - 9) * FILES[use.file] / missing if missing else float("inf")
+    return 2.0 ** ((use.query - 9) / halved) * FILES[use.file] / missing if missing else float("inf")
 
 
 @given(histories())
 def test_cost_equals_the_algorithm_of_the_document(history: tuple[list[Use], list[Use], int]) -> None:
     before, now, budget = history
+    kept = {n for use in pinned(before, now, SIZES, budget) for n in use.pieces}
+    assert kept == literal((now, before), 1.0, budget)
     kept = {n for use in cost(before, now, SIZES, budget) for n in use.pieces}
-    assert kept == literal(before, now, budget)
+    assert kept == literal(([*before, *now],), HALVED, budget)
 
 
 @given(histories(), st.sampled_from(sorted(POLICIES)))
@@ -72,7 +76,7 @@ def test_every_policy_keeps_within_the_budget(history: tuple[list[Use], list[Use
     kept = {n for use in uses for n in use.pieces}
     assert sum(PIECES[n] for n in kept) <= budget
     assert kept <= {n for use in (*before, *now) for n in use.pieces}
-    if sum(PIECES[n] for n in {n for use in now for n in use.pieces}) <= budget:
+    if policy != "cost" and sum(PIECES[n] for n in {n for use in now for n in use.pieces}) <= budget:
         assert all(use.pieces <= kept for use in now), "what is asked for now stays if it fits"
 
 
@@ -88,6 +92,33 @@ def test_lru_forgets_what_was_asked_for_longest_ago() -> None:
     before = [Use(q, OF[q], frozenset({q})) for q in (1, 2, 3)]
     kept = chunk_lru(before, [Use(9, "a", frozenset({0, 6}))], SIZES, PIECES[0] + PIECES[6] + PIECES[3])
     assert {n for use in kept for n in use.pieces} == {0, 6, 3}
+
+
+@given(histories())
+def test_lru_is_lru_access_by_access(history: tuple[list[Use], list[Use], int]) -> None:
+    """Every query goes file by file: what is not in memory is read, and pushes out what was asked for longest
+    ago, even if the query would have come to it."""
+    before, now, budget = history
+    resident: list[int] = []
+    uses: tuple[Use, ...] = ()
+    for query in sorted({use.query for use in (*before, *now)}):
+        mine = [use for use in (*before, *now) if use.query == query]
+        order = [[(n, PIECES[n]) for n in sorted(use.pieces)] for use in mine]
+        recent = [(n, PIECES[n]) for use in reversed(uses) for n in use.pieces]
+        assert [n for n, _ in recent] == resident
+        expected, here = set(), set(resident)
+        for use in mine:
+            expected.update(n for n in use.pieces if n in here and n not in resident)
+            for n in sorted(use.pieces):
+                if n in resident:
+                    resident.remove(n)
+                if PIECES[n] <= budget:
+                    resident.append(n)
+            while sum(PIECES[n] for n in resident) > budget:
+                resident.pop(0)
+        assert lost(recent, order, budget) == expected
+        uses = chunk_lru(uses, mine, SIZES, budget)
+    assert [n for use in reversed(uses) for n in use.pieces] == resident
 
 
 # -- placement -------------------------------------------------------------------------------------------

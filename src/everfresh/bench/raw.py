@@ -17,16 +17,23 @@ from everfresh.bench.report import Report
 
 if TYPE_CHECKING:
     from everfresh.bench.parts.raw_workloads import Workload
+    from everfresh.raw.asking import CacheOptions
+    from everfresh.raw.asking import Report as Told
     from everfresh.raw.catalog import Catalog
     from everfresh.raw.cells import CellReader
-    from everfresh.raw.coordinator import Report as Told
 
 NAME = "raw"
 DESCRIPTION = "raw arrays: bytes that policies of the cache read again, and placement"
-OPTIONS = {"mb": "megabytes of numbers in the files of a catalog (2048)", "workers": "cache nodes (8)"}
+OPTIONS = {
+    "mb": "megabytes of numbers in the files of a catalog (2048)",
+    "workers": "cache nodes (8)",
+    "workloads": "which, by their names (PTF-1,PTF-2,GEO,PTF-100)",
+    "shares": "budgets in percent of the files' bytes (10,25,50)",
+    "answers": "no: queries are not evaluated, so that bytes are counted sooner (yes)",
+    "min_cells": "a piece with fewer cells is rarely cut (4096)",
+}
 
-SHARES = (0.10, 0.25, 0.50)
-POLICIES = ("file_lru", "chunk_lru", "cost")
+POLICIES = ("file_lru", "chunk_lru", "pinned", "cost")
 
 
 def run(settings: Settings) -> Report:
@@ -36,8 +43,11 @@ def run(settings: Settings) -> Report:
     report = Report(NAME)
     mb = int(settings.options.get("mb", 24 if settings.quick else 2048))
     workers = int(settings.options.get("workers", 8))
-    for made in WORKLOADS[:3] if settings.quick else WORKLOADS:
+    names = settings.options.get("workloads", "PTF-1,PTF-2,GEO" if settings.quick else "").split(",")
+    for made in WORKLOADS:
         workload = made()
+        if names != [""] and workload.name not in names:
+            continue
         with tempfile.TemporaryDirectory(prefix="everfresh-raw-") as folder:
             settings.note(f"{workload.name}: writing {workload.format}")
             from everfresh.bench.parts.raw_workloads import write
@@ -50,6 +60,7 @@ def run(settings: Settings) -> Report:
 def _workload(
     report: Report, settings: Settings, workload: Workload, folder: str, size: int, workers: int
 ) -> None:
+    from everfresh.raw.asking import CacheOptions
     from everfresh.raw.catalog import Catalog
     from everfresh.raw.cells import CellReader
     from everfresh.raw.coordinator import Coordinator
@@ -66,13 +77,17 @@ def _workload(
     catalog = look(reader, Catalog(), workers, Coordinator().numbers).catalog
     report.row(workload=workload.name, what="first look", seconds=time.perf_counter() - begin, mb=size / 1e6)
     found: dict[tuple[str, float, str], list[Told]] = {}
-    for share in SHARES if len(workload.boxes) == 10 else SHARES[-1:]:
-        for policy in POLICIES:
+    shares = [int(each) / 100 for each in settings.options.get("shares", "10,25,50").split(",")]
+    shares = shares if len(workload.boxes) == 10 else shares[-1:]
+    evaluated = settings.options.get("answers", "yes") == "yes"
+    min_cells = int(settings.options.get("min_cells", 4096))
+    for share in shares:
+        for policy in POLICIES if share == shares[0] else ("file_lru", "chunk_lru", "cost"):
             for placement in ("dynamic", "static") if policy == "cost" else ("static",):
                 settings.note(f"{workload.name}: {policy}, {placement}, {share:.0%}")
-                told = _queries(
-                    workload, reader, catalog, int(size * share / workers), workers, policy, placement
-                )
+                budget = int(size * share / workers)
+                options = CacheOptions(workers, budget, policy, placement, min_cells)
+                told = _queries(workload, reader, catalog, options, evaluated)
                 found[policy, share, placement] = told
                 _rows(report, workload, share, policy, placement, told)
     _bars(report, workload, found, len(catalog.files))
@@ -82,21 +97,19 @@ def _queries(
     workload: Workload,
     reader: CellReader,
     catalog: Catalog,
-    budget: int,
-    workers: int,
-    policy: str,
-    placement: str,
+    options: CacheOptions,
+    evaluated: bool = True,
 ) -> list[Told]:
     from everfresh.arrays.aql_parser import parse
     from everfresh.arrays.evaluate import evaluate
-    from everfresh.raw.coordinator import CacheOptions, Coordinator
+    from everfresh.raw.coordinator import Coordinator
     from everfresh.raw.needs import needs_of
 
-    cache = Coordinator(CacheOptions(workers, budget, policy, placement))
+    cache = Coordinator(options)
     cache.put("a", reader, catalog)
     names = reader.schema.dimension_names
     on = " AND ".join(f"y.{name} = x.{name}" for name in names)
-    answers, told = [], []
+    told = []
     for box in workload.boxes:
         where = ", ".join(map(str, (*box.lo, *box.hi)))
         statement: Any = parse(
@@ -105,7 +118,8 @@ def _queries(
         )
         needs = needs_of(statement, {"a": reader.schema})
         arrays = cache.answer(needs.asks, needs.joins)
-        answers.append(evaluate(statement, arrays))
+        if evaluated:
+            evaluate(statement, arrays)
         assert cache.last is not None
         told.append(cache.last)
     return told
@@ -153,6 +167,13 @@ def _bars(
             ratio = _ratio(moved("dynamic", first), moved("static", first))
             report.below(f"{name}: bytes moved, dynamic against static, {what}", ratio, 0.5, "x")
     after = found["cost", share, "dynamic"][1:]
+    slow = sum(one.seconds for one in found["file_lru", share, "static"][1:])
+    report.below(
+        f"{name}: planning after the first query against file_lru's time",
+        _ratio(sum(one.planning for one in after), slow),
+        0.05,
+        "x",
+    )
     report.below(
         f"{name}: planning of a query after the first, {files} files",
         max(o.planning for o in after),

@@ -160,6 +160,10 @@ class Domain(Protocol):
         to be read here."""
         ...
 
+    def frame_for(self, name: str, plan: Any, session: Any) -> Any:
+        """The rows that a plan of SQL needs, at least, as `frame` gives them."""
+        ...
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`, with `_weight` and `_epoch`."""
         ...
@@ -182,6 +186,16 @@ class Domain(Protocol):
 
     def still(self) -> AbstractContextManager[Any]:
         """A block in which nobody changes the domain, and what is there is committed."""
+        ...
+
+    def publishing(self, name: str, root: str | None) -> Any:
+        """A statement from which on an object that does not publish does, in the database at `root`; None if
+        it cannot."""
+        ...
+
+    def release(self) -> None:
+        """The database is closed: give back what is held outside of its folder, as well as that can be
+        done."""
         ...
 
     def to_sections(self) -> Sections:

@@ -102,6 +102,10 @@ class Lazy:
         """The rows of an object as a DataFrame, or None."""
         return self._there(name).frame(name, at, session)
 
+    def frame_for(self, name: str, plan: Any, session: Any) -> Any:
+        """What a plan of SQL needs of an object, where it is."""
+        return self._there(name).frame_for(name, plan, session)
+
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`."""
         return self._there(name).changes(name, since)
@@ -137,6 +141,15 @@ class Lazy:
         """A change was ended by an exception that nobody foresaw."""
         if self._domain is not None:
             self._domain.forsake()
+
+    def publishing(self, name: str, root: str | None) -> Any:
+        """A statement from which on an object publishes."""
+        return self._there(name).publishing(name, root)
+
+    def release(self) -> None:
+        """The database is closed."""
+        if self._domain is not None:
+            self._domain.release()
 
     def to_sections(self) -> Sections:
         """The state, for a snapshot."""

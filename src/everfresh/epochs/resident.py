@@ -77,6 +77,13 @@ class Resident(ABC):
             )
         return self.objects[name]
 
+    def publishing(self, name: str, root: str | None) -> Any:
+        """Objects publish from the start, or never."""
+        return None
+
+    def release(self) -> None:  # noqa: B027 - most hold nothing
+        """Nothing is held outside of this process."""
+
     # -- what a subclass says ----------------------------------------------------------------------
 
     @abstractmethod
@@ -196,6 +203,10 @@ class Resident(ABC):
     def frame(self, name: str, at: int | None, session: Any) -> Any:
         """Rows are in this process."""
         return None
+
+    def frame_for(self, name: str, plan: Any, session: Any) -> Any:
+        """All rows, where they are."""
+        return self.frame(name, None, session)
 
     def changes(self, name: str, since: int | None) -> pa.Table:
         """An object's change of each epoch after `since`."""

@@ -12,7 +12,7 @@ used again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -94,10 +94,11 @@ class Catalog:
             {n: piece for n, piece in self.pieces.items() if piece.file not in gone},
         )
 
-    def extended(self, file: RawFile, pieces: Sequence[Piece]) -> Catalog:
-        """The catalog with one more file; one that is empty has no piece."""
+    def extended(self, files: Iterable[RawFile], pieces: Iterable[Piece]) -> Catalog:
+        """The catalog with more files; one that is empty has no piece."""
         return Catalog(
-            {**self.files, file.path: file}, {**self.pieces, **{piece.number: piece for piece in pieces}}
+            {**self.files, **{file.path: file for file in files}},
+            {**self.pieces, **{piece.number: piece for piece in pieces}},
         )
 
     # -- as text -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,11 @@ class CellReader:
         self._range = Box.of(self.schema.lo, self.schema.hi)
         self._lenient = definition.option("outside") == "skip"
         self._plans: dict[pa.Schema, Plan] = {}
+
+    @cached_property
+    def width(self) -> int:
+        """About how many bytes a cell takes in memory."""
+        return sum(_width(field.type) for field in self.schema.arrow)
 
     def format(self, path: str) -> Reader:
         """The reader of a file."""
@@ -156,6 +162,13 @@ class CellReader:
             place=f"{path}, row {done + row}",
             hint="create the array with wider ranges, or WITH (outside = 'skip')",
         )
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:  # text
+        return 24
 
 
 def _indices(column: pa.ChunkedArray, lo: int, hi: int) -> tuple[pa.Array, Mask]:

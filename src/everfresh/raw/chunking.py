@@ -48,18 +48,35 @@ def cuts_of(query: Box) -> tuple[Cut, ...]:
 
 
 class Side:
-    """The cells of one side of a cut: how many, and their tight box."""
+    """The cells of one side of a cut: how many, how many of them are asked for, and their tight box."""
 
-    def __init__(self) -> None:
-        self.cells = 0
-        self.box: Box | None = None
+    def __init__(self, cells: int = 0, asked: int = 0, box: Box | None = None) -> None:
+        self.cells, self.asked, self.box = cells, asked, box
 
-    def add(self, coords: Ints) -> None:
-        """More cells."""
+    def add(self, coords: Ints, inside: Mask) -> None:
+        """More cells, and which of them are asked for."""
         if coords.shape[1]:
-            self.cells += coords.shape[1]
-            box = tight(coords)
-            self.box = box if self.box is None else self.box.hull(box)
+            self.join(Side(coords.shape[1], int(np.count_nonzero(inside)), tight(coords)))
+
+    def join(self, other: Side) -> None:
+        """The cells of another side as well."""
+        if other.box is not None:
+            self.cells += other.cells
+            self.asked += other.asked
+            self.box = other.box if self.box is None else self.box.hull(other.box)
+
+    def to_row(self, ndim: int) -> list[int]:
+        """As numbers."""
+        box = [*self.box.lo, *self.box.hi] if self.box is not None else [0] * (2 * ndim)
+        return [self.cells, self.asked, *box]
+
+    @staticmethod
+    def of_row(row: Sequence[int]) -> Side:
+        """The inverse of `to_row`."""
+        if not row[0]:
+            return Side()
+        middle = 2 + (len(row) - 2) // 2
+        return Side(row[0], row[1], Box(tuple(row[2:middle]), tuple(row[middle:])))
 
 
 @dataclass(frozen=True)
@@ -82,25 +99,44 @@ class Cutting:
     (Cut(dimension=0, first=5), Box(lo=(1,), hi=(3,)), Box(lo=(9,), hi=(9,)))
     """
 
-    def __init__(self, query: Sequence[Box], within: Box | None = None) -> None:
+    def __init__(self, query: Sequence[Box], within: Box | None = None, cuts: bool = True) -> None:
         self.query = tuple(query)
         self.whole = Side()
-        self.asked = 0
-        """Cells that the query asks for."""
         self._sides = {
             cut: (Side(), Side())
-            for cut in dict.fromkeys(cut for box in self.query for cut in cuts_of(box))
+            for cut in dict.fromkeys(cut for box in self.query if cuts for cut in cuts_of(box))
             if within is None or within.lo[cut.dimension] < cut.first <= within.hi[cut.dimension]
         }
 
+    @property
+    def cuts(self) -> bool:
+        """Whether a side of the query goes through the piece at all."""
+        return bool(self._sides)
+
+    @property
+    def asked(self) -> int:
+        """Cells that the query asks for."""
+        return self.whole.asked
+
     def add(self, coords: Ints) -> None:
         """More cells of the piece, a column each."""
-        self.whole.add(coords)
-        self.asked += int(np.count_nonzero(held(self.query, coords)))
+        inside = held(self.query, coords)
+        self.whole.add(coords, inside)
         for cut, (below, above) in self._sides.items():
             low = cut.below(coords)
-            below.add(coords[:, low])
-            above.add(coords[:, ~low])
+            below.add(coords[:, low], inside[low])
+            above.add(coords[:, ~low], inside[~low])
+
+    def told(self, ndim: int) -> Ints:
+        """What was found, as numbers: for whoever made the same cutting elsewhere."""
+        sides = [self.whole, *(side for both in self._sides.values() for side in both)]
+        return np.array([side.to_row(ndim) for side in sides], np.int64)
+
+    def hear(self, told: Ints) -> None:
+        """Cells that were looked at elsewhere."""
+        sides = [self.whole, *(side for both in self._sides.values() for side in both)]
+        for side, row in zip(sides, told.tolist(), strict=True):
+            side.join(Side.of_row(row))
 
     def halves(self, min_cells: int) -> Halves | None:
         """What the piece becomes; None where it stays as it is."""

@@ -4,14 +4,15 @@ What an epoch decides is which files an array has: a commit record holds them wi
 of their pieces. Queries make the boxes finer, which changes no answer: that is kept in a file beside the
 database, which counts only where it is of the same files, and in snapshots.
 
-An external array is read as its files are now: it has no past, and no changes to follow.
+An external array is read as its files are now: it has no past. What has changed in it is told from the moment
+on that somebody follows it (`everfresh.raw.kept`): then an epoch has the cells that came and went with files.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +20,31 @@ import pyarrow as pa
 
 from everfresh.arrays.aql import DropArray
 from everfresh.arrays.aql_parser import parse as parse_aql
-from everfresh.delta.bags import weigh
-from everfresh.epochs import Object, Published, Resident, Told, Undo
+from everfresh.delta.bags import net, weigh
+from everfresh.epochs import Object, Published, Resident, RowChange, Told, Undo
 from everfresh.epochs.domain import Sections
+from everfresh.epochs.resident import weighted
 from everfresh.errors import Code, EverfreshError
+from everfresh.progress import Progress
+from everfresh.raw.asking import Ask
 from everfresh.raw.bounds import boxes_of
 from everfresh.raw.boxes import Box
 from everfresh.raw.catalog import Catalog
 from everfresh.raw.cells import CellReader
-from everfresh.raw.coordinator import Ask, Coordinator
+from everfresh.raw.coordinator import Coordinator
 from everfresh.raw.definition import CreateExternal, parse
+from everfresh.raw.files.places import Found
+from everfresh.raw.kept import Followed, KeptCells, cells_of_file
+from everfresh.raw.looking import Looked, Surveyed, surveyed
+from everfresh.raw.needs import Needs
 from everfresh.raw.verifying import misplaced
+from everfresh.raw.watching import Watch
 from everfresh.sql.logical.plan import Plan
-from everfresh.state import plain, replace_file
+from everfresh.state import is_url, pack_table, plain, replace_file, unpack_table
 from everfresh.types import Column
 
-ALL, FILES = "raw/all", "raw/files/"
+ALL, FILES, PAST = "raw/all", "raw/files/", "raw/past/"
+NAMES, CAME, WENT = "raw/kept/", "raw/came/", "raw/went/"
 
 
 @dataclass(frozen=True)
@@ -46,10 +56,22 @@ class Made:
 
 
 @dataclass(frozen=True)
+class Keep:
+    """An external array tells what changes in it from now on: by file, the name of what is kept of it."""
+
+    name: str
+    names: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return f"KEEP {self.name}"
+
+
+@dataclass(frozen=True)
 class Seen:
-    """The files of an array as REFRESH found them."""
+    """The files of an array as REFRESH found them, and what that changes for those who follow it."""
 
     catalog: Catalog
+    followed: Followed | None = None
 
 
 class External(Resident):
@@ -58,12 +80,16 @@ class External(Resident):
     name = "raw"
     kind = "external array"
 
-    def __init__(self, history: int = 100) -> None:
+    def __init__(self, history: int = 100, cache: Coordinator | None = None) -> None:
         super().__init__(history)
-        self.cache = Coordinator()
+        self.cache = cache or Coordinator()
         self.cache.told = self.write_boxes
         self.beside: Path | None = None
         """The folder in which finer boxes are kept; None where nothing is."""
+        self.kept_names: Mapping[str, Mapping[str, str]] = {}
+        """Of the arrays that are followed, by file the name under which its cells are kept."""
+        self.cells = KeptCells()
+        self.watches: dict[str, Watch] = {}
 
     def takes(self, given: Any) -> bool:
         """What REFRESH saw."""
@@ -96,12 +122,26 @@ class External(Resident):
 
     def define(self, statement: Any) -> tuple[Object | str, Undo]:
         """Make or drop an array."""
-        cache = self.cache
+        cache, names = self.cache, self.kept_names
+        if isinstance(statement, Keep):
+            found = self.expect(statement.name)
+            self.kept_names = {**names, statement.name: statement.names}
+
+            def undo() -> None:
+                self.kept_names = names
+
+            return replace(found, publishes=True), undo
         if isinstance(statement, DropArray):
             self.expect(statement.name)
+            self.kept_names = {name: some for name, some in names.items() if name != statement.name}
             reader, catalog = cache.readers[statement.name], cache.catalogs[statement.name]
             cache.drop(statement.name)
-            return statement.name, lambda: cache.put(statement.name, reader, catalog)
+
+            def again() -> None:
+                cache.put(statement.name, reader, catalog)
+                self.kept_names = names
+
+            return statement.name, again
         name = statement.definition.schema.name
         cache.put(name, CellReader(statement.definition), statement.catalog)
         return Object(name, self.name, self.kind, publishes=False), lambda: cache.drop(name)
@@ -109,17 +149,42 @@ class External(Resident):
     def make(
         self, name: str, own: Seen, inputs: Mapping[str, Published]
     ) -> tuple[Seen | None, Published | None, Undo]:
-        """Other files; nobody can follow that row by row."""
-        reader, before = self.cache.readers[name], self.cache.catalogs[name]
+        """Other files: what that changes is told where somebody follows the array."""
+        reader, before, names = self.cache.readers[name], self.cache.catalogs[name], self.kept_names
         self.cache.put(name, reader, own.catalog)
-        return own, None, lambda: self.cache.put(name, reader, before)
+
+        def undo() -> None:
+            self.cache.put(name, reader, before)
+            self.kept_names = names
+
+        told = own.followed
+        if told is None:
+            return own, None, undo
+        self.kept_names = {**names, name: told.names}
+        change = net(pa.concat_tables([weigh(told.came), weigh(told.went, -1)]))
+        return own, RowChange(lambda: change) if change.num_rows else None, undo
+
+    def remember(self, epoch: int, published: dict[str, Published]) -> None:
+        """An epoch is committed: cells that nobody asks for any more go."""
+        super().remember(epoch, published)
+        if self.kept_names or published:
+            self.cells.keep_only({name for some in self.kept_names.values() for name in some.values()})
 
     def encode(self, statements: Sequence[Any], changes: Sequence[tuple[str, Seen]]) -> Told:
         """Statements as their text, catalogs as sections."""
         made = [one for one in statements if isinstance(one, Made)]
         found = {one.definition.schema.name: one.catalog for one in made} | {n: c.catalog for n, c in changes}
         texts = tuple(str(one.definition if isinstance(one, Made) else one) for one in statements)
-        return Told(texts, {FILES + name: catalog.to_text().encode() for name, catalog in found.items()})
+        sections: dict[str, Any] = {FILES + n: catalog.to_text().encode() for n, catalog in found.items()}
+        for one in statements:
+            if isinstance(one, Keep):
+                sections[NAMES + one.name] = json.dumps(dict(one.names)).encode()
+        for name, seen in changes:
+            if seen.followed is not None:
+                sections[NAMES + name] = json.dumps(dict(seen.followed.names)).encode()
+                sections[CAME + name] = pack_table(seen.followed.came)
+                sections[WENT + name] = pack_table(seen.followed.went)
+        return Told(texts, sections)
 
     def decode(
         self, ddl: Sequence[str], sections: Sections
@@ -128,10 +193,24 @@ class External(Resident):
         catalogs = {
             section.removeprefix(FILES): Catalog.of_text(bytes(data).decode())
             for section, data in sections.items()
+            if section.startswith(FILES)
         }
-        statements = [_statement(text, catalogs) for text in ddl]
+        kept = {
+            section.removeprefix(NAMES): plain(data, "what is kept of files")
+            for section, data in sections.items()
+            if section.startswith(NAMES)
+        }
+        statements = [_statement(text, catalogs, kept) for text in ddl]
         made = {one.definition.schema.name for one in statements if isinstance(one, Made)}
-        return statements, [(name, Seen(found)) for name, found in catalogs.items() if name not in made]
+        seen = []
+        for name, found in catalogs.items():
+            followed = None
+            if CAME + name in sections:
+                both = (unpack_table(sections[CAME + name]), unpack_table(sections[WENT + name]))
+                followed = Followed(*both, kept[name])
+            if name not in made:
+                seen.append((name, Seen(found, followed)))
+        return statements, seen
 
     def to_sections(self) -> dict[str, Any]:
         """Everything, for a snapshot: the boxes as fine as they are."""
@@ -142,13 +221,15 @@ class External(Resident):
             sections: dict[str, Any] = {ALL: json.dumps(told).encode()}
             for name in self.objects:
                 sections[FILES + name] = self.cache.catalogs[name].to_text().encode()
-            return sections
+            for name, names in self.kept_names.items():
+                sections[NAMES + name] = json.dumps(dict(names)).encode()
+            return {**sections, **self.history.to_sections(PAST, lambda change: change.table)}
 
     def restore(self, sections: Sections) -> None:
         """Take the state of a snapshot."""
         for name in list(self.cache.readers):
             self.cache.drop(name)
-        objects = {}
+        objects, self.kept_names = {}, {}
         for text, created in plain(sections[ALL], "the external arrays of a database") if sections else ():
             definition = parse(text)
             if not isinstance(definition, CreateExternal):
@@ -156,13 +237,21 @@ class External(Resident):
             name = definition.schema.name
             catalog = Catalog.of_text(bytes(sections[FILES + name]).decode())
             self.cache.put(name, CellReader(definition), catalog)
-            objects[name] = Object(name, self.name, self.kind, (), created, publishes=False)
+            kept = sections.get(NAMES + name)
+            if kept is not None:
+                self.kept_names = {**self.kept_names, name: plain(kept, "what is kept of files")}
+            objects[name] = Object(name, self.name, self.kind, (), created, publishes=kept is not None)
         self.objects = objects
+        self.history.load(PAST, sections)
 
     # -- finer boxes, beside the database ------------------------------------------------------------
 
-    def keep_in(self, folder: Path | None) -> None:
-        """Keep finer boxes in a folder, and take those that are there."""
+    def keep_in(self, root: str) -> None:
+        """Keep the cells of files that are followed in the database at `root`; and finer boxes, if that is a
+        folder: take those that are there."""
+        if self.cells.store is None:
+            self.cells = KeptCells.of(root)
+        folder = None if is_url(root) else Path(root) / "boxes"
         if folder is None or self.beside == folder:
             return
         self.beside = folder
@@ -192,6 +281,18 @@ class External(Resident):
 
     # -- reading -------------------------------------------------------------------------------------
 
+    def survey(
+        self, reader: CellReader, fresh: Sequence[tuple[Found, int]]
+    ) -> Iterator[tuple[str, Surveyed]]:
+        """Look at new files, each with its owner."""
+        return ((one.path, surveyed(reader, one.path)) for one, _ in fresh)
+
+    def answered(
+        self, statement: Any, needs: Needs, arrays: Any, progress: Progress | None = None
+    ) -> pa.Table | None:
+        """The rows of a statement, where workers compute them; None: its cells are collected."""
+        return None
+
     def rows(self, name: str) -> pa.Table:
         """All cells of an array."""
         schema = self.reader(name).schema
@@ -199,6 +300,11 @@ class External(Resident):
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """All cells of an array, as its files are now."""
+        self.past(name, at)
+        return self.rows(name)
+
+    def past(self, name: str, at: int | None) -> None:
+        """Refuse to be read as of an epoch before the files were looked at."""
         found = self.expect(name)
         if at is not None and at < max(found.created, self.epoch):
             raise EverfreshError(
@@ -206,7 +312,6 @@ class External(Resident):
                 f"external array '{name}' can be read as its files are now, and not as of epoch {at}",
                 hint="read it without at=",
             )
-        return self.rows(name)
 
     def rows_for(self, name: str, plan: Plan) -> pa.Table:
         """The cells that a plan of SQL needs of an array."""
@@ -216,14 +321,66 @@ class External(Resident):
             return schema.arrow.empty_table()
         return self.cache.answer([Ask(name, tuple(boxes))])[name].to_arrow()
 
-    def changes(self, name: str, since: int | None) -> pa.Table:
-        """None that can be followed."""
-        self.expect(name)
-        raise EverfreshError(
-            Code.UNSUPPORTED,
-            f"external array '{name}' has no changes to follow: its files are other files, or they are not",
-            hint="load the cells into an array (CREATE ARRAY) to follow them",
+    # -- who follows ---------------------------------------------------------------------------------
+
+    def publishing(self, name: str, root: str | None) -> Keep:
+        """The statement from which on an array tells what changes in it: all of its files are read."""
+        if root is not None:
+            self.keep_in(root)
+        with self.cache.lock:
+            reader, catalog = self.reader(name), self.cache.catalogs[name]
+            return Keep(
+                name,
+                {p: self.cells.put(cells_of_file(reader, file.found)) for p, file in catalog.files.items()},
+            )
+
+    def kept_cells(self, name: str) -> pa.Table:
+        """All cells of an array that is followed, as its files were when they were last looked at."""
+        nothing = self.reader(name).schema.arrow.empty_table()
+        kept = self.kept_names[name]
+        return pa.concat_tables([nothing, *(self.cells.get(digest, path) for path, digest in kept.items())])
+
+    def followed(self, name: str, seen: Looked) -> Followed | None:
+        """What a look at the files has changed, if somebody follows the array."""
+        if name not in self.kept_names:
+            return None
+        reader, before = self.reader(name), self.kept_names[name]
+        nothing = reader.schema.arrow.empty_table()
+        came, went = [nothing], [nothing]
+        names = {path: digest for path, digest in before.items() if path not in seen.gone}
+        for path in (*seen.changed, *seen.gone):
+            if path in before:
+                went.append(self.cells.get(before[path], path))
+        for path in (*seen.changed, *seen.come):
+            came.append(cells_of_file(reader, seen.catalog.files[path].found))
+            names[path] = self.cells.put(came[-1])
+        return Followed(pa.concat_tables(came), pa.concat_tables(went), names)
+
+    def changes_of(self, found: Object, since: int | None) -> pa.Table:
+        """What came and went with files, since somebody follows the array."""
+        if not found.publishes:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"nobody follows external array '{found.name}', so what has changed in it is not known",
+                hint=f"db.array('{found.name}').on_change(...), or a view over it, before its files change",
+            )
+        schema = weighted(self.reader(found.name).schema.arrow.empty_table())
+        return self.history.changes(
+            found.name, since, found.created, self.epoch, lambda: self.kept_cells(found.name), schema
         )
+
+    def watch(self, name: str, refresh: Any, seconds: float) -> None:
+        """Look at the files of an array every so many seconds; 0: no more."""
+        before = self.watches.pop(name, None)
+        if before is not None:
+            before.stop()
+        if seconds > 0:
+            self.watches[name] = Watch(refresh, name, seconds)
+
+    def release(self) -> None:
+        """Nobody looks at files any more."""
+        for name in list(self.watches):
+            self.watch(name, None, 0)
 
     def verify(self, name: str) -> pa.Table:
         """The cells that no piece of their file holds, or more than one: none."""
@@ -257,7 +414,9 @@ class External(Resident):
         return ExternalArray(db, self, name)
 
 
-def _statement(text: str, catalogs: Mapping[str, Catalog]) -> Any:
+def _statement(text: str, catalogs: Mapping[str, Catalog], kept: Mapping[str, Any]) -> Any:
+    if text.startswith("KEEP "):
+        return Keep(text.removeprefix("KEEP "), kept[text.removeprefix("KEEP ")])
     if text.upper().startswith("DROP"):
         return parse_aql(text)
     definition = parse(text)
@@ -267,10 +426,8 @@ def _statement(text: str, catalogs: Mapping[str, Catalog]) -> Any:
 
 def made(history: int, host: Any) -> External:
     """The domain, on an engine that offers `host`."""
-    if host is not None:
-        raise EverfreshError(
-            Code.UNSUPPORTED,
-            "external arrays are read by the local engine",
-            hint="connect with engine='local'",
-        )
-    return External(history)
+    if host is None:
+        return External(history)
+    from everfresh.raw.spark.domain import ExternalOnSpark
+
+    return ExternalOnSpark(history, host)

@@ -1,24 +1,33 @@
-"""What stays in the cache after a query (Algorithm 2, `004`), and two policies to compare with.
+"""What stays in the cache after a query (Algorithm 2, `004`), and policies to compare with.
 
 A file is read whole even if one piece of it is missing, so what is worth keeping is all pieces of a file that
 a query asked for, together: a *use*. The cost of losing a use is the size of its file over the bytes that
 keeping it takes, weighted by how recent its query is. Uses are taken greedily; pieces that are kept already
 take nothing, so the cost of the others in a use rises as pieces of it are taken for another.
 
-What the document leaves open is settled so: the pieces of the current query come first, and if they alone
-exceed the budget, those of the best ratio; a piece counts once, in however many uses it is; weights are
+What the document leaves open is settled so: a piece counts once, in however many uses it is; weights are
 relative to the newest query, so that none overflows; a use that does not fit is passed over, and never fits
 later, since what it still takes shrinks by no more than the room does.
+
+`pinned` is the algorithm to the letter: the pieces of the current query come first, whatever they cost, and a
+query counts half as much as the next. Where queries go round over more than fits, that has the weakness of
+LRU: what comes now pushes out what comes next. `cost` lets the current query compete with the others, and
+forgets more slowly.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 WINDOW = 512
-"""Queries that are remembered: the weight of the oldest is 2 to the power of minus this."""
+"""Queries that are remembered."""
+
+
+HALVED = 8.0
+"""After so many queries a use counts half as much (`cost`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +52,43 @@ Policy = Callable[[Sequence[Use], Sequence[Use], Sizes, int], tuple[Use, ...]]
 
 
 def cost(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: int) -> tuple[Use, ...]:
-    """The uses that stay: those of the current query, and then the most expensive to lose.
+    """The uses that are the most expensive to lose, of all queries.
 
     >>> sizes = Sizes({"a": 100, "b": 100}, {1: 10, 2: 50, 3: 10})
     >>> was = [Use(1, "a", frozenset({1})), Use(1, "b", frozenset({2}))]
     >>> [use.file for use in cost(was, [Use(2, "b", frozenset({3}))], sizes, 25)]
     ['b', 'a']
     """
-    newest = now[0].query if now else max((use.query for use in before), default=0)
-    kept = _Kept(sizes, budget)
+    kept = _Kept(sizes, budget, HALVED)
+    newest = _newest(before, now)
+    kept.take(_newest_of_each([*before, *now], newest), newest)
+    return tuple(kept.uses)
+
+
+def pinned(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: int) -> tuple[Use, ...]:
+    """The uses of the current query, and then the most expensive to lose: Algorithm 2 to the letter.
+
+    >>> sizes = Sizes({"a": 100, "b": 10}, {1: 10, 2: 20})
+    >>> was, now = [Use(1, "a", frozenset({1}))], [Use(2, "b", frozenset({2}))]
+    >>> [use.file for use in pinned(was, now, sizes, 25)], [use.file for use in cost(was, now, sizes, 25)]
+    (['b'], ['a'])
+    """
+    kept = _Kept(sizes, budget, 1.0)
+    newest = _newest(before, now)
     kept.take(now, newest)
     kept.take(_newest_of_each(before, newest), newest)
     return tuple(kept.uses)
 
 
+def _newest(before: Sequence[Use], now: Sequence[Use]) -> int:
+    return now[0].query if now else max((use.query for use in before), default=0)
+
+
 class _Kept:
     """The new state of the cache, as it fills."""
 
-    def __init__(self, sizes: Sizes, budget: int) -> None:
-        self._sizes, self._room = sizes, budget
+    def __init__(self, sizes: Sizes, budget: int, halved: float) -> None:
+        self._sizes, self._room, self._halved = sizes, budget, halved
         self.pieces: set[int] = set()
         self.uses: list[Use] = []
 
@@ -75,7 +102,7 @@ class _Kept:
 
         def key(k: int) -> tuple[float, int, str, int]:
             use = uses[k]
-            weight = 2.0 ** (use.query - newest)
+            weight = 2.0 ** ((use.query - newest) / self._halved)
             worth = weight * self._sizes.files[use.file] / missing[k] if missing[k] else float("inf")
             return -worth, -use.query, use.file, k
 
@@ -110,7 +137,7 @@ def _newest_of_each(uses: Sequence[Use], newest: int) -> list[Use]:
 
 
 def chunk_lru(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: int) -> tuple[Use, ...]:
-    """The pieces that were asked for last; a use has one piece.
+    """The pieces that were asked for last, the most recent first; a use has one piece.
 
     >>> sizes = Sizes({"a": 100}, {1: 10, 2: 10, 3: 10})
     >>> was = [Use(1, "a", frozenset({1})), Use(2, "a", frozenset({2}))]
@@ -119,13 +146,43 @@ def chunk_lru(before: Sequence[Use], now: Sequence[Use], sizes: Sizes, budget: i
     """
     room, seen = budget, set()
     kept: list[Use] = []
-    for use in _latest_first([*before, *now]):
+    for use in _latest_first([*reversed(before), *now]):
         (piece,) = use.pieces
-        if piece not in seen and sizes.pieces[piece] <= room:
-            room -= sizes.pieces[piece]
-            kept.append(use)
+        size = sizes.pieces[piece]
+        if piece in seen or size > budget:  # what is larger than all memory is never in it
+            continue
+        if size > room:  # nor is what was asked for before something that is not
+            break
         seen.add(piece)
+        room -= size
+        kept.append(use)
     return tuple(kept)
+
+
+def lost(
+    recent: Sequence[tuple[int, int]], order: Sequence[Sequence[tuple[int, int]]], budget: int
+) -> set[int]:
+    """Of the pieces in memory, with their bytes and the one asked for last at the end, those that are let go
+    in the course of a query before it comes to them: it goes file by file in this order, and pieces that
+    it reads push out those that were asked for longest ago.
+
+    >>> lost([(1, 5), (2, 5)], [[(3, 5)], [(1, 5)], [(2, 5)]], 10)
+    {1, 2}
+    """
+    resident = OrderedDict(recent)
+    room = budget - sum(resident.values())
+    found: set[int] = set()
+    for pieces in order:
+        found.update(n for n, _ in pieces if n not in resident)
+        for number, size in pieces:
+            if number not in resident and size <= budget:
+                room -= size
+                resident[number] = size
+            if number in resident:
+                resident.move_to_end(number)
+        while room < 0:
+            room += resident.popitem(last=False)[1]
+    return found.intersection(n for n, _ in recent)
 
 
 def _latest_first(uses: Iterable[Use]) -> list[Use]:
@@ -136,14 +193,17 @@ def _latest_first(uses: Iterable[Use]) -> list[Use]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A policy, and whether the pieces of its files are cut by queries."""
+    """A policy; whether the pieces of its files are cut by queries, and whether it goes file by file, and
+    lets go of pieces while a query is under way that the query would have needed."""
 
     keeps: Policy
     cuts: bool
+    ordered: bool
 
 
 POLICIES: Mapping[str, Rule] = {
-    "cost": Rule(cost, True),
-    "chunk_lru": Rule(chunk_lru, True),
-    "file_lru": Rule(chunk_lru, False),  # a file has one piece, which is all of it
+    "cost": Rule(cost, True, False),
+    "pinned": Rule(pinned, True, False),
+    "chunk_lru": Rule(chunk_lru, True, True),
+    "file_lru": Rule(chunk_lru, False, True),  # a file has one piece, which is all of it
 }

@@ -64,9 +64,7 @@ def _told(cache: Coordinator) -> dict[str, Any]:
         for name, catalog in cache.catalogs.items():
             by_file: dict[str, list[Any]] = {path: [] for path in catalog.files}
             for piece in catalog.pieces.values():
-                parts = [
-                    {"worker": p.worker, "cells": len(p.chunk)} for p in cache.memory.parts(piece.number)
-                ]
+                parts = [{"worker": p.worker, "cells": p.cells} for p in cache.memory.parts(piece.number)]
                 by_file[piece.file].append(
                     {"piece": piece.number, "box": str(piece.box), "cells": piece.cells, "workers": parts}
                 )

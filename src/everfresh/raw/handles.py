@@ -11,8 +11,8 @@ import pyarrow as pa
 from everfresh.arrays.cells import Array
 from everfresh.arrays.model import ArraySchema
 from everfresh.errors import Code, EverfreshError
+from everfresh.raw.asking import Ask, CacheOptions, Report
 from everfresh.raw.boxes import Box
-from everfresh.raw.coordinator import Ask, CacheOptions, Report
 from everfresh.relations import View
 from everfresh.types import Column
 
@@ -70,9 +70,33 @@ class ExternalArray(View):
         return refresh(self._db, self.name)
 
     def on_change(self, fn: Callable[[pa.Table], Any]) -> Callable[[], None]:
-        """An external array has no changes to follow."""
-        self._domain.changes(self.name, None)
-        raise AssertionError("there are no changes")
+        """Call `fn(changes)` after each refresh that has changed cells; returns a function that ends it. From
+        the first time on the cells of the array are kept, so that it is known what goes with a file."""
+        from everfresh.raw.following import publishing
+
+        with self._db._lock:
+            self._check(None)
+            publishing(self._db, self._domain, self.name)
+        return super().on_change(fn)
+
+    def follow(self, name: str) -> int:
+        """Make an array with the same cells, which follows this one from now on: what array views and others
+        read. Returns the epoch."""
+        from everfresh.raw.following import follow
+
+        self._check(None)
+        self._db._writable()
+        return follow(self._db, self._domain, self.name, name)
+
+    def watch(self, seconds: float = 5.0) -> Callable[[], None]:
+        """Refresh every so many seconds, until the returned function is called or the database is closed."""
+        if seconds <= 0:
+            raise EverfreshError(
+                Code.ARGUMENT, f"files cannot be looked at every {seconds} seconds", hint="watch(seconds=5)"
+            )
+        self._check(None)
+        self._domain.watch(self.name, self.refresh, seconds)
+        return lambda: self._domain.watch(self.name, None, 0)
 
     def drop(self) -> int:
         """Forget the array; its files stay."""

@@ -5,9 +5,10 @@ Invariant: no worker holds more than its budget; the parts of a piece together a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,20 +17,34 @@ from everfresh.arrays.chunk import Chunk
 from everfresh.raw.placement import Part
 
 
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """A part of a piece at a worker."""
+class Placed(Protocol):
+    """A part of a piece, wherever its cells are."""
 
-    worker: int
-    chunk: Chunk
+    @property
+    def worker(self) -> int:
+        """Who keeps it."""
+        ...
+
+    @property
+    def cells(self) -> int:
+        """How many cells it has."""
+        ...
+
+    @property
+    def bytes(self) -> int:
+        """What it takes."""
+        ...
 
 
-class Memory:
-    """The pieces that are in memory."""
+P = TypeVar("P", bound=Placed)
 
-    def __init__(self, budgets: Sequence[int]) -> None:
+
+class Held(Generic[P]):
+    """The pieces that are in memory: a value."""
+
+    def __init__(self, budgets: Sequence[int], parts: Mapping[int, tuple[P, ...]] | None = None) -> None:
         self.budgets = tuple(budgets)
-        self._parts: Mapping[int, tuple[Kept, ...]] = {}
+        self._parts: Mapping[int, tuple[P, ...]] = parts or {}
 
     def __contains__(self, piece: int) -> bool:
         return piece in self._parts
@@ -40,38 +55,63 @@ class Memory:
     def __len__(self) -> int:
         return len(self._parts)
 
-    def chunk(self, piece: int) -> Chunk:
-        """The cells of a piece."""
-        parts = self._parts[piece]
-        if len(parts) == 1:
-            return parts[0].chunk
-        return Chunk.of(pa.concat_tables([part.chunk.table for part in parts]), parts[0].chunk.ndim)
-
     def workers(self, piece: int) -> tuple[int, ...]:
         """Where a piece is kept, the worker with most of it first."""
         parts = self._parts.get(piece, ())
-        return tuple(part.worker for part in sorted(parts, key=lambda one: -len(one.chunk)))
+        return tuple(part.worker for part in sorted(parts, key=lambda one: -one.cells))
 
-    def parts(self, piece: int) -> tuple[Kept, ...]:
+    def parts(self, piece: int) -> tuple[P, ...]:
         """The parts of a piece."""
         return self._parts.get(piece, ())
 
     def nbytes(self, piece: int) -> int:
         """What a piece takes."""
-        return sum(part.chunk.nbytes for part in self._parts[piece])
+        return sum(part.bytes for part in self._parts[piece])
 
     def used(self) -> list[int]:
         """The bytes that each worker holds."""
         found = [0] * len(self.budgets)
         for parts in self._parts.values():
             for part in parts:
-                found[part.worker] += part.chunk.nbytes
+                found[part.worker] += part.bytes
         return found
+
+    def only(self, pieces: Collection[int]) -> Self:
+        """The memory without all others."""
+        return type(self)(self.budgets, {n: parts for n, parts in self._parts.items() if n in pieces})
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A part of a piece whose cells are in this process, in the order in which its file has them."""
+
+    worker: int
+    chunk: Chunk
+
+    @property
+    def cells(self) -> int:
+        """How many cells it has."""
+        return len(self.chunk)
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        return self.chunk.nbytes
+
+
+class Memory(Held[Kept]):
+    """The pieces that are in the memory of this process."""
+
+    def chunk(self, piece: int) -> Chunk:
+        """The cells of a piece."""
+        parts = self._parts[piece]
+        if len(parts) == 1:
+            return parts[0].chunk
+        return Chunk(pa.concat_tables([part.chunk.table for part in parts]), parts[0].chunk.ndim)
 
     def keeping(self, placed: Mapping[int, tuple[Part, ...]], chunks: Mapping[int, Chunk]) -> Memory:
         """The memory that holds these pieces at these places, and no others; `chunks` has what this one does
         not hold. What is not cut or moved stays the same object."""
-        after = Memory(self.budgets)
         found: dict[int, tuple[Kept, ...]] = {}
         room = list(self.budgets)
         for number, parts in placed.items():
@@ -85,13 +125,7 @@ class Memory:
                 left[part.worker] -= part.chunk.nbytes
             if min(left) >= 0:
                 room, found[number] = left, held
-        after._parts = found
-        return after
-
-
-def alone(chunk: Chunk) -> Chunk:
-    """A chunk with buffers of its own: what a filter or a slice left may hold on to more than its cells."""
-    return Chunk(chunk.table.take(np.arange(len(chunk))).combine_chunks(), chunk.ndim)
+        return Memory(self.budgets, found)
 
 
 def divided(chunk: Chunk, parts: Sequence[Part]) -> list[Chunk]:

@@ -32,12 +32,14 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A piece to be placed: its cells, its bytes, and the workers that have a copy, its own first."""
+    """A piece to be placed: its cells, its bytes, and the workers that have a copy, its own first. `head` are
+    the bytes that each part takes beside those of its cells."""
 
     piece: int
     cells: int
     bytes: int
     copies: tuple[int, ...]
+    head: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class Part:
 
 
 Placed = Mapping[int, tuple[Part, ...]]
+PASSES = 4
+"""How often pieces may change their place once all have one."""
 WINDOW = 16
 """Queries whose pairs count: older ones have less than a ten-thousandth of the newest one's weight."""
 
@@ -80,12 +84,42 @@ def place(
                 room[part.worker] -= share(item, part.cells)
         if parts:
             placed[item.piece] = parts
-    return placed
+    known = {item.piece: item for item in items if item.piece in home}
+    for _ in range(PASSES):
+        if not _moved(known, mates, home, room):
+            break
+    return {n: (Part(home[n], known[n].cells),) if n in home else parts for n, parts in placed.items()}
+
+
+def _moved(
+    items: Mapping[int, Item],
+    mates: Mapping[int, Mapping[int, float]],
+    home: dict[int, int],
+    room: list[int],
+) -> bool:
+    """Let pieces go to another worker that has a copy, if more of what they are joined with is there now that
+    all are placed; whether one did."""
+    found = False
+    for piece, item in items.items():
+        if len(item.copies) < 2 or piece not in mates:
+            continue
+        here = dict.fromkeys(item.copies, 0.0)
+        for mate, weight in mates[piece].items():
+            if home.get(mate) in here:
+                here[home[mate]] += weight
+        best = max(here, key=lambda worker: here[worker])
+        before = home[piece]
+        if here[best] > here.get(before, 0.0) and room[best] >= item.bytes:
+            room[before] += item.bytes
+            room[best] -= item.bytes
+            home[piece] = best
+            found = True
+    return found
 
 
 def share(item: Item, cells: int) -> int:
     """The bytes of some cells of a piece, never fewer than they take."""
-    return -(-item.bytes * cells // max(1, item.cells))
+    return item.head - (-max(0, item.bytes - item.head) * cells // max(1, item.cells))
 
 
 def affinity(joined: Iterable[Joined]) -> dict[int, dict[int, float]]:
@@ -133,7 +167,7 @@ def _spread(item: Item, room: Sequence[int]) -> tuple[Part, ...]:
     others = sorted(set(range(len(room))) - set(item.copies), key=lambda worker: (-room[worker], worker))
     left, parts = item.cells, []
     for worker in (*item.copies, *others):
-        cells = min(left, room[worker] * item.cells // max(1, item.bytes))
+        cells = min(left, (room[worker] - item.head) * item.cells // max(1, item.bytes - item.head))
         if cells > 0:
             parts.append(Part(worker, cells))
             left -= cells

@@ -55,12 +55,18 @@ def check_same(file: RawFile, now: Found) -> None:
 
 
 def scan_file(
-    reader: CellReader, file: RawFile, pieces: Sequence[Piece], boxes: Sequence[Box], limit: Limit
+    reader: CellReader,
+    file: RawFile,
+    pieces: Sequence[Piece],
+    boxes: Sequence[Box],
+    limit: Limit,
+    cuts: bool = True,
 ) -> list[Touched]:
-    """Read a file for these pieces of it and a query that asks for these boxes."""
+    """Read a file for these pieces of it and a query that asks for these boxes; without `cuts` nobody asks
+    where they could be cut."""
     check_same(file, stamped(file.path))
     ndim = reader.schema.ndim
-    touched = [Touched(p, Cutting(boxes, p.box if p.cells != UNKNOWN else None)) for p in pieces]
+    touched = [Touched(p, Cutting(boxes, p.box if p.cells != UNKNOWN else None, cuts)) for p in pieces]
     for _, table in reader.cells(file.path):
         if not table.num_rows:
             continue

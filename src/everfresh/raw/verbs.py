@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 from everfresh.arrays import aql
@@ -17,6 +18,7 @@ from everfresh.raw.catalog import Catalog
 from everfresh.raw.cells import CellReader
 from everfresh.raw.definition import CreateExternal, about_files, parse
 from everfresh.raw.domain import External, Made, Seen
+from everfresh.raw.following import create_view
 from everfresh.raw.looking import look
 from everfresh.raw.needs import Needs, needs_of
 from everfresh.relations import Explanation, Result
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from everfresh.database import Database
 
 DOMAIN = "raw"
+_SHOW = re.compile(r"\s*SHOW\b", re.IGNORECASE)
+_VIEW = re.compile(r"\s*CREATE\s+ARRAY\s+VIEW\b", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 
 
@@ -33,7 +37,11 @@ def run(db: Database, text: str) -> Result | int:
     if about_files(text):
         statement = parse(text)
         return create(db, statement) if isinstance(statement, CreateExternal) else refresh(db, statement.name)
-    return _explained(db, text) or run_arrays(db, text, lambda: _needed(db, text))
+    if _VIEW.match(text) and any(one.domain == DOMAIN for one in db._engine.objects):
+        view = parse_aql(text)
+        assert isinstance(view, aql.CreateView)
+        return create_view(db, domain_of(db), view)
+    return _explained(db, text) or _answered(db, text) or run_arrays(db, text, lambda: _needed(db, text))
 
 
 def domain_of(db: Database) -> External:
@@ -41,7 +49,7 @@ def domain_of(db: Database) -> External:
     domain: External = db._domain(DOMAIN)
     folder = db._engine.folder
     if folder is not None and not db._read_only:
-        domain.keep_in(folder.path / "boxes")
+        domain.keep_in(folder.root)
     return domain
 
 
@@ -52,7 +60,9 @@ def create(db: Database, definition: CreateExternal) -> int:
         domain = domain_of(db)
         cache = domain.cache
         with shown(db._progress) as told:
-            found = look(CellReader(definition), Catalog(), cache.options.workers, cache.numbers, told)
+            reader = CellReader(definition)
+            survey = partial(domain.survey, reader)
+            found = look(reader, Catalog(), cache.options.workers, cache.numbers, told, survey)
         return db._commit(Batch(statements={DOMAIN: (Made(definition, found.catalog),)}))
 
 
@@ -70,10 +80,13 @@ def refresh(db: Database, name: str) -> int:
         domain = domain_of(db)
         cache, name = domain.cache, found.name
         with shown(db._progress) as told:
-            seen = look(cache.readers[name], cache.catalogs[name], cache.options.workers, cache.numbers, told)
+            reader = cache.readers[name]
+            survey = partial(domain.survey, reader)
+            before, workers = cache.catalogs[name], cache.options.workers
+            seen = look(reader, before, workers, cache.numbers, told, survey)
         if not (seen.come or seen.changed or seen.gone):
             return db._engine.epoch
-        return db._commit(Batch(changes={name: Seen(seen.catalog)}))
+        return db._commit(Batch(changes={name: Seen(seen.catalog, domain.followed(name, seen))}))
 
 
 def _needs(db: Database, statement: aql.Statement) -> tuple[Needs, dict[str, ArraySchema]]:
@@ -83,7 +96,7 @@ def _needs(db: Database, statement: aql.Statement) -> tuple[Needs, dict[str, Arr
         return Needs(), {}
     schemas = {name: reader.schema for name, reader in domain_of(db).cache.readers.items()}
     arrays = db._domain("array")
-    known = {one.name: arrays.array(one.name).schema for one in db._engine.objects if one.domain == "array"}
+    known = {one.name: arrays.schema(one.name) for one in db._engine.objects if one.domain == "array"}
     return needs_of(statement, {**known, **schemas}), schemas
 
 
@@ -98,6 +111,19 @@ def _needed(db: Database, text: str) -> dict[str, Array]:
     with shown(db._progress) as told:
         found = domain_of(db).cache.answer(asks, joins, told)
     return {**nothing, **found}
+
+
+def _answered(db: Database, text: str) -> Result | None:
+    """The rows of a query over external arrays, where workers compute them."""
+    if not any(one.domain == DOMAIN for one in db._engine.objects) or _SHOW.match(text):
+        return None
+    statement = parse_aql(text)
+    needs, schemas = _needs(db, statement)
+    if not any(ask.array in schemas for ask in needs.asks):
+        return None
+    with db._reading(), shown(db._progress) as told:
+        rows = domain_of(db).answered(statement, needs, db._domain("array"), told)
+    return None if rows is None else Result(rows)
 
 
 def _explained(db: Database, text: str) -> Explanation | None:

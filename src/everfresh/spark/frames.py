@@ -105,13 +105,26 @@ class Frames:
                 parts.append((epoch, some[0] if len(some) == 1 else net(pa.concat_tables(some))))
         return parts
 
-    def view(self, name: str, draft: Draft | None = None, world: World | None = None) -> str:
-        """A name for Spark SQL to read a table or view by, or an object of another domain, as of now; in a
-        draft the table that follows the object."""
+    def view(
+        self,
+        name: str,
+        draft: Draft | None = None,
+        world: World | None = None,
+        plan: p.Plan | None = None,
+    ) -> str:
+        """A name for Spark SQL to read a table or view by, or what a plan needs of an object of another
+        domain, as of now; in a draft the table that follows the object."""
         domain = self._ledger.objects.domain_of(name)
         if domain is not None and draft is None:
-            frame = domain.frame(name, None, self._spark)
-            return self._named(frame if frame is not None else self._spark.createDataFrame(domain.read(name)))
+            frame = (
+                domain.frame(name, None, self._spark)
+                if plan is None
+                else domain.frame_for(name, plan, self._spark)
+            )
+            if frame is None:
+                rows = domain.read(name) if plan is None else domain.rows_for(name, plan)
+                frame = self._spark.createDataFrame(rows)
+            return self._named(frame)
         return self._named(self.frame(name, None, draft, world))
 
     def _named(self, frame: DataFrame) -> str:
@@ -121,7 +134,7 @@ class Frames:
 
     def select(self, plan: p.Plan, bound: Any = None) -> SparkResult:
         """An ad hoc query, by Spark SQL over the units."""
-        return SparkResult(self._spark.sql(plan_sql(plan, self.view)), plan.columns)
+        return SparkResult(self._spark.sql(plan_sql(plan, partial(self.view, plan=plan))), plan.columns)
 
     def matching(
         self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()

@@ -175,6 +175,7 @@ class ArraysOnSpark(Arrays):
         if isinstance(own, Computed):
             self._pending.computed.append((name, own, kept))
             return kept, None, undo
+        own = self.followed(name, own, inputs)
         self._pending.changes.append((name, own, kept))
         if not own.inserts.num_rows and not own.deletes.num_rows:
             return kept, None, undo
@@ -370,7 +371,7 @@ class ArraysOnSpark(Arrays):
     def answer(self, statement: aql.Statement, others: Mapping[str, Array] = NO_ARRAYS) -> pa.Table:
         """The rows that a query gives, computed by the workers; those of an array in row-major order."""
         with self.lock:
-            found = self._steps(statement)
+            found = self._steps(statement) if not others else None
             if found is None:
                 return super().answer(statement, others)
             with Steps(self, Draft(self.host.ledger()), found) as steps:
@@ -383,7 +384,7 @@ class ArraysOnSpark(Arrays):
 
     def computed(self, query: aql.Query, others: Mapping[str, Array] = NO_ARRAYS) -> tuple[ArraySchema, Any]:
         """What INTO keeps: its schema, and the change that fills it."""
-        found = self._steps(query)
+        found = self._steps(query) if not others else None
         if found is None or found[-1].work.result is None:
             return super().computed(query, others)
         return found[-1].work.result, Computed(found)
@@ -416,7 +417,7 @@ class ArraysOnSpark(Arrays):
                 return {}
             told = [
                 [
-                    str(aql.CreateArray(known.schema, known.placement)),
+                    str(aql.CreateArray(known.schema, known.placement, source=self.sources.get(name, ""))),
                     self.objects[name].created,
                     known.identity,
                 ]
@@ -437,7 +438,7 @@ class ArraysOnSpark(Arrays):
             schema = schema_of(statement.schema.ddl)
             catalog = Catalog.from_arrays(schema, unpack_arrays(sections[CATALOG + schema.name]))
             self.kept_of[schema.name] = Kept(schema, identity, catalog, statement.placement)
-            objects[schema.name] = Object(schema.name, self.name, self.kind, (), created)
+            objects[schema.name] = self.defined(statement, created)
         self.objects = objects
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -70,6 +70,14 @@ def plan_pieces(parts_of: Iterable[WorkerPlan]) -> dict[str, bytes]:
     }
 
 
+class Chunks(Protocol):
+    """The chunks that a worker has at hand."""
+
+    def array(self, identity: str) -> Mapping[int, Chunk]:
+        """Those of an array, by number."""
+        ...
+
+
 class Asked:
     """What a task is asked: the statement as workers run it, and this worker's chunks."""
 
@@ -87,13 +95,13 @@ class Asked:
         columns = [found[name].astype(bool) if name == "load" else found[name] for name in _PLAN]
         return WorkerPlan(self.worker, *columns)
 
-    def content(self) -> ChunkContent:
+    def content(self) -> Chunks:
         """This worker's chunks at the version of the job."""
         found = open_for_reading(self.job.bases[f"{CHUNKS.name}/{self.worker}"], self.job.world).content
         assert isinstance(found, ChunkContent)
         return found
 
-    def held(self, content: ChunkContent, identity: str) -> Mapping[int, Chunk]:
+    def held(self, content: Chunks, identity: str) -> Mapping[int, Chunk]:
         """This worker's chunks of an array: of one that is stored, or that a step before has laid down."""
         laid = self.about["laid"].get(identity)
         if laid is None:
@@ -127,7 +135,7 @@ def _work(text: str, schemas: tuple[tuple[str, str], ...]) -> Work:
 class Positions:
     """The chunks of a plan, by position: as this worker keeps them."""
 
-    def __init__(self, asked: Asked, content: ChunkContent) -> None:
+    def __init__(self, asked: Asked, content: Chunks) -> None:
         found = unpack_arrays(asked.job.pieces[POSITIONS])
         self.numbers, self.bytes = found["number"], found["bytes"]
         self.left: int = asked.about["left"]
@@ -150,7 +158,11 @@ class Positions:
 def send(task: Task) -> Iterator[Message]:
     """Emit the chunks that the plan sends from here, each once per target; of a JOIN, rows to the owners of
     their keys."""
-    asked = Asked(task.job, task.worker)
+    yield from sent(Asked(task.job, task.worker))
+
+
+def sent(asked: Asked) -> Iterator[Message]:
+    """The chunks, or rows, that leave a worker."""
     if asked.work.equi is not None:
         yield from _shared(asked, asked.work.equi)
         return
@@ -168,8 +180,8 @@ def send(task: Task) -> Iterator[Message]:
             sizes[to] = 0
     for to, some in sorted(waiting.items()):
         yield to, DATA, _container(some)
-    told = json.dumps({"worker": task.worker, "links": links.tolist(), "sent": len(part.send_chunk)})
-    yield task.worker, GATHERED, SENT + told.encode()
+    told = json.dumps({"worker": asked.worker, "links": links.tolist(), "sent": len(part.send_chunk)})
+    yield asked.worker, GATHERED, SENT + told.encode()
 
 
 def _shared(asked: Asked, equi: EquiJoin) -> Iterator[Message]:
@@ -191,7 +203,8 @@ def _container(chunks: list[tuple[int, bytes]]) -> bytes:
     return b"".join([head, *(data for _, data in chunks)])
 
 
-def _opened(payload: bytes) -> Iterator[tuple[int, memoryview]]:
+def opened(payload: bytes) -> Iterator[tuple[int, memoryview]]:
+    """The inverse of `_container`."""
     count = int.from_bytes(payload[:8], "little")
     head = np.frombuffer(payload, "<i8", 2 * count, 8).reshape(count, 2)
     at = 8 + 16 * count
@@ -200,12 +213,12 @@ def _opened(payload: bytes) -> Iterator[tuple[int, memoryview]]:
         at += size
 
 
-def _joined(asked: Asked, content: ChunkContent, payloads: list[bytes]) -> tuple[pa.Table, Iterator[Message]]:
+def _joined(asked: Asked, content: Chunks, payloads: list[bytes]) -> tuple[pa.Table, Iterator[Message]]:
     """What this worker's joins come to, folded; and what it has measured."""
     work, positions, part = asked.work, Positions(asked, content), asked.part
     remote: dict[int, Chunk] = {}
     for payload in payloads:
-        for position, data in _opened(payload):
+        for position, data in opened(payload):
             schema = positions.schemas[positions.side(position) if not work.same else 0]
             remote[position] = Chunk(unpacked(data, schema.arrow), schema.ndim)
     folding = Folding(work.cut)
@@ -229,9 +242,7 @@ def _told(worker: int, reads: Reads) -> bytes:
     return json.dumps(told).encode()
 
 
-def _computed(
-    asked: Asked, content: ChunkContent, payloads: list[bytes]
-) -> tuple[pa.Table, Iterator[Message]]:
+def _computed(asked: Asked, content: Chunks, payloads: list[bytes]) -> tuple[pa.Table, Iterator[Message]]:
     """What this worker's pairs or cells come to, before owners are asked."""
     if asked.work.spec is not None:
         return _joined(asked, content, payloads)
@@ -248,16 +259,20 @@ def _computed(
 
 def compute(task: Task) -> Iterator[Message]:
     """Join or scan, and give rows to their owners."""
-    asked = Asked(task.job, task.worker)
-    rows, measured = _computed(asked, asked.content(), task.take())
+    yield from shared(Asked(task.job, task.worker), task.take())
+
+
+def shared(asked: Asked, payloads: list[bytes]) -> Iterator[Message]:
+    """What a worker's joins or cells come to, for the owners of its rows."""
+    rows, measured = _computed(asked, asked.content(), payloads)
     yield from measured
     moved = 0
     for to, some in parts(*_owned(asked, rows)):
-        moved += some.num_rows if to != task.worker else 0
+        moved += some.num_rows if to != asked.worker else 0
         for piece in cut(some):
             yield to, DATA, pack_table(piece)
-    told = json.dumps({"worker": task.worker, "rows": moved})
-    yield task.worker, GATHERED, MOVED + told.encode()
+    told = json.dumps({"worker": asked.worker, "rows": moved})
+    yield asked.worker, GATHERED, MOVED + told.encode()
 
 
 def _owned(asked: Asked, rows: pa.Table) -> tuple[pa.Table, Any]:
@@ -278,7 +293,7 @@ def _owned(asked: Asked, rows: pa.Table) -> tuple[pa.Table, Any]:
     return rows, by_keys(rows, work.cut.keys, asked.workers)
 
 
-def _ended(asked: Asked, content: ChunkContent, parts_: list[pa.Table]) -> pa.Table:
+def _ended(asked: Asked, content: Chunks, parts_: list[pa.Table]) -> pa.Table:
     """The statement's rows that this worker owns, or its share of what the driver ends."""
     work = asked.work
     if work.cut.where == GROUPS:
@@ -290,7 +305,7 @@ def _ended(asked: Asked, content: ChunkContent, parts_: list[pa.Table]) -> pa.Ta
     return pa.concat_tables([work.cut.schema.empty_table(), *parts_])
 
 
-def _padded(asked: Asked, content: ChunkContent, rows: pa.Table) -> pa.Table:
+def _padded(asked: Asked, content: Chunks, rows: pa.Table) -> pa.Table:
     """APPLY's rows, with those of this worker's cells that have no partners."""
     (source,) = asked.work.sources
     held = asked.held(content, asked.about["identities"][0])
@@ -305,15 +320,20 @@ def _answer(unit: Unit, task: Task) -> Step:
     """The last stage of a query without owners: join or scan, and hand rows over."""
     content = unit.content
     assert isinstance(content, ChunkContent)
-    asked = Asked(task.job, task.worker)
+    return Step(outputs=list(answered(Asked(task.job, task.worker), content, task.take())))
+
+
+def answered(asked: Asked, content: Chunks, payloads: list[bytes]) -> Iterator[Message]:
+    """Where chunks land, if that is asked; else a worker's share of an answer whose rows have no owners."""
     if asked.about.get("landed"):
-        return Step(outputs=[(task.worker, GATHERED, LANDED + _landed(asked, content))])
-    rows, measured = _computed(asked, content, task.take())
-    ended = _ended(asked, content, [rows])
-    return Step(outputs=[*measured, *_gathered(task.worker, ended)])
+        yield asked.worker, GATHERED, LANDED + _landed(asked, content)
+        return
+    rows, measured = _computed(asked, content, payloads)
+    yield from measured
+    yield from _gathered(asked.worker, _ended(asked, content, [rows]))
 
 
-def _landed(asked: Asked, content: ChunkContent) -> bytes:
+def _landed(asked: Asked, content: Chunks) -> bytes:
     """Where the cells of this worker's left chunks land."""
     work = asked.work
     assert work.spec is not None
@@ -329,9 +349,9 @@ def _finish(unit: Unit, task: Task) -> Step:
     content = unit.content
     assert isinstance(content, ChunkContent)
     asked = Asked(task.job, task.worker)
-    rows = _ended(asked, content, [unpack_table(payload) for payload in task.take()])
     if not asked.work.into:
-        return Step(outputs=list(_gathered(task.worker, rows)))
+        return Step(outputs=list(finished(asked, content, task.take())))
+    rows = _ended(asked, content, [unpack_table(payload) for payload in task.take()])
     result = asked.work.result
     assert result is not None
     if asked.about["lay"]:
@@ -351,6 +371,11 @@ def _lay(asked: Asked, result: ArraySchema, rows: pa.Table) -> Step:
             (asked.worker, GATHERED, ENTRIES + told_entries(entries)),
         ]
     )
+
+
+def finished(asked: Asked, content: Chunks, payloads: list[bytes]) -> Iterator[Message]:
+    """The groups that a worker owns."""
+    return _gathered(asked.worker, _ended(asked, content, [unpack_table(payload) for payload in payloads]))
 
 
 def _keep(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from everfresh.arrays.execute.split import DRIVER, GROUPS
 from everfresh.arrays.execute.staged import Step
 from everfresh.arrays.execute.work import Work
 from everfresh.arrays.model import Ints
-from everfresh.arrays.plan import Plan
+from everfresh.arrays.plan import Plan, PlanOptions
 from everfresh.arrays.plan.pairs import BACKWARD, FORWARD
 from everfresh.arrays.spark.changing import read_entries
 from everfresh.arrays.spark.joining import (
@@ -40,7 +40,8 @@ from everfresh.arrays.spark.joining import (
     plan_pieces,
 )
 from everfresh.arrays.spark.laying import File, remove_laid
-from everfresh.spark.jobs.runner import Answers
+from everfresh.spark.jobs.plans import Plan as JobPlan
+from everfresh.spark.jobs.runner import Answers, Runner
 from everfresh.spark.state.ledger import Draft
 from everfresh.state import pack_arrays, unpack_arrays, unpack_table
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
 Laid = Mapping[str, Any]
 """By identity the DDL of an array that is laid down, and each worker's files."""
+Plans = Mapping[tuple[bool, bool], JobPlan]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,10 @@ class Query:
     plan: Plan | None
     laid: Laid = field(default_factory=dict)
     """What earlier steps have laid down, by identity."""
+    plans: Plans = field(default_factory=lambda: PLANS)
+    """Of jobs, by whether something is sent and whether rows have owners."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Pieces of the message, for those who keep the chunks."""
 
     @property
     def catalogs(self) -> tuple[Catalog, Catalog | None]:
@@ -146,23 +152,35 @@ def planned(
     arrays = tuple(kept[source.name] for source in work.sources)
     mine = {one.identity: laid[one.identity] for one in arrays if one.identity in laid}
     alone = Query(str(statement), work, arrays, None, mine)
+    return with_plan(alone, domain.host.runner, draft, domain.plan_options)
+
+
+def with_plan(alone: Query, runner: Runner, draft: Draft, options: PlanOptions) -> Query:
+    """A query with the plan of its join, if it has one."""
+    work = alone.work
     if work.spec is None:
         return alone
     landed = None
     if not work.spec.mapping.keeps_order:
         job = draft.job("array", pieces=_pieces(alone, landed=True))
-        landed = _landed(work, domain.host.runner.run(job, PLANS[False, False]).gathered)
-    plan = prepared(work.spec, *alone.catalogs, domain.workers, domain.plan_options, landed)
-    return Query(alone.text, work, arrays, plan, mine)
+        landed = _landed(work, runner.run(job, alone.plans[False, False]).gathered)
+    return replace(alone, plan=prepared(work.spec, *alone.catalogs, runner.workers, options, landed))
 
 
 def run(domain: ArraysOnSpark, draft: Draft, query: Query, result: str = "", lay: bool = False) -> Answered:
     """Run a query; what it keeps as `result` is part of the draft, unless it is to `lay` that down."""
-    job = draft.job("array", pieces=_pieces(query, result=result, lay=lay))
-    answers = domain.host.runner.run(job, PLANS[query.sent, query.owned])
+    answers = run_job(domain.host.runner, draft, query, result, lay=lay)
     if query.work.into and not lay:
         draft.add(answers.controls)
-    return _answered(query, answers, domain.workers)
+    return answered(query, answers, domain.workers)
+
+
+def run_job(
+    runner: Runner, draft: Draft, query: Query, result: str = "", sent: bool = False, lay: bool = False
+) -> Answers:
+    """Run the job of a query; with `sent` something is sent besides what its plan says."""
+    job = draft.job("array", pieces=_pieces(query, result=result, lay=lay))
+    return runner.run(job, query.plans[sent or query.sent, query.owned])
 
 
 def _pieces(query: Query, result: str = "", landed: bool = False, lay: bool = False) -> dict[str, Any]:
@@ -181,7 +199,7 @@ def _pieces(query: Query, result: str = "", landed: bool = False, lay: bool = Fa
         "lay": lay,
         "laid": query.laid,
     }
-    pieces: dict[str, Any] = {ABOUT: json.dumps(about).encode()}
+    pieces: dict[str, Any] = {ABOUT: json.dumps(about).encode(), **query.more}
     if plan is not None:
         numbers = np.concatenate([kept.catalog.number for kept in query.arrays])
         pieces[POSITIONS] = pack_arrays({"number": numbers, "bytes": np.asarray(plan.problem.bytes)})
@@ -221,7 +239,7 @@ def _landed(work: Work, gathered: Iterable[bytes]) -> Landed:
     )
 
 
-def _answered(query: Query, answers: Answers, workers: int) -> Answered:
+def answered(query: Query, answers: Answers, workers: int) -> Answered:
     """What came back, put together."""
     measured = Measured.none(workers)
     tables: list[pa.Table] = []
@@ -234,7 +252,7 @@ def _answered(query: Query, answers: Answers, workers: int) -> Answered:
         elif kind == ENTRIES:
             for some in read_entries([data]).values():
                 entries += some
-        else:
+        elif kind in (SENT, READ, MOVED):
             told = json.loads(data)
             worker = told["worker"]
             if kind == LAID:

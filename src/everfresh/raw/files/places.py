@@ -15,12 +15,15 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.state import is_url
 
+FOLDERS = (".zarr",)
+"""Endings of folders that are one file."""
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -49,6 +52,11 @@ def stamped(path: str) -> Found:
     """A file as it is now."""
     if is_url(path):
         url = _Url.of(path)
+        if path.rstrip("/").endswith(FOLDERS):
+            parts = [_found(url, one) for page in url.ask("list", url.name) for one in page]
+            if not parts:
+                raise missing(path, FileNotFoundError("there is nothing in it"))
+            return _folder(path, parts)
         return _found(url, url.ask("head", url.name))
     try:
         kept = os.stat(path)
@@ -132,6 +140,12 @@ def told(path: str) -> Iterator[None]:
         raise missing(path, Exception(str(error).strip().splitlines()[0])) from error
 
 
+def store_at(path: str) -> tuple[Any, str]:
+    """The object store of a URL, and the name there."""
+    url = _Url.of(path)
+    return url.store, url.name.rstrip("/")
+
+
 @dataclass(frozen=True)
 class _Url:
     """A place in an object store: its store, and the name there."""
@@ -178,11 +192,30 @@ def _found(url: _Url, told: Mapping[str, Any]) -> Found:
     return Found(f"{url.root}/{told['path']}", int(told["size"]), f"{stamp}:{told['size']}")
 
 
+def _folder(path: str, inside: list[Found]) -> Found:
+    """Objects that are one file together."""
+    told = "\n".join(f"{one.path} {one.stamp}" for one in sorted(inside, key=lambda one: one.path))
+    return Found(path, sum(one.size for one in inside), blake2b(told.encode(), digest_size=16).hexdigest())
+
+
+def _whole(listed: list[Found]) -> list[Found]:
+    """Objects, with those of a folder that is one file as that file."""
+    alone: list[Found] = []
+    folders: dict[str, list[Found]] = {}
+    for one in listed:
+        path = next(
+            (one.path[: m.end() - 1] for end in FOLDERS if (m := re.search(re.escape(end) + "/", one.path))),
+            "",
+        )
+        folders.setdefault(path, []).append(one) if path else alone.append(one)
+    return [*alone, *(_folder(path, inside) for path, inside in folders.items())]
+
+
 def _objects(pattern: str, endings: tuple[str, ...]) -> list[Found]:
     url = _Url.of(pattern)
     wild = _WILD.search(url.name)
     prefix = url.name[: wild.start()].rpartition("/")[0] if wild else url.name.rstrip("/")
-    listed = [_found(url, one) for page in url.ask("list", prefix or None) for one in page]
+    listed = _whole([_found(url, one) for page in url.ask("list", prefix or None) for one in page])
     if not wild and not any(one.path == f"{url.root}/{url.name}" for one in listed):
         return sorted((one for one in listed if one.path.endswith(endings)), key=lambda one: one.path)
     if not wild and not listed:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.errors import Code, EverfreshError
 from everfresh.raw.files.hdf5 import content_of
+from everfresh.raw.files.places import store_at
 from everfresh.raw.files.protocol import Ranges, corrupt, installed
 from everfresh.state import is_url
 
@@ -58,12 +58,12 @@ def _empty(array: Any) -> Any:
 @contextmanager
 def _content(path: str) -> Iterator[Any]:
     zarr = installed("zarr", path)
-    if is_url(path):
-        raise EverfreshError(
-            Code.UNSUPPORTED, "Zarr is read from folders of this machine", place=path, hint="copy it there"
-        )
     try:
-        found = zarr.open(path, mode="r")
+        if is_url(path):
+            store, name = store_at(path)
+            found = zarr.open(zarr.storage.ObjectStore(store, read_only=True), path=name, mode="r")
+        else:
+            found = zarr.open(path, mode="r")
         single = isinstance(found, zarr.Array)
         arrays = (
             {path.rstrip("/").rpartition("/")[2].partition(".")[0]: found} if single else dict(found.arrays())

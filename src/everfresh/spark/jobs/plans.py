@@ -76,6 +76,8 @@ class Plan:
 
     name: str
     stages: tuple[Stage, ...]
+    reads: tuple[str, ...] = ()
+    """Roles of units that its tasks read, and do not answer for."""
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -79,7 +79,7 @@ class Runner:
             return found
 
         claims = source is None and len(plan.stages) == 1
-        told = replace(job, roles=plan.roles)
+        told = replace(job, roles=(*plan.roles, *plan.reads))
         rows = self._collected(told, plan.name, frame, self.observer, claims)
         crash("after-collect", self._options.fault, scratch=self._folder.scratch)
         self.raise_errors(rows)
