@@ -336,7 +336,7 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
                 known = self.kept_of[name]
                 view = self.views.get(name)
                 source = self.sources.get(name, "")
-                made = aql.CreateArray(known.schema, known.placement, source)
+                made = aql.CreateArray(known.schema, known.placement, source=source)
                 listed.append([str(made if view is None else view.statement), found.created, known.identity])
             sections: dict[str, Any] = {ARRAYS: json.dumps(listed).encode()}
             for name, known in self.kept_of.items():
