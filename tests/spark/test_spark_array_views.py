@@ -258,3 +258,21 @@ def test_costs_are_measured_or_given(session: FakeSession, monkeypatch: pytest.M
             assert domain.planner("near", 1).options.costs == costs
             assert "a cell that is sent takes" in db.explain("near")
             assert db.view("near").verify().num_rows == 0
+
+
+@pytest.mark.spark
+def test_batches_of_dataframes(spark: Any) -> None:
+    """Cells that tasks lay down change arrays that nobody follows, and those that views follow."""
+    with ef.connect(spark=spark, options=ef.Options(workers=2, durable=False)) as db:
+        for name in "ab":
+            db.sql(f"CREATE ARRAY {name} <v: BIGINT> [i=1,20,4; j=-5,5,3]")
+        db.sql(f"CREATE ARRAY VIEW near AS SELECT COUNT(*) AS n, MIN(y.v) AS m FROM {NEAR} GROUP BY x.i, x.j")
+        rows = [(i, j, i * j) for i in range(1, 9) for j in range(-3, 3)]
+        frame = spark.createDataFrame(rows, "i: long, j: long, v: long")
+        db.apply(a=frame, b=frame)
+        assert len(db.array("b")) == len(rows)
+        assert db.view("near").verify().num_rows == 0
+        db.apply(a=ef.Delta(deletes=spark.createDataFrame(rows[:7], "i: long, j: long, v: long")))
+        assert len(db.array("a")) == len(rows) - 7
+        assert db.view("near").verify().num_rows == 0
+        measured(db)

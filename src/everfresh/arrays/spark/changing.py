@@ -20,7 +20,7 @@ from everfresh.arrays.execute.catalog import Entry, entry
 from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.spark.content import CHUNKS, ChunkContent, schema_of, segment
 from everfresh.arrays.spark.laying import LaidCells, read_laid
-from everfresh.spark.jobs.job import GATHERED
+from everfresh.spark.jobs.job import GATHERED, Job
 from everfresh.spark.jobs.plans import Plan, Step, Task, unit_stage
 from everfresh.spark.state.chain import Unit
 from everfresh.state import pack_arrays, pack_table, plain, unpack_arrays, unpack_table
@@ -29,7 +29,7 @@ GIVEN = "arrays"
 Cells: TypeAlias = "pa.Table | LaidCells"
 Change = tuple[str, str, Mapping[int, int], Cells, Cells]
 """An array's identity and DDL, the workers of the chunks that change, and the cells that come and go."""
-_KINDS = ("came", "went")
+KINDS = ("came", "went")
 
 
 def counts(cells: Cells, schema: ArraySchema) -> Mapping[int, int]:
@@ -49,7 +49,7 @@ def pieces_of(changes: Sequence[Change], dropped: Iterable[str], workers: int) -
     }
     pieces: dict[str, Any] = {}
     for at, (_, ddl, homes, *both) in enumerate(changes):
-        for kind, rows in zip(_KINDS, both, strict=True):
+        for kind, rows in zip(KINDS, both, strict=True):
             if isinstance(rows, LaidCells):
                 told["laid"][f"{kind}/{at}"] = rows.files
                 owned = np.array(list(homes.items()), np.int64).reshape(-1, 2)
@@ -74,7 +74,7 @@ def _change(unit: Unit, task: Task) -> Step:
     new = []
     for at, (identity, ddl) in enumerate(about["arrays"]):
         schema = schema_of(ddl)
-        came, went = (_given(task, about["laid"], kind, at, schema) for kind in _KINDS)
+        came, went = (given(task.job, task.worker, about, kind, at, schema) for kind in KINDS)
         chunks = content.changed(identity, schema, came, went)
         new.append((identity, schema, chunks))
         changes[identity] = (schema, came, went)
@@ -87,14 +87,16 @@ def _change(unit: Unit, task: Task) -> Step:
     return Step(segment(changes, dropped), [(task.worker, GATHERED, told_entries(entries))], rows)
 
 
-def _given(task: Task, laid: Mapping[str, Any], kind: str, at: int, schema: ArraySchema) -> pa.Table:
-    """The cells that come to or leave this worker."""
-    pieces = task.job.pieces
-    if f"{kind}/{at}" not in laid:
-        return rows_given(pieces, f"{kind}/{at}/{task.worker}", schema.arrow)
-    homes = unpack_arrays(pieces[f"homes/{at}"])
-    mine = homes["number"][homes["worker"] == task.worker]
-    return read_laid(task.job.world.root, laid[f"{kind}/{at}"], schema, mine.tolist())
+def given(
+    job: Job, worker: int, about: Mapping[str, Any], kind: str, at: int, schema: ArraySchema
+) -> pa.Table:
+    """The cells of a batch that come to or leave a worker."""
+    laid = about["laid"].get(f"{kind}/{at}")
+    if laid is None:
+        return rows_given(job.pieces, f"{kind}/{at}/{worker}", schema.arrow)
+    homes = unpack_arrays(job.pieces[f"homes/{at}"])
+    mine = homes["number"][homes["worker"] == worker]
+    return read_laid(job.world.root, laid, schema, mine.tolist())
 
 
 def rows_given(pieces: Mapping[str, Any], name: str, schema: pa.Schema) -> pa.Table:

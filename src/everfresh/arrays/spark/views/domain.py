@@ -23,8 +23,6 @@ from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.spark.changing import read_entries, told_entries
 from everfresh.arrays.spark.content import schema_of
 from everfresh.arrays.spark.domain import CATALOG, ENTRIES, ArraysOnSpark, Changed, Kept
-from everfresh.arrays.spark.queries import planned
-from everfresh.arrays.spark.queries import run as run_query
 from everfresh.arrays.spark.views.calibrate import calibrated
 from everfresh.arrays.spark.views.epoch import Epoch, Item, Measured
 from everfresh.arrays.upkeep.planner import PlannerOptions
@@ -235,7 +233,7 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
 
     def flush(self) -> None:
         """Run the jobs of what the epoch has asked for so far."""
-        draft, pending, asked, epoch = self._making.draft, self._pending, self._asked, self._epoch
+        pending, asked, epoch = self._pending, self._asked, self._epoch
         if epoch is None:
             return
         changes = {name: (change.inserts, change.deletes) for name, change, _ in pending.changes}
@@ -244,13 +242,11 @@ class ArraysAndViewsOnSpark(ArraysOnSpark):
             Item(view, at, CHANGED) for view in asked.stepped for at in range(len(self.views[view].stages))
         ]
         epoch.run(changes, pending.dropped, todo)
-        for name, computed, _ in pending.computed:
-            query = planned(self, draft, computed.statement, computed.work, self.plan_options)
-            answered = run_query(self, draft, query, self.kept_of[name].identity)
-            self.last = query, answered.measured
-            self.take(name, answered.entries)
-            epoch.entries.setdefault(name, {}).update({one[0]: one for one in answered.entries})
-        self._pending, self._asked = type(pending)(), _Asked()
+        pending.changes, pending.dropped = [], []
+        super().flush()  # what queries compute is left
+        for name, _, kept in pending.computed:
+            epoch.entries.setdefault(name, {}).update({one[0]: one for one in kept.entries})
+        self._asked = _Asked()
 
     def encode(self, statements: Sequence[Any], changes: Sequence[tuple[str, Any]]) -> Told:
         """Statements as their text, and what the catalogs say of the chunks that have changed."""

@@ -23,7 +23,8 @@ from everfresh.arrays.cells import Array, split
 from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.execute.catalog import Catalog, Entry
 from everfresh.arrays.model import ArraySchema, Ints
-from everfresh.arrays.spark.changing import CHANGE, pieces_of, read_entries
+from everfresh.arrays.spark.changing import CHANGE, Cells, counts, pieces_of, read_entries
+from everfresh.arrays.spark.laying import LaidCells, read_laid
 from everfresh.arrays.spark.reading import changes_of, collected
 from everfresh.arrays.spark.views import stages
 from everfresh.arrays.spark.views.stages import FOLLOW, STEPS
@@ -39,6 +40,10 @@ from everfresh.state import pack_arrays, pack_table
 
 if TYPE_CHECKING:
     from everfresh.arrays.spark.views.domain import ArraysAndViewsOnSpark
+
+
+Batch = tuple[Cells, Cells]
+"""The cells that come to an array, and those that leave it."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +76,13 @@ class Epoch:
         self.entries: dict[str, dict[int, Entry]] = {}
         """What the record is to say of catalogs."""
 
-    def run(self, changes: Mapping[str, Both], dropped: Iterable[str], todo: list[Item]) -> None:
+    def run(self, changes: Mapping[str, Batch], dropped: Iterable[str], todo: list[Item]) -> None:
         """Change arrays, and let views follow."""
-        waiting, gone = dict(changes), list(dropped)
-        self.deltas.update(changes)
+        read = {name for item in todo for name in self._inputs(item)}
+        at_hand = {n: self._at_hand(n, both) for n, both in changes.items() if n in read}
+        waiting: dict[str, Batch] = {**changes, **at_hand}
+        gone = list(dropped)
+        self.deltas.update(at_hand)
         while True:
             steps = self._ready(todo, waiting)
             if not (waiting or gone or steps):
@@ -85,6 +93,15 @@ class Epoch:
             self.after |= {self.domain.kept_name(item.view, item.at) for item in steps}
         assert not todo, "a stage of a view that waits for ever"
 
+    def _at_hand(self, name: str, both: Batch) -> Both:
+        """A batch whose chunks views plan by: cells that tasks have laid down are read here."""
+        schema, root = self.domain.kept_of[name].schema, str(self.domain.host.folder.root)
+        came, went = (
+            read_laid(root, cells.files, schema, None) if isinstance(cells, LaidCells) else cells
+            for cells in both
+        )
+        return came, went
+
     def _stage(self, item: Item) -> Stage:
         return self.domain.views[item.view].stages[item.at]
 
@@ -92,7 +109,7 @@ class Epoch:
         """The arrays that a stage reads, by the names that they are kept under."""
         return [self.domain.kept_name(item.view, at) for at in self._stage(item).inputs]
 
-    def _ready(self, todo: list[Item], waiting: dict[str, Both]) -> list[Item]:
+    def _ready(self, todo: list[Item], waiting: dict[str, Batch]) -> list[Item]:
         """The joins that can be made now, taken off the list; operators that can be are applied: what comes
         of them waits for the job too."""
         steps: list[Item] = []
@@ -175,7 +192,7 @@ class Epoch:
 
     # -- jobs ----------------------------------------------------------------------------------------------
 
-    def _job(self, changes: Mapping[str, Both], dropped: list[str], steps: list[Item]) -> None:
+    def _job(self, changes: Mapping[str, Batch], dropped: list[str], steps: list[Item]) -> None:
         """One job; and one more for groups that are to be found again."""
         domain = self.domain
         homes = {name: self._homes(name, both) for name, both in changes.items()}
@@ -221,12 +238,12 @@ class Epoch:
             if item.mode != AGAIN:
                 self.domain.measured[item.view, item.at] = Measured(plan, links[k])
 
-    def _homes(self, name: str, both: Both) -> dict[int, int]:
+    def _homes(self, name: str, both: Batch) -> dict[int, int]:
         known = self.domain.kept_of[name]
         cells: dict[int, int] = {}
         for rows in both:
-            for number, some in split(rows, known.schema).items():
-                cells[number] = cells.get(number, 0) + some.num_rows
+            for number, count in counts(rows, known.schema).items():
+                cells[number] = cells.get(number, 0) + count
         return known.catalog.homes(cells, self.domain.workers, known.placement)
 
     def _plan(self, item: Item, homes: Mapping[str, dict[int, int]], movable: frozenset[str]) -> Plan:

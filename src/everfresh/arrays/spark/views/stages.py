@@ -27,7 +27,7 @@ from everfresh.arrays.chunk import Chunk, exchanged
 from everfresh.arrays.execute.catalog import Entry, entry
 from everfresh.arrays.execute.wire import packed, unpacked
 from everfresh.arrays.model import ArraySchema, Ints
-from everfresh.arrays.spark.changing import GIVEN, rows_given, told_entries
+from everfresh.arrays.spark.changing import GIVEN, KINDS, given, rows_given, told_entries
 from everfresh.arrays.spark.content import CHUNKS, ChunkContent, schema_of, segment
 from everfresh.arrays.views.definition import Definition
 from everfresh.arrays.views.groups import shown
@@ -119,7 +119,8 @@ class Chunks:
         assert isinstance(found, ChunkContent)
         self.job, self.worker, self.content = job, worker, found
         self.steps = steps_of(job, worker)
-        self.given: list[Any] = plain(job.pieces[GIVEN], "a batch of cells")["arrays"]
+        self.batch: dict[str, Any] = plain(job.pieces[GIVEN], "a batch of cells")
+        self.given: list[Any] = self.batch["arrays"]
         self._split: dict[int, tuple[dict[int, pa.Table], dict[int, pa.Table]]] = {}
 
     def changes(self, at: int) -> tuple[dict[int, pa.Table], dict[int, pa.Table]]:
@@ -127,8 +128,7 @@ class Chunks:
         if at not in self._split:
             schema = schema_of(self.given[at][1])
             came, went = (
-                split(rows_given(self.job.pieces, f"{kind}/{at}/{self.worker}", schema.arrow), schema)
-                for kind in ("came", "went")
+                split(given(self.job, self.worker, self.batch, kind, at, schema), schema) for kind in KINDS
             )
             self._split[at] = came, went
         return self._split[at]
@@ -300,11 +300,11 @@ class _Taking:
 
     def arrays(self) -> None:
         """Change arrays by the batch, with the chunks that are kept elsewhere from now on."""
-        given = {identity: (at, schema_of(ddl)) for at, (identity, ddl) in enumerate(self.here.given)}
+        known = {identity: (at, schema_of(ddl)) for at, (identity, ddl) in enumerate(self.here.given)}
         moving = self._moving()
-        for identity in given.keys() | moving.keys():
-            schema = given[identity][1] if identity in given else moving[identity][0]
-            came, went = self.here.changes(given[identity][0]) if identity in given else ({}, {})
+        for identity in known.keys() | moving.keys():
+            schema = known[identity][1] if identity in known else moving[identity][0]
+            came, went = self.here.changes(known[identity][0]) if identity in known else ({}, {})
             took, left = self._moved(moving[identity]) if identity in moving else ({}, [])
             nothing = schema.arrow.empty_table()
             held = self.content.array(identity)
