@@ -85,6 +85,12 @@ def test_a_side_may_be_a_local_table_or_files(spark: Any, tmp_path: Path) -> Non
     columns: dict[str, Any] = {"left_columns": ["id"], "right_columns": ["id"]}
     want = _rows(ef.arrays.crossmatch(a, b, RADIUS, **columns))
     assert _rows(ef.arrays.crossmatch(a, tmp_path / "catalog", RADIUS, **columns)) == want
+    (tmp_path / "catalog").rename(tmp_path / "some")
+    (tmp_path / "catalog").mkdir()
+    (tmp_path / "some").rename(tmp_path / "catalog" / "some")
+    about = tmp_path / "catalog" / "collection.properties"
+    about.write_text("obs_collection=catalog\nhats_primary_table_url=some\n")
+    pq.write_table(a, tmp_path / "catalog" / "margin.parquet")  # what else a collection has
     frame = spark.createDataFrame(pd.DataFrame({n: a.column(n).to_numpy() for n in ("ra", "dec", "id")}))
     assert _rows(ef.arrays.crossmatch(frame, tmp_path / "catalog", RADIUS, **columns)) == want
     pq.write_table(a, tmp_path / "a.parquet")

@@ -178,6 +178,10 @@ def files_of(path: Path, what: str) -> list[str]:
         raise EverfreshError(Code.NOT_FOUND, f"there is no file or folder '{path}'", place=what)
     if not path.is_dir():
         return [str(path)]
+    told = path / "collection.properties"  # of a HATS collection: a catalog, and its margins and indexes
+    lines = told.read_text().splitlines() if told.is_file() else []
+    primary = [line.partition("=")[2].strip() for line in lines if line.startswith("hats_primary_table_url")]
+    path = path / primary[0] if primary else path
     inside = path / "dataset" if (path / "dataset").is_dir() else path
     parted = sorted(inside.glob("Norder=*"))
     files = sorted(
