@@ -111,7 +111,7 @@ def test_on_spark_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert bag(db.array("b").to_arrow()) == cells
             assert bag(db.array("a").to_arrow()) == cells
             assert db.array("b").verify().num_rows == 0
-            with pytest.raises(EverfreshError, match="follows 'a'"):
+            with pytest.raises(EverfreshError, match="the cells of 'b' are the rows of 'a'"):
                 db.apply(b=[(1, 1, 1)])
 
 
