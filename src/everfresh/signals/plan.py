@@ -7,7 +7,7 @@ cache from their making to their merging.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,46 +16,25 @@ import pyarrow as pa
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.rewrite import Node
-from everfresh.signals import faults
+from everfresh.signals import faults, plan_filters, plan_windows
 from everfresh.signals import nodes as n
 from everfresh.signals.explain import memory_of
-from everfresh.signals.kinds import UNIFORM, kind_of, window_of
+from everfresh.signals.kinds import UNIFORM, kind_of
+from everfresh.signals.making import Made
 from everfresh.signals.ops import (
     elementwise,
-    filters,
-    frames,
     gathering,
     joins,
     lifetimes,
     sampling,
     snapshots,
     typed,
-    updating,
-    windows,
 )
 from everfresh.signals.payload import Array, Payload
 from everfresh.signals.run import references
-from everfresh.signals.run.flow import END, Operator
+from everfresh.signals.run.flow import Operator
 from everfresh.signals.run.keys import Keys
 from everfresh.signals.run.source import Source
-
-Evaluate = Callable[[Array, Array], Array]
-"""A function of times and of the arguments that events carry, by component."""
-
-
-@dataclass(frozen=True)
-class Made:
-    """An operator by its place, and what its rows carry."""
-
-    at: int
-    payload: Payload
-    function: Evaluate | None = None
-    """The function of which the rows carry the arguments; `payload` is of its values."""
-    width: int = 0
-    """How many components the rows have."""
-    dtype: Any = np.float64
-    points: bool = False
-    """Whether all events are points."""
 
 
 class Plan:
@@ -72,7 +51,7 @@ class Plan:
         self.key_names = readings[0].key
         self.time_name = readings[0].time
         _check_idle(query)
-        self.result = self._make(query)
+        self.result = self.make(query)
         if self.result.function is not None:
             raise faults.kind(
                 "create_view", "a signal of functions of time", "values", "sample(period) evaluates it first"
@@ -107,14 +86,16 @@ class Plan:
         schema = self._schemas[readings[0].table]
         return tuple(schema.field(name).type for name in readings[0].key)
 
-    def _add(self, operator: Operator) -> int:
+    def add(self, operator: Operator) -> int:
+        """Another operator; its place."""
         self.operators.append(operator)
         return len(self.operators) - 1
 
     def _names(self, slots: Array) -> list[Any]:
         return self.keys.names(slots)
 
-    def _make(self, node: Node) -> Made:
+    def make(self, node: Node) -> Made:
+        """The operator of a node: equal nodes have the same one."""
         if node not in self._made:
             build = _BUILDERS.get(type(node))
             assert build is not None, f"no operator for {type(node).__name__}"
@@ -126,7 +107,7 @@ class Plan:
     def _reading(self, node: n.Reading) -> Made:
         made = Source if node.timed else references.Rows
         source = made(node, self._schemas[node.table], self.keys)
-        at = self._add(source)
+        at = self.add(source)
         self.sources[at] = source
         payload = source.payload
         if node.type is not None:
@@ -141,17 +122,17 @@ class Plan:
         return Made(at, payload, None, len(payload.names), payload.dtype, points)
 
     def _same(self, node: Any) -> Made:
-        return self._make(node.input)
+        return self.make(node.input)
 
     def _where(self, node: n.Where) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         if below.function is not None:
             raise faults.kind("where", "a signal of functions of time", "values", "sample(period) first")
         expr = elementwise.expression(node.condition, below.payload, "where", True)
-        return replace(below, at=self._add(elementwise.Where(below.at, expr, below.payload)))
+        return replace(below, at=self.add(elementwise.Where(below.at, expr, below.payload)))
 
     def _select(self, node: n.Select) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         exprs = [elementwise.expression(text, below.payload, "select") for text in node.expressions]
         payload = Payload(node.names)
         if below.function is not None:
@@ -162,11 +143,11 @@ class Plan:
                 return np.array([_value(expr, given, found) for expr in exprs])
 
             return replace(below, payload=payload, function=function)
-        at = self._add(elementwise.Select(below.at, exprs, below.payload))
+        at = self.add(elementwise.Select(below.at, exprs, below.payload))
         return replace(below, at=at, payload=payload, width=len(exprs), dtype=np.float64)
 
     def _function(self, node: n.Function) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         names = below.payload.names
         for column in (*node.columns, *(() if node.choose is None else (node.choose,))):
             if column not in names:
@@ -192,7 +173,7 @@ class Plan:
 
     def _scale(self, node: n.Scale) -> Made:
         by, add = node.by, node.add
-        below = self._make(node.input)
+        below = self.make(node.input)
         if below.payload.type is not None:
             return self._scaled_type(below, by, add)
         complex_ = below.payload.complex or isinstance(by, complex) or isinstance(add, complex)
@@ -205,7 +186,7 @@ class Plan:
         if below.function is not None:
             inner = below.function
             return replace(below, payload=payload, function=lambda t, v: change(t, inner(t, v)))
-        at = self._add(elementwise.Apply(below.at, change))
+        at = self.add(elementwise.Apply(below.at, change))
         return replace(below, at=at, payload=payload, dtype=payload.dtype)
 
     def _scaled_type(self, below: Made, by: float | complex, add: float | complex) -> Made:
@@ -216,12 +197,10 @@ class Plan:
                 f"a sum with a number, of values of the payload type '{type_.name}'",
                 "it has multiples by real numbers; select(name=expression) gives its numbers alone",
             )
-        at = self._add(
-            elementwise.Apply(below.at, lambda _, values: typed.called(type_, "scale", by, values))
-        )
+        at = self.add(elementwise.Apply(below.at, lambda _, values: typed.called(type_, "scale", by, values)))
         return replace(below, at=at)
 
-    def _plain(self, made: Made, what: str) -> Made:
+    def plain(self, made: Made, what: str) -> Made:
         """Refuse values with arithmetic of their own, of which an operation takes each number alone."""
         if made.payload.type is not None:
             raise faults.type_(
@@ -231,32 +210,32 @@ class Plan:
         return made
 
     def _shift(self, node: n.Shift) -> Made:
-        below, kind = self._make(node.input), kind_of(node.input)
+        below, kind = self.make(node.input), kind_of(node.input)
         if kind.name == UNIFORM:
             by = (kind.offset + node.ticks) // kind.period
-            return below if by == 0 else replace(below, at=self._add(elementwise.Move(below.at, by)))
-        made = replace(below, at=self._add(elementwise.Move(below.at, node.ticks)))
+            return below if by == 0 else replace(below, at=self.add(elementwise.Move(below.at, by)))
+        made = replace(below, at=self.add(elementwise.Move(below.at, node.ticks)))
         return _later(made, node.ticks)
 
     def _lifetime(self, node: n.Lifetime) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         points = below.points if node.duration is None else node.duration == 1
         made = replace(
-            below, at=self._add(elementwise.Move(below.at, node.shift, node.duration)), points=points
+            below, at=self.add(elementwise.Move(below.at, node.shift, node.duration)), points=points
         )
         return _later(made, node.shift)
 
     def _until_next(self, node: n.UntilNext) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         made = lifetimes.UntilNext(below.at, node.max, below.width, below.dtype)
-        return replace(below, at=self._add(made), points=False)
+        return replace(below, at=self.add(made), points=False)
 
     def _asof_left(self, node: n.AsofLeft) -> Made:
-        left, right = self._make(node.input), self._make(node.right)
+        left, right = self.make(node.input), self.make(node.right)
         if left.function is not None or right.function is not None:
             raise faults.kind("asof_left", "a signal of functions of time", "values", "sample(period) first")
         dtype = np.result_type(left.dtype, right.dtype)
-        at = self._add(
+        at = self.add(
             lifetimes.Latest(left.at, right.at, (left.width, right.width), dtype, node.kind == "left")
         )
         mine = left.payload.names
@@ -265,7 +244,7 @@ class Plan:
         return Made(at, payload, None, len(names), dtype, left.points)
 
     def _join_reference(self, node: n.JoinReference) -> Made:
-        left, right = self._make(node.input), self._make(node.right)
+        left, right = self.make(node.input), self.make(node.right)
         if any(each.timed and each.table == node.right.table for each in self.query.walk()
                if isinstance(each, n.Reading)):  # fmt: skip
             raise faults.kind(
@@ -276,19 +255,19 @@ class Plan:
             raise faults.kind("join", "a signal of functions of time", "values", "sample(period) first")
         dtype = np.result_type(left.dtype, right.dtype)
         outer = node.kind == "left"
-        at = self._add(references.JoinRows(left.at, right.at, right.width, dtype, outer))
+        at = self.add(references.JoinRows(left.at, right.at, right.width, dtype, outer))
         mine = left.payload.names
         names = (*mine, *(f"{each}_right" if each in mine else each for each in right.payload.names))
         payload = Payload(names, dtype == np.complex128)
         return replace(left, at=at, payload=payload, width=len(names), dtype=dtype)
 
     def _to_signal(self, node: n.ToSignal) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         tables = ", ".join(dict.fromkeys(r.table for r in node.walk() if isinstance(r, n.Reading)))
-        return replace(below, at=self._add(lifetimes.Asserted(below.at, self._names, tables)))
+        return replace(below, at=self.add(lifetimes.Asserted(below.at, self._names, tables)))
 
     def _snapshot(self, node: n.Snapshot) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         if below.function is not None or not below.payload.scalar or below.payload.complex:
             raise faults.type_(
                 "aggregate() of a stream takes one real number of each event", "select(name=expression) first"
@@ -300,10 +279,10 @@ class Plan:
                 "streams in order of time",
                 "order='table'",
             )
-        return replace(below, at=self._add(snapshots.Snapshots(below.at, node.agg)), points=False)
+        return replace(below, at=self.add(snapshots.Snapshots(below.at, node.agg)), points=False)
 
     def _union(self, node: n.Union) -> Made:
-        left, right = self._make(node.input), self._make(node.right)
+        left, right = self.make(node.input), self.make(node.right)
         if left.function is not None or right.function is not None:
             raise faults.kind("union", "a signal of functions of time", "values", "sample(period) first")
         if left.payload.names != right.payload.names:
@@ -313,15 +292,15 @@ class Plan:
             )
         left, right = (self._timed(made, each) for made, each in ((left, node.input), (right, node.right)))
         dtype = np.result_type(left.dtype, right.dtype)
-        at = self._add(lifetimes.Merge(left.at, right.at, left.width, dtype))
+        at = self.add(lifetimes.Merge(left.at, right.at, left.width, dtype))
         payload = replace(left.payload, complex=dtype == np.complex128)
         return Made(at, payload, None, left.width, dtype, left.points and right.points)
 
     def _anti_join(self, node: n.AntiJoin) -> Made:
-        left, right = self._make(node.input), self._make(node.right)
+        left, right = self.make(node.input), self.make(node.right)
         if left.function is not None:
             raise faults.kind("anti_join", "a signal of functions of time", "values", "sample(period) first")
-        at = self._add(lifetimes.Uncovered(left.at, right.at, (left.width, right.width), left.dtype))
+        at = self.add(lifetimes.Uncovered(left.at, right.at, (left.width, right.width), left.dtype))
         return replace(left, at=at)
 
     def _timed(self, made: Made, node: Node) -> Made:
@@ -329,28 +308,26 @@ class Plan:
         kind = kind_of(node)
         if kind.name != UNIFORM:
             return made
-        return replace(made, at=self._add(elementwise.ToTime(made.at, kind.period, kind.offset)), points=True)
+        return replace(made, at=self.add(elementwise.ToTime(made.at, kind.period, kind.offset)), points=True)
 
     def _as_uniform(self, node: n.AsUniform) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         table = next(each.table for each in node.walk() if isinstance(each, n.Reading))
         below = self._valued(below)
         offset = node.offset % node.period
-        return replace(
-            below, at=self._add(sampling.OnGrid(below.at, table, node.period, offset, self._names))
-        )
+        return replace(below, at=self.add(sampling.OnGrid(below.at, table, node.period, offset, self._names)))
 
     def _valued(self, made: Made) -> Made:
         """Functions of time at the times of rows."""
         if made.function is None:
             return made
-        at = self._add(elementwise.Apply(made.at, made.function))
+        at = self.add(elementwise.Apply(made.at, made.function))
         return replace(made, at=at, function=None, width=len(made.payload.names), dtype=made.payload.dtype)
 
     def _sample(self, node: n.Sample | n.Resample) -> Made:
-        below, kind = self._make(node.input), kind_of(node.input)
+        below, kind = self.make(node.input), kind_of(node.input)
         if kind.name == UNIFORM:
-            at = self._add(elementwise.ToTime(below.at, kind.period, kind.offset))
+            at = self.add(elementwise.ToTime(below.at, kind.period, kind.offset))
             below = replace(below, at=at, points=True)
         return self._sampled(below, node.period, node.offset % node.period, node.interpolate)
 
@@ -360,7 +337,7 @@ class Plan:
             expand = sampling.Expand(
                 below.at, period, offset, refs, below.width, below.dtype, self._most, self._names
             )
-            below = replace(below, at=self._add(expand))
+            below = replace(below, at=self.add(expand))
             if not refs:
                 if below.function is not None:
                     inner = below.function
@@ -368,23 +345,23 @@ class Plan:
                 return replace(below, points=True)
         below = self._valued(below)
         if policy is not None and policy.name not in ("last", "zero_order"):
-            self._plain(below, f"{policy.name}()")
+            self.plain(below, f"{policy.name}()")
         made = sampling.Interpolate(
             below.at, period, offset, policy, below.width, below.dtype, self._most, self._names
         )
-        return replace(below, at=self._add(made), points=True)
+        return replace(below, at=self.add(made), points=True)
 
     def _downsample(self, node: n.Downsample) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         by = kind_of(node.input)
         moved = (by.offset + node.phase * by.period) // (by.period * node.n)
-        at = self._add(elementwise.Thin(below.at, node.n, node.phase))
-        return replace(below, at=at if moved == 0 else self._add(elementwise.Move(at, moved)))
+        at = self.add(elementwise.Thin(below.at, node.n, node.phase))
+        return replace(below, at=at if moved == 0 else self.add(elementwise.Move(at, moved)))
 
     # -- arithmetic --------------------------------------------------------------------------------
 
     def _combine(self, node: n.Combine) -> Made:
-        left, right = self._make(node.input), self._make(node.right)
+        left, right = self.make(node.input), self.make(node.right)
         one, two, both = kind_of(node.input), kind_of(node.right), kind_of(node)
         if both.name != UNIFORM:
             return self._continuous(node, left, right)
@@ -392,7 +369,7 @@ class Plan:
         left = self._onto(left, one, grid, node.align, False)
         right = self._onto(right, two, grid, node.align, True)
         payload = _joined(left.payload, right.payload, node.op)
-        at = self._add(
+        at = self.add(
             joins.EqualTimes(
                 left.at, right.at, (left.width, right.width), payload.dtype, _combining(payload, node.op)
             )
@@ -411,14 +388,14 @@ class Plan:
             )
         if kind.period == grid[0] and right and align == "shift":
             return made
-        at = self._add(elementwise.ToTime(made.at, kind.period, kind.offset))
+        at = self.add(elementwise.ToTime(made.at, kind.period, kind.offset))
         return self._sampled(replace(made, at=at, points=True), *grid, kind.policy)
 
     def _continuous(self, node: n.Combine, left: Made, right: Made) -> Made:
         payload = _joined(left.payload, right.payload, node.op)
         combine = _combining(payload, node.op)
         dtype = np.result_type(left.dtype, right.dtype)
-        at = self._add(lifetimes.Intersect(left.at, right.at, (left.width, right.width), dtype))
+        at = self.add(lifetimes.Intersect(left.at, right.at, (left.width, right.width), dtype))
         cut, f, g = left.width, left.function, right.function
 
         def function(t: Array, values: Array) -> Array:
@@ -433,199 +410,12 @@ class Plan:
 
     # -- filters and windows -----------------------------------------------------------------------
 
-    def _fir(self, node: n.Fir) -> Made:
-        below = self._make(node.input)
-        b = np.array(node.b)
-        if not np.iscomplexobj(b):
-            b = b.astype(np.float64)
-        if below.payload.type is not None:
-            return self._typed_fir(node, below)
-        if node.tail:
-            return self._with_tail(node, b)
-        payload = replace(below.payload, complex=below.payload.complex or np.iscomplexobj(b))
-        zero = node.missing == "zero"
-        blocks = node.method == "fft" or (node.method == "auto" and len(b) > filters.DIRECT)
-        made = filters.BlockFir if blocks else filters.Fir
-        at = self._add(made(below.at, b, zero, below.width, below.dtype))
-        return replace(below, at=at, payload=payload, dtype=payload.dtype)
-
-    def _typed_fir(self, node: n.Fir, below: Made) -> Made:
-        type_ = below.payload.type
-        assert type_ is not None
-        if node.tail or any(isinstance(tap, complex) for tap in node.b):
-            self._plain(below, "such a filter")
-        weights, zero = [float(tap.real) for tap in reversed(node.b)], node.missing == "zero"
-        moved = -1  # window k ends with the sample before index k
-        at = self._add(typed.Folded(below.at, len(weights), 1, zero, type_, weights, zero, moved))
-        return replace(below, at=at)
-
-    def _with_tail(self, node: n.Fir, b: Array) -> Made:
-        """Windows of as many samples as taps that hold one at least: a run has some behind it."""
-
-        def dots(frames: Array) -> Array:
-            out = np.zeros(len(frames), np.result_type(frames, b))
-            for i, tap in enumerate(b):
-                out = out + tap * frames[:, len(b) - 1 - i]
-            return out
-
-        frames = n.Window(node.input, len(b), 1, "zero")
-        return self._make(n.ReduceWindows(frames, n.Fn("filter_fir", dots)))
-
-    def _polyphase(self, node: n.Polyphase) -> Made:
-        """Output `m = up q + r` is a filter of its own of the samples up to `m down // up`, by r."""
-        below, kind = self._make(node.input), kind_of(node)
-        branches: list[int] = []
-        made = below
-        for r in range(node.up):
-            phase, behind = r * node.down % node.up, r * node.down // node.up
-            taps = node.taps[phase :: node.up] or (0.0,)
-            made = self._fir(n.Fir(node.input, taps, "zero", "direct"))
-            at = self._add(elementwise.Thin(made.at, node.down, behind % node.down))
-            moved = behind // node.down
-            branches.append(at if moved == 0 else self._add(elementwise.Move(at, -moved)))
-        made = replace(made, at=self._add(gathering.Interleave(branches)))
-        by = kind_of(node.input).offset // kind.period
-        return made if by == 0 else replace(made, at=self._add(elementwise.Move(made.at, by)))
-
     def _session(self, node: n.Session) -> Made:
-        below = self._make(node.input)
+        below = self.make(node.input)
         if below.function is not None:
             raise faults.kind("session", "a signal of functions of time", "values", "sample(period) first")
-        at = self._add(gathering.Sessions(below.at, node.gap))
+        at = self.add(gathering.Sessions(below.at, node.gap))
         return Made(at, Payload(("count",)), None, 1, np.float64, False)
-
-    def _iir(self, node: n.Iir) -> Made:
-        order = max(len(node.a), len(node.b))
-        b, a = np.zeros((1, order)), np.zeros((1, order))
-        b[0, : len(node.b)] = np.array(node.b) / node.a[0]
-        a[0, : len(node.a)] = np.array(node.a) / node.a[0]
-        return self._recursive(node, b, a)
-
-    def _sos(self, node: n.Sos) -> Made:
-        sections = np.array(node.sections, np.float64)
-        return self._recursive(node, sections[:, :3].copy(), sections[:, 3:].copy())
-
-    def _recursive(self, node: n.Iir | n.Sos, b: Array, a: Array) -> Made:
-        below = self._plain(self._make(node.input), "a recursive filter")
-        zero = node.missing == "zero"
-        idle = self._idle(node)
-        at = self._add(filters.Recursive(below.at, b, a, zero, below.width, below.dtype, idle))
-        return replace(below, at=at)
-
-    def _filter(self, node: n.Filter) -> Made:
-        below = self._plain(self._make(node.input), "filter()")
-        args = (node.function.call, node.forward, node.backward, node.missing == "zero")
-        made = filters.UserFilter(below.at, *args, below.width, below.dtype, self._idle(node))
-        return replace(below, at=self._add(made))
-
-    def _idle(self, node: Node) -> int:
-        """How many beats may be missing before a group begins anew."""
-        spans = [each.idle for each in node.walk() if isinstance(each, n.Reading) and each.idle is not None]
-        return (min(spans) + 1) // kind_of(node.children[0]).period if spans else END
-
-    def _chain(self, node: Node) -> tuple[n.Window, list[frames.FrameStep], int, Any]:
-        """The windows that a node begins with, the steps up to it, and what it makes: a size and a type."""
-        if isinstance(node, n.Window):
-            payload = self._make(node.input).payload
-            if not payload.scalar:
-                raise faults.type_(
-                    f"windows are of one number, and the signal has {len(payload.names)} components",
-                    "select one of them first",
-                )
-            return node, [], node.size, np.dtype(payload.dtype)
-        window, steps, size, dtype = self._chain(node.children[0])
-        if isinstance(node, n.Viewed):
-            return window, steps, size, dtype
-        made, size, dtype = frames.step_of(node, steps, window, size, dtype)
-        return window, made, size, dtype
-
-    def _windows(self, node: Node) -> Made:
-        if any(isinstance(each, n.CrossCorrelate | n.Apply) for each in _frame_nodes(node)):
-            return self._crossed(node)
-        window, steps, size, dtype = self._chain(node)
-        below = self._make(window.input)
-        zero = window.missing == "zero"
-        made = windows.Windows(below.at, window.size, window.hop, zero, below.dtype, steps)
-        payload = Payload(below.payload.names, dtype == np.complex128)
-        return Made(self._add(made), payload, None, size, dtype)
-
-    def _updated(self, node: n.Apply) -> Made:
-        window, _, size, dtype = self._chain(node.input)
-        below = self._make(window.input)
-        name, wanted = node.recompute.name, size if node.size is None else node.size
-        made = frames.probe(name, node.recompute.call, size, dtype, node.size)
-        shape = (window.size, window.hop, window.missing == "zero")
-        every = -(-4 * window.size // window.hop)
-        calls = (node.recompute.call, node.update.call)
-        at = self._add(updating.Updated(below.at, shape, dtype, (name, wanted, made), *calls, every))
-        return Made(at, Payload(below.payload.names, made == np.complex128), None, wanted, made)
-
-    def _crossed(self, node: Node) -> Made:
-        if isinstance(node, n.Apply):
-            return self._updated(node)
-        if isinstance(node, n.CrossCorrelate):
-            left, right = self._make(node.input), self._make(node.right)
-            dtype = np.result_type(left.dtype, right.dtype)
-            widths = left.width, right.width
-            at = self._add(joins.EqualFrames(left.at, right.at, widths, dtype, frames.correlated))
-            size = left.width + right.width - 1
-        else:
-            below = self._make(node.children[0])
-            window = window_of(node)
-            steps, size, dtype = frames.step_of(node, [], window, below.width, np.dtype(below.dtype))
-            at = self._add(windows.OnFrames(below.at, steps))
-        payload = Payload(("value",), dtype == np.complex128)
-        return Made(at, payload, None, size, dtype)
-
-    def _reduced(self, node: n.ReduceWindows) -> Made:
-        below = self._make(node.input)
-        name, call = node.function.name, node.function.call
-        with np.errstate(all="ignore"):
-            found = np.asarray(call(np.zeros((2, below.width), below.dtype)))
-        if found.shape != (2,):
-            raise faults.size(f"reduce({name})", found.shape, (2,))
-        dtype = np.dtype(np.complex128 if np.iscomplexobj(found) else np.float64)
-        at = self._add(windows.Reduce(below.at, name, call, dtype, kind_of(node.input).moved))
-        return Made(at, Payload(("value",), dtype == np.complex128), None, 1, dtype, True)
-
-    def _unwindow(self, node: n.Unwindow) -> Made:
-        window, steps, size, dtype = self._chain(node.input)
-        if node.size is not None and node.size != size:
-            raise faults.size("unwindow()", (size,), (node.size,))
-        if size > window.hop and node.agg is None:
-            raise faults.hidden_overlap(size, window.hop)
-        below = self._make(window.input)
-        taper = _squares(node.input, size) if node.normalize else None
-        zero = window.missing == "zero"
-        made = windows.OverlapAdd(
-            below.at, window.size, window.hop, zero, below.dtype, steps, (size, dtype), node.agg, taper
-        )
-        payload = Payload(below.payload.names, dtype == np.complex128)
-        return Made(self._add(made), payload, None, 1, dtype, True)
-
-    def _hopping(self, node: n.Hopping) -> Made:
-        from everfresh.signals.ops.aggregates import Aggregates
-
-        below = self._make(node.input)
-        moved = kind_of(node).moved
-        zero = node.missing == "zero"
-        if below.payload.type is not None and node.agg == "sum":
-            args = (node.size, node.hop, zero, below.payload.type, None, False, moved)
-            return replace(below, at=self._add(typed.Folded(below.at, *args)), points=True)
-        self._plain(below, f"{node.agg if isinstance(node.agg, str) else node.agg.name}()")
-        if isinstance(node.agg, n.Agg) and node.agg.deaccumulate is not None and node.agg.combine is None:
-            if not below.payload.scalar:
-                raise faults.type_(
-                    f"an aggregate with deaccumulate of a signal of {below.width} components",
-                    "select one of them first, or give combine",
-                )
-            shape = (node.size, node.hop, zero)
-            at = self._add(updating.Deaccumulated(below.at, shape, below.dtype, node.agg, moved))
-            return replace(below, at=at, points=True)
-        made = Aggregates(below.at, node.agg, node.size, node.hop, zero, below.width, below.dtype, moved)
-        real = node.agg in ("power", "energy")
-        payload = replace(below.payload, complex=below.payload.complex and not real)
-        return replace(below, at=self._add(made), payload=payload, dtype=payload.dtype)
 
 
 def _check_idle(query: Node) -> None:
@@ -672,22 +462,6 @@ def _joined(left: Payload, right: Payload, op: str) -> Payload:
     return replace(wider, complex=left.complex or right.complex)
 
 
-def _frame_nodes(node: Node) -> list[Node]:
-    found = [node]
-    while not isinstance(found[-1], n.Window):
-        found.append(found[-1].children[0])
-    return found
-
-
-def _squares(node: Node, size: int) -> Array:
-    """The squares of the tapers between windows and their merging."""
-    found = np.ones(size)
-    for each in _frame_nodes(node):
-        if isinstance(each, n.Multiply) and len(each.vector) == size:
-            found = found * np.array(each.vector) ** 2
-    return found
-
-
 _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.Reading: Plan._reading,
     n.Viewed: Plan._same,
@@ -709,21 +483,21 @@ _BUILDERS: dict[type[Node], Callable[[Plan, Any], Made]] = {
     n.Resample: Plan._sample,
     n.Downsample: Plan._downsample,
     n.Combine: Plan._combine,
-    n.Polyphase: Plan._polyphase,
+    n.Polyphase: plan_filters.polyphase,
     n.Session: Plan._session,
-    n.Fir: Plan._fir,
-    n.Iir: Plan._iir,
-    n.Sos: Plan._sos,
-    n.Filter: Plan._filter,
-    n.Window: Plan._windows,
-    n.Fft: Plan._windows,
-    n.Ifft: Plan._windows,
-    n.Multiply: Plan._windows,
-    n.MapWindows: Plan._windows,
-    n.Apply: Plan._windows,
-    n.Autocorrelate: Plan._windows,
-    n.CrossCorrelate: Plan._windows,
-    n.ReduceWindows: Plan._reduced,
-    n.Unwindow: Plan._unwindow,
-    n.Hopping: Plan._hopping,
+    n.Fir: plan_filters.fir,
+    n.Iir: plan_filters.iir,
+    n.Sos: plan_filters.sos,
+    n.Filter: plan_filters.user_filter,
+    n.Window: plan_windows.of_windows,
+    n.Fft: plan_windows.of_windows,
+    n.Ifft: plan_windows.of_windows,
+    n.Multiply: plan_windows.of_windows,
+    n.MapWindows: plan_windows.of_windows,
+    n.Apply: plan_windows.of_windows,
+    n.Autocorrelate: plan_windows.of_windows,
+    n.CrossCorrelate: plan_windows.of_windows,
+    n.ReduceWindows: plan_windows.reduced,
+    n.Unwindow: plan_windows.unwindow,
+    n.Hopping: plan_windows.hopping,
 }
