@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everfresh.raw.eviction import HALVED, POLICIES, Sizes, Use, chunk_lru, cost, lost, pinned
-from everfresh.raw.placement import Item, Joined, Part, affinity, place, share
+from everfresh.raw.cache.eviction import HALVED, POLICIES, Sizes, Use, chunk_lru, cost, lost, pinned
+from everfresh.raw.cache.placement import Item, Joined, Part, affinity, place, share
 
 FILES = {"a": 100, "b": 60, "c": 10}
 PIECES = {n: 1 + n * 7 % 11 for n in range(12)}

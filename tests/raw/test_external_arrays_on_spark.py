@@ -18,7 +18,7 @@ from test_external_arrays import QUERIES, SHAPE, answer, loaded, questions, rows
 
 import everfresh as ef
 from everfresh.errors import Code, EverfreshError
-from everfresh.raw.eviction import POLICIES
+from everfresh.raw.cache.eviction import POLICIES
 from everfresh.raw.spark.files import HostFiles, memory_root, scratch_root
 from everfresh.raw.verbs import domain_of
 

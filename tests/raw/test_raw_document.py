@@ -10,11 +10,11 @@ import pytest
 
 from everfresh.arrays.aql_parser import parse as parse_aql
 from everfresh.arrays.evaluate import evaluate
-from everfresh.raw.asking import Ask, CacheOptions
 from everfresh.raw.boxes import Box
+from everfresh.raw.cache.asking import Ask, CacheOptions
+from everfresh.raw.cache.coordinator import Coordinator
 from everfresh.raw.catalog import Catalog
 from everfresh.raw.cells import CellReader
-from everfresh.raw.coordinator import Coordinator
 from everfresh.raw.definition import CreateExternal, parse
 from everfresh.raw.looking import look
 from everfresh.raw.needs import needs_of

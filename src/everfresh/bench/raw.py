@@ -17,8 +17,8 @@ from everfresh.bench.report import Report
 
 if TYPE_CHECKING:
     from everfresh.bench.parts.raw_workloads import Workload
-    from everfresh.raw.asking import CacheOptions
-    from everfresh.raw.asking import Report as Told
+    from everfresh.raw.cache.asking import CacheOptions
+    from everfresh.raw.cache.asking import Report as Told
     from everfresh.raw.catalog import Catalog
     from everfresh.raw.cells import CellReader
 
@@ -60,10 +60,10 @@ def run(settings: Settings) -> Report:
 def _workload(
     report: Report, settings: Settings, workload: Workload, folder: str, size: int, workers: int
 ) -> None:
-    from everfresh.raw.asking import CacheOptions
+    from everfresh.raw.cache.asking import CacheOptions
+    from everfresh.raw.cache.coordinator import Coordinator
     from everfresh.raw.catalog import Catalog
     from everfresh.raw.cells import CellReader
-    from everfresh.raw.coordinator import Coordinator
     from everfresh.raw.definition import CreateExternal, parse
     from everfresh.raw.looking import look
 
@@ -102,7 +102,7 @@ def _queries(
 ) -> list[Told]:
     from everfresh.arrays.aql_parser import parse
     from everfresh.arrays.evaluate import evaluate
-    from everfresh.raw.coordinator import Coordinator
+    from everfresh.raw.cache.coordinator import Coordinator
     from everfresh.raw.needs import needs_of
 
     cache = Coordinator(options)

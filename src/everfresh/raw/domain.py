@@ -26,12 +26,12 @@ from everfresh.epochs.domain import Sections
 from everfresh.epochs.resident import weighted
 from everfresh.errors import Code, EverfreshError
 from everfresh.progress import Progress
-from everfresh.raw.asking import Ask
 from everfresh.raw.bounds import boxes_of
 from everfresh.raw.boxes import Box
+from everfresh.raw.cache.asking import Ask
+from everfresh.raw.cache.coordinator import Coordinator
 from everfresh.raw.catalog import Catalog
 from everfresh.raw.cells import CellReader
-from everfresh.raw.coordinator import Coordinator
 from everfresh.raw.definition import CreateExternal, parse
 from everfresh.raw.files.places import Found
 from everfresh.raw.kept import Followed, KeptCells, cells_of_file

@@ -11,8 +11,8 @@ import pyarrow as pa
 from everfresh.arrays.cells import Array
 from everfresh.arrays.model import ArraySchema
 from everfresh.errors import Code, EverfreshError
-from everfresh.raw.asking import Ask, CacheOptions, Report
 from everfresh.raw.boxes import Box
+from everfresh.raw.cache.asking import Ask, CacheOptions, Report
 from everfresh.relations import View
 from everfresh.types import Column
 
@@ -148,7 +148,7 @@ class Cache:
     def explain(self, format: str = "text") -> str:
         """Boxes, what is cached where, and what the last query read, hit, moved and evicted: as "text" or
         "json"."""
-        from everfresh.raw.explain import explained
+        from everfresh.raw.cache.explain import explained
 
         return explained(self._domain.cache, format)
 
@@ -157,7 +157,7 @@ class Cache:
     ) -> str:
         """A picture of the boxes of an array's files, those in memory filled with the colour of their worker:
         SVG, written to `path` if one is given."""
-        from everfresh.raw.explain import picture
+        from everfresh.raw.cache.explain import picture
 
         return picture(self._domain.cache, array, dimensions, path)
 

@@ -16,19 +16,19 @@ from everfresh.arrays.cells import Array, split
 from everfresh.arrays.chunk import Chunk
 from everfresh.errors import Code, EverfreshError
 from everfresh.progress import Progress
-from everfresh.raw.asking import Ask
 from everfresh.raw.boxes import held
+from everfresh.raw.cache.asking import Ask
+from everfresh.raw.cache.eviction import Sizes
+from everfresh.raw.cache.memory import Memory
+from everfresh.raw.cache.placement import Part
 from everfresh.raw.catalog import Piece
 from everfresh.raw.cells import CellReader
 from everfresh.raw.chunking import Cutting
-from everfresh.raw.eviction import Sizes
-from everfresh.raw.memory import Memory
-from everfresh.raw.placement import Part
 from everfresh.raw.running import Run, by_file, uses_of
 from everfresh.raw.scan import Limit, scan_file
 
 if TYPE_CHECKING:
-    from everfresh.raw.coordinator import Coordinator
+    from everfresh.raw.cache.coordinator import Coordinator
 
 _log = logging.getLogger("everfresh")
 _LEAST = 64 << 20

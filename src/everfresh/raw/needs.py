@@ -18,10 +18,10 @@ from everfresh.arrays.mapping import Mapping as CellMapping
 from everfresh.arrays.mapping import reduced
 from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.shape import Shape
-from everfresh.raw.asking import Ask
 from everfresh.raw.bounds import box_of, scans_within
 from everfresh.raw.boxes import Box
-from everfresh.raw.joining import Join
+from everfresh.raw.cache.asking import Ask
+from everfresh.raw.cache.joining import Join
 from everfresh.sql.scalars import bind_select
 
 

@@ -12,20 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from everfresh.raw.asking import Ask, Report
 from everfresh.raw.boxes import Box
+from everfresh.raw.cache.asking import Ask, Report
+from everfresh.raw.cache.eviction import POLICIES, Sizes, Use, lost
+from everfresh.raw.cache.joining import Join, moved
+from everfresh.raw.cache.memory import Held
+from everfresh.raw.cache.placement import WINDOW, Item, Joined, Part, place
 from everfresh.raw.catalog import UNKNOWN, Catalog, Piece
 from everfresh.raw.cells import CellReader
 from everfresh.raw.chunking import Cutting, Halves
-from everfresh.raw.eviction import POLICIES, Sizes, Use, lost
 from everfresh.raw.files.places import stamped
-from everfresh.raw.joining import Join, moved
-from everfresh.raw.memory import Held
-from everfresh.raw.placement import WINDOW, Item, Joined, Part, place
 from everfresh.raw.scan import after, check_same
 
 if TYPE_CHECKING:
-    from everfresh.raw.coordinator import Coordinator
+    from everfresh.raw.cache.coordinator import Coordinator
 
 
 @dataclass(frozen=True)

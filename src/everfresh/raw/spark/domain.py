@@ -18,15 +18,15 @@ from everfresh.arrays.chunk import Chunk
 from everfresh.arrays.execute.work import work_of
 from everfresh.errors import Code, EverfreshError
 from everfresh.progress import Progress
-from everfresh.raw.asking import Ask, CacheOptions
 from everfresh.raw.bounds import boxes_of
 from everfresh.raw.boxes import Box
+from everfresh.raw.cache.asking import Ask, CacheOptions
+from everfresh.raw.cache.coordinator import Coordinator
+from everfresh.raw.cache.joining import Join
 from everfresh.raw.cells import CellReader
-from everfresh.raw.coordinator import Coordinator
 from everfresh.raw.domain import External
 from everfresh.raw.files.places import Found
 from everfresh.raw.here import array_of
-from everfresh.raw.joining import Join
 from everfresh.raw.looking import Surveyed
 from everfresh.raw.needs import Needs
 from everfresh.raw.spark.files import forget_session

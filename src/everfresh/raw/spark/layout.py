@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from everfresh.raw.placement import Part
+from everfresh.raw.cache.placement import Part
 from everfresh.raw.spark.memory import Remote, Stored
 from everfresh.raw.spark.pieces import Shard, Source
 

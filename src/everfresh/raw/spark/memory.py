@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from everfresh.raw.memory import Held
+from everfresh.raw.cache.memory import Held
 from everfresh.raw.spark.pieces import Source
 
 

@@ -21,13 +21,13 @@ import pyarrow as pa
 from everfresh.arrays.chunk import Chunk
 from everfresh.errors import Code, EverfreshError
 from everfresh.raw.boxes import Box, held
+from everfresh.raw.cache.memory import divided
+from everfresh.raw.cache.placement import Part
 from everfresh.raw.catalog import UNKNOWN, Piece, RawFile
 from everfresh.raw.cells import CellReader
 from everfresh.raw.chunking import Cutting
 from everfresh.raw.files.places import Found, stamped
 from everfresh.raw.looking import surveyed
-from everfresh.raw.memory import divided
-from everfresh.raw.placement import Part
 from everfresh.raw.scan import check_same
 from everfresh.raw.spark.files import (
     HostFiles,

@@ -16,10 +16,10 @@ from everfresh.arrays.execute.work import Work
 from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.spark.domain import Kept
 from everfresh.arrays.spark.queries import Answered, Query, answered, run_job, with_plan
-from everfresh.raw.asking import Ask
+from everfresh.raw.cache.asking import Ask
+from everfresh.raw.cache.placement import Part
 from everfresh.raw.catalog import Piece
 from everfresh.raw.chunking import Cutting, Side
-from everfresh.raw.placement import Part
 from everfresh.raw.running import Run, by_file
 from everfresh.raw.spark.files import head_of
 from everfresh.raw.spark.layout import Layout

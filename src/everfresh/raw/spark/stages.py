@@ -19,8 +19,8 @@ from everfresh.arrays.execute.wire import packed, unpacked
 from everfresh.arrays.spark.content import CHUNKS, schema_of
 from everfresh.arrays.spark.joining import Asked, answered, finished, opened, sent, shared
 from everfresh.arrays.spark.joining import Chunks as Content
-from everfresh.raw.memory import divided
-from everfresh.raw.placement import Part
+from everfresh.raw.cache.memory import divided
+from everfresh.raw.cache.placement import Part
 from everfresh.raw.spark.files import HostFiles
 from everfresh.raw.spark.pieces import Cells, Shard
 from everfresh.spark.jobs.job import DATA, GATHERED, Job, Message

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from everfresh.errors import Code, EverfreshError
 
 if TYPE_CHECKING:
-    from everfresh.raw.coordinator import Coordinator
+    from everfresh.raw.cache.coordinator import Coordinator
 
 _MOST = 20
 """Files that are listed as text."""

@@ -20,13 +20,13 @@ from typing import Any
 
 from everfresh.arrays.cells import Array
 from everfresh.progress import Progress
-from everfresh.raw.asking import Ask, CacheOptions, Report
+from everfresh.raw.cache.asking import Ask, CacheOptions, Report
+from everfresh.raw.cache.eviction import POLICIES
+from everfresh.raw.cache.joining import Join
+from everfresh.raw.cache.memory import Held, Memory
 from everfresh.raw.catalog import Catalog, Piece
 from everfresh.raw.cells import CellReader
-from everfresh.raw.eviction import POLICIES
 from everfresh.raw.here import HereRun
-from everfresh.raw.joining import Join
-from everfresh.raw.memory import Held, Memory
 from everfresh.raw.running import Run, State
 
 

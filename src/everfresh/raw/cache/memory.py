@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from everfresh.arrays.chunk import Chunk
-from everfresh.raw.placement import Part
+from everfresh.raw.cache.placement import Part
 
 
 class Placed(Protocol):

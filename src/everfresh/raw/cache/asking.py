@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.raw.boxes import Box
-from everfresh.raw.eviction import POLICIES
+from everfresh.raw.cache.eviction import POLICIES
 
 PLACEMENTS = ("dynamic", "static")
 GIB = 1 << 30
