@@ -300,6 +300,19 @@ def _grouping(binder: Binder, node: Any) -> Expr:
     return GroupingCall(tuple(binder.bind(part) for part in node.expressions))
 
 
+def _within_group(binder: Binder, node: Any) -> Expr:
+    """PERCENTILE_CONT(f) WITHIN GROUP (ORDER BY x), which is QUANTILE_CONT(x, f)."""
+    of, order = node.this, node.expression.expressions
+    if not isinstance(of, exp.PercentileCont | exp.PercentileDisc) or len(order) != 1:
+        raise refusals.refuse(binder.source, node)
+    if order[0].args.get("desc"):
+        raise binder.source.unsupported(
+            "WITHIN GROUP in descending order", node, hint="take 1 - the fraction"
+        )
+    call = type(of)(this=order[0].this, expression=of.this)
+    return bind_aggregate(binder, call, AGGREGATES[type(of)])
+
+
 def _parameter(binder: Binder, node: Any) -> Expr:
     name = str(node.this) if node.this is not None else ""
     if binder.source.given is None or not name:
@@ -347,6 +360,7 @@ _RULES: dict[type[Any], Rule] = {
     exp.Filter: _filter,
     exp.Anonymous: _anonymous,
     exp.Placeholder: _parameter,
+    exp.WithinGroup: _within_group,
     exp.Grouping: _grouping,
     exp.GroupingId: _grouping,
     exp.Window: windows.bind_window,

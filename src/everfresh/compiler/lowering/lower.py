@@ -20,12 +20,13 @@ from everfresh.algebra import Kind
 from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check, product, rename, union
 from everfresh.compiler.lowering.aggregates import Components, Different, Extreme, NotFlat, aggregate
 from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
-from everfresh.compiler.lowering.partitions import partitioned
+from everfresh.compiler.lowering.partitions import grouped, partitioned
 from everfresh.compiler.lowering.products import MEMBER, Fresh, Term, arrange, not_null, readable, settle
 from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.conditions import conjuncts
+from everfresh.sql.logical.row_calls import WHOLE
 from everfresh.sql.logical.subqueries import has_subquery
 from everfresh.types import BIGINT, BOOLEAN, INTERVAL, NULL, Column
 
@@ -282,6 +283,8 @@ class Lowering:
         """The map of an aggregate, and those beside it."""
         from everfresh.compiler.lowering.subqueries import resolved
 
+        if whole := [call.fn for _, call in node.aggregates if call.fn in WHOLE]:
+            raise NotFlat(f"{whole[0].upper()} in a subquery")
         rows = self.rows(node.input, scope)
         calls = []
         for n, call in node.aggregates:
@@ -338,6 +341,11 @@ class Lowering:
         return Side(beside)
 
     def _aggregated(self, node: p.Aggregate, scope: Scope) -> Rows:
+        if any(call.fn in WHOLE for _, call in node.aggregates):
+            relation = grouped(self, node, scope)
+            atom, _ = self.atom(relation)
+            names = [v.name for v in node.variables]
+            return (Term((atom,), dict(zip(names, atom.vars, strict=True))),)
         found = self.reading(node, scope)
         links = [(link.name, found.keys[link.name]) for link in found.links]
         keys = [(n, found.keys[n]) for n, _ in node.keys]
@@ -478,6 +486,8 @@ def _aggregate_view(lowering: Lowering, name: str, plan: p.Plan) -> View | None:
                 node = child
             case _:
                 return None
+    if any(call.fn in WHOLE for _, call in node.aggregates):
+        return None
     found = lowering.reading(node, (), name)
     by: dict[str, Expr] = {**found.keys, **found.values}
     return View(

@@ -1,4 +1,5 @@
-"""Windows and ORDER BY with LIMIT: relations that are recomputed over whole partitions of a map.
+"""Windows, ORDER BY with LIMIT, and aggregates of all values: relations that are recomputed over whole
+partitions of a map.
 
 The map holds the rows below as a bag, keyed first by the columns of the partitions: those that all windows
 are partitioned by, and the correlated ones, if there are some. A LIMIT in a correlated subquery counts rows
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from everfresh.compiler.lowering.aggregates import NotFlat
 from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
-from everfresh.expr import Const, Expr, Made, Var, build, substitute
+from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Partitions
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.subqueries import has_subquery
@@ -68,6 +69,31 @@ def partitioned(lowering: Lowering, plan: p.Window | p.Limit, scope: Scope) -> P
     relation = Partitions(lowering.relation_name(), name, columns, new, prefix)
     lowering.relations.append(relation)
     return Partitioned(relation, links, gates)
+
+
+def grouped(lowering: Lowering, plan: p.Aggregate, scope: Scope) -> Partitions[Any]:
+    """The relation of aggregates that need all values of a group: the groups are the partitions."""
+    exprs = [*(e for _, e in plan.keys), *(call for _, call in plan.aggregates)]
+    if any(map(has_subquery, exprs)):
+        raise NotFlat("a subquery in such an aggregate")
+    if not plan.grouped:
+        raise NotFlat(f"{plan.aggregates[0][1].fn.upper()} over all rows")
+    rows, links, gates = close(lowering, lowering.rows(plan.input, scope), scope)
+    if links or gates:
+        raise NotFlat("such an aggregate in a correlated subquery")
+    first = [(Made(f"$p{i}"), e) for i, (_, e) in enumerate(plan.keys)]
+    used = {v.name for _, call in plan.aggregates for v in variables(call)}
+    own = [(v.name, v) for v in plan.input.variables if v.name in used]
+    name, by_name = lowering.define(rows, [*first, *own], apart=[n for n, _ in first])
+    items = tuple((n, by_name[n]) for n, _ in (*first, *own))
+    new: p.Plan = p.Project(p.Scan(name, name, lowering.map(name).keys), items)
+    known = {v.name: v for v in new.variables}
+    keys = tuple((n, known[k]) for (n, _), (k, _) in zip(plan.keys, first, strict=True))
+    calls = tuple((n, substitute(call, dict(known))) for n, call in plan.aggregates)
+    new = p.Aggregate(new, keys, calls, True)  # type: ignore[arg-type]
+    relation = Partitions(lowering.relation_name(), name, new.columns, new, len(first))
+    lowering.relations.append(relation)
+    return relation
 
 
 def _as_below(node: p.Plan, child: p.Plan) -> p.Plan:

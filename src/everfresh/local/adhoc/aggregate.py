@@ -20,6 +20,7 @@ from everfresh.expr import Vector
 from everfresh.expr.column import object_array
 from everfresh.local.adhoc.frame import Ints, Mask, take
 from everfresh.local.adhoc.keys import Groups, Words, codes, known
+from everfresh.local.adhoc.ordered_aggregates import FUNCTIONS as WHOLE
 from everfresh.local.kernels import pool_values
 from everfresh.local.store.codec import wide_words
 from everfresh.local.store.components import float_total, wide_to_python
@@ -55,7 +56,8 @@ def aggregate(rows: Input, distinct: bool, kept: Mask | None, words: Words) -> V
     """The value of each group over the rows that FILTER keeps, each value once if `distinct`."""
     if kept is not None:
         rows = rows.filter(kept)
-    if len(rows.args) == 1:  # of several, a row value, none is left out: it is not NULL even if its parts are
+    # Of a row value none is left out: it is not NULL even if its parts are.
+    if len(rows.args) == 1 or rows.fn in WHOLE:
         rows = rows.filter(known(rows.args, len(rows.groups)))
     if distinct:
         keys = [*rows.args, Vector(BIGINT, rows.groups)]
@@ -64,7 +66,7 @@ def aggregate(rows: Input, distinct: bool, kept: Mask | None, words: Words) -> V
         rows = rows.filter(first)
     if rows.fn != "count" and rows.args[0].type == NULL:
         return Vector.nulls(rows.type, rows.count).contiguous()
-    return FUNCTIONS[rows.fn](rows)
+    return (WHOLE.get(rows.fn) or FUNCTIONS[rows.fn])(rows)
 
 
 # -- sums ----------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from everfresh.spark.sql.text import (
     unsupported,
 )
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.row_calls import WHOLE
 from everfresh.types import BIGINT, DOUBLE, INTEGER, INTERVAL, MAX_DIGITS, NULL, SqlType
 
 Columns = dict[str, Var]
@@ -113,6 +114,8 @@ def aggregate_sql(
     >>> aggregate_sql("max", "c0", INTEGER, INTEGER, over=" OVER (ORDER BY c1)")
     'max(c0) OVER (ORDER BY c1)'
     """
+    if fn in WHOLE:
+        raise unsupported(f"the aggregate {fn}")
     if of == NULL and fn != "count":
         return f"any_value(CAST(NULL AS {spark_type(to)})){over}"
     kept = "DISTINCT " if distinct else ""

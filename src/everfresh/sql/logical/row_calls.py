@@ -9,7 +9,7 @@ from __future__ import annotations
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Expr
 from everfresh.rewrite import node
-from everfresh.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, MAX_DIGITS, NULL, SqlType
+from everfresh.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, MAX_DIGITS, NULL, SqlType
 
 SortKey = tuple[Expr, bool, bool]
 """An expression, whether it ascends, and whether NULLs come first."""
@@ -81,7 +81,11 @@ def aggregate_type(fn: str, types: list[SqlType]) -> SqlType:
     """
     if fn == "count":
         return BIGINT
-    if len(types) == 1:
+    if fn in WHOLE and len(types) == WHOLE[fn]:
+        result = _WHOLE_RESULTS[fn](types[0])
+        if result is not None and (len(types) == 1 or fn.startswith("arg_") or types[1] == DOUBLE):
+            return result
+    elif len(types) == 1 and fn in _RESULTS:
         result = _RESULTS[fn](types[0])
         if result is not None:
             return result
@@ -112,6 +116,24 @@ def _truth_type(of: SqlType) -> SqlType | None:
     return BOOLEAN if of in (BOOLEAN, NULL) else None
 
 
+def _middle_type(of: SqlType) -> SqlType | None:
+    return DOUBLE if of.is_integer or of.is_float or of == NULL else None
+
+
+def _integer_type(of: SqlType) -> SqlType | None:
+    return of if of.is_integer else INTEGER if of == NULL else None
+
+
+WHOLE = {
+    "median": 1, "quantile_cont": 2, "quantile_disc": 2, "mode": 1, "arg_min": 2, "arg_max": 2, "product": 1,
+    "bit_and": 1, "bit_or": 1, "bit_xor": 1,
+}  # fmt: skip
+"""Aggregates that need all values of a group, by the number of their arguments: no sum of them would do."""
+_WHOLE_RESULTS = {
+    "median": _middle_type, "quantile_cont": _middle_type, "quantile_disc": _same_type, "mode": _same_type,
+    "arg_min": _same_type, "arg_max": _same_type, "product": _mean_type, "bit_and": _integer_type,
+    "bit_or": _integer_type, "bit_xor": _integer_type,
+}  # fmt: skip
 _RESULTS = {
     "sum": _sum_type, "avg": _mean_type, "min": _same_type, "max": _same_type,
     "stddev_samp": _mean_type, "stddev_pop": _mean_type, "var_samp": _mean_type, "var_pop": _mean_type,

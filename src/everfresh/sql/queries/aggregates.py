@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everfresh.errors import Code
-from everfresh.expr import build
-from everfresh.expr.nodes import Expr
+from everfresh.expr import build, evaluate
+from everfresh.expr.nodes import Const, Expr
 from everfresh.sql.logical.plan import AggregateCall
 from everfresh.sql.logical.renaming import free_variables
+from everfresh.sql.logical.row_calls import WHOLE
 from everfresh.types import BOOLEAN, DOUBLE, INTEGER, NULL, REAL, SqlType
 
 if TYPE_CHECKING:
@@ -30,15 +31,32 @@ AGGREGATES: dict[type[Any], str] = {
     exp.VariancePop: "var_pop",
     exp.LogicalAnd: "bool_and",
     exp.LogicalOr: "bool_or",
+    exp.Median: "median",
+    exp.Mode: "mode",
+    exp.PercentileCont: "quantile_cont",
+    exp.PercentileDisc: "quantile_disc",
+    exp.Quantile: "quantile_disc",
+    exp.ArgMin: "arg_min",
+    exp.ArgMax: "arg_max",
+    exp.BitwiseAndAgg: "bit_and",
+    exp.BitwiseOrAgg: "bit_or",
+    exp.BitwiseXorAgg: "bit_xor",
 }
-_BY_NAME = {"mean": "avg", "every": "bool_and"}  # those that sqlglot does not know
-_INDIFFERENT = {"min", "max", "bool_and", "bool_or"}  # to DISTINCT
+_BY_NAME = {  # those that sqlglot does not know
+    "mean": "avg", "every": "bool_and", "quantile": "quantile_disc", "argmin": "arg_min", "argmax": "arg_max",
+    "min_by": "arg_min", "max_by": "arg_max", **{name: name for name in WHOLE},
+}  # fmt: skip
+_FRACTIONS = {"quantile_cont", "quantile_disc"}
+_INDIFFERENT = {"min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "arg_min", "arg_max"}  # to DISTINCT
 
 _WIDENED: dict[str, dict[SqlType, SqlType]] = {  # the types that a function takes by widening them
     "sum": {BOOLEAN: INTEGER, NULL: INTEGER, REAL: DOUBLE},
     "avg": {NULL: INTEGER, REAL: DOUBLE},
     "bool_and": {NULL: BOOLEAN},
     "bool_or": {NULL: BOOLEAN},
+    "median": {REAL: DOUBLE},
+    "quantile_cont": {REAL: DOUBLE},
+    "product": {NULL: DOUBLE, REAL: DOUBLE},
     **{fn: {NULL: DOUBLE, REAL: DOUBLE} for fn in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")},
 }
 
@@ -100,6 +118,8 @@ def arguments(binder: Binder, node: Any, fn: str) -> tuple[list[Expr], bool]:
     """The arguments of an aggregate, and whether it is DISTINCT."""
     source = binder.source
     trees = list(node.expressions) if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
+    if fn in WHOLE and not isinstance(node, exp.Anonymous):
+        trees = [node.this, node.args.get("expression") or node.args.get("quantile"), *node.expressions]
     trees = [t for t in trees if t is not None]
     if node.args.get("count") or (fn in ("min", "max") and len(trees) > 1):
         raise source.unsupported(f"{fn.upper()} with a number of values", node)
@@ -119,7 +139,17 @@ def arguments(binder: Binder, node: Any, fn: str) -> tuple[list[Expr], bool]:
     widened = _WIDENED.get(fn, {})
     args = [binder.bind(tree) for tree in trees]
     args = [build.cast(a, widened[a.type]) if a.type in widened else a for a in args]
+    if fn in _FRACTIONS and len(args) == 2:
+        args[1] = _fraction(binder, args[1], node)
     return args, distinct and fn not in _INDIFFERENT
+
+
+def _fraction(binder: Binder, given: Expr, node: Any) -> Expr:
+    """The fraction of a quantile: a constant from 0 to 1."""
+    value = None if free_variables(given) else evaluate(build.cast(given, DOUBLE), {})
+    if value is None or not 0 <= value <= 1:
+        raise binder.source.error(Code.VALUE, "the fraction of a quantile is a constant from 0 to 1", node)
+    return Const(value, DOUBLE)
 
 
 def _is_outer(binder: Binder, parts: list[Expr]) -> bool:

@@ -19,6 +19,7 @@ from everfresh.sql import refusals
 from everfresh.sql.context import VariableNames
 from everfresh.sql.logical.plan import AggregateCall, Plan, WindowCall
 from everfresh.sql.logical.renaming import canonical
+from everfresh.sql.logical.row_calls import WHOLE
 from everfresh.sql.queries.aggregates import aggregate_name, arguments
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import near, words
@@ -112,6 +113,8 @@ def bind_window(binder: Binder, node: Any) -> Expr:
 def _call(binder: Binder, call: Any, where: Any) -> tuple[str, tuple[Expr, ...], SqlType]:
     source = binder.source
     fn = aggregate_name(call)
+    if fn in WHOLE:
+        raise source.unsupported(f"{str(fn).upper()} OVER", call, hint=_FUNCTIONS)
     if fn is not None:
         args, distinct = arguments(binder, call, fn)
         if distinct:
