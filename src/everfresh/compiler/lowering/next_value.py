@@ -113,6 +113,8 @@ def _tied(target: MapDef[Query], lowered: Lowered) -> _Tied | None:
     ties = [f for f in rest if alone[0].name in {v.name for v in inputs(f)}]
     if len(ties) != 1 or (found := _comparison(ties[0], alone[0], bound)) is None:
         return None
+    if found[0] in target.keys:  # what is compared is a key that is equated: there is nothing to look for
+        return None
     rest = [f for f in rest if f is not ties[0]]
     if not {v.name for f in rest for v in inputs(f)} <= bound:
         return None
