@@ -227,7 +227,7 @@ def test_what_cannot_be_made_says_so_and_is_left(item: Item, caplog: pytest.LogC
     compiler_process.make(item)
     assert not code_cache.wanted()
     assert code_cache.failure(item)
-    asked = behind.Asked(item, lambda here: True)
+    asked = behind.Compilation(item, lambda here: True)
     assert asked.take()
     assert asked.failed
     assert not asked.is_needed
@@ -238,7 +238,7 @@ def test_what_cannot_be_made_says_so_and_is_left(item: Item, caplog: pytest.LogC
 def test_what_was_made_for_another_processor_is_made_again() -> None:
     item = Item("everfresh.local.kernels.hashing", "find", "l1C")
     code_cache.settle(item)
-    asked = behind.Asked(item, lambda here: False)
+    asked = behind.Compilation(item, lambda here: False)
     assert not asked.take()
     assert not code_cache.is_done(item)
     assert code_cache.wanted() == [item]
@@ -291,7 +291,7 @@ def test_a_process_that_is_killed_again_and_again_is_given_up(monkeypatch: pytes
 
     monkeypatch.setattr(behind, "start", killed)
     shop = behind.Workshop()
-    asked = behind.Asked(Item("everfresh.local.kernels.hashing", "find", "l1C"), lambda here: True)
+    asked = behind.Compilation(Item("everfresh.local.kernels.hashing", "find", "l1C"), lambda here: True)
     shop.add(asked)
     assert asked._settled.wait(60)
     assert asked.failed

@@ -19,6 +19,7 @@ from everfresh.local.batch import steps as running
 from everfresh.local.jit import background
 from everfresh.local.native import manager
 from everfresh.local.native.codegen.each import is_whole
+from everfresh.local.native.runtime import build
 from everfresh.local.native.templates import Template
 
 VIEWS = 12
@@ -181,7 +182,7 @@ def test_all_views_of_a_template_have_one_text() -> None:
 def test_no_batch_waits_for_many_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code is planned for some views at a time; together they are worth it sooner than each would be."""
     monkeypatch.setattr(manager, "PLANS", 5)
-    monkeypatch.setattr(manager.Code, "ask", lambda self, owner, how: None)
+    monkeypatch.setattr(manager.GeneratedCode, "ask", lambda self, owner, how: None)
     with opened("background") as db:
         create(db, (0,), 40)
         planned = []
@@ -203,6 +204,7 @@ def test_many_views_are_planned_as_they_are_made(monkeypatch: pytest.MonkeyPatch
         return ask(item, load, *alive) if item.module else asked.append((item, load, *alive))
 
     monkeypatch.setattr(background, "ask", noted)
+    monkeypatch.setattr(build, "is_loaded", lambda text: False)  # by another test, say
     monkeypatch.setattr(manager, "ALIKE", 16)
     monkeypatch.setattr(state, "ALIKE", 16)
     with run_plain(), opened("background") as db, opened("off") as interpreted:

@@ -35,7 +35,7 @@ def staged(statement: aql.Statement, schemas: Schemas) -> tuple[Step, ...] | Non
     >>> a = parse("CREATE ARRAY a <v: INT> [i=1,8,2]").schema
     >>> for step in staged(parse("FILTER(APPLY(FILTER(a, v > 1), COUNT(*) AS n, L1(1)), n > 2)"), {"a": a}):
     ...     print(step.statement)
-    SELECT * INTO "#0" FROM APPLY(FILTER(a, v > 1), COUNT(*) AS n, L1(1)) AS a
+    SELECT * INTO "#0" FROM APPLY(FILTER(a, v > 1), COUNT(*) AS n, L1(1))
     FILTER("#0", n > 2)
     """
     making = _Making(dict(schemas), [])

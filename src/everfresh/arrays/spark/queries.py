@@ -252,7 +252,7 @@ def answered(query: Query, answers: Answers, workers: int) -> Answered:
         elif kind == ENTRIES:
             for some in read_entries([data]).values():
                 entries += some
-        elif kind in (SENT, READ, MOVED):
+        elif kind in (LAID, SENT, READ, MOVED):
             told = json.loads(data)
             worker = told["worker"]
             if kind == LAID:
