@@ -20,6 +20,7 @@ NULL is `None` in every type. Invariant: `to_physical` and `to_logical` are inve
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import string
 from dataclasses import dataclass
 from decimal import Decimal
@@ -278,17 +279,25 @@ def is_unicode(text: str) -> bool:
     return True
 
 
+def _scaled(value: Decimal, scale: int) -> int:
+    """A number in units of its last digit, whatever the precision of Python's decimal context."""
+    exact = decimal.Context(prec=len(value.as_tuple().digits) + scale + 1)
+    return int(value.scaleb(scale, exact).to_integral_exact())
+
+
 def to_physical(value: Any, type_: SqlType) -> Any:
     """The physical form of a logical Python value of `type_`.
 
     >>> to_physical(Decimal("1.25"), DECIMAL(9, 2)), to_physical(dt.date(1970, 1, 3), DATE)
     (125, 2)
+    >>> to_physical(Decimal("396140812571321687967719751.68"), DECIMAL(30, 2))
+    39614081257132168796771975168
     """
     if value is None:
         return None
     match type_.name:
         case "DECIMAL":
-            return int(Decimal(value).scaleb(type_.scale).to_integral_exact())
+            return _scaled(Decimal(value), type_.scale)
         case "HUGEINT" | "TINYINT" | "SMALLINT" | "INTEGER" | "BIGINT":
             return int(value)
         case "DATE":

@@ -8,7 +8,7 @@ values that a table holds then, or None, if it must be refused.
 from __future__ import annotations
 
 import datetime as dt
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,10 @@ _PHYSICAL = _DAY_FORMS | _MOMENT_FORMS
 
 def _decimals(type_: pa.DataType) -> Any:
     digits = min(type_.precision, 30)
-    return st.integers(-(10**digits) + 1, 10**digits - 1).map(lambda i: Decimal(i).scaleb(-type_.scale))
+    exact = Context(prec=40)  # Python's own rounds to 28 digits
+    return st.integers(-(10**digits) + 1, 10**digits - 1).map(
+        lambda i: Decimal(i).scaleb(-type_.scale, exact)
+    )
 
 
 _VALUES: dict[pa.DataType, Any] = {

@@ -77,3 +77,8 @@ def test_truncate(db: Any) -> None:
     assert (len(db.table("t")), db.view("v").fetchone()) == (0, (0,))
     with pytest.raises(ef.EverfreshError, match="TRUNCATE of anything but one table"):
         db.sql("TRUNCATE t, v")
+
+
+def test_a_long_number_keeps_its_digits(db: Any) -> None:
+    long = Decimal("396140812571321687967719751.68")
+    assert db.sql("SELECT ? AS x", [long]).fetchone() == (long,)
