@@ -29,7 +29,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.objects import ObjectMethods, domains_of
 from everfresh.options import Options
 from everfresh.program import Batch, Engine, Part, Progress
-from everfresh.relations import Names, Result, Table, View, database_html
+from everfresh.relations import Names, QueryView, Result, Table, View, database_html
 from everfresh.sources import Stream, StreamMethods
 from everfresh.sql.parameters import Parameters
 from everfresh.state import is_url, told
@@ -236,7 +236,7 @@ class Database(StreamMethods, ObjectMethods):
 
     @property
     def views(self) -> Mapping[str, View]:
-        """All views by name."""
+        """All materialized views by name."""
         return Names({name: View(self, name) for name in self.catalog.views})
 
     def view(self, name: str) -> View:
@@ -246,6 +246,9 @@ class Database(StreamMethods, ObjectMethods):
         if found is not None and found.kind.endswith("view"):
             held: View = self._domain(found.domain).hold(self, found.name)
             return held
+        known = catalog.resolve(name)
+        if known is not None and known in catalog.queries:
+            return QueryView(self, known)  # type: ignore[return-value]
         return View(self, catalog.expect_view(name).name)
 
     def table(self, name: str) -> Table:

@@ -36,6 +36,8 @@ class Following:
         """Run a DDL statement of SQL, with what it needs of objects before and leaves of them behind."""
         if isinstance(statement, s.CreateTable):
             engine.objects.check_free(statement.schema.name)
+        elif isinstance(statement, s.CreateQuery):
+            engine.objects.check_free(statement.name)
         elif isinstance(statement, s.CreateView):
             engine.objects.check_free(statement.name)
             self._make(engine, statement)

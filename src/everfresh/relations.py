@@ -16,7 +16,7 @@ import pyarrow as pa
 from everfresh.delta import render, render_html
 from everfresh.delta.sound import unreadable
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import HUGEINT, Column, fold, to_arrow
+from everfresh.types import HUGEINT, Column, fold, quoted, to_arrow
 
 if TYPE_CHECKING:
     import pandas
@@ -346,6 +346,31 @@ class View(Named):
             engine = self._db._open()
             self._check(engine.catalog)
             return engine.verify(self.name)
+
+
+class QueryView(Named):
+    """A view that is not materialized: its query is answered whenever its rows are asked for."""
+
+    kind = "view"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns, with their types."""
+        found = self._db.catalog.relation(self.name)
+        return found[1] if found is not None else ()
+
+    def _result(self) -> Result:
+        found = self._db.sql(f"SELECT * FROM {quoted(self.name)}")
+        assert isinstance(found, Result)
+        return found
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a pyarrow Table."""
+        return self._result().to_arrow()
+
+    def to_spark(self) -> DataFrame:
+        """The rows as a Spark DataFrame."""
+        return self._result().to_spark()
 
 
 def database_html(what: str, named: Sequence[Named], most: int = 100) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -102,7 +103,7 @@ class Statements:
 
     def _ddl(self, statement: s.Statement) -> int:
         engine = self._db._writable()
-        if isinstance(statement, s.Drop) and statement.kind not in ("table", "view"):
+        if isinstance(statement, s.Drop) and statement.kind not in ("table", "view", "plain view"):
             known = engine.objects.find(statement.name) is not None
             return self._db._drop(statement.name, statement.cascade) if known else engine.epoch
         if isinstance(statement, s.CreateTable) and statement.schema.follows:
@@ -170,12 +171,12 @@ class Statements:
     def _describe(self, statement: s.Show | s.Explain) -> Result:
         catalog = self._db.catalog
         if isinstance(statement, s.Explain):
-            text = (
-                self._db.explain(statement.view)
-                if statement.view is not None
-                else str(getattr(statement.statement, "plan", ""))
-            )
-            return Explanation(text)
+            if statement.view is None:
+                return Explanation(str(getattr(statement.statement, "plan", "")))
+            plain = catalog.queries.get(statement.view)
+            if plain is not None:
+                return Explanation(f"Its query stands for it where it is read:\n{plain.plan}")
+            return Explanation(self._db.explain(statement.view))
         if statement.kind == "describe":
             found = _Readable(self._db._engine, catalog).relation(statement.name or "")
             columns: tuple[Column, ...] = found[1] if found is not None else ()
@@ -189,7 +190,7 @@ class Statements:
                 )
             )
         tables = [name for name, schema in catalog.tables.items() if not schema.follows]
-        names = tables if statement.kind == "tables" else list(catalog.views)
+        names = tables if statement.kind == "tables" else [*catalog.views, *catalog.queries]
         return Result(pa.table({"name": pa.array(names, pa.string())}))
 
 
@@ -251,6 +252,11 @@ class _Readable:
     def table(self, name: str) -> TableSchema | None:
         found: TableSchema | None = self._engine.catalog.table(name)
         return None if found is not None and found.follows else found
+
+    @property
+    def plain(self) -> Mapping[str, Any]:
+        known: Mapping[str, Any] = (self._engine.catalog if self._catalog is None else self._catalog).plain
+        return known
 
     def resolve(self, name: str) -> str | None:
         found = self._engine.objects.find(name)

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Mapping
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -53,6 +55,8 @@ class DictCatalog:
     ):
         self.tables = {"t": T, "k": K} if tables is None else tables
         self.views = {"v": V} if views is None else views
+
+    plain: Mapping[str, Any] = MappingProxyType({})
 
     def other(self, name: str) -> tuple[str, str] | None:
         return None

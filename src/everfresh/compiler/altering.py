@@ -25,7 +25,7 @@ def altered(view: CompiledView, old: TableSchema, new: TableSchema) -> CompiledV
     """A view over the table after the change."""
 
     def follow(node: Any) -> Any:
-        return _followed(node, old, new)
+        return followed(node, old, new)
 
     def relation(r: Relation) -> Relation:
         return replace(r, expr=follow(r.expr)) if isinstance(r, Partitions) else r
@@ -72,7 +72,7 @@ def _outside_scans(node: Any) -> Iterator[Var]:
             yield from _outside_scans(child)
 
 
-def _followed(root: Any, old: TableSchema, new: TableSchema) -> Any:
+def followed(root: Any, old: TableSchema, new: TableSchema) -> Any:
     """A plan or query whose scans and atoms of a table follow a change of its columns; the other variables
     stay as they are."""
     taken = {n.name for n in root.walk() if isinstance(n, Var)}

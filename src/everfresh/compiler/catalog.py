@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from everfresh.calculus import Query
@@ -19,12 +19,23 @@ from everfresh.compiler.choice.estimate import Statistics, TableStats
 from everfresh.compiler.compile import CompiledView, Setting, compile_view, scans
 from everfresh.compiler.ddl_log import Record, entry_of, record_of, upkeep_of
 from everfresh.compiler.listing import parse_listing, shown_over
+from everfresh.compiler.plain_views import PlainView, going
+from everfresh.compiler.plain_views import readers as readers_of
 from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, upkeep
 from everfresh.delta.bags import EPOCH, WEIGHT
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Const, Made, stored
 from everfresh.program import Program, Progress
-from everfresh.sql import AddColumn, CreateTable, CreateView, Drop, DropColumn, parse_and_bind
+from everfresh.sql import (
+    AddColumn,
+    CreateQuery,
+    CreateTable,
+    CreateView,
+    Drop,
+    DropColumn,
+    parse_and_bind,
+)
+from everfresh.sql.logical import plan as p
 from everfresh.types import Column, TableSchema, fold
 
 _REPEATS, _REPEATS_IN_KEY = 10.0, 4.0
@@ -37,6 +48,8 @@ class ViewDef:
     name: str
     text: str
     compiled: CompiledView
+    through: tuple[str, ...] = ()
+    """The plain views that the text names."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -54,6 +67,8 @@ class Effect:
     create_table: TableSchema | None = None
     create_view: ViewDef | None = None
     alter_table: tuple[TableSchema, TableSchema, Const | None] | None = None
+    create_query: PlainView | None = None
+    drop_queries: tuple[str, ...] = ()
     cascade: bool = False
     """Whether what reads the things that go is to go with them."""
 
@@ -65,20 +80,20 @@ class Effect:
     @property
     def made(self) -> str | None:
         """The name of the table or view that it creates."""
-        created = self.create_table or self.create_view
+        created = self.create_table or self.create_view or self.create_query
         return created.name if created is not None else None
 
     @property
     def gone(self) -> tuple[str, ...]:
         """The names of tables and views of which something is no longer there after it."""
-        gone = (*self.drop_tables, *self.drop_views)
+        gone = (*self.drop_tables, *self.drop_views, *self.drop_queries)
         if self.alter_table is not None:
             old, new, _ = self.alter_table
             gone += () if set(old.names) <= set(new.names) else (new.name,)
         return gone
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Catalog:
     """Tables and views by name. Names are found whatever their case, and kept as written."""
 
@@ -96,15 +111,17 @@ class Catalog:
     """Whether statements read the rows of a table where a map would have an entry for each of them."""
     wide: int | None = None
     """From how many columns on a program has only the columns of a table that it reads; None: it has all."""
+    queries: Mapping[str, PlainView] = field(default_factory=dict)
+    """Plain views, which are part of what reads them."""
 
     # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
     def resolve(self, name: str) -> str | None:
         """The name as it was written when the object was created."""
-        if name in self.tables or name in self.views:
+        if name in self.tables or name in self.views or name in self.queries:
             return name
         lowered = fold(name)
-        return next((n for n in (*self.tables, *self.views) if fold(n) == lowered), None)
+        return next((n for n in self.names() if fold(n) == lowered), None)
 
     def other(self, name: str) -> tuple[str, str] | None:
         """Nothing: the objects of other domains are the database's to know."""
@@ -115,11 +132,18 @@ class Catalog:
         found = self.resolve(name)
         if found is None:
             return None
+        if found in self.queries:
+            return "plain view", self.queries[found].columns
         return (
             ("table", self.tables[found].columns)
             if found in self.tables
             else ("view", self.views[found].columns)
         )
+
+    @cached_property
+    def plain(self) -> Mapping[str, p.Plan]:
+        """The queries of plain views, by name."""
+        return {name: query.plan for name, query in self.queries.items()}
 
     def table(self, name: str) -> TableSchema | None:
         """The schema of a table, or None."""
@@ -128,7 +152,7 @@ class Catalog:
 
     def names(self) -> list[str]:
         """All names."""
-        return [*self.tables, *self.views]
+        return [*self.tables, *self.views, *self.queries]
 
     def expect_table(self, name: str) -> TableSchema:
         """The schema of a table, or an error that lists what there is."""
@@ -144,6 +168,12 @@ class Catalog:
     def expect_view(self, name: str) -> ViewDef:
         """A view, or an error that lists what there is."""
         found = self.resolve(name)
+        if found in self.queries:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"'{found}' is a view that is not materialized: it has a query, and no rows of its own",
+                hint="read it with SELECT, or CREATE MATERIALIZED VIEW",
+            )
         if found is None or found not in self.views:
             message = f"'{name}' is a table, not a view" if found else f"there is no view '{name}'"
             raise EverfreshError(
@@ -221,6 +251,8 @@ class Catalog:
                 return self._create_table(statement)
             case CreateView():
                 return self._create_view(statement, sizes or {}, record, progress)
+            case CreateQuery():
+                return self._create_query(statement)
             case Drop():
                 return self._drop(statement)
             case AddColumn():
@@ -240,11 +272,14 @@ class Catalog:
         found = self.resolve(name)
         if found is None or skip:
             return found
-        is_kind = found in (self.tables if kind == "table" else self.views)
+        known: Mapping[str, Mapping[str, Any]] = {
+            "TABLE": self.tables, "MATERIALIZED VIEW": self.views, "VIEW": self.queries,
+        }  # fmt: skip
+        is_kind = found in known[kind]
         if replace and is_kind:
             return found
         what = "table" if found in self.tables else "view"
-        hint = f"drop it first, or use CREATE OR REPLACE {'MATERIALIZED VIEW' if kind == 'view' else 'TABLE'}"
+        hint = f"drop it first, or use CREATE OR REPLACE {kind}"
         raise EverfreshError(
             Code.EXISTS,
             f"there is already a {what} '{found}'",
@@ -254,7 +289,7 @@ class Catalog:
     def _create_table(self, s: CreateTable) -> tuple[Catalog, Effect]:
         if not s.schema.retained:
             _check_passing(s.schema)
-        found = self._taken(s.schema.name, "table", replace=s.or_replace, skip=s.if_not_exists)
+        found = self._taken(s.schema.name, "TABLE", replace=s.or_replace, skip=s.if_not_exists)
         if found is not None and not s.or_replace:
             return self, Effect(entry_of(s))
         drop: tuple[str, ...] = ()
@@ -272,7 +307,7 @@ class Catalog:
     def _create_view(
         self, s: CreateView, sizes: Mapping[str, int], record: Record | None, progress: Progress | None
     ) -> tuple[Catalog, Effect]:
-        found = self._taken(s.name, "view", replace=s.or_replace, skip=s.if_not_exists)
+        found = self._taken(s.name, "MATERIALIZED VIEW", replace=s.or_replace, skip=s.if_not_exists)
         if found is not None and not s.or_replace:
             return self, Effect(entry_of(s))
         options = dict(s.options)
@@ -298,10 +333,25 @@ class Catalog:
             compiled, record = base._compiled(s, strategy, known, progress)
         else:
             compiled = base._recompiled(s, strategy, record)
-        view = ViewDef(s.name, s.text, compiled)
+        view = ViewDef(s.name, s.text, compiled, s.through)
         entry = entry_of(s, record)
         new = replace(base, views={**base.views, s.name: view}, ddl=(*base.ddl, (s.name, entry)))
         return new, Effect(entry, drop_views=(found,) if found is not None else (), create_view=view)
+
+    def _create_query(self, s: CreateQuery) -> tuple[Catalog, Effect]:
+        found = self._taken(s.name, "VIEW", replace=s.or_replace, skip=s.if_not_exists)
+        if found is not None and not s.or_replace:
+            return self, Effect(entry_of(s))
+        base = self
+        if found is not None:
+            if found in s.through:
+                raise EverfreshError(Code.DEPENDENCY, f"the view '{found}' cannot read itself")
+            self._no_dependents(found)
+            base = self._without(found)
+        view, entry = PlainView.of(s), entry_of(s)
+        new = replace(base, queries={**base.queries, s.name: view}, ddl=(*base.ddl, (s.name, entry)))
+        gone = (found,) if found is not None else ()
+        return new, Effect(entry, drop_queries=gone, create_query=view)
 
     def _compiled(
         self, s: CreateView, strategy: str, sizes: Mapping[str, int], progress: Progress | None
@@ -376,25 +426,29 @@ class Catalog:
         found = self.resolve(s.name)
         if found is None and s.if_exists:
             return self, Effect(entry_of(s))
-        kind, name = (
-            ("view", self.expect_view(s.name).name)
-            if s.kind == "view"
-            else ("table", self.expect_table(s.name).name)
-        )
-        dependents = tuple(v.name for v in self.affected_by((name,)) if v.name != name)
+        if s.kind == "plain view" and found is not None and found in self.queries:
+            name = found
+        else:
+            name = (self.expect_table(s.name) if s.kind == "table" else self.expect_view(s.name)).name
+        dependents = going(self, name)
         if dependents and not s.cascade:
             self._no_dependents(name)
         new = self
         for gone in (*dependents, name):
             new = new._without(gone)
-        if kind == "view":
-            return new, Effect(entry_of(s), drop_views=(*dependents, name), cascade=s.cascade)
-        return new, Effect(entry_of(s), drop_tables=(name,), drop_views=dependents, cascade=s.cascade)
+        every = (*dependents, name)
+        return new, Effect(
+            entry_of(s),
+            drop_tables=(name,) if name in self.tables else (),
+            drop_views=tuple(n for n in self.views if n in every),
+            drop_queries=tuple(n for n in self.queries if n in every),
+            cascade=s.cascade,
+        )
 
     def _no_dependents(self, name: str) -> None:
-        dependents = [v.name for v in self.views_on(name)]
+        dependents = readers_of(self, name)
         if dependents:
-            kind = "TABLE" if name in self.tables else "MATERIALIZED VIEW"
+            kind = "TABLE" if name in self.tables else "VIEW" if name in self.queries else "MATERIALIZED VIEW"
             raise EverfreshError(
                 Code.DEPENDENCY,
                 f"'{name}' is read by {', '.join(dependents)}",
@@ -411,6 +465,7 @@ class Catalog:
             self,
             tables={n: t for n, t in self.tables.items() if n != name},
             views=views,
+            queries={n: q for n, q in self.queries.items() if n != name},
             ddl=tuple((n, text) for n, text in self.ddl if n != name),
         )
 
@@ -448,6 +503,7 @@ class Catalog:
         position = old.names.index(name)
         on = self.views_on(old.name)
         direct = [v.name for v in on if reads(v.compiled.plan, old.name, position)]
+        direct += [q.name for q in self.queries.values() if reads(q.plan, old.name, position)]
         if direct:
             raise EverfreshError(
                 Code.DEPENDENCY,
@@ -476,7 +532,10 @@ class Catalog:
             for name, view in self.views.items()
         }
         tables = {**self.tables, new.name: new}
-        catalog = replace(self, tables=tables, views=views, ddl=(*self.ddl, (new.name, text)))
+        queries = {name: query.altered(old, new) for name, query in self.queries.items()}
+        catalog = replace(
+            self, tables=tables, views=views, queries=queries, ddl=(*self.ddl, (new.name, text))
+        )
         return catalog, Effect(text, alter_table=(old, new, default))
 
 

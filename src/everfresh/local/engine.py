@@ -167,7 +167,10 @@ class LocalEngine(InSections):
         if effect.nothing:
             return self.epoch
         beside = self.objects.beside(effect, self.catalog, cascade=effect.cascade)
-        return self._change(self._alter, catalog, effect, progress, beside)
+        rows: pa.Table | None = None
+        if effect.create_table is not None and statement.plan is not None:
+            rows = self.select(statement.plan).cast(effect.create_table.arrow)
+        return self._change(self._alter, catalog, effect, progress, beside, rows)
 
     def _alter(
         self,
@@ -175,7 +178,9 @@ class LocalEngine(InSections):
         effect: Effect,
         progress: Progress | None,
         beside: Mapping[str, Sequence[Any]],
+        rows: pa.Table | None,
     ) -> int:
+        """Run a DDL statement; a table that is created may have `rows` at once."""
         self._state.check()
         epoch = self._shown.epoch + 1
         with ExitStack() as stack:
@@ -185,8 +190,16 @@ class LocalEngine(InSections):
             self._state.execute(catalog, effect, epoch, progress)
             if effect.create_view is not None:
                 self._state.check_values({}, effect.create_view.name)
-            self._commit([Draft(epoch, ddl=(effect.text,), steps=steps)])
-            self._state.finish()
+            draft = Draft(epoch, ddl=(effect.text,), steps=steps)
+            if effect.create_table is not None and rows is not None and rows.num_rows:
+                name = effect.create_table.name
+                nets = self._state.resolve({name: [Part(name, "insert", rows, f"CREATE TABLE {name}")]})
+                draft.deltas = {name: rows}
+                draft.changes = stack.enter_context(self._state.changing(nets))
+                self._commit([draft])  # shown when the block ends
+            else:
+                self._commit([draft])
+                self._state.finish()
         self._altered[epoch] = catalog, effect
         self._state.reclaim()
         if effect.create_view is not None:

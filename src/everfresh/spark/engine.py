@@ -229,17 +229,29 @@ class SparkEngine:
             return ledger.epoch
         beside = self.objects.beside(effect, ledger.catalog, cascade=effect.cascade)
         draft = Draft(ledger)
+        rows: SparkRows | None = None
+        if effect.create_table is not None and statement.plan is not None:
+            names = effect.create_table.names
+            rows = SparkRows(
+                self.select(statement.plan).frame.toDF(*names), tuple(zip(names, names, strict=True))
+            )
         try:
             with draft.steps:
                 draft.steps.execute(beside)
-                return self._altered(draft, made, progress)
+                return self._altered(draft, made, progress, rows)
         except EverfreshError:
             raise
         except BaseException:
             self.objects.forsake()
             raise
 
-    def _altered(self, draft: Draft, made: tuple[Catalog, Effect], progress: Progress | None) -> int:
+    def _altered(
+        self,
+        draft: Draft,
+        made: tuple[Catalog, Effect],
+        progress: Progress | None,
+        rows_of_table: SparkRows | None = None,
+    ) -> int:
         ledger, (catalog, effect) = self._ledger, made
         if effect.create_view is not None:
             name = effect.create_view.name
@@ -252,6 +264,10 @@ class SparkEngine:
             filled(self._runner.observer, f"loading {name}", work, progress, clean)
             self._unsplit.ready(catalog, world.ids, (name,), self._look)
             self._check_values(draft, world, (name,), [])
+        elif effect.create_table is not None and rows_of_table is not None:
+            self._runner.observer.batch()
+            world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
+            self._lay_rows(draft, world, effect.create_table, rows_of_table, "CREATE TABLE")
         elif effect.alter_table is not None:
             self._runner.observer.batch()
             if effect.alter_table[1].key:
@@ -288,7 +304,11 @@ class SparkEngine:
             for c in new.columns
         ]
         rows = SparkRows(frame.selectExpr(*columns), tuple((name, name) for name in new.names))
-        spec = PartSpec(new.name, "insert", f"ALTER TABLE {new.name}", (), exchanged=True)
+        self._lay_rows(draft, world, new, rows, "ALTER TABLE")
+
+    def _lay_rows(self, draft: Draft, world: World, new: TableSchema, rows: SparkRows, what: str) -> None:
+        """Fill a table that nothing reads yet."""
+        spec = PartSpec(new.name, "insert", f"{what} {new.name}", (), exchanged=True)
         job = draft.job("batch", world, parts=(spec,))
         draft.add(self._runner.run(job, ROWS_ONLY, routed(job.world, {0: rows}, job.parts)).controls)
 

@@ -37,6 +37,7 @@ from everfresh.sql.statements import (
     AddColumn,
     Conflict,
     Copy,
+    CreateQuery,
     CreateTable,
     CreateView,
     Delete,
@@ -51,10 +52,11 @@ from everfresh.sql.statements import (
 )
 
 __all__ = [
-    "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CreateTable", "CreateView",
-    "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain", "Filter", "Insert", "Join",
-    "Limit", "Parsed", "Plan", "Project", "QuantifiedSubquery", "ScalarSubquery", "Scan", "Select",
-    "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery", "Update", "Window", "WindowCall",
+    "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CreateQuery",
+    "CreateTable", "CreateView", "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain",
+    "Filter", "Insert", "Join", "Limit", "Parsed", "Plan", "Project", "QuantifiedSubquery",
+    "ScalarSubquery", "Scan", "Select", "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery",
+    "Update", "Window", "WindowCall",
     "bind", "bind_plain", "parse_and_bind", "read_plain", "split",
 ]  # fmt: skip
 

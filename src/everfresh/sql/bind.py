@@ -28,7 +28,7 @@ def bind(parsed: Parsed, catalog: Catalog) -> Statement:
         rule = next((_RULES[k] for k in type(parsed.tree).__mro__ if k in _RULES), None)
         if rule is None:
             raise parsed.source.unsupported(f"the statement {parsed.source.tokens[0].text.upper()}")
-        if parsed.source.given is not None and isinstance(parsed.tree, exp.Create | exp.Alter):
+        if parsed.source.given is not None and _kept_as_text(parsed.tree):
             raise parsed.source.unsupported(
                 "a parameter in what is kept as text", hint="write the value into the statement"
             )
@@ -37,6 +37,13 @@ def bind(parsed: Parsed, catalog: Catalog) -> Statement:
         raise (error if error.place else error.at(parsed.source.start)) from None
     except RecursionError:
         raise parsed.source.error(Code.UNSUPPORTED, "the statement is nested too deeply") from None
+
+
+def _kept_as_text(tree: Any) -> bool:
+    """Whether a statement is kept as it is written; a table is kept by its columns."""
+    if isinstance(tree, exp.Create) and str(tree.kind).upper() == "TABLE" and tree.expression is not None:
+        return False
+    return isinstance(tree, exp.Create | exp.Alter)
 
 
 def _select(parsed: Parsed, catalog: Catalog) -> Select:

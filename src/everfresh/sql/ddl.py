@@ -13,18 +13,26 @@ from sqlglot import exp
 
 from everfresh.epochs.objects import article
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import evaluate
+from everfresh.expr import build, evaluate
 from everfresh.expr.nodes import Const
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.expressions import Binder
-from everfresh.sql.logical.plan import Project
+from everfresh.sql.logical.plan import Plan, Project, Scan
 from everfresh.sql.parse import Parsed
-from everfresh.sql.queries.clauses import refuse_clauses
+from everfresh.sql.queries.clauses import Query, refuse_clauses
 from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog, Scope, spelled, table_name
 from everfresh.sql.source import Source, near, words
-from everfresh.sql.statements import AddColumn, CreateTable, CreateView, Drop, DropColumn, Statement
-from everfresh.types import Column, TableSchema, fold
+from everfresh.sql.statements import (
+    AddColumn,
+    CreateQuery,
+    CreateTable,
+    CreateView,
+    Drop,
+    DropColumn,
+    Statement,
+)
+from everfresh.types import INTEGER, INTERVAL, NULL, Column, TableSchema, fold
 
 TABLE_OPTIONS: dict[str, type[Any]] = {"retain": bool, "follows": bool}
 """`follows` is in the log only: `everfresh.statements` refuses it of users."""
@@ -46,7 +54,7 @@ _CONSTRAINTS = {
 
 
 def create(parsed: Parsed, catalog: Catalog) -> Statement:
-    """CREATE TABLE or CREATE MATERIALIZED VIEW."""
+    """CREATE TABLE, CREATE VIEW or CREATE MATERIALIZED VIEW."""
     tree, source = parsed.tree, parsed.source
     binder = {"TABLE": _create_table, "VIEW": _create_view}.get(str(tree.kind).upper())
     if binder is None:
@@ -59,11 +67,9 @@ def create(parsed: Parsed, catalog: Catalog) -> Statement:
 
 def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
     tree, source = parsed.tree, parsed.source
+    _refuse_properties(source, tree, (exp.WithDataProperty,) if tree.expression is not None else ())
     if tree.expression is not None:
-        raise source.unsupported(
-            "CREATE TABLE AS", tree.expression, hint="create the table, then INSERT INTO ... SELECT"
-        )
-    _refuse_properties(source, tree, ())
+        return _create_table_as(parsed, catalog)
     refuse_clauses(source, tree, {"this", "kind", "replace", "exists", "properties"})
     if not isinstance(tree.this, exp.Schema):
         raise source.error(Code.SYNTAX, "CREATE TABLE needs a list of columns", tree)
@@ -100,6 +106,30 @@ def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
         or_replace=bool(tree.args.get("replace")),
         if_not_exists=bool(tree.args.get("exists")),
         options=parsed.options,
+        **common(source),
+    )
+
+
+def _create_table_as(parsed: Parsed, catalog: Catalog) -> CreateTable:
+    """CREATE TABLE name [(names)] AS query [WITH [NO] DATA]: the columns are the query's."""
+    tree, source = parsed.tree, parsed.source
+    refuse_clauses(source, tree, {"this", "kind", "replace", "exists", "properties", "expression"})
+    properties = tree.args.get("properties")
+    empty = properties is not None and any(part.args.get("no") for part in properties.expressions)
+    name, _, plan = _named_query(parsed, catalog)
+    items = []
+    for column, value in zip(plan.columns, plan.variables, strict=True):
+        to = INTEGER if column.type == NULL else column.type  # as in DuckDB
+        if to == INTERVAL:
+            raise source.unsupported(f"column '{column.name}' of type {to} in a table", tree.expression)
+        items.append((column.name, build.cast(value, to)))
+    _check_options(source, parsed.options, {})
+    return CreateTable(
+        TableSchema(name, tuple(Column(n, v.type) for n, v in items), (), parsed.static),
+        or_replace=bool(tree.args.get("replace")),
+        if_not_exists=bool(tree.args.get("exists")),
+        options=parsed.options,
+        plan=None if empty else Project(plan, tuple(items)),
         **common(source),
     )
 
@@ -192,35 +222,52 @@ def _check_options(source: Source, options: dict[str, Any], known: dict[str, typ
 # -- views -----------------------------------------------------------------------------------------------
 
 
-def _create_view(parsed: Parsed, catalog: Catalog) -> CreateView:
+def _create_view(parsed: Parsed, catalog: Catalog) -> CreateView | CreateQuery:
     tree, source = parsed.tree, parsed.source
     properties = tree.args.get("properties")
     kinds = [type(p) for p in properties.expressions] if properties is not None else []
-    if exp.MaterializedProperty not in kinds:
-        raise source.unsupported("CREATE VIEW", hint="views are kept fresh: write CREATE MATERIALIZED VIEW")
     _refuse_properties(source, tree, (exp.MaterializedProperty,))
     refuse_clauses(source, tree, {"this", "kind", "replace", "exists", "properties", "expression"})
     if tree.expression is None:
         raise source.error(Code.SYNTAX, "a view needs AS and a query", tree)
-    _check_options(source, parsed.options, VIEW_OPTIONS)
+    name, query, plan = _named_query(parsed, catalog)
+    how: dict[str, Any] = {
+        "or_replace": bool(tree.args.get("replace")),
+        "if_not_exists": bool(tree.args.get("exists")),
+        "through": query.through,
+        **common(source),
+    }
+    if exp.MaterializedProperty in kinds:
+        _check_options(source, parsed.options, VIEW_OPTIONS)
+        return CreateView(name, plan, options=parsed.options, **how)
+    _check_options(source, parsed.options, {})
+    others = {n.table for n in plan.walk() if isinstance(n, Scan) and catalog.other(n.table) is not None}
+    if others:
+        raise source.unsupported(
+            f"'{min(others)}' in a view that is not materialized",
+            tree.expression,
+            hint="write CREATE MATERIALIZED VIEW",
+        )
+    return CreateQuery(name, plan, **how)
+
+
+def _named_query(parsed: Parsed, catalog: Catalog) -> tuple[str, Query, Plan]:
+    """What `name [(names)] AS query` stands for: the name, the query, and its plan with these names."""
+    tree, source = parsed.tree, parsed.source
     schema = tree.this if isinstance(tree.this, exp.Schema) else None
     name = table_name(source, schema.this if schema else tree.this)
     query = bind_query(tree.expression, catalog, source)
-    plan, names = query.plan, query.names
+    plan = query.plan
     if schema is not None:
-        names = _view_columns(source, schema, len(names))
+        names = _view_columns(source, schema, len(query.names))
         plan = Project(plan, tuple((n, v) for n, v in zip(names, plan.variables, strict=True)))
-    return CreateView(
-        name,
-        plan,
-        or_replace=bool(tree.args.get("replace")),
-        if_not_exists=bool(tree.args.get("exists")),
-        options=parsed.options,
-        **common(source),
-    )
+    return name, query, plan
 
 
 def _view_columns(source: Source, schema: Any, count: int) -> tuple[str, ...]:
+    typed = next((c for c in schema.expressions if not isinstance(c, exp.Identifier)), None)
+    if typed is not None:
+        raise source.error(Code.SYNTAX, "the columns of a query are given by their names alone", typed)
     names = tuple(c.name for c in schema.expressions)
     if len(names) != count:
         raise source.error(
@@ -236,7 +283,7 @@ def _view_columns(source: Source, schema: Any, count: int) -> tuple[str, ...]:
 # -- DROP and ALTER --------------------------------------------------------------------------------------
 
 
-Kind = Literal["table", "view", "matrix", "matrix view", "signal view"]
+Kind = Literal["table", "view", "plain view", "matrix", "matrix view", "signal view"]
 _OTHERS = ("matrix view", "signal view")
 """What is a view to a user, and no SQL view."""
 
@@ -260,6 +307,8 @@ def drop(parsed: Parsed, catalog: Catalog) -> Drop:
         kind = "matrix" if kind == "table" else "matrix view"
     elif kind == "view" and relation is None and other is not None and other[0] in _OTHERS:
         kind = "matrix view" if other[0] == "matrix view" else "signal view"
+    if kind == "view" and not tree.args.get("materialized") and relation is not None:
+        kind = "plain view" if relation[0] == "plain view" else kind
     found = relation[0] if relation is not None else other[0] if other is not None else None
     exists, cascade = bool(tree.args.get("exists")), bool(tree.args.get("cascade"))
     if found is None and not exists:
@@ -270,10 +319,12 @@ def drop(parsed: Parsed, catalog: Catalog) -> Drop:
             hint=near(name, catalog.names(), "tables and views"),
         )
     if found is not None and found != kind:
-        written = {"view": "MATERIALIZED VIEW"}.get(found, found.upper())
+        written = {"view": "MATERIALIZED VIEW", "plain view": "VIEW"}.get(found, found.upper())
         raise source.error(
             Code.NOT_FOUND,
-            f"'{name}' is {article(found)}, not {article(kind)}",
+            f"'{name}' is a view that is not materialized"
+            if found == "plain view" and kind == "view"
+            else f"'{name}' is {article(found)}, not {article(kind)}",
             tables[0],
             hint=f"write DROP {written}",
         )

@@ -43,6 +43,11 @@ class Relations:
         """As in `Catalog`."""
         return None
 
+    @property
+    def plain(self) -> Mapping[str, Plan]:
+        """As in `Catalog`."""
+        return {}
+
 
 def read_type(text: str) -> SqlType:
     """The type that SQL calls so.

@@ -7,6 +7,7 @@ one FROM have it, it must be qualified, unless USING or NATURAL has merged them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,7 +27,7 @@ class Catalog(Protocol):
     """What the binder asks about the database; names may come in any case."""
 
     def relation(self, name: str) -> tuple[str, tuple[Column, ...]] | None:
-        """The kind ('table' or 'view') and the columns of a relation, or None."""
+        """The kind ('table', 'view' or 'plain view') and the columns of a relation, or None."""
 
     def table(self, name: str) -> TableSchema | None:
         """The schema of a base table, or None."""
@@ -36,6 +37,10 @@ class Catalog(Protocol):
 
     def other(self, name: str) -> tuple[str, str] | None:
         """The kind ('matrix' or 'matrix view') and the name of what is no relation, or None."""
+
+    @property
+    def plain(self) -> Mapping[str, Plan]:
+        """The queries of plain views, by name, over tables and materialized views."""
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,26 @@ class Statement:
 
 @dataclass(frozen=True)
 class CreateTable(Statement):
-    """CREATE [OR REPLACE] [STATIC] TABLE [IF NOT EXISTS] name (...) [WITH (options)]."""
+    """CREATE [OR REPLACE] [STATIC] TABLE [IF NOT EXISTS] name (...) [WITH (options)], or AS a query, whose
+    rows it begins with."""
 
     schema: TableSchema
     or_replace: bool = False
     if_not_exists: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True)
+class CreateQuery(Statement):
+    """CREATE [OR REPLACE] VIEW [IF NOT EXISTS] name [(columns)] AS query: a query with a name, which stands
+    for it where it is read. `through` are the other such views that it is written with."""
+
+    name: str
+    plan: Plan
+    or_replace: bool = False
+    if_not_exists: bool = False
+    through: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +58,8 @@ class CreateView(Statement):
     or_replace: bool = False
     if_not_exists: bool = False
     options: dict[str, Any] = field(default_factory=dict)
+    through: tuple[str, ...] = ()
+    """The plain views that its query is written with; the plan has theirs in it."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -55,7 +71,7 @@ class CreateView(Statement):
 class Drop(Statement):
     """DROP TABLE | [MATERIALIZED] VIEW | MATRIX [VIEW] [IF EXISTS] name [CASCADE]."""
 
-    kind: Literal["table", "view", "matrix", "matrix view", "signal view"]
+    kind: Literal["table", "view", "plain view", "matrix", "matrix view", "signal view"]
     name: str
     if_exists: bool = False
     cascade: bool = False

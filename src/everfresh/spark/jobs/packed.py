@@ -94,7 +94,8 @@ def unpacked_catalog(header: Mapping[str, Any], sections: Mapping[str, Buffer], 
         else:
             views[name] = _read_view(bytes(text), what)
     ddl = tuple((str(name), str(text)) for name, text in header["ddl"])
-    return Catalog(tables, views, ddl, **{name: bool(header[name]) for name in _FLAGS})
+    flags: dict[str, Any] = {name: bool(header[name]) for name in _FLAGS}
+    return Catalog(tables, views, ddl, **flags)
 
 
 def _packed_view(view: ViewDef) -> bytes:

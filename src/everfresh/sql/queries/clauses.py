@@ -48,6 +48,8 @@ class Query:
 
     plan: Plan
     names: tuple[str, ...]
+    through: tuple[str, ...] = ()
+    """Of a whole query, the plain views that it names."""
 
     @property
     def columns(self) -> tuple[tuple[str, Var], ...]:

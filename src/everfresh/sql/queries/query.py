@@ -15,7 +15,8 @@ from everfresh.errors import Code
 from everfresh.sql import refusals
 from everfresh.sql.context import Context, Cte
 from everfresh.sql.expressions import Binder
-from everfresh.sql.logical.plan import Project
+from everfresh.sql.logical.inlining import inlined
+from everfresh.sql.logical.plan import Project, Scan
 from everfresh.sql.queries.clauses import Query, refuse_clauses
 from everfresh.sql.queries.select import bind_select
 from everfresh.sql.queries.setops import bind_set_operation, bind_values, ordered
@@ -25,12 +26,18 @@ from everfresh.types import fold
 
 
 def bind_query(tree: Any, catalog: Catalog, source: Source) -> Query:
-    """The plan of a whole query; its columns have the names that the user sees."""
+    """The plan of a whole query, with those of plain views in it; its columns have the names that the user
+    sees."""
     query = bind_tree(tree, Context(catalog, source), None, top=True)
-    columns = query.columns
+    columns, plan = query.columns, query.plan
+    through: tuple[str, ...] = ()
+    if catalog.plain:
+        read = dict.fromkeys(node.table for node in plan.walk() if isinstance(node, Scan))
+        through = tuple(name for name in read if name in catalog.plain)
+        plan = inlined(plan, catalog.plain)
     if all(name == var.name for name, var in columns):
-        return query
-    return Query(Project(query.plan, columns), query.names)
+        return Query(plan, query.names, through)
+    return Query(Project(plan, columns), query.names, through)
 
 
 def bind_tree(

@@ -13,6 +13,7 @@ import pytest
 from everfresh.database import Database
 from everfresh.errors import EverfreshError
 from everfresh.options import Options
+from everfresh.relations import Result
 from everfresh.testing.oracle import assert_same
 
 ITEMS = "CREATE TABLE items (id BIGINT PRIMARY KEY, name VARCHAR, qty INTEGER, price DECIMAL(9,2))"
@@ -76,6 +77,13 @@ def refused(code: str, *texts: str) -> Iterator[None]:
     assert error.code == code, f"code is {error.code!r}, expected {code!r}: {error}"
     for text in texts:
         assert text.lower() in str(error).lower(), f"{text!r} is not in: {error}"
+
+
+def answer(db: Database, text: str) -> list[dict[str, Any]]:
+    """The rows that a statement gives."""
+    found = db.sql(text)
+    assert isinstance(found, Result)
+    return found.to_pylist()
 
 
 State = tuple[int, dict[str, pa.Table]]
