@@ -153,7 +153,7 @@ def test_a_survey_stands_for_all_points_and_finds_bad_ones() -> None:
     rng = np.random.default_rng(0)
     table = pa.table({"ra": rng.uniform(0, 360, 10_000), "dec": rng.uniform(-90, 90, 10_000)})
     (found,) = survey(1, table.to_batches(max_chunksize=999))
-    assert found.num_rows == 2048
+    assert found.num_rows == 4096
     assert sum(found.column(3).to_pylist()) == pytest.approx(10_000)
     assert abs(np.mean(found.column(1).to_numpy()) - 180) < 15
     assert list(survey(1, table.slice(0, 0).to_batches())) == []

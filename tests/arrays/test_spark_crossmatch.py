@@ -101,13 +101,14 @@ def test_a_side_may_be_a_local_table_or_files(spark: Any, tmp_path: Path) -> Non
 
 def test_files_are_read_and_written_by_the_tasks(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """Row groups of files of several sizes, a scan of them, and a folder for the result: the same rows."""
-    monkeypatch.setattr(files, "_SPLIT", 20_000)
+    monkeypatch.setattr(files, "_LEAST", 20_000)
+    monkeypatch.setattr(files, "_MOST", 20_000)
     a, b = _catalog(7), _catalog(8)
     for k in range(4):
         (tmp_path / "b").mkdir(exist_ok=True)
         pq.write_table(b.slice(300 * k, 300), tmp_path / "b" / f"{k}.parquet")
     pq.write_table(a, tmp_path / "a.parquet", row_group_size=100)
-    assert len(files.Files.of([str(tmp_path / "a.parquet")], "left").splits()) > 2
+    assert len(files.Files.of([str(tmp_path / "a.parquet")], "left").splits(2)) > 2
     columns: dict[str, Any] = {"left_columns": ["id", "mjd"], "right_columns": ["what's it", "id"]}
     for number, (how, find) in enumerate([("inner", "all"), ("outer", "best"), ("anti", "all")]):
         wanted = {**columns, "how": how, "find": find, "within": {"mjd": (-3, 0)}}

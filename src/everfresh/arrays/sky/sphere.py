@@ -40,19 +40,20 @@ class Sky:
     @staticmethod
     def of(ra: Any, dec: Any, bounded: Sequence[Any] = (), what: str = "points") -> Sky:
         """Points that are checked."""
-        a, d = np.array(ra, np.float64), np.array(dec, np.float64)
-        bad = np.flatnonzero(~np.isfinite(a) | ~(np.abs(d) <= 90.0))
-        if len(bad):
-            row = int(bad[0])
-            name, value = ("ra", a[row]) if not np.isfinite(a[row]) else ("dec", d[row])
-            raise EverfreshError(
-                Code.VALUE,
-                f"{name} = {value} is no place on the sky",
-                place=f"{what}, row {row}",
-                hint="coordinates are in degrees, -90 <= dec <= 90; leave out rows without a position",
-            )
-        a = np.mod(a, 360.0)
-        a[a >= 360.0] = 0.0  # the remainder of a tiny negative number
+        a, d = _writable(ra), _writable(dec)
+        if not _plain(a, 0.0, np.nextafter(360.0, 0.0)) or not _plain(d, -90.0, 90.0):
+            bad = np.flatnonzero(~np.isfinite(a) | ~(np.abs(d) <= 90.0))
+            if len(bad):
+                row = int(bad[0])
+                name, value = ("ra", a[row]) if not np.isfinite(a[row]) else ("dec", d[row])
+                raise EverfreshError(
+                    Code.VALUE,
+                    f"{name} = {value} is no place on the sky",
+                    place=f"{what}, row {row}",
+                    hint="coordinates are in degrees, -90 <= dec <= 90; leave out rows without a position",
+                )
+            a = np.mod(a, 360.0)
+            a[a >= 360.0] = 0.0  # the remainder of a tiny negative number
         rows = np.array([np.array(b, np.float64) for b in bounded], np.float64).reshape(len(bounded), len(a))
         return Sky(a, d, rows)
 
@@ -64,6 +65,17 @@ class Sky:
         a, d = np.deg2rad(self.ra), np.deg2rad(self.dec)
         cosine = np.cos(d)
         return np.stack([cosine * np.cos(a), cosine * np.sin(a), np.sin(d)])
+
+
+def _writable(values: Any) -> Floats:
+    """Values as compiled loops take them."""
+    found = np.ascontiguousarray(values, np.float64)
+    return found if found.flags.writeable else found.copy()
+
+
+def _plain(values: Floats, least: float, most: float) -> bool:
+    """Whether all values lie between these; a NaN does not."""
+    return not len(values) or bool(values.min() >= least and values.max() <= most)
 
 
 @dataclass(frozen=True, eq=False)

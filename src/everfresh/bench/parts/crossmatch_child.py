@@ -15,7 +15,7 @@ from everfresh.bench.timing import seconds
 from everfresh.bench.tpch_spark import memory
 
 CORES = 2
-TURNS = 2
+TURNS = 4
 """The first has the start of Spark's workers in it."""
 
 

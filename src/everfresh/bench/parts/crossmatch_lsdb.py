@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 CORES = 2
+TURNS = 4
 MARGIN, RADIUS = 5, 2
 """Arcseconds: of the margins that LSDB keeps with a catalog, and within which partners are."""
 
@@ -54,7 +55,7 @@ def main(asked: dict[str, Any]) -> dict[str, Any]:
     prepared = time.perf_counter() - started
     took, processor = [], []
     with Client(n_workers=CORES, threads_per_worker=1, dashboard_address=None):
-        for turn in range(2):
+        for turn in range(TURNS):
             started, before = time.perf_counter(), processor_seconds()
             left = lsdb.open_catalog(folder / "left", columns=["ra", "dec", "id"])
             right = lsdb.open_catalog(

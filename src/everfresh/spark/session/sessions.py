@@ -36,6 +36,7 @@ RUNTIME = {
     "spark.sql.parser.escapedStringLiterals": "false",
 }
 _JAVA = 17
+_UNTOLD = 16
 
 
 def check_java() -> None:
@@ -144,6 +145,11 @@ def _close(client: Any) -> None:
 def is_connect(value: Any) -> bool:
     """Whether a session or a DataFrame is Spark Connect's."""
     return type(value).__module__.startswith("pyspark.sql.connect")
+
+
+def parallelism(session: SparkSession) -> int:
+    """The tasks that a session runs at a time, about; a client of Connect is not told, and gets a guess."""
+    return _UNTOLD if is_connect(session) else int(session.sparkContext.defaultParallelism)
 
 
 def missing_settings(session: SparkSession) -> dict[str, str]:

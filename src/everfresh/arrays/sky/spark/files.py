@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 Batches = Iterable[pa.RecordBatch]
 Stage = Callable[[Batches], Iterator[pa.RecordBatch]]
 WRITTEN = "file string, rows bigint"
-_SPLIT = 16 << 20
-"""Bytes of a split, about: small files are put together, large ones are cut between row groups."""
+_LEAST, _MOST, _ROUNDS = 16 << 20, 128 << 20, 2
+"""Bytes of a split, about, so that each core has two of them if it may be: small files are put together,
+large ones are cut between row groups."""
 _READ = 1 << 19
 """Rows that are read together."""
 _HELD = 32 << 20
@@ -79,17 +80,18 @@ class Files:
             return False
         return all(_is_plain(self.schema.field(name).type) for name in names if name in self.schema.names)
 
-    def splits(self) -> list[Split]:
-        """The files cut into what one task each reads."""
+    def splits(self, cores: int) -> list[Split]:
+        """The files cut into what one task each reads, of tasks that run on so many cores."""
         found: list[Split] = []
         pieces: list[Piece] = []
         size = 0
-        for path in self.paths:
-            length = os.path.getsize(path)
-            if length > 2 * _SPLIT:
-                found += _cut(path)
+        lengths = [os.path.getsize(path) for path in self.paths]
+        wanted = min(max(sum(lengths) // (_ROUNDS * cores), _LEAST), _MOST)
+        for path, length in zip(self.paths, lengths, strict=True):
+            if length > 2 * wanted:
+                found += _cut(path, wanted)
                 continue
-            if pieces and size + length > _SPLIT:
+            if pieces and size + length > wanted + length // 2:
                 found.append(Split(tuple(pieces)))
                 pieces, size = [], 0
             pieces.append((path, None))
@@ -102,8 +104,8 @@ def _is_plain(kind: pa.DataType) -> bool:
     return signed and any(test(kind) for test in (*_PLAIN, *_TEXTS))
 
 
-def _cut(path: str) -> list[Split]:
-    """A large file between its row groups."""
+def _cut(path: str, wanted: int) -> list[Split]:
+    """A large file between its row groups, into splits of so many bytes."""
     from pyarrow import parquet
 
     metadata = parquet.read_metadata(path)
@@ -113,7 +115,7 @@ def _cut(path: str) -> list[Split]:
         size += sum(
             metadata.row_group(group).column(c).total_compressed_size for c in range(metadata.num_columns)
         )
-        if size >= _SPLIT or group == metadata.num_row_groups - 1:
+        if size >= wanted or group == metadata.num_row_groups - 1:
             found.append(Split(((path, tuple(groups)),)))
             groups, size = [], 0
     return found
@@ -188,11 +190,12 @@ def write_rows(folder: str, stage: Stage, schema: pa.Schema, batches: Batches) -
 
     name, rows, writer = f"{uuid.uuid4().hex}.parquet", 0, None
     held: list[pa.RecordBatch] = []
+    texts = [field.name for field in schema if any(test(field.type) for test in _TEXTS)]  # may be few
     for batch in chain(stage(batches), (None,)):
         if batch is not None and batch.num_rows:
             held.append(batch.cast(schema))
         if held and (batch is None or sum(some.nbytes for some in held) >= _HELD):
-            writer = writer or parquet.ParquetWriter(os.path.join(folder, name), schema)
+            writer = writer or parquet.ParquetWriter(os.path.join(folder, name), schema, use_dictionary=texts)
             writer.write_table(pa.Table.from_batches(held))
             rows += sum(some.num_rows for some in held)
             held = []

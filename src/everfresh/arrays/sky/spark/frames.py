@@ -11,8 +11,9 @@ Invariant: the rows of the result are those of `everfresh.arrays.crossmatch` of 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from everfresh.arrays.sky.spark.tasks import ROUTED, SURVEYED, Match, Route, mat
 from everfresh.arrays.sky.sphere import Sky
 from everfresh.errors import Code, EverfreshError
 from everfresh.spark.input.scans import local_files
+from everfresh.spark.session import sessions
 from everfresh.spark.session.failures import translated
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 _PART_BYTES, _FEWEST, _MOST = 48 << 20, 10_000, 400_000
 """What the rows of a part should come to, and the bounds of their number."""
+_TOGETHER, _ROUNDS = 8, 4
+"""So many parts at most are one task's if there are tasks enough for each core to run this many."""
 _NUMBER, _OTHER = 8, 40
 """Bytes of a value of a column, about."""
 
@@ -78,34 +82,68 @@ def matched(
     if session is None:
         session = (left if is_frame(left) else right).sparkSession
     sides = [_side(data, k, asked, chosen[k], session) for k, data in enumerate((left, right))]
-    parts = _parts(sides, asked)
     names = [[field.name for field in side.fields] for side in sides]
     fields = [StructField("separation", DoubleType())]
     for k, side in enumerate(sides):
         fields += [
             StructField(shown_as(f.name, k, names[1 - k], ("separation",)), f.dataType) for f in side.fields
         ]
-    arrow = _arrow(schema := StructType(fields), session)
+    schema = StructType(fields)
     if into is None:
-        both, job = _routed(sides, parts, asked, arrow)
+        arrow = _arrow(schema, session)
+        both, job = _routed(sides, _parts(sides, asked), asked, arrow)
         return both.mapInArrow(partial(match_part, job), schema)
-    with unfinished_in(into) as unfinished:
-        both, job = _routed(sides, parts, asked, arrow, str(unfinished))
+    arrow = _written_as(schema)
+    with unfinished_in(into) as unfinished, _quiet(sides, session) as quiet:
+        parts = _parts(quiet, asked)
+        both, job = _routed(quiet, parts, asked, arrow, str(unfinished), _tasks(len(parts), session))
         return written(both, partial(match_part, job), arrow, unfinished)
 
 
+def _tasks(parts: int, session: SparkSession) -> int:
+    """The tasks that match parts: more than one each where there are many, since a task has a price."""
+    return max(-(-parts // _TOGETHER), min(parts, _ROUNDS * sessions.parallelism(session)))
+
+
+@contextmanager
+def _quiet(sides: Sequence[_Side], session: SparkSession) -> Iterator[Sequence[_Side]]:
+    """Sides that are files, on a session without what makes small plans slow (adaptive execution, generated
+    code); sides with DataFrames as they are."""
+    if any(side.frame is not None for side in sides):
+        yield sides
+        return
+    ours = sessions.own(session)
+    try:
+        yield [replace(side, session=ours) for side in sides]
+    finally:
+        sessions.disown(ours)
+
+
 def _routed(
-    sides: Sequence[_Side], parts: Parts, asked: Asked, schema: Any, folder: str | None = None
+    sides: Sequence[_Side],
+    parts: Parts,
+    asked: Asked,
+    schema: Any,
+    folder: str | None = None,
+    tasks: int | None = None,
 ) -> tuple[DataFrame, Match]:
-    """The rows of both sides with the parts that need them, or with a folder their places in it; and what is
-    to be done with them."""
+    """The rows of both sides with the parts that need them, or with a folder their places in it, for so many
+    tasks; and what is to be done with them."""
     outer = asked.how == "outer"
     told = len(asked.limits), outer, outer and asked.find == "best", folder
     routes = [Route(parts, k, margin_of(asked, k), *told) for k in (0, 1)]
     found = [side.mapped(partial(route, routes[k]), ROUTED) for k, side in enumerate(sides)]
     lefts, bounds = len(sides[0].fields), tuple(asked.bounds)
     job = Match(asked.radius / 3600, asked.how, asked.find, bounds, schema, lefts, folder)
-    return found[0].unionAll(found[1]).repartitionById(len(parts), "part"), job
+    both = found[0].unionAll(found[1])
+    return (both.repartitionById(len(parts), "part") if tasks is None else _dealt(both, tasks)), job
+
+
+def _dealt(routed: DataFrame, tasks: int) -> DataFrame:
+    """Rows by their parts to so many tasks; neighbours go to different ones, where crowds are shared."""
+    from pyspark.sql import functions as f
+
+    return routed.repartitionById(tasks, f.col("part") % tasks)
 
 
 def margin_of(asked: Asked, side: int) -> float:
@@ -170,7 +208,14 @@ def _side(data: Any, k: int, asked: Asked, chosen: Sequence[str] | None, session
     if files is not None:
         columns = [Column(n, o, pa.float64()) for n, o in zip(needed, ours, strict=True)]
         columns += [Column(n, f"column{i}", files.schema.field(n).type) for i, n in enumerate(chosen)]
-        return _Side(session, fields, row_bytes, None, tuple(files.splits()), tuple(columns))
+        return _Side(
+            session,
+            fields,
+            row_bytes,
+            None,
+            tuple(files.splits(sessions.parallelism(session))),
+            tuple(columns),
+        )
     from pyspark.sql import functions as f
 
     assert frame is not None
@@ -248,6 +293,13 @@ def _frame(data: Any, names: Sequence[str] | None, what: str, session: SparkSess
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def _written_as(schema: Any) -> Any:
+    """A schema in Arrow's types."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema, timezone="UTC")
 
 
 def _arrow(schema: Any, session: SparkSession) -> Any:

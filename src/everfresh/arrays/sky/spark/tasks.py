@@ -25,7 +25,7 @@ from everfresh.spark.session.failures import TaskError
 
 SURVEYED = "side int, ra double, dec double, weight double, bad string"
 ROUTED = "part int, side int, data binary"
-_SAMPLE = 2048
+_SAMPLE = 4096
 """Points of a partition that stand for all of it."""
 _SEED = 0x5EED_0F_5_4A9
 """Chosen, so that it is nobody else's: a sample that goes with the data would be none."""
@@ -141,13 +141,26 @@ class Laid:
             self._writer.close()
 
 
-def _found(folder: str | None, data: pa.Buffer) -> pa.Table:
-    """A piece, from its bytes or from where it was laid."""
-    if folder is None:
-        return pa.ipc.open_stream(data).read_all()
-    name, at = data.to_pybytes().decode().split(" ")
-    with pa.memory_map(os.path.join(folder, name)) as file:
-        return pa.Table.from_batches([pa.ipc.open_file(file).get_batch(int(at))])
+class _Pieces:
+    """Pieces from their bytes, or from where they were laid: each file is opened once."""
+
+    def __init__(self, folder: str | None) -> None:
+        self._folder = folder
+        self._files: dict[str, Any] = {}
+
+    def table(self, values: Iterable[pa.BinaryScalar]) -> pa.Table | None:
+        """Pieces as one table; None if there is none."""
+        found = [self._found(value.as_buffer()) for value in values]
+        return pa.concat_tables(found).combine_chunks() if found else None
+
+    def _found(self, data: pa.Buffer) -> pa.Table:
+        if self._folder is None:
+            return pa.ipc.open_stream(data).read_all()
+        name, at = data.to_pybytes().decode().split(" ")
+        file = self._files.get(name)
+        if file is None:
+            file = self._files[name] = pa.ipc.open_file(pa.memory_map(os.path.join(self._folder, name)))
+        return pa.Table.from_batches([file.get_batch(int(at))])
 
 
 def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -207,13 +220,14 @@ def _sky(rows: pa.Table, bounds: int) -> Sky:
 
 def match_part(job: Match, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The result's rows of the parts that came to a task."""
-    pieces: dict[int, tuple[list[pa.Table], list[pa.Table]]] = {}
+    waiting: dict[int, tuple[list[pa.BinaryScalar], list[pa.BinaryScalar]]] = {}
     for batch in batches:
         parts, sides, data = batch.columns
         for part, side, value in zip(parts.to_pylist(), sides.to_pylist(), data, strict=True):
-            pieces.setdefault(part, ([], []))[side].append(_found(job.folder, value.as_buffer()))
-    for part in sorted(pieces):
-        left, right = (pa.concat_tables(some).combine_chunks() if some else None for some in pieces.pop(part))
+            waiting.setdefault(part, ([], []))[side].append(value)
+    pieces = _Pieces(job.folder)
+    for part in sorted(waiting):
+        left, right = (pieces.table(some) for some in waiting.pop(part))
         yield from _matched(job, left, right)
     freeze()
 
