@@ -195,7 +195,7 @@ def test_a_table_that_was_left_without_its_view_is_made_anew(db: ef.Database) ->
 
 
 def _readable(db: ef.Database) -> Any:
-    from everfresh.statements import _Readable
+    from everfresh.statements.run import _Readable
 
     return _Readable(db._engine)
 

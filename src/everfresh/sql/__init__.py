@@ -45,6 +45,8 @@ from everfresh.sql.statements import (
     DropColumn,
     Explain,
     Insert,
+    Merge,
+    Returning,
     Select,
     Show,
     Statement,
@@ -54,9 +56,9 @@ from everfresh.sql.statements import (
 __all__ = [
     "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CreateQuery",
     "CreateTable", "CreateView", "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain",
-    "Filter", "Insert", "Join", "Limit", "Parsed", "Plan", "Project", "QuantifiedSubquery",
-    "ScalarSubquery", "Scan", "Select", "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery",
-    "Update", "Window", "WindowCall",
+    "Filter", "Insert", "Join", "Limit", "Merge", "Parsed", "Plan", "Project", "QuantifiedSubquery",
+    "Returning", "ScalarSubquery", "Scan", "Select", "SetOperation", "Show", "Single", "Sort",
+    "Statement", "Subquery", "Update", "Window", "WindowCall",
     "bind", "bind_plain", "parse_and_bind", "read_plain", "split",
 ]  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.sql import ddl, dml
+from everfresh.sql import ddl, dml, row_changes
 from everfresh.sql.ddl import common
 from everfresh.sql.parse import VERBS, Parsed
 from everfresh.sql.queries.query import bind_query
@@ -115,6 +115,7 @@ _RULES: dict[type[Any], Callable[[Parsed, Catalog], Statement]] = {
     exp.Insert: dml.insert,
     exp.Update: dml.update,
     exp.Delete: dml.delete,
+    exp.Merge: row_changes.merge,
     exp.TruncateTable: dml.truncate,
     exp.Copy: dml.copy,
     exp.Query: _select,

@@ -18,6 +18,7 @@ from everfresh.sql.logical.plan import Plan, Project
 from everfresh.sql.parse import Parsed
 from everfresh.sql.queries.clauses import refuse_clauses
 from everfresh.sql.queries.query import bind_query
+from everfresh.sql.row_changes import Target, returning
 from everfresh.sql.scope import Catalog, Relation, Scope
 from everfresh.sql.source import Source
 from everfresh.sql.statements import Assignments, Conflict, Copy, Delete, Insert, Update
@@ -28,13 +29,13 @@ EXCLUDED = "excluded"
 
 # -- INSERT ----------------------------------------------------------------------------------------------
 
-_INSERT = {"this", "expression", "conflict", "alternative"}
+_INSERT = {"this", "expression", "conflict", "alternative", "returning"}
 
 
 def insert(parsed: Parsed, catalog: Catalog) -> Insert:
     """INSERT ... VALUES, INSERT ... SELECT, with OR REPLACE, OR IGNORE or ON CONFLICT."""
     tree, source = parsed.tree, parsed.source
-    _refuse_rest(source, tree, _INSERT, "INSERT")
+    _refuse_rest(source, tree, _INSERT)
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
     if not isinstance(target, exp.Table):
         raise source.unsupported("this target of INSERT", tree)
@@ -49,19 +50,23 @@ def insert(parsed: Parsed, catalog: Catalog) -> Insert:
         rows = _rows(source, query, schema, columns)
     else:
         plan = _insert_plan(source, query, catalog, schema, columns)
-    conflict = _conflict(source, tree, schema, columns, _alias(target, schema))
-    return Insert(schema.name, tuple(c.name for c in columns), rows, plan, conflict, **common(source))
+    alias = _alias(target, schema)
+    return Insert(
+        schema.name,
+        tuple(c.name for c in columns),
+        rows,
+        plan,
+        _conflict(source, tree, schema, columns, alias),
+        returning(Target(source, catalog, schema, alias), tree),
+        **common(source),
+    )
 
 
-def _refuse_rest(source: Source, tree: Any, bound: set[str], verb: str) -> None:
-    if tree.args.get("returning"):
-        raise source.unsupported("RETURNING", tree.args["returning"], keyword="RETURNING")
+def _refuse_rest(source: Source, tree: Any, bound: set[str]) -> None:
     named = {"by_name": "INSERT BY NAME", "default": "INSERT DEFAULT VALUES", "overwrite": "INSERT OVERWRITE"}
     for key, what in named.items():
         if tree.args.get(key):
             raise source.unsupported(what, tree)
-    if tree.args.get("using") or tree.args.get("from_"):
-        raise source.unsupported(f"{verb} with another table", tree)
     refuse_clauses(source, tree, bound)
 
 
@@ -186,8 +191,14 @@ def _on_conflict(source: Source, clause: Any, schema: TableSchema, alias: str) -
 
 
 def _assignments(source: Source, trees: list[Any], schema: TableSchema, binder: Binder) -> Assignments:
-    found: dict[str, Expr] = {}
-    for tree in trees:
+    found = assigned(source, trees, schema)
+    return tuple((n, binder.fitting(tree, schema.column(n).type)) for n, tree in found.items())
+
+
+def assigned(source: Source, trees: list[Any], schema: TableSchema) -> dict[str, Any]:
+    """The columns that SET assigns to, with what they are assigned."""
+    found: dict[str, Any] = {}
+    for tree in [part for whole in trees for part in _single(source, whole)]:
         if not isinstance(tree, exp.EQ) or not isinstance(tree.this, exp.Column):
             raise source.unsupported(
                 "this form of SET", tree, hint="write SET column = value, column = value"
@@ -199,10 +210,23 @@ def _assignments(source: Source, trees: list[Any], schema: TableSchema, binder: 
             raise source.error(Code.EXISTS, f"column '{column.name}' is assigned twice", tree)
         if isinstance(tree.expression, exp.Var):
             raise source.unsupported("DEFAULT in SET", tree)
-        found[column.name] = binder.fitting(tree.expression, column.type)
+        found[column.name] = tree.expression
     if not found:
         raise source.error(Code.SYNTAX, "SET assigns nothing")
-    return tuple(found.items())
+    return found
+
+
+def _single(source: Source, tree: Any) -> list[Any]:
+    """The assignments in one of `(a, b) = (x, y)`."""
+    left, right = tree.this, tree.args.get("expression")
+    if not isinstance(left, exp.Tuple) or not isinstance(right, exp.Tuple):
+        return [tree]
+    if len(left.expressions) != len(right.expressions):
+        raise source.error(
+            Code.VALUE, f"{len(right.expressions)} values for {len(left.expressions)} columns", tree
+        )
+    pairs = zip(left.expressions, right.expressions, strict=True)
+    return [exp.EQ(this=a, expression=b) for a, b in pairs]
 
 
 def _scope(source: Source, schema: TableSchema, target: Any) -> Scope:
@@ -223,23 +247,48 @@ def _target(source: Source, tree: Any, verb: str) -> Any:
 
 
 def update(parsed: Parsed, catalog: Catalog) -> Update:
-    """UPDATE table SET column = expression [WHERE condition]."""
+    """UPDATE table SET column = expression [FROM relations] [WHERE condition] [RETURNING ...]."""
     tree, source = parsed.tree, parsed.source
-    _refuse_rest(source, tree, {"this", "expressions", "where"}, "UPDATE")
-    target = _target(source, tree, "UPDATE")
-    schema = base_table(catalog, source, target)
-    scope = _scope(source, schema, target)
-    assignments = _assignments(source, tree.expressions, schema, Binder(scope, "SET"))
-    return Update(schema.name, assignments, _where(tree, scope), **common(source))
+    _refuse_rest(source, tree, {"this", "expressions", "where", "from_", "with_", "returning"})
+    node = _target(source, tree, "UPDATE")
+    schema = base_table(catalog, source, node)
+    target = Target(source, catalog, schema, _alias(node, schema), tree.args.get("with_"))
+    returned = returning(target, tree)
+    if tree.args.get("from_") is None and not _asks(tree.expressions, tree.args.get("where")):
+        scope = _scope(source, schema, node)
+        assignments = _assignments(source, tree.expressions, schema, Binder(scope, "SET"))
+        return Update(schema.name, assignments, _where(tree, scope), None, returned, **common(source))
+    new = assigned(source, tree.expressions, schema)
+    using = [tree.args["from_"].this] if tree.args.get("from_") is not None else []
+    plan = target.changed(using, _condition(tree), new)
+    return Update(schema.name, (), None, plan, returned, **common(source))
 
 
 def delete(parsed: Parsed, catalog: Catalog) -> Delete:
-    """DELETE FROM table [WHERE condition]."""
+    """DELETE FROM table [USING relations] [WHERE condition] [RETURNING ...]."""
     tree, source = parsed.tree, parsed.source
-    _refuse_rest(source, tree, {"this", "where"}, "DELETE")
-    target = _target(source, tree, "DELETE")
-    schema = base_table(catalog, source, target)
-    return Delete(schema.name, _where(tree, _scope(source, schema, target)), **common(source))
+    _refuse_rest(source, tree, {"this", "where", "using", "with_", "returning"})
+    node = _target(source, tree, "DELETE")
+    schema = base_table(catalog, source, node)
+    target = Target(source, catalog, schema, _alias(node, schema), tree.args.get("with_"))
+    returned = returning(target, tree)
+    using = tree.args.get("using") or []
+    if not using and not _asks(tree.args.get("where")):
+        where = _where(tree, _scope(source, schema, node))
+        return Delete(schema.name, where, None, returned, **common(source))
+    plan = target.changed(using, _condition(tree), None)
+    return Delete(schema.name, None, plan, returned, **common(source))
+
+
+def _asks(*trees: Any) -> bool:
+    """Whether there is a query in one of these."""
+    flat = [one for tree in trees if tree is not None for one in (tree if isinstance(tree, list) else [tree])]
+    return any(one.find(exp.Query) is not None for one in flat)
+
+
+def _condition(tree: Any) -> Any:
+    where = tree.args.get("where")
+    return None if where is None else where.this
 
 
 def truncate(parsed: Parsed, catalog: Catalog) -> Delete:

@@ -111,6 +111,15 @@ class Conflict:
 
 
 @dataclass(frozen=True)
+class Returning:
+    """RETURNING: a plan over a scan of the table, which has the rows that were changed: as they have become,
+    or of those that were deleted as they were. With `action` a column says what was done."""
+
+    plan: Plan
+    action: bool = False
+
+
+@dataclass(frozen=True)
 class Insert(Statement):
     """INSERT INTO table (columns) VALUES rows | query. Exactly one of `rows` and `plan` is given.
 
@@ -122,23 +131,47 @@ class Insert(Statement):
     rows: list[list[Expr]] | None = None
     plan: Plan | None = None
     conflict: Conflict | None = None
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True)
 class Delete(Statement):
-    """DELETE FROM table [WHERE condition]; variables are the table's columns."""
+    """DELETE FROM table [WHERE condition]; variables are the table's columns. Where other tables are read,
+    `plan` yields the rows."""
 
     table: str
     where: Expr | None = None
+    plan: Plan | None = None
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True)
 class Update(Statement):
-    """UPDATE table SET assignments [WHERE condition]; variables are the table's columns."""
+    """UPDATE table SET assignments [WHERE condition]; variables are the table's columns. Where other tables
+    are read, `plan` yields the rows and what they become."""
 
     table: str
     assignments: Assignments
     where: Expr | None = None
+    plan: Plan | None = None
+    returning: Returning | None = None
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A WHEN of MERGE: the rows that go, come, or become others, as `plan` yields them."""
+
+    action: Literal["insert", "update", "delete"]
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Merge(Statement):
+    """MERGE INTO table USING relation ON condition WHEN ..., WHEN ..."""
+
+    table: str
+    clauses: tuple[Clause, ...]
+    returning: Returning | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ of it may expect. The subjects:
 - `suite_inputs`      every kind of rows
 - `suite_feeds`       change feeds
 - `suite_statements`  SQL that changes or asks
+- `suite_changes`     SQL that changes rows by other rows, MERGE, RETURNING
 - `suite_definitions` tables made of queries, plain views
 - `suite_values`      types, NULL, groups, exact and float sums
 - `suite_bad_input`   the table of batches that must be refused whole
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 from everfresh.testing.engine.suite_api import ApiSuite
 from everfresh.testing.engine.suite_bad_input import BadInputSuite
+from everfresh.testing.engine.suite_changes import ChangeSuite
 from everfresh.testing.engine.suite_definitions import DefinitionSuite
 from everfresh.testing.engine.suite_durability import DurabilitySuite
 from everfresh.testing.engine.suite_feeds import FeedSuite
@@ -41,6 +43,7 @@ class EngineSuite(
     FeedSuite,
     StatementSuite,
     DefinitionSuite,
+    ChangeSuite,
     ValueSuite,
     BadInputSuite,
     HistorySuite,

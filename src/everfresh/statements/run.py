@@ -10,18 +10,15 @@ import pyarrow as pa
 from everfresh import sql as s
 from everfresh.arrays.script import about_arrays, pieces
 from everfresh.compiler import explain
-from everfresh.delta import SparkRows, read_rows
-from everfresh.delta.coerce import coerce_column
-from everfresh.delta.feeds import is_feed, named
+from everfresh.delta import read_rows
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr import Vector, evaluate
-from everfresh.expr.nodes import Const
 from everfresh.following import Following
-from everfresh.program import Batch, Engine, OnConflict, Part, Stale
+from everfresh.program import Batch, Engine, Stale
 from everfresh.progress import shown
 from everfresh.relations import Explanation, Result
 from everfresh.sql.parameters import Parameters
-from everfresh.types import Column, SqlType, TableSchema, to_arrow
+from everfresh.statements.changes import RowChanges, part_of
+from everfresh.types import Column, TableSchema
 
 if TYPE_CHECKING:
     from everfresh.database import Database
@@ -33,6 +30,7 @@ class Statements:
     def __init__(self, db: Database) -> None:
         self._db = db
         self.following = Following(db)
+        self._changes = RowChanges(db)
 
     def script(self, text: str, dialect: str, given: Parameters | None = None) -> Result | int | None:
         """Run one statement or a script; what its last statement gives."""
@@ -89,13 +87,8 @@ class Statements:
                 return Result(self._db._open().select(plan))
             case s.Show() | s.Explain():
                 return self._describe(statement)
-            case s.Insert():
-                return self._insert(statement)
-            case s.Delete(table, where):
-                rows, _ = self._db._writable().matching(table, where)
-                return self._db._commit(Batch((Part(table, "delete", rows, f"DELETE FROM {table}"),)))
-            case s.Update(table, assignments, where):
-                return self._update(table, assignments, where)
+            case s.Insert() | s.Update() | s.Delete() | s.Merge():
+                return self._changes.run(statement)
             case s.Copy():
                 return self._copy(statement)
             case _:
@@ -118,30 +111,6 @@ class Statements:
         for view in [name for name in self._db._listeners if not self._db._knows(name)]:
             del self._db._listeners[view]
         return epoch
-
-    def _insert(self, statement: s.Insert) -> int:
-        engine = self._db._writable()
-        schema = engine.catalog.tables[statement.table]
-        what = f"INSERT INTO {schema.name}"
-        if statement.plan is not None:
-            rows = engine.select(statement.plan)
-            rows = self._db._engine.read_input(_renamed(rows, statement.columns), schema, what, "insert")
-        else:
-            rows = _constants(statement, schema, what)
-        conflict = statement.conflict
-        if conflict is None:
-            return self._db._commit(Batch((Part(schema.name, "insert", rows, what),)))
-        action = OnConflict(conflict.assignments if conflict.action == "update" else (), conflict.where)
-        return self._db._commit(Batch((Part(schema.name, "upsert", rows, what, action),)))
-
-    def _update(self, table: str, assignments: Any, where: Any) -> int:
-        engine = self._db._writable()
-        schema = engine.catalog.tables[table]
-        old, new = engine.matching(table, where, assignments)
-        what = f"UPDATE {table}"
-        if isinstance(new, pa.Table):
-            new = read_rows(new, schema, what=what)
-        return self._db._commit(Batch((Part(table, "delete", old, what), Part(table, "insert", new, what))))
 
     def _copy(self, statement: s.Copy) -> int:
         engine = self._db._writable()
@@ -266,59 +235,3 @@ class _Readable:
     def names(self) -> list[str]:
         names = [*self._engine.catalog.names(), *(found.name for found in self._engine.objects)]
         return list(dict.fromkeys(names))
-
-
-def _names(rows: Any) -> list[str]:
-    return [name for name, _ in rows.names] if isinstance(rows, SparkRows) else list(rows.column_names)
-
-
-def part_of(schema: TableSchema, op: Any, rows: Any, what: str) -> Part:
-    """Rows as they were read, with their operation: a delete may be by the key, and the rows of a change feed
-    say themselves what it is."""
-    if isinstance(rows, pa.Table) and rows.num_columns == len(schema.columns):
-        return Part(schema.name, op, rows, what)  # exactly the table's columns: neither of them
-    if op == "delete" and set(_names(rows)) != set(schema.names):
-        return Part(schema.name, "delete_key", rows, what)
-    if op == "insert" and is_feed(_names(rows), schema):
-        return Part(schema.name, "change", rows, named(what))
-    return Part(schema.name, op, rows, what)
-
-
-def _renamed(rows: Any, names: tuple[str, ...]) -> Any:
-    return rows.rename_columns(list(names)) if isinstance(rows, pa.Table) else rows.frame.toDF(*names)
-
-
-def _constants(statement: s.Insert, schema: TableSchema, what: str) -> pa.Table:
-    """The rows of VALUES as an Arrow table; columns that are not named are NULL. Those of one type are made
-    and looked at at once, and are parts of one array: a wide row has many."""
-    together: dict[SqlType, list[Any]] = {}
-    starts: dict[str, tuple[SqlType, int]] = {}
-    given = statement.rows or []
-    for index, name in enumerate(statement.columns):
-        column = schema.column(name)
-        values = together.setdefault(column.type, [])
-        starts[name] = column.type, len(values)
-        for row, exprs in enumerate(given):
-            expr = exprs[index]
-            try:
-                values.append(expr.value if type(expr) is Const else evaluate(expr, {}))
-            except EverfreshError as error:
-                raise error.at(f"{what}, row {row}, column {name}") from error
-    arrays = {type_: Vector.from_pylist(values, type_).to_arrow() for type_, values in together.items()}
-    if len(starts) == len(schema.columns) and all(map(_sound, arrays.values(), arrays)):
-        slices = (arrays[type_].slice(at, len(given)) for type_, at in map(starts.__getitem__, schema.names))
-        return pa.Table.from_arrays(list(slices), schema=schema.arrow)
-    table = pa.table({name: arrays[type_].slice(at, len(given)) for name, (type_, at) in starts.items()})
-    rows = read_rows(table, schema, what=what)
-    assert isinstance(rows, pa.Table)
-    return rows
-
-
-def _sound(values: pa.Array, of: SqlType) -> bool:
-    """Whether any column of a type takes all of these values as they are."""
-    if values.null_count or values.type != to_arrow(of):
-        return False
-    try:
-        return coerce_column(values, Column("values", of), what="VALUES") is values
-    except EverfreshError:
-        return False
