@@ -62,7 +62,15 @@ def test_runs_on_spark_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     def child(*args: str, **_: str) -> str:
         asked = json.loads(args[-1])
         took = 12.0 / asked["cores"] + asked["workers"]
-        figures = {"processor": 1.0, "matches": 7, "bytes": 10, "most_received": 4, "mean_received": 2.0}
+        times = {"receive": [0.5, 0.25], "joining": [2.0, 1.0], "overlap": 0.5, "thread_spread": 1.5}
+        figures = {
+            **times,
+            "processor": 1.0,
+            "matches": 7,
+            "bytes": 10,
+            "most_received": 4,
+            "mean_received": 2.0,
+        }
         rows = [
             {"what": "PTF", "algorithm": name, "seconds": took, "spread": 1.0, "makespan": 1.0, **figures}
             for name in asked["algorithms"]
@@ -73,13 +81,15 @@ def test_runs_on_spark_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simjoin_spark, "has_java", lambda: True)
     monkeypatch.setattr(simjoin_spark.os, "cpu_count", lambda: 4)
     report = Report("simjoin", machine={})
-    simjoin_spark.on_spark(report, Settings(quick=True))
+    simjoin_spark.on_spark(report, Settings(quick=True), 4, ("bhvc", "struct", "mr"))
     ratios = {row["how"]: row["ratio"] for row in report.rows if "ratio" in row}
     assert ratios == {
         "measured speed-up on Spark, 2 to 8 workers": 8 / 14,
         "measured speed-up on Spark, 1 to 2 cores": 20 / 14,
     }
-    assert sum("seconds" in row for row in report.rows) == len(simjoin_spark.RUN) + 2
+    assert sum("seconds" in row for row in report.rows) == 3 + 2
+    assert report.rows[0]["receive_max"] == 0.5
+    assert report.rows[0]["receive_of_each"] == "0.5 0.25"
     assert len(report.bars) == 1
 
 
@@ -93,8 +103,10 @@ def test_the_process_that_runs_joins_on_spark(monkeypatch: pytest.MonkeyPatch) -
         [(i, j, 1.0) for i in range(60) for j in range(0, 60, 7)],
     )
     monkeypatch.setattr(simjoin_child, "cells_of", lambda *_: [("some", cells, Linf(1).without_center())])
-    asked = {"cores": 2, "workers": 3, "algorithms": ["bhvc", "struct"], "quick": True}
+    asked = {"cores": 2, "workers": 3, "algorithms": ["bhvc", "struct"], "quick": True, "nights": 1}
     found = simjoin_child.main(asked)
     assert [one["algorithm"] for one in found] == ["bhvc", "struct"]
     assert {one["matches"] for one in found} == {9 * 2 * 59}
     assert all(0 < one["most_received"] <= one["bytes"] for one in found)
+    assert all(min(one["receive"]) > 0 and min(one["joining"]) > 0 for one in found)
+    assert all(one["thread_spread"] >= 1 and 0 <= one["overlap"] <= 1 for one in found)

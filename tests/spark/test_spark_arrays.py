@@ -148,6 +148,11 @@ def test_explain_shows_planned_and_measured(session: FakeSession, engine: str) -
         (line,) = [line for line in ran.splitlines() if line.startswith("measured: ")]
         moved, planned = re.findall(r"([0-9,]+) bytes moved \(planned ([0-9,]+)\)", line)[0]
         assert moved == planned != "0"
+        # Times come from the last stage alone: what goes through an exchange has to repeat itself.
+        assert ("joins in" in ran) == (engine == "local")
+        ran = str(db.sql("EXPLAIN ANALYZE " + STATEMENTS["rows"]))
+        assert len(re.findall(r"joins in [0-9.]+ s", ran)) == 3
+        assert len(re.findall(r"received in [0-9.]+ s", ran)) == (3 if engine == "spark" else 0)
 
 
 def test_results_that_are_refused_change_nothing(db: ef.Database) -> None:

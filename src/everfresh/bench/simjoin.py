@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from everfresh.bench import Settings
+from everfresh.bench.parts.asked import Asked
 from everfresh.bench.parts.simjoin_workloads import Workload, ptf_3d, workloads
 from everfresh.bench.report import Report
 from everfresh.bench.timing import seconds
@@ -25,6 +26,12 @@ DESCRIPTION = (
     "similarity joins of arrays: plans, simulated runs and runs, each algorithm on the same chunk pairs"
 )
 
+PARTS = ("plans", "large", "runs", "kernel", "spark")
+OPTIONS = {
+    "only": f"parts of: {', '.join(PARTS)}",
+    "nights": "of the surveys whose joins are run",
+    "algorithms": "whose plans Spark runs; bhvc is always among them",
+}
 WORKERS = (2, 4, 6, 8)
 MANY = 8
 HEURISTICS = ("hvc", "hvc-minimal", "mbh")
@@ -36,19 +43,29 @@ NEAR_OPTIMUM, AGAINST_RIVALS, SPREAD, LARGEST, PLANNING = 1.05, 0.45, 1.02, 1.03
 
 def run(settings: Settings) -> Report:
     """Plan and simulate, then run: in this process, and on Spark."""
-    from everfresh.bench.parts.simjoin_runs import runs
+    from everfresh.bench.parts.simjoin_runs import RUN, kernel, runs
     from everfresh.bench.parts.simjoin_spark import on_spark
 
     report = Report(NAME)
-    _load_loops()
-    for workload in workloads(settings.quick, report.skip):
-        _algorithms(report, settings, workload)
-    _two_instances(report, settings)
-    _scaling(report, settings)
-    _exact(report, settings)
-    _large(report, settings)
-    runs(report, settings)
-    on_spark(report, settings)
+    asked = Asked(settings.options, OPTIONS)
+    parts = asked.names("only", PARTS, PARTS)
+    nights = int(asked.number("nights", 10 if settings.quick else 120))
+    if "plans" in parts:
+        _load_loops()
+        for workload in workloads(settings.quick, report.skip):
+            _algorithms(report, settings, workload)
+        _two_instances(report, settings)
+        _scaling(report, settings)
+        _exact(report, settings)
+    if "large" in parts:
+        _load_loops()
+        _large(report, settings)
+    if "runs" in parts:
+        runs(report, settings, nights)
+    if "kernel" in parts:
+        kernel(report, settings)
+    if "spark" in parts:
+        on_spark(report, settings, nights, asked.names("algorithms", RUN, RUN))
     return report
 
 

@@ -34,9 +34,16 @@ class Measured:
     bytes_read: Ints
     joins: Ints
     seconds: Ints = field(default_factory=lambda: np.zeros(0))
-    """Of each worker's joins, where they are measured: not on Spark, whose stages must repeat themselves."""
+    """Of each worker's joins, where they are measured: on Spark in the last stage of a query, since what goes
+    through an exchange has to repeat itself."""
     rows_moved: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     """Rows that each worker sent on, for groups and result chunks."""
+    receive: Ints = field(default_factory=lambda: np.zeros(0))
+    """Seconds until a worker had all chunks that it was sent, from when its task began; on Spark."""
+    began: Ints = field(default_factory=lambda: np.zeros(0))
+    """When each worker's joins began, by the clock on the wall."""
+    threads: dict[int, str] = field(default_factory=dict)
+    """Which thread (host and process) each worker's joins ran in."""
 
     @staticmethod
     def none(workers: int) -> Measured:
@@ -46,7 +53,17 @@ class Measured:
             return np.zeros(workers, np.int64)
 
         links = np.zeros((workers, workers), np.int64)
-        return Measured(links, zeros(), zeros(), zeros(), zeros(), np.zeros(workers), zeros())
+        return Measured(
+            links,
+            zeros(),
+            zeros(),
+            zeros(),
+            zeros(),
+            np.zeros(workers),
+            zeros(),
+            np.zeros(workers),
+            np.zeros(workers),
+        )
 
     @property
     def bytes_moved(self) -> int:
@@ -58,6 +75,29 @@ class Measured:
         self.reads[worker] += reads.count
         self.bytes_read[worker] += reads.bytes
         self.joins[worker] += reads.joins
+
+    def add_times(self, worker: int, told: Mapping[str, Any]) -> None:
+        """Take up what a worker says of its times, if it does."""
+        if "thread" in told:
+            self.seconds[worker], self.receive[worker] = told["seconds"], told["receive"]
+            self.began[worker], self.threads[worker] = told["began"], told["thread"]
+
+    @property
+    def thread_spread(self) -> float:
+        """The busiest thread's joins over the mean of all threads; 1 if none were measured."""
+        busy: dict[str, float] = {}
+        for worker, thread in self.threads.items():
+            busy[thread] = busy.get(thread, 0.0) + float(self.seconds[worker])
+        mean = sum(busy.values()) / max(1, len(busy))
+        return max(busy.values()) / mean if mean else 1.0
+
+    @property
+    def overlap(self) -> float:
+        """The share of join time that falls before the last worker has its chunks. A worker of Spark joins
+        when it has all of them: this is that others join meanwhile."""
+        total = float(self.seconds.sum())
+        early = np.clip(self.began.max(initial=0.0) - self.began, 0, self.seconds)
+        return float(early.sum()) / total if total and self.threads else 0.0
 
     def check(self, plan: Plan) -> None:
         """Raise unless this is what the plan says."""
@@ -84,6 +124,7 @@ class Measured:
             f"  worker {k}: in {int(self.links[:, k].sum()):,} ({int(plan.links[:, k].sum()):,} planned), "
             f"out {int(self.links[k].sum()):,} ({int(plan.links[k].sum()):,}), "
             f"reads {int(self.reads[k]):,} ({int(plan.reads[k]):,})"
+            + (f", received in {self.receive[k]:.3f} s" if self.receive.any() else "")
             + (f", joins in {self.seconds[k]:.3f} s" if self.seconds.any() else "")
             for k in range(len(self.links))
         ]

@@ -7,15 +7,20 @@ Without a join the first stage is left out and the second goes over the chunks t
 owner ends in the second. Spark decides when its shuffle blocks travel: the plan's order of arrival orders
 the joins of a task, not the network.
 
-What each stage has measured goes to the driver as messages: bytes and chunks sent, reads, joins. It holds no
-times, so that a stage that is run again repeats it. Invariant: a worker is sent a chunk only if the plan says
-so, as `wire.packed` bytes.
+What each stage has measured goes to the driver as messages: bytes and chunks sent, reads, joins. Joins of the
+last stage say how long they took, and receiving before them; what goes through an exchange holds no times, so
+that a stage that is run again repeats it. Invariant: a worker is sent a chunk only if the plan says so, as
+`wire.packed` bytes.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -213,39 +218,64 @@ def opened(payload: bytes) -> Iterator[tuple[int, memoryview]]:
         at += size
 
 
-def _joined(asked: Asked, content: Chunks, payloads: list[bytes]) -> tuple[pa.Table, Iterator[Message]]:
-    """What this worker's joins come to, folded; and what it has measured."""
+@dataclass(frozen=True)
+class Clock:
+    """When a task of the last stage began, and when all that came for it was there, by its process."""
+
+    started: float
+    there: float
+
+    def told(self, opened: float) -> dict[str, Any]:
+        """Times of a worker whose chunks were `opened` at some time, and whose joins end now."""
+        now, wall = time.perf_counter(), time.time()
+        return {
+            "receive": opened - self.started,
+            "seconds": now - opened,
+            "began": wall - (now - opened),
+            "thread": f"{platform.node()}/{os.getpid()}",
+        }
+
+
+def _joined(
+    asked: Asked, content: Chunks, payloads: list[bytes], clock: Clock | None = None
+) -> tuple[pa.Table, Iterator[Message]]:
+    """What this worker's joins come to, folded; and what it has measured, with times if it may have any."""
     work, positions, part = asked.work, Positions(asked, content), asked.part
     remote: dict[int, Chunk] = {}
     for payload in payloads:
         for position, data in opened(payload):
             schema = positions.schemas[positions.side(position) if not work.same else 0]
             remote[position] = Chunk(unpacked(data, schema.arrow), schema.ndim)
-    folding = Folding(work.cut)
+    folding, opened_at = Folding(work.cut), time.perf_counter()
 
     def join(batch: Batch) -> None:
         for block in work.joined(batch):
             folding.add(block)
 
     reads = run_worker(part, positions.bytes, asked.about["budget"], positions.chunk, remote, join)
-    return folding.done(), iter([(asked.worker, GATHERED, READ + _told(asked.worker, reads))])
+    found = folding.done()
+    times = clock.told(opened_at) if clock is not None else {}
+    return found, iter([(asked.worker, GATHERED, READ + _told(asked.worker, reads, times))])
 
 
-def _told(worker: int, reads: Reads) -> bytes:
+def _told(worker: int, reads: Reads, times: Mapping[str, Any]) -> bytes:
     told = {
         "worker": worker,
         "reads": reads.count,
         "bytes": reads.bytes,
         "joins": reads.joins,
         "most": reads.most,
+        **times,
     }
     return json.dumps(told).encode()
 
 
-def _computed(asked: Asked, content: Chunks, payloads: list[bytes]) -> tuple[pa.Table, Iterator[Message]]:
+def _computed(
+    asked: Asked, content: Chunks, payloads: list[bytes], clock: Clock | None = None
+) -> tuple[pa.Table, Iterator[Message]]:
     """What this worker's pairs or cells come to, before owners are asked."""
     if asked.work.spec is not None:
-        return _joined(asked, content, payloads)
+        return _joined(asked, content, payloads, clock)
     if asked.work.equi is not None:
         sides: list[list[pa.Table]] = [[], []]
         for payload in payloads:
@@ -320,15 +350,18 @@ def _answer(unit: Unit, task: Task) -> Step:
     """The last stage of a query without owners: join or scan, and hand rows over."""
     content = unit.content
     assert isinstance(content, ChunkContent)
-    return Step(outputs=list(answered(Asked(task.job, task.worker), content, task.take())))
+    clock = Clock(task.started, task.there)
+    return Step(outputs=list(answered(Asked(task.job, task.worker), content, task.take(), clock)))
 
 
-def answered(asked: Asked, content: Chunks, payloads: list[bytes]) -> Iterator[Message]:
+def answered(
+    asked: Asked, content: Chunks, payloads: list[bytes], clock: Clock | None = None
+) -> Iterator[Message]:
     """Where chunks land, if that is asked; else a worker's share of an answer whose rows have no owners."""
     if asked.about.get("landed"):
         yield asked.worker, GATHERED, LANDED + _landed(asked, content)
         return
-    rows, measured = _computed(asked, content, payloads)
+    rows, measured = _computed(asked, content, payloads, clock)
     yield from measured
     yield from _gathered(asked.worker, _ended(asked, content, [rows]))
 

@@ -264,6 +264,7 @@ def answered(query: Query, answers: Answers, workers: int) -> Answered:
                 measured.reads[worker] += told["reads"]
                 measured.bytes_read[worker] += told["bytes"]
                 measured.joins[worker] += told["joins"]
+                measured.add_times(worker, told)
             elif kind == MOVED:
                 measured.rows_moved[worker] += told["rows"]
     work = query.work

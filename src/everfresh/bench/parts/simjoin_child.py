@@ -1,7 +1,7 @@
 """Similarity joins by Spark's tasks, in a process of its own; the last line has times, bytes and matches.
 
-`python -m everfresh.bench.parts.simjoin_child ASKED`: ASKED is JSON with `cores`, `workers`, `algorithms` and
-`quick`, whether the workloads are small.
+`python -m everfresh.bench.parts.simjoin_child ASKED`: ASKED is JSON with `cores`, `workers`, `algorithms`,
+`nights`, and `quick`, whether places are few.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(asked: dict[str, Any]) -> list[dict[str, Any]]:
     session = sessions.start(f"local[{asked['cores']}]", {"spark.driver.memory": "1g"})
     found = []
     options = ef.Options(workers=asked["workers"], durable=False)
-    for name, array, shape in cells_of(asked["quick"], lambda *_: None):
+    for name, array, shape in cells_of(asked["quick"], lambda *_: None, asked["nights"]):
         with ef.connect(engine="spark", spark=session, options=options) as db:
             db.sql(array.schema.ddl)
             db.apply({array.schema.name: array.to_arrow()})
@@ -63,6 +63,10 @@ def _timed(db: Any, domain: Any, text: str) -> dict[str, Any]:
         "mean_received": float(into.mean()),
         "spread": float(load.max() / load.mean()),
         "makespan": query.plan.makespan,
+        "receive": measured.receive.tolist(),
+        "joining": measured.seconds.tolist(),
+        "overlap": measured.overlap,
+        "thread_spread": measured.thread_spread,
     }
 
 

@@ -40,17 +40,16 @@ class Count:
             self.total += int(found.sum())
 
 
-def runs(report: Report, settings: Settings) -> None:
-    """Carry out the joins of all workloads, and count by the kernel alone."""
+def runs(report: Report, settings: Settings, nights: int) -> None:
+    """Carry out the joins of all workloads, of surveys of so many nights."""
     from everfresh.arrays.execute.calibrate import calibrated
 
     cost = calibrated()
     report.row(what="calibrated", how="ns for a byte sent", ratio=cost.t_ntwk * 1e9)
     report.row(what="calibrated", how="ns for a byte read", ratio=cost.t_disk * 1e9)
     report.row(what="calibrated", how="ns for a cell of a join", ratio=cost.t_cpu * 1e9)
-    for name, array, shape in cells_of(settings.quick, report.skip):
+    for name, array, shape in cells_of(settings.quick, report.skip, nights):
         _runs(report, settings, name, array, shape)
-    _kernel(report, settings)
 
 
 def _runs(report: Report, settings: Settings, name: str, array: Array, shape: Shape) -> None:
@@ -117,7 +116,7 @@ def _run(
     return float(measured.seconds.max()), count.total
 
 
-def _kernel(report: Report, settings: Settings) -> None:
+def kernel(report: Report, settings: Settings) -> None:
     """Pairs within Linf(1) of a million points, counted; building of keys and of the tree included."""
     import numpy as np
     from scipy.spatial import cKDTree

@@ -8,30 +8,31 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from everfresh.bench import Settings
 from everfresh.bench.parts.process import has_java, python
-from everfresh.bench.parts.simjoin_runs import RUN
 from everfresh.bench.report import Report
 
 MANY, FEW = 8, 2
 
 
-def on_spark(report: Report, settings: Settings) -> None:
-    """Run the joins of all workloads by Spark's tasks."""
+def on_spark(report: Report, settings: Settings, nights: int, algorithms: Sequence[str]) -> None:
+    """Run the joins of all workloads by Spark's tasks, planned by these algorithms with many workers."""
     if not has_java():
         report.skip("joins on Spark", "there is no Java for Spark")
         return
     cores = min(2, os.cpu_count() or 1)
-    runs = {(cores, MANY): RUN, (cores, FEW): ("bhvc",)}
+    runs = {(cores, MANY): tuple({"bhvc": 0} | dict.fromkeys(algorithms)), (cores, FEW): ("bhvc",)}
     if cores > 1:
         runs[1, MANY] = ("bhvc",)
     took: dict[tuple[str, int, int], float] = {}
     matches: dict[str, set[int]] = {}
-    for (used, workers), algorithms in runs.items():
+    for (used, workers), planned in runs.items():
         settings.note(f"joins on Spark: {workers} workers on {used} cores")
-        asked = {"cores": used, "workers": workers, "algorithms": algorithms, "quick": settings.quick}
+        asked = {"cores": used, "workers": workers, "algorithms": planned}
+        asked |= {"quick": settings.quick, "nights": nights}
         found: list[dict[str, Any]] = json.loads(
             python("-m", "everfresh.bench.parts.simjoin_child", json.dumps(asked)).splitlines()[-1]
         )
@@ -48,6 +49,13 @@ def on_spark(report: Report, settings: Settings) -> None:
                 received_mean_mb=one["mean_received"] / 1e6,
                 spread=one["spread"],
                 makespan=one["makespan"],
+                receive_max=max(one["receive"]),
+                receive_mean=sum(one["receive"]) / workers,
+                receive_of_each=" ".join(f"{value:.3g}" for value in one["receive"]),
+                joining_max=max(one["joining"]),
+                joining_mean=sum(one["joining"]) / workers,
+                overlap=one["overlap"],
+                thread_spread=one["thread_spread"],
                 matches=one["matches"],
             )
             matches.setdefault(what, set()).add(one["matches"])

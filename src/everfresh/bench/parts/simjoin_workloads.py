@@ -111,12 +111,13 @@ def catalog_of(points: Any, start: tuple[int, ...], length: tuple[int, ...]) -> 
     )
 
 
-def cells_of(quick: bool, skip: Callable[[str, str], None]) -> Iterator[tuple[str, Array, Shape]]:
-    """The same workloads with their cells, for joins that are run."""
+def cells_of(
+    quick: bool, skip: Callable[[str, str], None], nights: int
+) -> Iterator[tuple[str, Array, Shape]]:
+    """The same workloads with their cells, for joins that are run; surveys have so many nights."""
     from everfresh.arrays.shape import L1, L2, Cuboid, Linf
     from everfresh.datasets import geo, ptf
 
-    nights = 10 if quick else 120
     sky = _array(ptf.cells(nights), ptf.DIMENSIONS, ptf.START, ptf.LENGTH)
     yield f"PTF 3-D, {nights} nights", sky, Linf(1).without_center()
     cross = (Cuboid(((0, 0), (-1, 1), (-1, 1))) & L1(1)).without_center()

@@ -52,6 +52,9 @@ class Task:
     """Whether it is of the last stage."""
     messages: list[tuple[int, bytes]] = field(default_factory=list)
     started: float = 0.0
+    """By the clock of the process, before anything was taken in."""
+    there: float = 0.0
+    """The same, when all that came for it was there."""
 
     def take(self, kind: int = DATA) -> list[bytes]:
         """What the messages of a kind say; all messages are let go of."""
@@ -101,7 +104,7 @@ def stage_block(
         if errors:
             out = refusing(job, worker, last, errors[0])
         else:
-            out += stage.run(Task(job, worker, last, messages, started))
+            out += stage.run(Task(job, worker, last, messages, started, time.perf_counter()))
     except EverfreshError as error:
         out = refusing(job, worker, last, pack_error(error.to_dict()))
     yield from emit(out)
