@@ -356,6 +356,8 @@ class TableSchema:
     static: bool = False
     retained: bool = True
     follows: bool = False
+    defaults: tuple[tuple[str, str], ...] = ()
+    """The columns that have a DEFAULT, with its text."""
 
     def column(self, name: str) -> Column:
         """The column called `name`."""
@@ -393,8 +395,10 @@ class TableSchema:
     @property
     def ddl(self) -> str:
         """The statement that creates the table; every name is quoted, so that any name reads back."""
+        known = {name: f" DEFAULT ({text})" for name, text in self.defaults}
         body = ", ".join(
-            f"{quoted(c.name)} {c.type}{'' if c.nullable else ' NOT NULL'}" for c in self.columns
+            f"{quoted(c.name)} {c.type}{'' if c.nullable else ' NOT NULL'}{known.get(c.name, '')}"
+            for c in self.columns
         )
         key = f", PRIMARY KEY ({', '.join(map(quoted, self.key))})" if self.key else ""
         options = "" if self.retained else " WITH (retain = false)"

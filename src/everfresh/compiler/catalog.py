@@ -481,7 +481,8 @@ class Catalog:
                 f"the new column '{s.column.name}' is NOT NULL and has no default",
                 hint="give a DEFAULT, or leave NOT NULL out",
             )
-        new = replace(old, columns=(*old.columns, s.column))
+        defaults = ((s.column.name, s.default_text),) if s.default_text else ()
+        new = replace(old, columns=(*old.columns, s.column), defaults=(*old.defaults, *defaults))
         return self._altered(entry_of(s), old, new, s.default)
 
     def _drop_column(self, s: DropColumn) -> tuple[Catalog, Effect]:
@@ -518,7 +519,11 @@ class Catalog:
                     " that is gone",
                     hint=f"drop '{view.name}' and create it again",
                 )
-        new = replace(old, columns=tuple(c for c in old.columns if c.name != name))
+        new = replace(
+            old,
+            columns=tuple(c for c in old.columns if c.name != name),
+            defaults=tuple(pair for pair in old.defaults if pair[0] != name),
+        )
         return self._altered(entry_of(s), old, new, None)
 
     def _altered(

@@ -6,6 +6,7 @@ Invariant: only `EverfreshError` is raised, and the catalog is only read.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 from sqlglot import exp
@@ -16,7 +17,7 @@ from everfresh.sql.ddl import common
 from everfresh.sql.parse import VERBS, Parsed
 from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog, spelled
-from everfresh.sql.source import near
+from everfresh.sql.source import moment, near
 from everfresh.sql.statements import Explain, Select, Show, Statement
 
 
@@ -32,6 +33,8 @@ def bind(parsed: Parsed, catalog: Catalog) -> Statement:
             raise parsed.source.unsupported(
                 "a parameter in what is kept as text", hint="write the value into the statement"
             )
+        if not _kept_as_text(parsed.tree):
+            parsed = replace(parsed, source=replace(parsed.source, now=moment()))
         return rule(parsed, catalog)
     except EverfreshError as error:
         raise (error if error.place else error.at(parsed.source.start)) from None

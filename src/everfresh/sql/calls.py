@@ -179,6 +179,9 @@ def by_name(binder: Binder, node: Any) -> Expr:
     """A call of a function that sqlglot does not know."""
     name = str(node.name).lower()
     if name in refusals.VOLATILE_NAMES:
+        time = None if node.expressions else refusals.time_of(binder.source, name)
+        if time is not None:
+            return time
         raise refusals.volatile(binder.source, name.upper(), node)
     if name not in _BY_NAME:
         raise binder.source.error(

@@ -16,6 +16,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build, evaluate
 from everfresh.expr.nodes import Const
 from everfresh.sql.datatypes import sql_type
+from everfresh.sql.defaults import declared
 from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import Plan, Project, Scan
 from everfresh.sql.parse import Parsed
@@ -43,7 +44,6 @@ _CONSTRAINTS = {
     exp.CheckColumnConstraint: "CHECK",
     exp.ForeignKey: "FOREIGN KEY",
     exp.Reference: "REFERENCES",
-    exp.DefaultColumnConstraint: "DEFAULT",
     exp.GeneratedAsIdentityColumnConstraint: "GENERATED",
     exp.ComputedColumnConstraint: "GENERATED",
     exp.AutoIncrementColumnConstraint: "AUTOINCREMENT",
@@ -76,9 +76,10 @@ def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
     name = table_name(source, tree.this.this)
     columns: list[Column] = []
     keys: list[tuple[Any, list[Any]]] = []
+    defaults: list[tuple[str, str]] = []
     for part in tree.this.expressions:
         if isinstance(part, exp.ColumnDef):
-            columns.append(_column_def(source, part, columns, keys))
+            columns.append(_column_def(source, part, columns, keys, defaults))
         elif isinstance(part, exp.PrimaryKey):
             keys.append((part, part.expressions))
         elif isinstance(part, exp.Constraint) and all(
@@ -102,6 +103,7 @@ def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
             parsed.static,
             parsed.options.get("retain", True),
             parsed.options.get("follows", False),
+            tuple(defaults),
         ),
         or_replace=bool(tree.args.get("replace")),
         if_not_exists=bool(tree.args.get("exists")),
@@ -134,7 +136,13 @@ def _create_table_as(parsed: Parsed, catalog: Catalog) -> CreateTable:
     )
 
 
-def _column_def(source: Source, part: Any, before: list[Column], keys: list[tuple[Any, list[Any]]]) -> Column:
+def _column_def(
+    source: Source,
+    part: Any,
+    before: list[Column],
+    keys: list[tuple[Any, list[Any]]],
+    defaults: list[tuple[str, str]],
+) -> Column:
     name = part.name
     if fold(name) in {fold(c.name) for c in before}:
         raise source.error(Code.EXISTS, f"column '{name}' is declared twice", part)
@@ -147,6 +155,8 @@ def _column_def(source: Source, part: Any, before: list[Column], keys: list[tupl
             keys.append((part, [part.this]))
         elif isinstance(kind, exp.NotNullColumnConstraint):
             nullable = bool(kind.args.get("allow_null"))
+        elif isinstance(kind, exp.DefaultColumnConstraint):
+            defaults.append((name, declared(source, Column(name, type_), kind.this)[0]))
         else:
             raise _constraint(source, kind, part)
     return Column(name, type_, nullable)
@@ -168,7 +178,7 @@ def _typed(source: Source, part: Any) -> Any:
 
 
 def _constraint(source: Source, kind: Any, part: Any = None) -> EverfreshError:
-    hint = "PRIMARY KEY and NOT NULL are kept; check the rest before loading"
+    hint = "PRIMARY KEY, NOT NULL and DEFAULT are kept; check the rest before loading"
     return source.unsupported(_named(kind), part or kind, hint=hint)
 
 
@@ -361,11 +371,12 @@ def _add_column(source: Source, schema: TableSchema, action: Any) -> AddColumn:
     if fold(action.name) in {fold(n) for n in schema.names} and not if_not_exists:
         raise source.error(Code.EXISTS, f"table '{schema.name}' has a column '{action.name}' already", action)
     column = Column(action.name, _typed(source, action))
-    default = None
-    if defaults:
-        bound = Binder(Scope(source), "DEFAULT").fitting(defaults[0], column.type)
-        default = Const(evaluate(bound, {}), column.type)
-    return AddColumn(schema.name, column, default, if_not_exists, **common(source))
+    if not defaults:
+        return AddColumn(schema.name, column, None, if_not_exists, **common(source))
+    bound = Binder(Scope(source), "DEFAULT").fitting(defaults[0], column.type)
+    default = Const(evaluate(bound, {}), column.type)
+    text = declared(source, column, defaults[0])[0]
+    return AddColumn(schema.name, column, default, if_not_exists, text, **common(source))
 
 
 def _drop_column(source: Source, schema: TableSchema, action: Any) -> DropColumn:

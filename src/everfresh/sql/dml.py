@@ -13,6 +13,7 @@ from everfresh.errors import Code
 from everfresh.expr import build
 from everfresh.expr.nodes import Expr, Var
 from everfresh.sql.ddl import base_table, common, missing_column
+from everfresh.sql.defaults import default_of, is_default
 from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import Plan, Project
 from everfresh.sql.parse import Parsed
@@ -29,7 +30,7 @@ EXCLUDED = "excluded"
 
 # -- INSERT ----------------------------------------------------------------------------------------------
 
-_INSERT = {"this", "expression", "conflict", "alternative", "returning"}
+_INSERT = {"this", "default", "expression", "conflict", "alternative", "returning"}
 
 
 def insert(parsed: Parsed, catalog: Catalog) -> Insert:
@@ -42,6 +43,9 @@ def insert(parsed: Parsed, catalog: Catalog) -> Insert:
     schema = base_table(catalog, source, target)
     columns = _insert_columns(source, schema, tree.this)
     query = tree.expression
+    if tree.args.get("default"):
+        row = [exp.Var(this="DEFAULT") for _ in columns]
+        query = exp.Values(expressions=[exp.Tuple(expressions=row)])
     if query is None:
         raise source.error(Code.SYNTAX, "INSERT needs VALUES or a query", tree)
     rows: list[list[Expr]] | None = None
@@ -51,9 +55,10 @@ def insert(parsed: Parsed, catalog: Catalog) -> Insert:
     else:
         plan = _insert_plan(source, query, catalog, schema, columns)
     alias = _alias(target, schema)
+    filled = columns + _left_out(schema, columns)
     return Insert(
         schema.name,
-        tuple(c.name for c in columns),
+        tuple(c.name for c in filled),
         rows,
         plan,
         _conflict(source, tree, schema, columns, alias),
@@ -63,7 +68,7 @@ def insert(parsed: Parsed, catalog: Catalog) -> Insert:
 
 
 def _refuse_rest(source: Source, tree: Any, bound: set[str]) -> None:
-    named = {"by_name": "INSERT BY NAME", "default": "INSERT DEFAULT VALUES", "overwrite": "INSERT OVERWRITE"}
+    named = {"by_name": "INSERT BY NAME", "overwrite": "INSERT OVERWRITE"}
     for key, what in named.items():
         if tree.args.get(key):
             raise source.unsupported(what, tree)
@@ -106,11 +111,21 @@ def _rows(source: Source, values: Any, schema: TableSchema, columns: list[Column
                 row,
                 hint="columns are: " + ", ".join(c.name for c in columns),
             )
-        for tree in trees:
-            if isinstance(tree, exp.Var) and tree.name.upper() == "DEFAULT":
-                raise source.unsupported("DEFAULT in VALUES", row, hint="leave the column out of the list")
-        rows.append([binder.fitting(t, c.type) for t, c in zip(trees, columns, strict=True)])
+        given = [
+            default_of(schema, c.name) if is_default(t) else t for t, c in zip(trees, columns, strict=True)
+        ]
+        given += [default_of(schema, c.name) for c in _left_out(schema, columns)]
+        filled = columns + _left_out(schema, columns)
+        rows.append([binder.fitting(t, c.type) for t, c in zip(given, filled, strict=True)])
     return rows
+
+
+def _left_out(schema: TableSchema, columns: list[Column]) -> list[Column]:
+    """The columns with a DEFAULT that are not listed."""
+    if not schema.defaults:
+        return []
+    listed = {c.name for c in columns}
+    return [schema.column(name) for name, _ in schema.defaults if name not in listed]
 
 
 def _insert_plan(
@@ -122,8 +137,11 @@ def _insert_plan(
         raise source.error(
             Code.VALUE, f"{len(found)} values for {len(columns)} columns of '{schema.name}'", query
         )
-    items = tuple((c.name, build.cast(v, c.type)) for c, v in zip(columns, found, strict=True))
-    return Project(plan, items)
+    items = [(c.name, build.cast(v, c.type)) for c, v in zip(columns, found, strict=True)]
+    binder = Binder(Scope(source), "DEFAULT")
+    for c in _left_out(schema, columns):
+        items.append((c.name, binder.fitting(default_of(schema, c.name), c.type)))
+    return Project(plan, tuple(items))
 
 
 # -- ON CONFLICT -----------------------------------------------------------------------------------------
@@ -208,9 +226,8 @@ def assigned(source: Source, trees: list[Any], schema: TableSchema) -> dict[str,
         column = _column(source, schema, tree.this)
         if column.name in found:
             raise source.error(Code.EXISTS, f"column '{column.name}' is assigned twice", tree)
-        if isinstance(tree.expression, exp.Var):
-            raise source.unsupported("DEFAULT in SET", tree)
-        found[column.name] = tree.expression
+        value = tree.expression
+        found[column.name] = default_of(schema, column.name) if is_default(value) else value
     if not found:
         raise source.error(Code.SYNTAX, "SET assigns nothing")
     return found

@@ -54,6 +54,10 @@ class Binder:
         if not isinstance(node, exp.Expr):
             raise EverfreshError(Code.SYNTAX, "an operand is missing")
         rule = _RULES.get(type(node))
+        if rule is None and type(node) in refusals.VOLATILE_NODES:
+            time = refusals.time_of(self.source, refusals.VOLATILE_NODES[type(node)])
+            if time is not None:
+                return time
         if rule is None:
             raise refusals.refuse(self.source, node)
         try:

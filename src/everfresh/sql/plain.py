@@ -120,6 +120,8 @@ def bind(plain: Plain, catalog: Catalog) -> Insert | None:
         return None
     if any(len(row) != len(columns) for row in plain.rows):
         return None
+    if schema.defaults and len(columns) < len(schema.columns):
+        return None
     known: dict[object, Expr] = {}
     rows: list[list[Expr]] = []
     try:

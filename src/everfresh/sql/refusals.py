@@ -10,7 +10,9 @@ from typing import Any
 from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.expr.nodes import Const
 from everfresh.sql.source import Source, words
+from everfresh.types import DATE, TIMESTAMP, to_physical
 
 VOLATILE_NODES: dict[type[Any], str] = {
     exp.CurrentDate: "CURRENT_DATE",
@@ -105,6 +107,21 @@ def written(source: Source, node: Any) -> str | None:
         return None
     text: str = source.tokens[i].text
     return text.upper()
+
+
+_DAYS = frozenset({"CURRENT_DATE", "TODAY"})
+_MOMENTS = frozenset(
+    """CURRENT_TIMESTAMP CURRENT_DATETIME LOCALTIMESTAMP NOW GET_CURRENT_TIMESTAMP TRANSACTION_TIMESTAMP
+    CURRENT_LOCALTIMESTAMP STATEMENT_TIMESTAMP""".split()  # noqa: SIM905
+)
+
+
+def time_of(source: Source, name: str) -> Const | None:
+    """The value of a function of the time, which is that of the statement; none where it may not be used."""
+    if source.now is None or name.upper() not in _MOMENTS | _DAYS:
+        return None
+    of, value = (DATE, source.now.date()) if name.upper() in _DAYS else (TIMESTAMP, source.now)
+    return Const(to_physical(value, of), of)
 
 
 def volatile(source: Source, name: str, node: Any) -> EverfreshError:

@@ -18,6 +18,7 @@ from sqlglot import exp, parse_one
 from everfresh.errors import Code
 from everfresh.expr import build
 from everfresh.sql.ddl import base_table, common
+from everfresh.sql.defaults import default_of, is_default
 from everfresh.sql.logical.plan import Plan, Project, Scan
 from everfresh.sql.parse import Parsed
 from everfresh.sql.queries.clauses import refuse_clauses
@@ -274,7 +275,7 @@ def _assigned(target: Target, using: Any, then: Any) -> dict[str, Any]:
 
 
 def _inserted(target: Target, using: Any, then: Any) -> list[Any]:
-    """The values of a row of INSERT, in the table's order; those that are left out are NULL."""
+    """The values of a row of INSERT, in the table's order; of those that are left out the default."""
     source, schema = target.source, target.schema
     listed = then.this.expressions if isinstance(then.this, exp.Tuple) else []
     values = then.expression
@@ -297,4 +298,5 @@ def _inserted(target: Target, using: Any, then: Any) -> list[Any]:
         if column.name in found:
             raise source.error(Code.EXISTS, f"column '{column.name}' is listed twice", then)
         found[column.name] = tree
-    return [found.get(c.name, exp.Null()) for c in schema.columns]
+    given = {name: tree for name, tree in found.items() if not is_default(tree)}
+    return [given.get(c.name, default_of(schema, c.name)) for c in schema.columns]

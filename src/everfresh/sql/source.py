@@ -7,6 +7,7 @@ and the function's name), else that of the nearest parent, else the statement's.
 
 from __future__ import annotations
 
+import datetime as dt
 import difflib
 import re
 from bisect import bisect_left
@@ -46,6 +47,11 @@ def near(name: str, candidates: Iterable[str], what: str) -> str | None:
     return f"{what} are: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
 
 
+def moment() -> dt.datetime:
+    """What time it is, as a TIMESTAMP has it."""
+    return dt.datetime.now(dt.UTC).replace(tzinfo=None)
+
+
 @dataclass(frozen=True)
 class Source:
     """The text of a script, the tokens of one of its statements, the dialect they are in, and the values of
@@ -55,6 +61,8 @@ class Source:
     tokens: tuple[Token, ...]
     dialect: str = "duckdb"
     given: Any = None
+    now: Any = None
+    """The time of the statement, if it may depend on it; in UTC, without a zone."""
     starts: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

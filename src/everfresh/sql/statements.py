@@ -85,6 +85,7 @@ class AddColumn(Statement):
     column: Column
     default: Const | None = None
     if_not_exists: bool = False
+    default_text: str = ""
 
 
 @dataclass(frozen=True)

@@ -129,3 +129,31 @@ class DefinitionSuite(SuiteBase):
             with refused(Code.DEPENDENCY, "m"):
                 db.sql('DROP VIEW "a view"')
             assert answer(db, "SHOW VIEWS") == [{"name": "m"}, {"name": "a view"}]
+
+    def test_defaults(self, tmp_path: Path) -> None:
+        with self.connect(tmp_path / "db") as db:
+            db.sql("""CREATE TABLE t (k BIGINT PRIMARY KEY, "a b" VARCHAR DEFAULT 'it''s "x"', n INT NOT NULL
+                DEFAULT (1 + 2), at TIMESTAMP Default NOW(), d DATE DEFAULT current_date)""")
+            db.sql("INSERT INTO t (k) VALUES (1)")
+            db.sql("INSERT INTO t VALUES (2, default, 7, NULL, DATE '2020-01-01')")
+            db.sql("INSERT INTO t (k, n) SELECT k + 10, n * 2 FROM t")
+            db.sql('UPDATE t SET n = DEFAULT, "a b" = NULL WHERE k = 2')
+            db.sql("ALTER TABLE t ADD COLUMN z INT DEFAULT 5")
+        with self.connect(tmp_path / "db") as db:
+            db.sql(
+                "MERGE INTO t USING (SELECT 9 AS k) q USING (k) WHEN NOT MATCHED THEN INSERT (k) VALUES (q.k)"
+            )
+            recent = (
+                "at > TIMESTAMP '2024-01-01' AND at <= now() AND d >= CAST(at AS DATE) AND d <= CURRENT_DATE"
+            )
+            assert_rows(
+                db.sql(f'SELECT k, "a b", n, {recent}, z FROM t'),
+                (1, 'it\'s "x"', 3, True, 5),
+                (2, None, 3, None, 5),
+                (11, 'it\'s "x"', 6, True, 5),
+                (12, 'it\'s "x"', 14, True, 5),
+                (9, 'it\'s "x"', 3, True, 5),
+            )
+            db.sql("ALTER TABLE t DROP COLUMN z")
+            db.sql("CREATE TABLE one (a INT DEFAULT 1); INSERT INTO one DEFAULT VALUES")
+            assert_rows(db.sql("INSERT INTO one VALUES (DEFAULT), (4) RETURNING a"), (1,), (4,))
