@@ -50,9 +50,17 @@ def test_arithmetic_is_its_twin_after_every_step(name: str, a: Any, b: Any, cuts
     same_bits(grouped(result), whole)
 
 
-@given(a=events(), b=events(), cut=st.integers(0, 40), kind=st.sampled_from(["left", "inner"]))
-def test_the_latest_of_another_is_that_of_pandas(a: Any, b: Any, cut: int, kind: str) -> None:
-    query = A.asof_left(B.select(other="value"), kind=kind)
+def on_grid(signal: Any) -> Any:
+    return signal.as_uniform(2, 1)
+
+
+@pytest.mark.parametrize("grids", [(), ("left",), ("right",), ("left", "right")])
+@given(a=events(grid=2), b=events(grid=2), cut=st.integers(0, 40), kind=st.sampled_from(["left", "inner"]))
+def test_the_latest_of_another_is_that_of_pandas(a: Any, b: Any, cut: int, kind: str, grids: Any) -> None:
+    """Whether one of them has a grid or not."""
+    one, two = (on_grid(each) if side in grids else each for side, each in (("left", A), ("right", B)))
+    query = one.asof_left(two.select(other="value"), kind=kind)
+    assert query.kind == ("uniform" if "left" in grids else "signal")
     tables = {"a": a, "b": b}
     found = query.run({name: table(rows) for name, rows in tables.items()}).to_pandas()
     left, right = (pd.DataFrame(rows, columns=["k", "t", "e", "value"]) for rows in (a, b))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,6 +76,22 @@ HOPPING = {
     for size, hop in ((4, 4), (4, 2), (5, 3), (3, 1), (2, 5))
     for agg in ("sum", "mean", "energy", "power", "min", "max")
 }
+FIRST = {
+    f"{name} {size} {hop} {missing}{pause}": make(grid, size, hop, missing)
+    for pause, grid in (("", GRID), (" idle", s.reading("a", time="t", key="k", idle=45).as_uniform(2, 1)))
+    for missing in ("zero", "skip")
+    for size, hop in ((4, 4), (4, 3), (5, 2), (3, 1), (2, 5))
+    for name, make in {
+        "window": lambda g, *shape: g.window(*shape, align="first"),
+        "spectrum": lambda g, *shape: g.window(*shape, align="first").taper("hann").fft(),
+        "overlap": lambda g, *shape: g.window(*shape, align="first").overlap_add(),
+        "longer": lambda g, *shape: g.window(*shape, align="first").autocorrelate().unwindow("sum"),
+        "reduced": lambda g, *shape: g.window(*shape, align="first").reduce(spread),
+        "sum": lambda g, *shape: g.sum(*shape, align="first"),
+        "max": lambda g, *shape: g.max(*shape, align="first"),
+        "chained": lambda g, *shape: g.sum(*shape, align="first").window(3, 2, "zero").overlap_add(),
+    }.items()
+}
 
 
 def check(query: Any, rows: list[Any], cuts: list[int], complex_: bool = False) -> None:
@@ -83,7 +101,7 @@ def check(query: Any, rows: list[Any], cuts: list[int], complex_: bool = False) 
     same_bits(grouped(result), whole)
 
 
-CASES = {"sampling": SAMPLED, "filters": FILTERS, "windows": WINDOWS, "aggregates": HOPPING}
+CASES = {"sampling": SAMPLED, "filters": FILTERS, "windows": WINDOWS, "aggregates": HOPPING, "first": FIRST}
 
 
 @pytest.mark.parametrize("family", CASES)
@@ -94,3 +112,39 @@ def test_operators_are_their_twins_after_every_step(family: str, data: Any, cuts
     rows = data.draw(events(grid=0 if family == "sampling" else 2, intervals=family == "sampling"))
     lives = "end='e'" in str(query)
     check(query, [(k, a, b if lives else a + 1, v) for k, a, b, v in rows], cuts)
+
+
+PARTS = s.reading("a", time="t", key="k", value="value"), s.reading("a", time="t", key="k", value="other")
+BOTH = s.reading("a", time="t", key="k", value=("value", "other"))
+BY_COMPONENT = {
+    **{
+        policy.name: lambda read, policy=policy: read.sample(4, 1, policy)
+        for policy in (
+            s.last(9), s.zero_order(9), s.first_order(9), s.second_order(30),
+            s.user(lambda v, r, w, u, t: v + (w - v) * (t - r), window=9),
+        )
+    },
+    "iir": lambda read: read.as_uniform(2, 1).filter_iir([1.0, 0.5], [1.0, -0.5, 0.2]),
+    "sos": lambda read: read.as_uniform(2, 1).filter_sos([[1, 0.2, 0.1, 1, -0.3, 0.1]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BY_COMPONENT)
+@given(rows=events(grid=2, complex_=True), cuts=st.lists(st.integers(0, 40), max_size=2))
+def test_complex_values_vectors_and_structs(name: str, rows: list[Any], cuts: list[int]) -> None:
+    """Complex samples are their twins; vectors and structs have the bits of their components alone."""
+    make = BY_COMPONENT[name]
+    check(make(POINTS), rows, cuts, True)
+    real = [(k, a, b, v.real) for k, a, b, v in rows]
+    both = table(real).append_column("other", pa.array([v.imag for *_, v in rows], pa.float64()))
+    flat = np.array([[v.real, v.imag] for *_, v in rows]).reshape(-1)
+    vectors = both.drop_columns(["value", "other"]).append_column(
+        "value", pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float64()), 2)
+    )
+    wanted = [make(part).run(both) for part in PARTS]
+    struct, vector = make(BOTH).run(both), make(POINTS).run(vectors)
+    for place, (column, alone) in enumerate(zip(("value", "other"), wanted, strict=True)):
+        numbers = alone.column(column).to_numpy().tobytes()
+        assert struct.column(column).to_numpy().tobytes() == numbers
+        inner = vector.column("value").combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        assert np.ascontiguousarray(inner.reshape(-1, 2)[:, place]).tobytes() == numbers

@@ -137,7 +137,7 @@ def _reach(node: Node) -> int | None:
         case n.Filter():
             return None if node.backward else node.forward * period
         case n.Hopping() | n.Window():
-            return (3 * node.size + node.hop) * period
+            return None if node.align == "first" else (3 * node.size + node.hop) * period
         case n.Unwindow():
             return (_size(node.input) + window_of(node).hop) * kind_of(node).period
         case n.UntilNext():

@@ -57,9 +57,11 @@ def kind_of(node: Node) -> Kind:
             return Kind(below.name)
         case n.Window() | n.Hopping():
             below = kind_of(node.input)
+            name = WINDOWED if isinstance(node, n.Window) else UNIFORM
+            if node.align == "first":
+                return Kind(name, below.period, below.offset)  # each group has a phase of its own
             period = below.period * node.hop
             at = below.offset - below.period
-            name = WINDOWED if isinstance(node, n.Window) else UNIFORM
             return Kind(name, period, at % period, None, at // period)
         case n.ReduceWindows():
             below = kind_of(node.input)
@@ -68,6 +70,9 @@ def kind_of(node: Node) -> Kind:
             return kind_of(window_of(node).input)
         case n.Union():
             return Kind(STREAM)
+        case n.AsofLeft():
+            below = kind_of(node.input)
+            return grid(below.period, below.offset) if below.name == UNIFORM else below
         case n.AntiJoin():
             return Kind(SIGNAL)
         case n.Lifetime():

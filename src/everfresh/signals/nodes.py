@@ -327,16 +327,19 @@ class Hopping(Node):
     size: int
     hop: int
     missing: str = "skip"
+    align: str = "index"
 
 
 @node
 class Window(Node):
-    """The arrays of the samples in windows."""
+    """The arrays of the samples in windows. They end at multiples of the hop, by absolute index, or with
+    `align="first"` by the index from each group's first sample on."""
 
     input: Node
     size: int
     hop: int
     missing: str = "skip"
+    align: str = "index"
 
 
 @node

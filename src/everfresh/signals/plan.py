@@ -19,7 +19,7 @@ from everfresh.rewrite import Node
 from everfresh.signals import faults, plan_filters, plan_windows
 from everfresh.signals import nodes as n
 from everfresh.signals.explain import memory_of
-from everfresh.signals.kinds import UNIFORM, kind_of
+from everfresh.signals.kinds import UNIFORM, Kind, kind_of
 from everfresh.signals.making import Made
 from everfresh.signals.ops import (
     elementwise,
@@ -234,10 +234,13 @@ class Plan:
         left, right = self.make(node.input), self.make(node.right)
         if left.function is not None or right.function is not None:
             raise faults.kind("asof_left", "a signal of functions of time", "values", "sample(period) first")
+        left, right = self._timed(left, node.input), self._timed(right, node.right)
         dtype = np.result_type(left.dtype, right.dtype)
         at = self.add(
             lifetimes.Latest(left.at, right.at, (left.width, right.width), dtype, node.kind == "left")
         )
+        if kind_of(node).name == UNIFORM:
+            at = self._on_grid(at, node, kind_of(node))
         mine = left.payload.names
         names = (*mine, *(f"{each}_right" if each in mine else each for each in right.payload.names))
         payload = Payload(names, dtype == np.complex128)
@@ -311,11 +314,13 @@ class Plan:
         return replace(made, at=self.add(elementwise.ToTime(made.at, kind.period, kind.offset)), points=True)
 
     def _as_uniform(self, node: n.AsUniform) -> Made:
-        below = self.make(node.input)
+        below = self._valued(self.make(node.input))
+        return replace(below, at=self._on_grid(below.at, node, kind_of(node)))
+
+    def _on_grid(self, at: int, node: Node, kind: Kind) -> int:
+        """Points in time as samples of a grid; those that are off it are refused."""
         table = next(each.table for each in node.walk() if isinstance(each, n.Reading))
-        below = self._valued(below)
-        offset = node.offset % node.period
-        return replace(below, at=self.add(sampling.OnGrid(below.at, table, node.period, offset, self._names)))
+        return self.add(sampling.OnGrid(at, table, kind.period, kind.offset, self._names))
 
     def _valued(self, made: Made) -> Made:
         """Functions of time at the times of rows."""
@@ -344,11 +349,12 @@ class Plan:
                     return self._valued(replace(below, function=lambda k, v: inner(k * period + offset, v)))
                 return replace(below, points=True)
         below = self._valued(below)
-        if policy is not None and policy.name not in ("last", "zero_order"):
-            self.plain(below, f"{policy.name}()")
+        if policy is not None and policy.name == "constant":
+            self.plain(below, "constant()")
         made = sampling.Interpolate(
-            below.at, period, offset, policy, below.width, below.dtype, self._most, self._names
-        )
+            below.at, period, offset, policy, below.width, below.dtype, self._most, self._names,
+            below.payload.type,
+        )  # fmt: skip
         return replace(below, at=self.add(made), points=True)
 
     def _downsample(self, node: n.Downsample) -> Made:

@@ -11,7 +11,7 @@ from everfresh.rewrite import Node
 from everfresh.signals import nodes as n
 from everfresh.signals.kinds import kind_of
 from everfresh.signals.making import Made
-from everfresh.signals.ops import elementwise, filters, gathering, typed
+from everfresh.signals.ops import elementwise, filters, gathering, typed, typed_filters
 from everfresh.signals.payload import Array
 from everfresh.signals.run.flow import END
 
@@ -94,9 +94,12 @@ def sos(plan: Plan, node: n.Sos) -> Made:
 
 
 def _recursive(plan: Plan, node: n.Iir | n.Sos, b: Array, a: Array) -> Made:
-    below = plan.plain(plan.make(node.input), "a recursive filter")
+    below = plan.make(node.input)
     zero = node.missing == "zero"
-    idle = _idle(plan, node)
+    idle = idle_beats(node)
+    if below.payload.type is not None:
+        made = typed_filters.Recursive(below.at, b, a, zero, below.payload.type, idle)
+        return replace(below, at=plan.add(made))
     at = plan.add(filters.Recursive(below.at, b, a, zero, below.width, below.dtype, idle))
     return replace(below, at=at)
 
@@ -105,11 +108,11 @@ def user_filter(plan: Plan, node: n.Filter) -> Made:
     """A filter of the framework: what it does with each sample is given."""
     below = plan.plain(plan.make(node.input), "filter()")
     args = (node.function.call, node.forward, node.backward, node.missing == "zero")
-    made = filters.UserFilter(below.at, *args, below.width, below.dtype, _idle(plan, node))
+    made = filters.UserFilter(below.at, *args, below.width, below.dtype, idle_beats(node))
     return replace(below, at=plan.add(made))
 
 
-def _idle(plan: Plan, node: Node) -> int:
+def idle_beats(node: Node) -> int:
     """How many beats may be missing before a group begins anew."""
     spans = [each.idle for each in node.walk() if isinstance(each, n.Reading) and each.idle is not None]
     return (min(spans) + 1) // kind_of(node.children[0]).period if spans else END

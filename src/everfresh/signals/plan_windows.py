@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everfresh.rewrite import Node
-from everfresh.signals import faults
+from everfresh.signals import faults, plan_filters
 from everfresh.signals import nodes as n
 from everfresh.signals.kinds import kind_of, window_of
 from everfresh.signals.making import Made
-from everfresh.signals.ops import frames, joins, typed, updating, windows
+from everfresh.signals.ops import aligning, frames, joins, typed, updating, windows
 from everfresh.signals.payload import Array, Payload
 
 if TYPE_CHECKING:
@@ -36,6 +36,23 @@ def _chain(plan: Plan, node: Node) -> tuple[n.Window, list[frames.FrameStep], in
     return window, made, size, dtype
 
 
+def _begun(plan: Plan, node: n.Window | n.Hopping, at: int) -> int:
+    """The samples as windows see them: less the phase of their group, where windows begin with its first."""
+    if node.align == "index":
+        return at
+    return plan.add(aligning.Aligned(at, node.hop, plan_filters.idle_beats(node)))
+
+
+def _ended(plan: Plan, node: n.Window | n.Hopping, at: int, size: int | None = None) -> int:
+    """What was made of windows, or of samples that were merged of windows of `size`, at the indices of the
+    grid."""
+    if node.align == "index":
+        return at
+    made: Any = plan.operators[at]
+    begun = made.inputs[0]
+    return plan.add(aligning.Unaligned(at, begun, plan.operators[begun].inputs[0], node.hop, size))
+
+
 def of_windows(plan: Plan, node: Node) -> Made:
     """Windows, and what is done to each, as arrays at hop points."""
     if any(isinstance(each, n.CrossCorrelate | n.Apply) for each in _frame_nodes(node)):
@@ -43,9 +60,10 @@ def of_windows(plan: Plan, node: Node) -> Made:
     window, steps, size, dtype = _chain(plan, node)
     below = plan.make(window.input)
     zero = window.missing == "zero"
-    made = windows.Windows(below.at, window.size, window.hop, zero, below.dtype, steps)
+    at = _begun(plan, window, below.at)
+    made = windows.Windows(at, window.size, window.hop, zero, below.dtype, steps)
     payload = Payload(below.payload.names, dtype == np.complex128)
-    return Made(plan.add(made), payload, None, size, dtype)
+    return Made(_ended(plan, window, plan.add(made)), payload, None, size, dtype)
 
 
 def _updated(plan: Plan, node: n.Apply) -> Made:
@@ -56,8 +74,11 @@ def _updated(plan: Plan, node: n.Apply) -> Made:
     shape = (window.size, window.hop, window.missing == "zero")
     every = -(-4 * window.size // window.hop)
     calls = (node.recompute.call, node.update.call)
-    at = plan.add(updating.Updated(below.at, shape, dtype, (name, wanted, made), *calls, every))
-    return Made(at, Payload(below.payload.names, made == np.complex128), None, wanted, made)
+    begun = _begun(plan, window, below.at)
+    at = plan.add(updating.Updated(begun, shape, dtype, (name, wanted, made), *calls, every))
+    return Made(
+        _ended(plan, window, at), Payload(below.payload.names, made == np.complex128), None, wanted, made
+    )
 
 
 def _crossed(plan: Plan, node: Node) -> Made:
@@ -101,18 +122,24 @@ def unwindow(plan: Plan, node: n.Unwindow) -> Made:
     below = plan.make(window.input)
     taper = _squares(node.input, size) if node.normalize else None
     zero = window.missing == "zero"
+    at = _begun(plan, window, below.at)
     made = windows.OverlapAdd(
-        below.at, window.size, window.hop, zero, below.dtype, steps, (size, dtype), node.agg, taper
+        at, window.size, window.hop, zero, below.dtype, steps, (size, dtype), node.agg, taper
     )
     payload = Payload(below.payload.names, dtype == np.complex128)
-    return Made(plan.add(made), payload, None, 1, dtype, True)
+    return Made(_ended(plan, window, plan.add(made), size), payload, None, 1, dtype, True)
 
 
 def hopping(plan: Plan, node: n.Hopping) -> Made:
     """An aggregate of each window, in one operator with it."""
+    below = plan.make(node.input)
+    made = _aggregated(plan, node, replace(below, at=_begun(plan, node, below.at)))
+    return replace(made, at=_ended(plan, node, made.at))
+
+
+def _aggregated(plan: Plan, node: n.Hopping, below: Made) -> Made:
     from everfresh.signals.ops.aggregates import Aggregates
 
-    below = plan.make(node.input)
     moved = kind_of(node).moved
     zero = node.missing == "zero"
     if below.payload.type is not None and node.agg == "sum":

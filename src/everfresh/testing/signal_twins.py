@@ -18,7 +18,7 @@ from scipy import interpolate, signal
 
 from everfresh.rewrite import Node
 from everfresh.signals import nodes as n
-from everfresh.signals.kinds import UNIFORM, kind_of
+from everfresh.signals.kinds import UNIFORM, kind_of, window_of
 
 Array = np.ndarray[Any, Any]
 END = 1 << 62
@@ -209,45 +209,48 @@ def _sos(node: n.Sos, below: Any, *_: Any) -> Rows:
 
 
 def _windows(node: n.Window | n.Hopping, below: Any) -> tuple[Array, Array, int]:
-    """Numbers of windows, their samples with zeros, and the first that is not decided."""
+    """The indices at which windows end, their samples with zeros, and before which all are decided."""
     rows = below(node.input)
     kind = kind_of(node.input)
     index = _indices(rows, node.input)
     limit = END if rows.known >= END else -((kind.offset - rows.known) // kind.period)
     size, hop = node.size, node.hop
-    which, frames = [], []
-    if len(index):
-        line = np.zeros(index[-1] - index[0] + 1 + 2 * size, rows.values.dtype)
+    first = node.align == "first"
+    ends, frames, phase = [], [], 0
+    for part in _stretches(index, _pause(node) if first else END):
+        phase = int(index[part[0]]) % hop if first else 0
+        start, stop = int(index[part[0]]), int(index[part[-1]])
+        line = np.zeros(stop - start + 1 + 2 * size, rows.values.dtype)
         present = np.zeros(len(line), bool)
-        line[index - index[0] + size], present[index - index[0] + size] = rows.values, True
-        for k in range(int(index[0]) // hop, (int(index[-1]) + size) // hop + 2):
-            start = k * hop - size - int(index[0]) + size
-            if start < 0 or start + size > len(line) or k * hop > limit:
+        place = index[part] - start + size
+        line[place], present[place] = rows.values[part], True
+        for end in range((start - phase) // hop * hop + phase, stop + size + hop + 1, hop):
+            at = end - size - start + size
+            if at < 0 or at + size > len(line) or end > limit:
                 continue
-            mask = present[start : start + size]
+            mask = present[at : at + size]
             if mask.all() if node.missing == "skip" else mask.any():
-                which.append(k)
-                frames.append(line[start : start + size])
+                ends.append(end)
+                frames.append(line[at : at + size])
     return (
-        np.array(which, np.int64),
+        np.array(ends, np.int64),
         np.array(frames) if frames else np.zeros((0, size), rows.values.dtype),
-        END if limit >= END else limit // hop + 1,
+        END if limit >= END else ((limit - phase) // hop + 1) * hop + phase,
     )
 
 
-def _stamped(node: Node, which: Array, values: Array, decided: int) -> Rows:
-    kind = kind_of(node)
-    at = (which + kind.moved) * kind.period + kind.offset
-    known = END if decided >= END else (decided + kind.moved) * kind.period + kind.offset
+def _stamped(below: Node, ends: Array, values: Array, decided: int) -> Rows:
+    kind = kind_of(below)
+    at = (ends - 1) * kind.period + kind.offset
+    known = END if decided >= END else (decided - 1) * kind.period + kind.offset
     return Rows(at, at + 1, values, known)
 
 
 def _frames(node: Node, below: Any) -> tuple[Array, Array, int]:
-    """The windows of a chain, through its operations."""
+    """The windows of a chain, through its operations: the indices at which they end, and what was made."""
     if isinstance(node, n.Window):
-        which, frames, decided = _windows(node, below)
-        return which, frames, decided
-    which, frames, decided = _frames(node.children[0], below)
+        return _windows(node, below)
+    ends, frames, decided = _frames(node.children[0], below)
     match node:
         case n.Fft():
             made = np.fft.fft(frames) if len(frames) else frames.astype(complex)
@@ -268,12 +271,12 @@ def _frames(node: Node, below: Any) -> tuple[Array, Array, int]:
             made = np.array([np.correlate(x, x, "full") for x in frames]).reshape(-1, 2 * frames.shape[1] - 1)
         case _:
             raise AssertionError(type(node).__name__)
-    return which, made, decided
+    return ends, made, decided
 
 
 def _windowed(node: Node, below: Any, *_: Any) -> Rows:
-    which, frames, decided = _frames(node, below)
-    return _stamped(node, which, frames, decided)
+    ends, frames, decided = _frames(node, below)
+    return _stamped(window_of(node).input, ends, frames, decided)
 
 
 def _reduced(node: n.ReduceWindows, below: Any, *_: Any) -> Rows:
@@ -283,16 +286,12 @@ def _reduced(node: n.ReduceWindows, below: Any, *_: Any) -> Rows:
 
 
 def _unwound(node: n.Unwindow, below: Any, *_: Any) -> Rows:
-    which, frames, decided = _frames(node.input, below)
-    kind = kind_of(node)
-    window = node
-    while not isinstance(window, n.Window):
-        window = window.children[0]  # type: ignore[assignment]
-    hop, size = window.hop, frames.shape[1]
+    ends, frames, decided = _frames(node.input, below)
+    kind, size = kind_of(node), frames.shape[1]
     sums: dict[int, Any] = {}
-    for k, frame in zip(which.tolist(), frames, strict=True):
+    for end, frame in zip(ends.tolist(), frames, strict=True):
         for j in range(size):
-            at = k * hop - size + j
+            at = end - size + j
             old = sums.get(at)
             match node.agg:
                 case "max":
@@ -306,12 +305,12 @@ def _unwound(node: n.Unwindow, below: Any, *_: Any) -> Rows:
     at = np.array(sorted(sums), np.int64)
     values = np.array([sums[each] for each in at.tolist()], frames.dtype)
     times = at * kind.period + kind.offset
-    known = END if decided >= END else (decided * hop - size) * kind.period + kind.offset
+    known = END if decided >= END else (decided - size) * kind.period + kind.offset
     return Rows(times, times + 1, values, known).before(known)
 
 
 def _hopping(node: n.Hopping, below: Any, *_: Any) -> Rows:
-    which, frames, decided = _windows(node, below)
+    ends, frames, decided = _windows(node, below)
     if isinstance(node.agg, n.Agg):
         agg = node.agg
         made = []
@@ -320,7 +319,7 @@ def _hopping(node: n.Hopping, below: Any, *_: Any) -> Rows:
             for x in frame:
                 state = agg.accumulate.call(state, x)
             made.append(state if agg.result is None else agg.result.call(state))
-        return _stamped(node, which, np.array(made), decided)
+        return _stamped(node.input, ends, np.array(made), decided)
     counts = node.size
     squares = np.abs(frames) ** 2
     match node.agg:
@@ -336,7 +335,7 @@ def _hopping(node: n.Hopping, below: Any, *_: Any) -> Rows:
             values = frames.min(axis=1) if len(frames) else frames.sum(axis=1)
         case _:
             values = frames.max(axis=1) if len(frames) else frames.sum(axis=1)
-    return _stamped(node, which, values, decided)
+    return _stamped(node.input, ends, values, decided)
 
 
 def _combined(node: n.Combine, below: Any, *_: Any) -> Rows:

@@ -38,7 +38,10 @@ def on_spark(report: Report, settings: Settings, events: int) -> None:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     try:
+        wanted = settings.options.get("each", ",".join(map(str, SIZES))).split(",")
         for each, (most, bar) in SIZES.items():
+            if str(each) not in wanted:
+                continue
             with TemporaryDirectory() as folder:
                 _measured(report, session, Path(folder), each, min(most, events), bar)
     finally:

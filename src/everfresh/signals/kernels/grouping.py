@@ -79,6 +79,29 @@ def arrange(slots: Array, where: Array, offsets: Array, order: Array) -> None:
 
 
 @compiled
+def lay(slots: Array, offsets: Array, rows: Array, to: Array, out: Array) -> None:
+    """The run of each group to where `to` has it."""
+    for g in range(slots.shape[0]):
+        a, n = offsets[g], offsets[g + 1] - offsets[g]
+        if n > 0:
+            place = to[slots[g]]
+            source, target = rows[a : a + n], out[place : place + n]
+            for i in range(n):
+                target[i] = source[i]
+
+
+@compiled
+def lay_frames(slots: Array, offsets: Array, frames: Array, to: Array, out: Array) -> None:
+    """The same of rows that are arrays."""
+    for g in range(slots.shape[0]):
+        place = to[slots[g]] - offsets[g]
+        for i in range(offsets[g], offsets[g + 1]):
+            source, target = frames[i], out[place + i]
+            for j in range(source.shape[0]):
+                target[j] = source[j]
+
+
+@compiled
 def clear(found: Array, count: int, where: Array) -> None:
     """Leave `where` as it was."""
     for g in range(count):

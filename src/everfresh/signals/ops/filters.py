@@ -125,7 +125,7 @@ class Recursive(Operator):
     ) -> None:
         super().__init__((source,))
         self._b, self._a, self._zero, self._idle = b, a, zero, idle
-        self._powers = _powers(b, a)
+        self._powers = powers(b, a)
         self._s = Columns(next=(np.int64, (), LOW), z=(dtype, (width, *b.shape), 0))
         self.state = (self._s,)
 
@@ -153,7 +153,7 @@ class Recursive(Operator):
         return Flow(flow.offsets, flow.at, out, flow.progress)
 
 
-def _powers(b: Array, a: Array) -> Array:
+def powers(b: Array, a: Array) -> Array:
     """The matrix of a step without input, and its powers 2, 4, 8, ..."""
     sections, terms = b.shape
     n = sections * terms

@@ -12,13 +12,30 @@ from typing import Any
 import numpy as np
 
 from everfresh.signals import faults
-from everfresh.signals.nodes import Policy
+from everfresh.signals.nodes import PayloadType, Policy
+from everfresh.signals.ops.typed_filters import Between, between
 from everfresh.signals.run.flow import END, NEVER, Array, Flow, Operator, Step
 from everfresh.signals.run.state import Columns
 
 LOW = -END
 _ORDERS = {"constant": 0, "last": 1, "zero_order": 2, "first_order": 3, "second_order": 4, "user": 5}
 Names = Callable[[Array], list[Any]]
+
+
+def by_component(policy: Policy) -> tuple[Between, Between | None]:
+    """A user's functions of numbers, called for each component of values."""
+
+    def given(function: Callable[..., Any]) -> Between:
+        def call(*args: Array) -> Array:
+            width = next(len(each) for each in args if each.ndim == 2)
+            parts = [[each[c] if each.ndim == 2 else each for each in args] for c in range(width)]
+            rows = len(args[-1])
+            return np.array([np.broadcast_to(np.asarray(function(*part)), rows) for part in parts])
+
+        return call
+
+    assert policy.f2 is not None
+    return given(policy.f2.call), None if policy.f3 is None else given(policy.f3.call)
 
 
 class Expand(Operator):
@@ -131,11 +148,16 @@ class Interpolate(Operator):
         dtype: Any,
         most: int,
         names: Names,
+        type_: PayloadType | None = None,
     ) -> None:
         super().__init__((source,))
-        self._period, self._offset, self._policy = period, offset, policy
+        self._period, self._offset = period, offset
         self._most, self._names = most, names
         self._order = 0 if policy is None else _ORDERS[policy.name]
+        self._constant = 0.0 if policy is None else policy.value
+        self._between: tuple[Between, Between | None] | None = None
+        if policy is not None and self._order >= (3 if type_ is not None else 5):
+            self._between = between(type_, policy) if type_ is not None else by_component(policy)
         window = -1 if policy is None else policy.window
         self._window = END // 2 if window is None else window
         self._causal = policy is not None and policy.causal
@@ -163,11 +185,10 @@ class Interpolate(Operator):
         if total < 0:
             raise self._too_many(step, flow, -1 - int(total))
         index = np.empty(total, np.int64)
-        if self._order == 5:
-            out = self._user(step, flow, below, index)
+        if self._between is not None:
+            out = self._filled(step, flow, below, index, *self._between)
         else:
             out = np.empty((len(flow.values), total), flow.values.dtype)
-            constant = 0.0 if self._policy is None else self._policy.value
             sampling.fill_beats(
                 *where,
                 flow.values,
@@ -175,7 +196,7 @@ class Interpolate(Operator):
                 *grid,
                 self._causal,
                 self._order,
-                constant,
+                self._constant,
                 below,
                 *(s[name] for name in ("r", "q", "next", "rv", "qv")),
                 index,
@@ -185,12 +206,13 @@ class Interpolate(Operator):
         sampling.known_until(step.slots, flow.progress, *grid, self._waits, s["r"], progress)
         return Flow(cuts, index, out, progress)
 
-    def _user(self, step: Step, flow: Flow, below: Array, index: Array) -> Array:
+    def _filled(
+        self, step: Step, flow: Flow, below: Array, index: Array, of_two: Between, of_three: Between | None
+    ) -> Array:
+        """The samples where functions say what is between references."""
         from everfresh.signals.kernels import sampling
 
-        s, policy = self._s, self._policy
-        assert policy is not None
-        assert policy.f2 is not None
+        s = self._s
         row = np.empty(len(index), np.int64)
         where = (step.slots, flow.offsets, flow.at)
         sampling.gaps(*where, self._period, self._offset, self._window, below, s["r"], row, index)
@@ -205,14 +227,14 @@ class Interpolate(Operator):
         filled = row >= 0
         out[:, ~filled] = flow.values[:, -1 - row[~filled]]
         rows, t = row[filled], index[filled] * self._period + self._offset
-        for c in range(len(flow.values)):
-            args = (of_r[c, rows], r[rows], flow.values[c, rows], flow.at[rows], t)
-            values = np.array(policy.f2.call(*args), flow.values.dtype)
-            if policy.f3 is not None:
-                near = (q[rows] > LOW) & (flow.at[rows] - np.maximum(q[rows], LOW) <= self._window)
-                some = [arg[near] for arg in (of_q[c, rows], q[rows], *args)]
-                values[near] = policy.f3.call(*some)
-            out[c, filled] = values
+        args = (of_r[:, rows], r[rows], flow.values[:, rows], flow.at[rows], t)
+        values = of_two(*args) if len(rows) else np.empty((len(out), 0), out.dtype)
+        if of_three is not None:
+            near = (q[rows] > LOW) & (flow.at[rows] - np.maximum(q[rows], LOW) <= self._window)
+            if near.any():
+                some = [arg[..., near] for arg in (of_q[:, rows], q[rows], *args)]
+                values[:, near] = of_three(*some)
+        out[:, filled] = values
         return out
 
     def _too_many(self, step: Step, flow: Flow, row: int) -> Exception:

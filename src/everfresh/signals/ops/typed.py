@@ -19,10 +19,16 @@ from everfresh.signals.run.flow import END, Array, Flow, Step
 
 
 def called(type_: PayloadType, what: str, *args: Any) -> Array:
-    """One of the type's functions of values by component; what it gives is checked."""
-    given = [tuple(each) if isinstance(each, np.ndarray) else each for each in args]
+    """One of the type's functions of values by component, and of numbers: one, or one for each value; what it
+    gives is checked."""
+    values = [isinstance(each, np.ndarray) and each.ndim == 2 for each in args]
+    given = [tuple(each) if value else each for each, value in zip(args, values, strict=True)]
     found = getattr(type_, what).call(*given)
-    rows = next(each.shape[1] for each in args if isinstance(each, np.ndarray))
+    return checked(type_, what, found, args[values.index(True)].shape[1])
+
+
+def checked(type_: PayloadType, what: str, found: Any, rows: int) -> Array:
+    """What a function gave for so many values, by component."""
     shape = (len(type_.zero), rows)
     try:
         made = np.array(np.broadcast_arrays(*found, np.empty(rows))[:-1], np.float64)

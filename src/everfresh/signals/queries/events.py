@@ -80,6 +80,17 @@ class Valued(Events):
     def __rsub__(self: Q, other: float) -> Q:
         return self._with(n.Scale(self.node, -1.0, number(other)))
 
+    def asof_left(self: Q, other: Events, kind: str = "left") -> Q:
+        """Each event with the values of the latest of another signal that starts no later: a struct. Where
+        there is none they are NaN, or with `kind="inner"` the event is left out."""
+        if kind not in ("left", "inner"):
+            raise EverfreshError(Code.ARGUMENT, f"asof_left(kind={kind!r}) is neither 'left' nor 'inner'")
+        if not isinstance(other, Events):
+            raise faults.kind("asof_left", CALLED[getattr(other, "kind", SIGNAL)], "signals",
+                "unwindow() or reduce() makes a signal of windows")  # fmt: skip
+        made: Q = self._with(n.AsofLeft(self.node, other.node, kind))
+        return made
+
     def _combined(self, other: Any, op: str, align: str) -> Any:
         if isinstance(other, int | float | complex):
             by = number(other)
@@ -132,15 +143,6 @@ class Signal(Valued):
         if longest < 1:
             raise faults.period(f"until_next({longest}) is not positive", "a point lasts one tick at least")
         return self._with(n.UntilNext(self.node, longest))
-
-    def asof_left(self, other: Signal, kind: str = "left") -> Signal:
-        """Each event with the values of the latest of another signal that starts no later: a struct. Where
-        there is none they are NaN, or with `kind="inner"` the event is left out."""
-        if kind not in ("left", "inner"):
-            raise EverfreshError(Code.ARGUMENT, f"asof_left(kind={kind!r}) is neither 'left' nor 'inner'")
-        made = self._join(n.AsofLeft(self.node, other.node, kind), other, "asof_left")
-        assert isinstance(made, Signal)
-        return made
 
     def as_uniform(self, period: Ticks, offset: Ticks = 0) -> Uniform:
         """Assert that all events lie on a grid; one that does not is an error."""

@@ -134,39 +134,43 @@ class Uniform(Valued):
             raise EverfreshError(Code.ARGUMENT, "a filter has at least one input, and no less than 0 outputs")
         return self._with(n.Filter(self.node, n.Fn.of(function), forward, backward, _missing(missing)))
 
-    def aggregate(self, agg: str | Aggregate, size: int, hop: int, missing: str = "skip") -> Uniform:
-        """An aggregate over the windows of `size` samples that end at each multiple of `hop`."""
+    def aggregate(
+        self, agg: str | Aggregate, size: int, hop: int, missing: str = "skip", align: str = "index"
+    ) -> Uniform:
+        """An aggregate over the windows that `window` makes."""
         made = agg if isinstance(agg, str) else agg.node()
-        return self._with(n.Hopping(self.node, made, *_windows(size, hop), _missing(missing)))
+        return self._with(n.Hopping(self.node, made, *_windows(size, hop), _missing(missing), _align(align)))
 
-    def sum(self, size: int, hop: int, missing: str = "skip") -> Uniform:
+    def sum(self, size: int, hop: int, missing: str = "skip", align: str = "index") -> Uniform:
         """The sum of each window."""
-        return self.aggregate("sum", size, hop, missing)
+        return self.aggregate("sum", size, hop, missing, align)
 
-    def mean(self, size: int, hop: int, missing: str = "skip") -> Uniform:
+    def mean(self, size: int, hop: int, missing: str = "skip", align: str = "index") -> Uniform:
         """The mean of each window."""
-        return self.aggregate("mean", size, hop, missing)
+        return self.aggregate("mean", size, hop, missing, align)
 
-    def power(self, size: int, hop: int, missing: str = "skip") -> Uniform:
+    def power(self, size: int, hop: int, missing: str = "skip", align: str = "index") -> Uniform:
         """The mean of the squared magnitudes."""
-        return self.aggregate("power", size, hop, missing)
+        return self.aggregate("power", size, hop, missing, align)
 
-    def energy(self, size: int, hop: int, missing: str = "skip") -> Uniform:
+    def energy(self, size: int, hop: int, missing: str = "skip", align: str = "index") -> Uniform:
         """The sum of the squared magnitudes."""
-        return self.aggregate("energy", size, hop, missing)
+        return self.aggregate("energy", size, hop, missing, align)
 
-    def min(self, size: int, hop: int, missing: str = "skip") -> Uniform:
+    def min(self, size: int, hop: int, missing: str = "skip", align: str = "index") -> Uniform:
         """The least value of each window."""
-        return self.aggregate("min", size, hop, missing)
+        return self.aggregate("min", size, hop, missing, align)
 
-    def max(self, size: int, hop: int, missing: str = "skip") -> Uniform:
+    def max(self, size: int, hop: int, missing: str = "skip", align: str = "index") -> Uniform:
         """The greatest value of each window."""
-        return self.aggregate("max", size, hop, missing)
+        return self.aggregate("max", size, hop, missing, align)
 
-    def window(self, size: int, hop: int, missing: str = "skip") -> Windowed:
+    def window(self, size: int, hop: int, missing: str = "skip", align: str = "index") -> Windowed:
         """The samples in windows of `size` that end at each multiple of `hop`. A window with a missing sample
-        is skipped, or with `missing="zero"` has zeros."""
-        return self._with(n.Window(self.node, *_windows(size, hop), _missing(missing)))
+        is skipped, or with `missing="zero"` has zeros. Multiples are of the absolute index, or with
+        `align="first"` of the index from each group's first sample on; what is made of windows is then on the
+        grid of the samples."""
+        return self._with(n.Window(self.node, *_windows(size, hop), _missing(missing), _align(align)))
 
 
 def _taps(given: Sequence[float | complex]) -> tuple[float | complex, ...]:
@@ -184,6 +188,12 @@ def reals(given: Sequence[float]) -> tuple[float, ...]:
 def _missing(given: str) -> str:
     if given not in ("zero", "skip"):
         raise EverfreshError(Code.ARGUMENT, f"missing={given!r} is neither 'zero' nor 'skip'")
+    return given
+
+
+def _align(given: str) -> str:
+    if given not in ("index", "first"):
+        raise EverfreshError(Code.ARGUMENT, f"align={given!r} is neither 'index' nor 'first'")
     return given
 
 

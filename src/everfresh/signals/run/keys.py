@@ -80,17 +80,20 @@ class Keys:
         out[valid], out[~valid] = numbers, self._null
         return out
 
-    def columns(self, slots: Array) -> list[pa.Array]:
-        """The keys of slots."""
+    def columns(self, slots: Array, counts: Array | None = None) -> list[pa.Array]:
+        """The keys of slots, each as often as `counts` has it."""
         if not self.types:
             return []
         if self._whole:
             null = self._null
             mask = slots == null if null >= 0 else None
             known = self._known[slots - (slots > null) if null >= 0 else slots]
+            if counts is not None:
+                known, mask = np.repeat(known, counts), None if mask is None else np.repeat(mask, counts)
             return [pa.array(known, pa.int64(), mask=mask).cast(self.types[0])]
         keys = list(self._slots)
         used, codes = np.unique(slots, return_inverse=True)
+        codes = codes if counts is None else np.repeat(codes, counts)
         found = [keys[slot] for slot in used.tolist()]
         return [
             pa.array([key[i] for key in found], type_).take(pa.array(codes))

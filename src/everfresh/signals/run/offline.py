@@ -7,6 +7,7 @@ for the end comes at the end. The bits are those of any other cutting.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,10 @@ def run(query: Node, rows: Any, options: Options | None = None) -> pa.Table:
     parts = pipeline.gather()
     whole = [t for t in tables.values() if len(t)]
     pieces = -(-max((len(t) for t in whole), default=0) // PIECE)
-    if not all(_in_order(t, readings[name]) for name, t in tables.items()):
+    in_order = all(_in_order(t, readings[name]) for name, t in tables.items())
+    if not in_order and not (
+        len(tables) == 1 and all(_by_key(t, readings[name]) for name, t in tables.items())
+    ):
         pieces = min(1, pieces)
     for i in range(pieces):
         batch = {name: piece_of(t, readings[name], i, pieces) for name, t in tables.items()}
@@ -85,12 +89,30 @@ def as_table(rows: Any) -> pa.Table:
     )
 
 
+def _by_key(table: pa.Table, reading: Reading) -> bool:
+    """Whether rows are in order of a whole number as key, and those of a key in order of time: then a group's
+    are in order of time however they are cut."""
+    key = reading.key[0] if len(reading.key) == 1 else ""
+    if key not in table.schema.names or not pa.types.is_integer(table.schema.field(key).type):
+        return False
+    keys, at = table.column(key), table.column(reading.time)
+    if reading.overlap or reading.lateness or keys.null_count or at.null_count:
+        return False
+    numbers, times = (_whole_numbers(column) for column in (keys, at))
+    same = numbers[1:] == numbers[:-1]
+    return bool((same | (numbers[1:] > numbers[:-1])).all() and (~same | (times[1:] >= times[:-1])).all())
+
+
+def _whole_numbers(column: pa.ChunkedArray) -> Array:
+    column = column if not pa.types.is_date32(column.type) else column.cast(pa.int32())
+    found: Array = column.cast(pa.int64()).to_numpy()
+    return found
+
+
 def _in_order(table: pa.Table, reading: Reading) -> bool:
     if len(table) <= PIECE or reading.time not in table.schema.names:
         return True
-    at = table.column(reading.time).combine_chunks()
-    at = at if not pa.types.is_date32(at.type) else at.cast(pa.int32())
-    values = at.cast(pa.int64()).drop_null().to_numpy(zero_copy_only=False)
+    values = _whole_numbers(table.column(reading.time).drop_null())
     return bool((values[1:] >= values[:-1]).all())
 
 
@@ -102,25 +124,34 @@ def _by_time(table: pa.Table, reading: Reading) -> pa.Table:
 
 
 def _ordered(parts: list[tuple[Array, Flow]], pipeline: Pipeline) -> pa.Table:
-    """By group; parts of a group are in order of time already."""
-    from everfresh.signals.kernels import grouping
-
+    """By group; parts of a group are in order of time already, and are laid behind each other."""
     parts = [part for part in parts if part[1].rows]
     if not parts:
         return pipeline.nothing
-    slots = np.concatenate([np.repeat(slots, np.diff(flow.offsets)) for slots, flow in parts])
-    flows = [flow for _, flow in parts]
-    at, values = (
-        np.concatenate([getattr(flow, name) for flow in flows], axis)
-        for name, axis in (("at", 0), ("values", 1))
-    )
-    end = None if flows[0].end is None else np.concatenate([flow.end for flow in flows])
     offsets = np.zeros(pipeline.groups + 1, np.int64)
-    if pipeline.groups > 1 and (slots[1:] < slots[:-1]).any():
-        order = np.empty(len(slots), np.int64)
-        grouping.arrange(slots, np.arange(pipeline.groups), offsets, order)
-        at, values = at[order], values[:, order]
-        end = None if end is None else end[order]
-    else:
-        np.cumsum(np.bincount(slots, minlength=pipeline.groups), out=offsets[1:])
+    for slots, flow in parts:
+        offsets[slots + 1] += np.diff(flow.offsets)
+    np.cumsum(offsets, out=offsets)
+    if len(parts) == 1 and (parts[0][0][1:] > parts[0][0][:-1]).all():
+        return pipeline.rows_of(replace(parts[0][1], offsets=offsets))
+    first = parts[0][1]
+    rows, to = int(offsets[-1]), offsets[:-1].copy()
+    at, end = np.empty(rows, np.int64), None if first.end is None else np.empty(rows, np.int64)
+    values = np.empty((len(first.values), rows, *first.values.shape[2:]), first.values.dtype)
+    parts.reverse()
+    while parts:  # what was laid is let go
+        slots, flow = parts.pop()
+        _lay(slots, flow, to, at, end, values)
+        to[slots] += np.diff(flow.offsets)
     return pipeline.rows_of(Flow(offsets, at, values, offsets[:0], end))
+
+
+def _lay(slots: Array, flow: Flow, to: Array, at: Array, end: Array | None, values: Array) -> None:
+    from everfresh.signals.kernels import grouping
+
+    grouping.lay(slots, flow.offsets, flow.at, to, at)
+    if end is not None and flow.end is not None:
+        grouping.lay(slots, flow.offsets, flow.end, to, end)
+    for given, out in zip(flow.values, values, strict=True):
+        laid = grouping.lay if given.ndim == 1 else grouping.lay_frames
+        laid(slots, flow.offsets, given, to, out)

@@ -325,12 +325,12 @@ class Pipeline:
         if flow is None:
             frames = (1, 0, made.width) if kind.name == WINDOWED else (made.width, 0)
             flow = Flow(np.zeros(1, np.int64), _NONE, np.zeros(frames, made.dtype), _NONE, _NONE)
-        rows = np.repeat(slots, np.diff(flow.offsets))
-        columns: dict[str, Any] = dict(zip(plan.key_names, plan.keys.columns(rows), strict=True))
+        keys = plan.keys.columns(slots, np.diff(flow.offsets))
+        columns: dict[str, Any] = dict(zip(plan.key_names, keys, strict=True))
         type_ = next(iter(plan.sources.values())).time_type
         at = flow.at
         if kind.name == UNIFORM:
-            at = at * kind.period + kind.offset
+            at = at if (kind.period, kind.offset) == (1, 0) else at * kind.period + kind.offset
         elif kind.name == WINDOWED:
             at = (at + kind.moved) * kind.period + kind.offset
         columns[plan.time_name] = as_time(at, type_)

@@ -30,7 +30,7 @@ class Rows(Source):
         """Rows hold from the beginning to the end."""
         return self._events(table, np.zeros(len(table), np.int64))[0]
 
-    def _ends(self, table: pa.Table, start: Array) -> Array:
+    def _ends_of(self, start: Array) -> Array:
         return np.full(len(start), END, np.int64)
 
     def pass_by(self, table: pa.Table, changed: Array) -> None:

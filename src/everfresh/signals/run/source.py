@@ -167,7 +167,7 @@ class Source(Operator):
     def _ends(self, table: pa.Table, start: Array) -> Array:
         reading = self.reading
         if reading.end is None:
-            return start + (1 if reading.duration is None else reading.duration)
+            return self._ends_of(start)
         column = _column(table, reading.end, reading.table)
         end = ticks(column, reading, open_ended=True)
         wrong = np.flatnonzero(end <= start)
@@ -219,10 +219,10 @@ class Source(Operator):
             else:
                 order = np.empty(len(events.slots), np.int64)
                 grouping.arrange(events.slots, where, offsets, order)
-                events = events.take(order)
+                events = self._arranged(events, order)
             if not grouping.is_ordered(offsets, events.start):
                 group = np.repeat(np.arange(len(slots)), np.diff(offsets))
-                events = events.take(np.lexsort((events.start, group)))
+                events = self._arranged(events, np.lexsort((events.start, group)))
         last, ended = self.events["last"], self.events["ended"]
         if not self.reading.overlap:
             row = grouping.admit(slots, offsets, events.start, events.end, last, ended)
@@ -232,6 +232,16 @@ class Source(Operator):
         if not self.reading.overlap and self.reading.lateness == 0:
             np.maximum(progress, last[slots] + 1, out=progress)
         return Flow(offsets, events.start, events.values, progress, events.end)
+
+    def _arranged(self, events: Events, order: Array) -> Events:
+        """The events in the order of their groups, who have them now."""
+        start = events.start[order]
+        end = self._ends_of(start) if self.reading.end is None else events.end[order]
+        return Events(events.slots[:0], start, end, events.values[:, order])
+
+    def _ends_of(self, start: Array) -> Array:
+        """The ends of events that have none of their own."""
+        return start + (1 if self.reading.duration is None else self.reading.duration)
 
     def _overlap(self, slots: Array, offsets: Array, events: Events, row: int) -> EverfreshError:
         group = int(np.searchsorted(offsets, row, "right")) - 1
