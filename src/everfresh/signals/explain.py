@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from everfresh.rewrite import Node
 from everfresh.signals import nodes as n
-from everfresh.signals.kinds import UNIFORM, WINDOWED, kind_of, window_of
+from everfresh.signals.kinds import UNIFORM, WINDOWED, kind_of, slides, window_of
 
 _UPDATED = "updated from what came"
 _RECOMPUTED = "recomputed from its samples"
@@ -59,6 +59,8 @@ def _line(node: Node, delay: int | None) -> str:
         return f"signal view '{node.view}': the operations above"
     grid = f", period {kind.period}, offset {kind.offset}" if kind.name in (UNIFORM, WINDOWED) else ""
     words = [f"{_name(node)} ({kind.name}{grid}): {_RECOMPUTED if recomputes(node) else _UPDATED}"]
+    if isinstance(node, n.Fft) and slides(node):
+        words.append("from the bins of the window before")
     if delay is None:
         words.append("waits for the next reading")
     elif delay:
@@ -78,6 +80,8 @@ def recomputes(node: Node) -> bool:
     """Whether an operation makes each window anew rather than from the one before."""
     if isinstance(node, n.Hopping):
         return isinstance(node.agg, n.Agg) and node.agg.combine is None and node.agg.deaccumulate is None
+    if isinstance(node, n.Fft) and slides(node):
+        return False
     return kind_of(node).name == WINDOWED and not isinstance(node, n.Window | n.Apply)
 
 
@@ -132,7 +136,9 @@ def _reach(node: Node) -> int | None:
             return len(node.taps) * period
         case n.Iir() | n.Sos() | n.AsofLeft() | n.Session() | n.AntiJoin() | n.Snapshot():
             return None
-        case n.Apply():
+        case n.Fft() if not slides(node):
+            return 0
+        case n.Apply() | n.Fft():
             return 5 * window_of(node).size * kind_of(window_of(node).input).period
         case n.Filter():
             return None if node.backward else node.forward * period
@@ -155,6 +161,8 @@ def _size(node: Node) -> int:
         return node.size
     if isinstance(node, n.Window | n.Ifft):
         return window_of(node).size
+    if isinstance(node, n.Fft) and node.bins is not None:
+        return len(node.bins)
     if isinstance(node, n.Autocorrelate):
         return 2 * _size(node.input) - 1
     return _size(node.children[0])

@@ -156,3 +156,12 @@ def state(groups: int, each: int, most: int) -> EverfreshError:
         f"the state of {groups} groups takes {groups * each} bytes, {each} each, more than {most}",
         hint="raise options.signal_memory, or read fewer groups with where=",
     )
+
+
+def bins(wanted: int, size: int) -> EverfreshError:
+    """A bin that a transform does not have."""
+    return EverfreshError(
+        Code.SIG_SIZE,
+        f"fft(bins=) asks for bin {wanted} of windows of {size} samples, which have bins 0 to {size - 1}",
+        hint="bin b is the frequency b / (size * period)",
+    )

@@ -105,3 +105,17 @@ def window_of(node: Node) -> n.Window:
     while not isinstance(node, n.Window):
         node = node.children[0]
     return node
+
+
+def slides(node: n.Fft) -> bool:
+    """Whether bins are made of those of the window before: asked for, or few bins and a short hop make it
+    cheaper (nanoseconds measured, by what is in the query). What is between windows and their transform has
+    them made anew."""
+    below = node.input
+    while isinstance(below, n.Viewed):
+        below = below.input
+    if not isinstance(below, n.Window) or node.method == "fft":
+        return False
+    bins = below.size if node.bins is None else len(node.bins)
+    cheaper = 0.43 * below.hop * bins < 0.2 * below.size * below.size.bit_length()
+    return node.method == "sliding" or (node.bins is not None and cheaper)

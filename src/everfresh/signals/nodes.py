@@ -344,9 +344,12 @@ class Window(Node):
 
 @node
 class Fft(Node):
-    """The discrete Fourier transform of each window."""
+    """The discrete Fourier transform of each window, or some of its bins; `method`: made anew, or from that
+    of the window before."""
 
     input: Node
+    bins: tuple[int, ...] | None = None
+    method: str = "auto"
 
 
 @node

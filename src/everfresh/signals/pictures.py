@@ -36,6 +36,9 @@ def frequencies(query: Node, size: int, time: pa.DataType) -> Array:
         raise faults.kind("spectrum", "no spectrum", "spectra", "window(size, hop).fft() first")
     window = window_of(query)
     step = kind_of(window.input).period * (_SECONDS[time.unit] if pa.types.is_timestamp(time) else 1)
+    bins = next((each.bins for each in query.walk() if isinstance(each, n.Fft)), None)
+    if bins is not None and size == len(bins):
+        return np.fft.fftfreq(window.size, step)[list(bins)]
     if size == window.size:
         return np.fft.fftfreq(size, step)
     if size == window.size // 2 + 1:

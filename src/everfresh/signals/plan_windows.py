@@ -10,9 +10,9 @@ import numpy as np
 from everfresh.rewrite import Node
 from everfresh.signals import faults, plan_filters
 from everfresh.signals import nodes as n
-from everfresh.signals.kinds import kind_of, window_of
+from everfresh.signals.kinds import kind_of, slides, window_of
 from everfresh.signals.making import Made
-from everfresh.signals.ops import aligning, frames, joins, typed, updating, windows
+from everfresh.signals.ops import aligning, frames, joins, sliding, typed, updating, windows
 from everfresh.signals.payload import Array, Payload
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _ended(plan: Plan, node: n.Window | n.Hopping, at: int, size: int | None = N
 
 def of_windows(plan: Plan, node: Node) -> Made:
     """Windows, and what is done to each, as arrays at hop points."""
-    if any(isinstance(each, n.CrossCorrelate | n.Apply) for each in _frame_nodes(node)):
+    if any(map(_apart, _frame_nodes(node))):
         return _crossed(plan, node)
     window, steps, size, dtype = _chain(plan, node)
     below = plan.make(window.input)
@@ -64,6 +64,23 @@ def of_windows(plan: Plan, node: Node) -> Made:
     made = windows.Windows(at, window.size, window.hop, zero, below.dtype, steps)
     payload = Payload(below.payload.names, dtype == np.complex128)
     return Made(_ended(plan, window, plan.add(made)), payload, None, size, dtype)
+
+
+def _apart(node: Node) -> bool:
+    """Whether an operation on windows is an operator of its own."""
+    return isinstance(node, n.CrossCorrelate | n.Apply) or (isinstance(node, n.Fft) and slides(node))
+
+
+def _slid(plan: Plan, node: n.Fft) -> Made:
+    window, _, size, dtype = _chain(plan, node.input)
+    below = plan.make(window.input)
+    bins = tuple(range(size)) if node.bins is None else node.bins
+    if max(bins) >= size:
+        raise faults.bins(max(bins), size)
+    shape = (window.size, window.hop, window.missing == "zero")
+    at = plan.add(sliding.Sliding(_begun(plan, window, below.at), shape, dtype, bins))
+    payload = Payload(below.payload.names, True)
+    return Made(_ended(plan, window, at), payload, None, len(bins), np.dtype(np.complex128))
 
 
 def _updated(plan: Plan, node: n.Apply) -> Made:
@@ -84,6 +101,8 @@ def _updated(plan: Plan, node: n.Apply) -> Made:
 def _crossed(plan: Plan, node: Node) -> Made:
     if isinstance(node, n.Apply):
         return _updated(plan, node)
+    if isinstance(node, n.Fft) and slides(node):
+        return _slid(plan, node)
     if isinstance(node, n.CrossCorrelate):
         left, right = plan.make(node.input), plan.make(node.right)
         dtype = np.result_type(left.dtype, right.dtype)

@@ -254,6 +254,7 @@ def _frames(node: Node, below: Any) -> tuple[Array, Array, int]:
     match node:
         case n.Fft():
             made = np.fft.fft(frames) if len(frames) else frames.astype(complex)
+            made = made if node.bins is None else made[:, list(node.bins)]
         case n.Ifft():
             made = np.fft.ifft(frames) if len(frames) else frames.astype(complex)
         case n.Multiply():

@@ -30,7 +30,12 @@ def step_of(
     complex_ = np.dtype(np.complex128)
     match node:
         case n.Fft():
-            return [*steps, Transform(False, False, size)], size, complex_
+            made: list[FrameStep] = [*steps, Transform(False, False, size)]
+            if node.bins is None:
+                return made, size, complex_
+            if max(node.bins) >= size:
+                raise faults.bins(max(node.bins), size)
+            return [*made, Chosen(node.bins)], len(node.bins), complex_
         case n.Ifft():
             if half:
                 closed = [each.closed() if isinstance(each, Transform) else each for each in steps]
@@ -45,9 +50,9 @@ def step_of(
         case n.MapWindows():
             if node.half:
                 steps, size = _halved(steps, node, size)
-            made = probe(node.function.name, node.function.call, size, dtype, node.size)
+            found = probe(node.function.name, node.function.call, size, dtype, node.size)
             wanted = size if node.size is None else node.size
-            return [*steps, Mapped(node.function.name, node.function.call, wanted, made)], wanted, made
+            return [*steps, Mapped(node.function.name, node.function.call, wanted, found)], wanted, found
         case _:
             raise AssertionError(f"no step for {type(node).__name__}")
 
@@ -82,6 +87,18 @@ class Transform:
             found: Array = fft.irfft(frames, self._size) if self.inverse else fft.rfft(frames)
         else:
             found = fft.ifft(frames) if self.inverse else fft.fft(frames)
+        return found
+
+
+class Chosen:
+    """Some values of each window."""
+
+    def __init__(self, places: tuple[int, ...]) -> None:
+        self._places = np.array(places, np.int64)
+
+    def __call__(self, frames: Array) -> Array:
+        """Choose in each row."""
+        found: Array = frames[:, self._places]
         return found
 
 

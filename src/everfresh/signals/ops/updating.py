@@ -62,7 +62,7 @@ class Updated(Operator):
         if not chained.all():
             made[~chained] = self._checked(self._recompute(frames[~chained]), int((~chained).sum()))
         if chained.any():
-            both = _same(group, which, np.repeat(np.arange(len(slots)), np.diff(long_cuts)), longer)
+            both = same(group, which, np.repeat(np.arange(len(slots)), np.diff(long_cuts)), longer)
             some = [each[both[chained]] for each in others]
             old = self._longer.frames(some[0], some[1], some[2])[:, : self.hop]
             new = frames[chained][:, self.size - self.hop :]
@@ -129,7 +129,7 @@ class Deaccumulated(Updated):
         return super().when(slots, progress - self._moved)
 
 
-def _same(group: Array, which: Array, others: Array, longer: Array) -> Array:
+def same(group: Array, which: Array, others: Array, longer: Array) -> Array:
     """Where the windows are among others; both are in order."""
     low = min(which.min(), longer.min())
     span = max(which.max(), longer.max()) - low + 1

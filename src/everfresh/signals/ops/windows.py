@@ -81,6 +81,12 @@ class Windows(Operator):
             found = each(found)
         return found
 
+    @property
+    def samples(self) -> Array:
+        """Where places of windows are, of the first component."""
+        found: Array = self._lines.arena[0]
+        return found
+
     def step(self, step: Step, flows: Sequence[Flow]) -> Flow:
         """The windows as rows."""
         cuts, which, at, lead, count = self.found(step, flows[0])

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.rewrite import Node
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
 from everfresh.signals.aggregate import WindowOperator
-from everfresh.signals.kinds import WINDOWED, kind_of
+from everfresh.signals.kinds import WINDOWED, kind_of, slides
 from everfresh.signals.queries.base import Query
 from everfresh.signals.queries.uniform import reals
 
@@ -22,12 +23,31 @@ class Windowed(Query):
 
     kind = WINDOWED
 
-    def fft(self) -> Windowed:
-        """The discrete Fourier transform of each window."""
-        return self._with(n.Fft(self.node))
+    def fft(self, bins: Sequence[int] | None = None, method: str = "auto") -> Windowed:
+        """The discrete Fourier transform of each window, or some of its bins. Where few bins of windows that
+        overlap much are asked for they are made from those of the window before; `method` says so, or
+        `"fft"` or `"sliding"`. What was made so cannot be transformed back."""
+        if method not in ("auto", "fft", "sliding"):
+            raise EverfreshError(Code.ARGUMENT, f"method={method!r} is none of 'auto', 'fft', 'sliding'")
+        chosen = None if bins is None else tuple(int(each) for each in bins)
+        if chosen is not None and (not chosen or min(chosen) < 0):
+            raise EverfreshError(Code.ARGUMENT, "bins= are numbers from 0 on, and one at least")
+        made = n.Fft(self.node, chosen, method)
+        if method == "sliding" and not slides(made):
+            raise faults.kind(
+                "fft(method='sliding')", "what was made of windows", "windows", "it goes behind window()"
+            )
+        return self._with(made)
 
     def ifft(self) -> Windowed:
         """The inverse transform."""
+        if any(isinstance(each, n.Fft) and _partial(each) for each in _chain(self)):
+            raise faults.kind(
+                "ifft",
+                "some bins, or a sliding transform",
+                "whole spectra that are made anew",
+                "fft() is one",
+            )
         return self._with(n.Ifft(self.node))
 
     def taper(self, name: str) -> Windowed:
@@ -87,7 +107,10 @@ class Windowed(Query):
         by `sum`, `max`, `min` or `last`. `normalize` divides by the summed squared tapers."""
         if agg not in (None, "sum", "max", "min", "last"):
             raise EverfreshError(Code.ARGUMENT, f"unwindow({agg!r}) is none of 'sum', 'max', 'min', 'last'")
-        if any(isinstance(each, n.CrossCorrelate | n.Apply) for each in self.node.walk()):
+        apart = (n.CrossCorrelate, n.Apply)
+        if any(
+            isinstance(each, apart) or (isinstance(each, n.Fft) and _partial(each)) for each in _chain(self)
+        ):
             raise faults.kind(
                 "unwindow",
                 "a correlation of two signals, or windows that are updated",
@@ -99,3 +122,16 @@ class Windowed(Query):
     def overlap_add(self, normalize: bool = False) -> Uniform:
         """`unwindow("sum")`."""
         return self.unwindow("sum", normalize=normalize)
+
+
+def _partial(node: n.Fft) -> bool:
+    """Whether a transform has some bins, or is made from the one before."""
+    return node.bins is not None or slides(node)
+
+
+def _chain(query: Query) -> list[Node]:
+    """The operations from windows on."""
+    found = [query.node]
+    while not isinstance(found[-1], n.Window):
+        found.append(found[-1].children[0])
+    return found
