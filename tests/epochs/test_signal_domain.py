@@ -98,6 +98,8 @@ TWINS = {
     "windows": lambda q: q.sample(2).window(4, 2, missing="zero").taper("hann"),
     "added": lambda q: q.sample(3, 0, s.last(20)).window(4, 3).overlap_add(),
     "sums": lambda q: q.sample(2, 1).sum(5, 3, missing="zero"),
+    "first": lambda q: q.sample(2, 1).window(5, 3, missing="zero", align="first").overlap_add(),
+    "bins": lambda q: q.sample(2, 0, s.last(9)).window(8, 1).fft(bins=[1], method="sliding"),
     "joined": lambda q: q.sample(3, 0, s.last(20)) + q.sample(3, 0, s.first_order(9)),
 }
 

@@ -36,6 +36,11 @@ QUERIES: Mapping[str, Callable[[ef.Database, Mapping[str, Any]], Any]] = {
     "recursive": lambda db, how: read(db, how).sample(4, 1, s.zero_order(20)).filter_iir([1.0], [1.0, -0.5]),
     "added": lambda db, how: read(db, how).sample(3, 0, s.last(20)).window(4, 3).map(np.abs).overlap_add(),
     "sums": lambda db, how: read(db, how).sample(2, 1).sum(5, 3, missing="zero"),
+    "first": lambda db, how: read(db, how).sample(2, 1, s.last(6)).sum(4, 3, missing="zero", align="first"),
+    "bins": lambda db, how: (
+        read(db, how).sample(2, 0, s.last(9)).window(8, 1).fft(bins=[1], method="sliding")
+    ),
+    "latest": lambda db, how: read(db, how).sample(2).asof_left(other(db, how).sample(3)),
     "sessions": lambda db, how: read(db, how).session(6),
     "texts": lambda db, how: read(db, how, key=("room", "k")).sample(5).window(2, 1).reduce(spread),
     "one": lambda db, how: db.signal("high", time="t", value="top", **how).sample(

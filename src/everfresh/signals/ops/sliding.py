@@ -63,7 +63,8 @@ class Sliding(Operator):
         made = np.empty((len(places[0]), len(self._bins)), np.complex128)
         chunk = max(1, CHUNK // self._size)
         for i in range(0, len(made), chunk):
-            frames = self._windows.frames(*(each[i : i + chunk] for each in places))
+            at, lead, count = (each[i : i + chunk] for each in places)
+            frames = self._windows.frames(at, lead, count)
             made[i : i + chunk] = fft.fft(frames)[:, self._bins]
         return made
 
