@@ -167,10 +167,6 @@ def test_what_an_engine_without_joins_re_evaluates_says_why(query: str, why: str
 @pytest.mark.parametrize(
     ("query", "why"),
     [
-        (
-            "SELECT (SELECT u.g FROM t AS u WHERE u.x = t.x) AS s FROM t",
-            "a scalar subquery that may have several rows",
-        ),
         ("SELECT stddev(d) AS s FROM t", "STDDEV_SAMP of a DOUBLE"),
         (
             "SELECT rank() OVER (ORDER BY (SELECT max(x) FROM t)) AS r FROM t",

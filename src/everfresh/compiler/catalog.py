@@ -19,6 +19,7 @@ from everfresh.compiler.choice.estimate import Statistics, TableStats
 from everfresh.compiler.compile import CompiledView, Setting, compile_view, scans
 from everfresh.compiler.ddl_log import Record, entry_of, record_of, upkeep_of
 from everfresh.compiler.listing import parse_listing, shown_over
+from everfresh.compiler.lowering.lower import RULES
 from everfresh.compiler.plain_views import PlainView, going
 from everfresh.compiler.plain_views import readers as readers_of
 from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, upkeep
@@ -390,6 +391,7 @@ class Catalog:
             compiled.decisions,
             tuple(map(stored, shared)),
             kept.to_text(shown_over(kept, self.schemas)),
+            rules=RULES,
             rows=self.rows,
         )
         return compiled, record
@@ -416,6 +418,7 @@ class Catalog:
             self._keyed(record.rows),
             intervals=self.intervals,
             wide=self.wide,
+            rules=record.rules,
         )
         compiled = compile_view(s.name, s.plan, strategy, self.views, self.joins, None, setting)
         there = {m.name for v in self.compiled.values() for m in v.program.maps}

@@ -22,7 +22,7 @@ from everfresh.compiler.choice.estimate import Statistics
 from everfresh.compiler.choice.search import Told, all_held, search
 from everfresh.compiler.choice.size_guess import guessed
 from everfresh.compiler.lowering.aggregates import NotFlat
-from everfresh.compiler.lowering.lower import Lowered, lower
+from everfresh.compiler.lowering.lower import RULES, Lowered, lower
 from everfresh.compiler.lowering.narrow_scans import narrowed
 from everfresh.compiler.lowering.next_value import with_nearest
 from everfresh.compiler.lowering.prune import pruned
@@ -73,6 +73,8 @@ class Setting:
     """From how many columns on atoms of a table have only those that are read; None: they have all."""
     told: Told | None = None
     """Told while a program is searched for, how much of the work that may be spent on it is."""
+    rules: int = RULES
+    """Of which release the rules are by which it is lowered."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,7 @@ def _incremental(
 ) -> CompiledView:
     prefix = setting.prefix or name
     keys = {} if statistics is None else {n: table.keys for n, table in statistics.tables.items()}
-    lowered = pruned(lower(prefix, narrowed(plan, setting.wide, views), keys))
+    lowered = pruned(lower(prefix, narrowed(plan, setting.wide, views), keys, setting.rules))
     if setting.intervals:
         lowered = pruned(with_nearest(pruned(with_intervals(lowered))))
     choices = replace(
@@ -271,7 +273,7 @@ def _incremental(
     free = strategy == "auto" and setting.decisions is None
     limited = strategy in ("auto", "higher-order") and setting.decisions is None
     chosen, decisions = _chosen(prefix, lowered, choices, statistics if free else None, setting.told, limited)
-    program: Program[Any] = chosen
+    program: Program[Any] = replace(chosen, empty=tuple(name for name, _ in lowered.several))
     read = {n.name for s in _statements(program) for n in s.expr.walk() if isinstance(n, Rel) and not n.delta}
     for table in sorted(read & setting.passing):
         raise _reads_rows(table, strategy)

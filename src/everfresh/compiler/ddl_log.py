@@ -36,6 +36,8 @@ class Record:
     """The program that maintains these maps, as text: whoever owned them may be gone."""
     names: int = 2
     """How the text spells names: in 1, those that the compiler made are like those of users."""
+    rules: int = 0
+    """By which rules it was lowered (`everfresh.compiler.lowering.lower.RULES`)."""
     rows: bool = False
     """Whether it reads the rows of tables in place of maps that would have as many entries."""
     engine: Mapping[str, Any] = field(default_factory=dict)
@@ -56,6 +58,7 @@ def entry_of(s: Statement, record: Record | None = None) -> str:
             "shared": record.shared,
             "upkeep": record.upkeep,
             "names": record.names if record.upkeep else 0,
+            "rules": record.rules,
             "rows": record.rows,
             "engine": dict(record.engine),
         }
@@ -73,6 +76,7 @@ def record_of(entry: str) -> tuple[str, Record, str]:
         tuple(known.get("shared", ())),
         known.get("upkeep", ""),
         known.get("names", 1),
+        known.get("rules", 0),
         bool(known.get("rows", False)),
         known.get("engine", {}),
     )

@@ -10,7 +10,7 @@ back, and everything else that is kept beside tables and maps can be made anew f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -44,6 +44,7 @@ from everfresh.local.store.table import Net, Table
 from everfresh.local.workers import Workers
 from everfresh.program import Part, Progress
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.subqueries import gives_several
 from everfresh.state import pack_arrays, unpack_arrays
 from everfresh.state.interrupts import NOT_HELD
 from everfresh.types import TableSchema
@@ -177,6 +178,7 @@ class LocalState:
             return
         wiring = self._wired(catalog)  # not kept: indexes of the load go with it
         load(wiring, view.name, compiled.program, progress, self.held.check)  # type: ignore[arg-type]
+        self.check_empty(wiring)
         store.rows()  # an aggregate outside its type is found now, not at the first read
 
     def sizes(self) -> dict[str, int]:
@@ -250,6 +252,16 @@ class LocalState:
             self.unsplit.check_view(view, self.tables, self.rows)
         else:
             self.unsplit.check(nets, self.tables, self.rows)
+
+    def check_empty(self, wiring: Wiring, journal: Journal | None = None) -> None:
+        """Refuse a new view, or what a journal has, if a map has entries that has to be empty."""
+        names: Iterable[str] = wiring.empty
+        if journal is not None and not journal.alike:
+            names = wiring.empty.keys() & journal.touched.keys()
+        for name in names:
+            store = self._store(name)
+            if store.pool.gather(store.slots()).n.any():
+                raise gives_several().at(f"view '{wiring.empty[name]}'")
 
     def finish(self, journal: Journal | None = None) -> None:
         """Show what is committed, and make final what was done for it. From here on nothing can be undone."""
@@ -494,6 +506,7 @@ class Changing:
                 state.phases.to("publish")
                 changes = state.published(self._nets, steps, self._breathe)
                 if not self._again:
+                    state.check_empty(state.wiring, self._journal)
                     state.check_values(self._nets)
                 else:
                     state.unsplit.forget()

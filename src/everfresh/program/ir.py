@@ -136,7 +136,8 @@ class Program(Generic[E]):
     derived relation that maps depend on.
 
     `shared` are maps that statements here read and another program maintains; `static` are the relations
-    without a trigger that definitions read.
+    without a trigger that definitions read. Maps in `empty` have no entry after any batch: one that would
+    leave them some is refused.
     """
 
     maps: tuple[MapDef[E], ...]
@@ -144,6 +145,7 @@ class Program(Generic[E]):
     relations: tuple[View | Partitions[E] | Intervals, ...] = ()
     shared: tuple[MapDef[E], ...] = ()
     static: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
     def map(self, name: str) -> MapDef[E]:
         """The map called `name`, shared or not."""

@@ -14,7 +14,8 @@ components that are read and their types (sides behind the first, `MIN` and `MAX
 read by an extreme); `column = expression`, left out where the column is the key of its name; `WHERE`; and how
 often a row comes: once per entry, or `TIMES` an expression, `BAG` (as often as the count says), `EVERY KEY`
 (also where the map holds nothing). One that is recomputed has `PARTITIONS OF map BY [keys]` and its
-expression. A `SHARED MAP` is another program's, `STATIC` names a relation that never changes.
+expression. A `SHARED MAP` is another program's, `STATIC` names a relation that never changes, `EMPTY` a map
+that every batch has to leave without entries.
 
 What an expression looks like is not this module's business: a printer and a parser of them are given.
 """
@@ -71,7 +72,8 @@ def to_text(
         raise ValueError(f"relation {left[0].name} is read off a map that is not in the program")
     for m in program.shared:
         lines += _map_text("SHARED MAP", m, show)
-    lines += [f"STATIC {quote_name(name)}" for name in program.static]
+    for word, names in (("STATIC", program.static), ("EMPTY", program.empty)):
+        lines += [f"{word} {quote_name(name)}" for name in names]
     for t in program.triggers:
         lines.append(f"ON CHANGE {quote_name(t.base)}")
         for s in t.statements:
@@ -167,8 +169,9 @@ class ParseExpression(Protocol[E_co]):
 def parse_program(text: str, parse: ParseExpression[E]) -> Program[E]:
     """The program that `to_text` printed."""
     given = list(_blocks(lines_of(text), 0))
-    blocks = [block for block in given if not block[0].startswith("STATIC ")]
-    static = [_static(line) for line, _ in given if line.startswith("STATIC ")]
+    blocks = [block for block in given if not block[0].startswith(("STATIC ", "EMPTY "))]
+    static, empty = (tuple(_named(word, line) for line, _ in given if line.startswith(f"{word} "))
+                     for word in ("STATIC", "EMPTY"))  # fmt: skip
     heads = [_head(line) for line, _ in blocks]
     maps = {h.name: h.keys for h in heads if isinstance(h, MapDef)}
     relations = {h.name: h.columns for h in heads if isinstance(h, View)}
@@ -186,7 +189,7 @@ def parse_program(text: str, parse: ParseExpression[E]) -> Program[E]:
         else:
             program[2].append(_relation(head, body, maps, expression))
     maps_, triggers, relations_, shared = map(tuple, program)
-    return Program(maps_, triggers, relations_, shared, tuple(static))
+    return Program(maps_, triggers, relations_, shared, static, empty)
 
 
 def _blocks(lines: Sequence[str], depth: int) -> Iterator[tuple[str, list[str]]]:
@@ -201,9 +204,9 @@ def _blocks(lines: Sequence[str], depth: int) -> Iterator[tuple[str, list[str]]]
     yield from found
 
 
-def _static(line: str) -> str:
+def _named(word: str, line: str) -> str:
     stream = TokenStream(line)
-    stream.expect("STATIC")
+    stream.expect(word)
     return stream.name()
 
 

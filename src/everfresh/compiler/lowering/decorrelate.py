@@ -152,30 +152,35 @@ def _only(expr: Expr, free: set[str]) -> bool:
 
 
 def _by_domain(lowering: Lowering, rows: Rows, scope: Scope) -> tuple[Rows, tuple[CorrelatedKey, ...]]:
-    free = {name: var for term in rows for name, var in term.free().items()}
-    relation = domain(lowering, tuple(free.values()), scope)
-    atom = Rel(relation, tuple(free.values()))
-    closed = []
-    for term in rows:
-        columns = dict(term.columns)
-        columns.update({_key(i): var for i, var in enumerate(free.values())})
-        settled = settle(Term((atom, *term.factors), columns), lowering.fresh)
-        if settled is not None:
-            closed.append(settled)
-    links = [CorrelatedKey(_key(i), Var(_key(i), v.type, v.nullable), v) for i, v in enumerate(free.values())]
-    return tuple(closed), tuple(links)
+    free, closed = within_domain(lowering, rows, scope)
+    links = [CorrelatedKey(_key(i), Var(_key(i), v.type, v.nullable), v) for i, v in enumerate(free)]
+    return closed, tuple(links)
 
 
-def domain(lowering: Lowering, free: tuple[Var, ...], scope: Scope) -> str:
-    """The relation of the combinations of some outer variables that occur."""
+def within_domain(
+    lowering: Lowering, rows: Rows, scope: Scope, *, exact: bool = False
+) -> tuple[tuple[Var, ...], Rows]:
+    """The free variables of rows, and these joined with the domain of them, which are keys."""
+    free = tuple({name: var for term in rows for name, var in term.free().items()}.values())
+    if not free:
+        return free, rows
+    atom = Rel(domain(lowering, free, scope, exact=exact), free)
+    keys: dict[str, Expr] = {_key(i): var for i, var in enumerate(free)}
+    closed = (settle(Term((atom, *t.factors), {**t.columns, **keys}), lowering.fresh) for t in rows)
+    return free, tuple(t for t in closed if t is not None)
+
+
+def domain(lowering: Lowering, free: tuple[Var, ...], scope: Scope, *, exact: bool = False) -> str:
+    """The relation of the combinations of some outer variables that occur, and perhaps (if not `exact`) of
+    others."""
     if not scope:
         raise AssertionError(f"{', '.join(v.name for v in free)} not bound by any query")
-    outer = tuple(_coarse(lowering, t, free) for t in scope[-1])
+    outer = scope[-1] if exact else tuple(_coarse(lowering, t, free) for t in scope[-1])
     needed = {v.name: v for v in free if not all(v.name in t.columns for t in outer)}
     for term in outer:
         needed.update(term.free())
     if needed:
-        inherited = domain(lowering, tuple(needed.values()), scope[:-1])
+        inherited = domain(lowering, tuple(needed.values()), scope[:-1], exact=exact)
         atom = Rel(inherited, tuple(needed.values()))
         outer = tuple(Term((atom, *t.factors), {**t.columns, **needed}) for t in outer)
     name, by_name = lowering.define(outer, [(v.name, v) for v in free])

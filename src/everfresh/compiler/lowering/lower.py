@@ -31,6 +31,9 @@ from everfresh.sql.logical.subqueries import has_subquery
 from everfresh.types import BIGINT, BOOLEAN, INTERVAL, NULL, Column
 
 _MOST_TERMS, _MOST_REPEATS = 8, 5
+RULES = 1
+"""What is maintained grows; a view of a folder that an earlier release made is kept as it was made there. By
+the rules of 0, scalar subqueries that may have several rows are not maintained."""
 Relation = View | Partitions[Any] | Intervals
 Scope = tuple[tuple[Term, ...], ...]
 Rows = tuple[Term, ...]
@@ -48,6 +51,9 @@ class Lowered:
     maps: tuple[MapDef[Query], ...]
     relations: tuple[Relation, ...]
     view: View
+    several: tuple[tuple[str, str], ...] = ()
+    """Maps that count the rows for which a scalar subquery has several values, each with the relation that
+    its value is read off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +74,11 @@ class Lowering:
     view: str
     fresh: Fresh
     keys: Keys = field(default_factory=dict)
+    rules: int = RULES
+    """Of which release the rules are (`RULES`)."""
     maps: list[MapDef[Query]] = field(default_factory=list)
     relations: list[Relation] = field(default_factory=list)
+    several: list[tuple[str, str]] = field(default_factory=list)
 
     # -- maps and relations ------------------------------------------------------------------------
 
@@ -462,12 +471,12 @@ def _padded(rows: Rows, side: p.Plan) -> list[Term]:
 # -- the whole view ----------------------------------------------------------------------------------
 
 
-def lower(name: str, plan: p.Plan, keys: Keys | None = None) -> Lowered:
+def lower(name: str, plan: p.Plan, keys: Keys | None = None, rules: int = RULES) -> Lowered:
     """A view's plan in the calculus; raises `NotFlat` if it cannot be maintained incrementally."""
     fresh = Fresh({n.name for n in plan.walk() if isinstance(n, Var)})
-    lowering = Lowering(name, fresh, keys or {})
+    lowering = Lowering(name, fresh, keys or {}, rules)
     view = _aggregate_view(lowering, name, plan) or _rows_view(lowering, name, plan)
-    return Lowered(tuple(lowering.maps), tuple(lowering.relations), view)
+    return Lowered(tuple(lowering.maps), tuple(lowering.relations), view, tuple(lowering.several))
 
 
 def _aggregate_view(lowering: Lowering, name: str, plan: p.Plan) -> View | None:

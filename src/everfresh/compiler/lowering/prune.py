@@ -19,16 +19,23 @@ from everfresh.program import MapDef, View
 def pruned(lowered: Lowered) -> Lowered:
     """The view without what nothing reads."""
     while True:
-        lowered, before = _columns(_relations(lowered)), lowered
+        lowered, before = _columns(_relations(_asked(lowered))), lowered
         if lowered == before:
             return lowered
+
+
+def _asked(lowered: Lowered) -> Lowered:
+    """Without the counts of several rows of subqueries whose values nothing reads."""
+    held = {m.name: len(m.keys) for m in lowered.maps}
+    valued = {r.name for r in lowered.relations if len(r.columns) > held[r.map]}
+    return replace(lowered, several=tuple(each for each in lowered.several if each[1] in valued))
 
 
 def _relations(lowered: Lowered) -> Lowered:
     """Without relations that are in no definition, and without maps under none of the others."""
     used = {n.name for m in lowered.maps for n in m.definition.walk() if isinstance(n, Rel)}
     relations = tuple(r for r in lowered.relations if r.name in used)
-    needed = {*lowered.view.maps}
+    needed = {*lowered.view.maps, *(name for name, _ in lowered.several)}
     for r in relations:
         needed |= set(r.maps)
     return replace(lowered, relations=relations, maps=tuple(m for m in lowered.maps if m.name in needed))

@@ -41,7 +41,7 @@ def filled_once(compiled: CompiledView, static: Collection[str]) -> CompiledView
     if not named:
         return compiled
     moving = [s for t in program.triggers if t.base not in fixed for s in t.statements]
-    needed = {*compiled.view.maps, *(name for r in program.relations for name in r.maps)}
+    needed = {*compiled.view.maps, *program.empty, *(name for r in program.relations for name in r.maps)}
     known = fixed | {r.name for r in program.relations}
     gone = {m.name for m in program.maps if m.name not in needed and _waits(m.definition, known)}
     while wanted := gone & {name for s in moving if s.target not in gone for name in _maps(s.expr)}:

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING
 
 from everfresh.calculus import Cond, Query, Rel
 from everfresh.compiler.lowering.aggregates import NotFlat
-from everfresh.compiler.lowering.decorrelate import SOME, Closed, CorrelatedKey, Factors, close, tied, total
+from everfresh.compiler.lowering.decorrelate import (
+    SOME,
+    Closed,
+    CorrelatedKey,
+    Factors,
+    close,
+    tied,
+    total,
+    within_domain,
+)
 from everfresh.compiler.lowering.partitions import partitioned
 from everfresh.compiler.lowering.products import MEMBER, Term, not_null, settle
 from everfresh.compiler.lowering.quantified import quantified
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
     from everfresh.compiler.lowering.lower import Lowering, Rows, Scope
 
 _FALSE = Const(False, BOOLEAN)
+_SEVERAL = build.call(">", Var(component(0), BIGINT, False), Const(1, BIGINT))
 
 
 def filtered(lowering: Lowering, rows: Rows, condition: Expr, scope: Scope) -> Rows:
@@ -218,11 +228,12 @@ def _some(
 
 
 def _single(lowering: Lowering, plan: p.Plan, scope: Scope) -> tuple[Factors, Expr]:
-    """The value of a subquery that provably has at most one row."""
+    """The value of a subquery that is no aggregate; where it may have several rows, they are counted."""
     variable = plan.variables[0]
     first = _first(lowering, plan, scope)
     inner, links, gates = first or close(lowering, lowering.rows(_bare(plan), scope), scope)
-    if first is None and not _at_most_one(lowering, inner, links):
+    several = first is None and not _at_most_one(lowering, inner, links)
+    if several and not lowering.rules:
         raise NotFlat("a scalar subquery that may have several rows")
     linked = [(link.name, link.column) for link in links]
     apart = [n for n, _ in linked]
@@ -231,9 +242,36 @@ def _single(lowering: Lowering, plan: p.Plan, scope: Scope) -> tuple[Factors, Ex
     beside, _ = lowering.define(there, [*linked, (MEMBER, variable)], apart=[*apart, MEMBER])
     value = Var(side_component(1, "x"), variable.type, True)
     factors, (answer,) = total(lowering, name, links, by_name, [value], (Side(beside, "min"),))
+    if several:
+        valued = lowering.relations[-1].name
+        lowering.several.append((_several(lowering, name, by_name, links, gates, scope), valued))
     if gates:
         answer = build.case([(build.conjunction(gates), answer)], Const(None, answer.type))
     return factors, answer
+
+
+def _several(
+    lowering: Lowering,
+    name: str,
+    by_name: dict[str, Var],
+    links: Sequence[CorrelatedKey],
+    gates: Sequence[Expr],
+    scope: Scope,
+) -> str:
+    """The map that counts the rows which ask for the value of a subquery that has several; `name` counts
+    those of the subquery. One that is not correlated is asked by the query as such, whatever its rows."""
+    shown = [(link.name, by_name[link.name]) for link in links]
+    relation = lowering.relate(name, shown, having=_SEVERAL)
+    atom, _ = lowering.atom(relation, links)
+    asking = (Term((), {}),) if not (links or gates) else scope[-1]
+    pairs = (
+        Term((*t.factors, *tied(links, atom.vars, t), atom, *(Cond(t.of(g)) for g in gates)), t.columns)
+        for t in asking
+        if not any(link.misses(t) for link in links)
+    )
+    rows = tuple(t for t in (settle(t, lowering.fresh) for t in pairs) if t is not None)
+    _, rows = within_domain(lowering, rows, scope[:-1], exact=True)
+    return lowering.define(rows, [])[0]
 
 
 def _first(lowering: Lowering, plan: p.Plan, scope: Scope) -> Closed | None:

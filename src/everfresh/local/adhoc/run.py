@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.expr import Expr, Var, Vector, evaluate_vector
+from everfresh.expr import FOLD, Expr, Var, Vector, evaluate_vector
 from everfresh.local.adhoc.aggregate import Input, aggregate
 from everfresh.local.adhoc.frame import Computed, D, Frame, Ints, Outer, PickedRows, TableColumns, stack
 from everfresh.local.adhoc.graph import flatten, join_graph
@@ -25,6 +25,7 @@ from everfresh.local.adhoc.join import is_true, outer_join
 from everfresh.local.adhoc.keys import Groups, Words, sort_index, within
 from everfresh.local.adhoc.subquery import SubqueryAnswers
 from everfresh.local.adhoc.window import window
+from everfresh.rewrite import rewrite
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.subqueries import answered, free, has_subquery, names, subqueries
 
@@ -49,8 +50,8 @@ class QueryRun:
         """`expr` on every row; each subquery in it becomes a column first."""
         if isinstance(expr, Var):
             return frame[expr.name]
-        if has_subquery(expr):
-            frame, expr = self._answered(expr, frame)
+        if has_subquery(expr):  # what the others decide is not asked
+            frame, expr = self._answered(rewrite(expr, FOLD), frame)
         return evaluate_vector(expr, frame, frame.rows)
 
     def _answered(self, expr: Expr, frame: Frame) -> tuple[Frame, Expr]:
@@ -63,11 +64,12 @@ class QueryRun:
         return frame.having(vectors), answered(expr, answers)
 
     def _ask(self, query: p.Subquery, frame: Frame) -> Vector:
-        """A subquery's value on every row: once for each combination of the outer values that it mentions."""
-        if not frame.rows:
-            return Vector.from_pylist([], query.type)
+        """A subquery's value on every row: once for each combination of the outer values that it mentions.
+        A scalar one that mentions none is asked even if there are no rows."""
         plan = query.plan
         mentioned = sorted(free(plan))
+        if not frame.rows and (mentioned or not isinstance(query, p.ScalarSubquery)):
+            return Vector.from_pylist([], query.type)
         if not mentioned:
             if plan not in self._once:
                 self._once[plan] = self.frame(plan, None)

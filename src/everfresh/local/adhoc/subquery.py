@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, concat
 from everfresh.local.adhoc.frame import Frame, Ints, Mask, take
 from everfresh.local.adhoc.keys import Groups, Words, codes
+from everfresh.sql.logical.subqueries import gives_several
 from everfresh.types import BIGINT, BOOLEAN
 
 Verdict = tuple[Mask, Mask]  # the rows on which a comparison is true, and on which it is false
@@ -45,12 +45,8 @@ class SubqueryAnswers:
 
     def scalar(self, column: str, ids: Ints) -> Vector:
         """The only value for each asking row, NULL if there is none; several are an error."""
-        if (self._sizes[ids] > 1).any():
-            raise EverfreshError(
-                Code.VALUE,
-                "a subquery used as a value gives more than one row",
-                hint="use an aggregate, or IN",
-            )
+        if (self._sizes > 1).any():
+            raise gives_several()
         where = np.full(self._count, -1, np.int64)
         where[self._d] = np.arange(self._frame.rows)
         return take(self._frame[column], where[ids])

@@ -161,6 +161,8 @@ class Wiring:
         }
         self.schedule: Schedule[Query] = scheduled(catalog.compiled)  # type: ignore[arg-type]
         self.under = self.schedule.under
+        self.empty = {m: name for name, v in catalog.views.items() for m in v.compiled.program.empty}
+        """Maps that batches have to leave without entries, and the views that ask for it."""
         self._prepared: dict[tuple[str, str], list[Prepared]] = {}
         self._reached: dict[str, tuple[LinkedRelation, ...]] = {}
         self._own: dict[tuple[str, str], list[Prepared]] = {}

@@ -148,6 +148,7 @@ def step(
         raise
     crash("mid-apply", world.fault, site.number, world.inbox)
     try:
+        site.state.check_empty(site.state.wiring, journal)
         sections, rows = (
             done(world, site, journal) if job.kind != "load" else (images(world, site, journal), 0)
         )

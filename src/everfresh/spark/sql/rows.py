@@ -24,6 +24,7 @@ from everfresh.spark.sql.text import (
 )
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.row_calls import WHOLE
+from everfresh.sql.logical.subqueries import SEVERAL
 from everfresh.types import BIGINT, DOUBLE, INTEGER, INTERVAL, MAX_DIGITS, NULL, SqlType
 
 Columns = dict[str, Var]
@@ -279,7 +280,6 @@ def _units(text: str, of: SqlType) -> str:
 
 _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _EXTREME = {"<": "max", "<=": "max", ">": "min", ">=": "min"}
-_SEVERAL = "a subquery used as a value gives more than one row"
 
 
 @dataclass(slots=True)
@@ -330,7 +330,7 @@ class AskedSubquery:
             self.join([f"{value} AS {self.q}_v"], grouped=False)
             return f"{self.q}_v"
         self.join([f"any_value({value}) AS {self.q}_v", f"count(1) AS {self.q}_n"])
-        several = fail(Code.VALUE, _SEVERAL, spark_type(query.type))
+        several = fail(Code.VALUE, SEVERAL, spark_type(query.type))
         return f"CASE WHEN {self.q}_n > 1 THEN {several} ELSE {self.q}_v END"
 
     def quantified(self, query: p.QuantifiedSubquery) -> str:

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
+from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Expr, Var
 from everfresh.rewrite import Node
 from everfresh.sql.logical import plan as p
 
 Names = frozenset[str]
+SEVERAL = "a subquery used as a value gives more than one row"
 
 
 @lru_cache(maxsize=4096)
@@ -46,6 +48,11 @@ def subqueries(expr: Expr) -> Iterator[p.Subquery]:
     for child in expr.children:
         if isinstance(child, Expr):
             yield from subqueries(child)
+
+
+def gives_several() -> EverfreshError:
+    """The error of a scalar subquery with several rows."""
+    return EverfreshError(Code.VALUE, SEVERAL, hint="use an aggregate, or IN")
 
 
 def has_subquery(expr: Expr) -> bool:

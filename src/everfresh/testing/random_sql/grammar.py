@@ -1,7 +1,7 @@
 """Random queries: SELECTs of all shapes, joins, derived tables, common table expressions, set operations.
 
 Kept out, since an oracle cannot judge them: LIMIT with ties that differ, window orders that leave a choice,
-scalar subqueries with several rows, `//` and `%`, products of sums, DECIMALs of several scales, casts of
+`//` and `%`, products of sums, DECIMALs of several scales, casts of
 strings, rows under `<> ANY` (DuckDB keeps them in WHERE where it says NULL in SELECT); and, since DuckDB has
 them not: subqueries in ON of outer joins, FULL JOIN without an equality,
 correlation of row values.
@@ -29,7 +29,7 @@ from everfresh.testing.random_sql.tree import (
     With,
     column,
 )
-from everfresh.testing.random_sql.weights import GROUPINGS, JOINS, SETS
+from everfresh.testing.random_sql.weights import GROUPINGS, JOINS, ROWS_OF_ONE, SETS
 
 BUDGET = 14
 FLAT_BUDGET = 4
@@ -333,11 +333,19 @@ class Queries(Aggregates):
         return Select(_named([self.value(kind, inner.plain()) for kind in kinds]), source, where)
 
     def single(self, place: Place, kind: str) -> Query:
-        """One row: aggregates without keys, or the first row."""
+        """One row: aggregates without keys, or the first row; or conditions that few rows fulfil, seldom two
+        that one row asks for."""
         source, own = self.source(place.depth, place.visible())
         where = self.correlation(own, place, place.depth, correlate=True)
-        if self.choose(("one by an aggregate", "one by a limit")) == "one by a limit":
+        how = self.choose(tuple(ROWS_OF_ONE))
+        if how != "one by an aggregate":
             item = self.value(kind, Place(own))
+            asked = where is not None and any(c.sql() in where.sql() for c in place.visible())
+            if how == "one of several" and (asked or not place.outer):
+                if not asked or self.rng.random() < 0.5:
+                    few = self.call("compare", "truth", "{0} = {1}", own[0], self.literal(own[0].kind))
+                    where = few if where is None else self.call("and", "truth", "({0} AND {1})", where, few)
+                return Select(_named([item]), source, where, distinct=True)
             return Select(_named([item]), source, where, order=(" DESC",), limit=1)
         item = self.over_groups(kind, Groups(Place(own, (), "", 0), (), ""))
         return Select(_named([item]), source, where)

@@ -53,7 +53,7 @@ SUBQUERIES = {
     "exists": 1.0, "not exists": 1.0, "in query": 1.0, "not in query": 1.2, "any": 0.8, "all": 0.8,
     "row in query": 0.6, "row not in query": 0.6, "row any": 0.6, "row all": 0.6,
 }  # fmt: skip
-ROWS_OF_ONE = {"one by an aggregate": 5.0, "one by a limit": 1.0}
+ROWS_OF_ONE = {"one by an aggregate": 5.0, "one by a limit": 1.0, "one of several": 0.7}
 AGGREGATES = {
     "count rows": 1.2, "count": 1.0, "sum": 2.0, "min": 1.0, "max": 1.0, "count distinct": 0.7,
     "sum distinct": 0.6,
