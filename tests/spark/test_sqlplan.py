@@ -78,6 +78,14 @@ SCHEMAS = {
 
 # Each line is run in DuckDB and in Spark. Rows are compared in order where a line ends in --ordered.
 QUERIES = """
+SELECT k.id, t.d FROM k, LATERAL (SELECT d FROM s WHERE s.b = k.a * 10) t
+SELECT r.a, t.n, t.m FROM r, (SELECT count(*) AS n, max(f) AS m FROM u WHERE u.a = r.a) t
+SELECT r.b, t.d FROM r LEFT JOIN LATERAL (SELECT d FROM s WHERE s.b <= r.b ORDER BY d DESC NULLS LAST, e LIMIT 1) t ON true
+SELECT r.a, t.x, v.c FROM r CROSS JOIN LATERAL (SELECT r.a + r.b AS x) t LEFT JOIN LATERAL (SELECT DISTINCT c FROM u WHERE u.a < t.x) v ON v.c <> r.c
+SELECT k.id, t.q FROM k JOIN LATERAL (SELECT b AS q FROM s WHERE s.b > k.id EXCEPT SELECT k.a) t ON t.q IS NOT NULL
+SELECT id FROM k WHERE EXISTS (SELECT 1 FROM u, LATERAL (SELECT u.a + k.id AS z) t WHERE t.z > 4)
+SELECT k.id, t.n FROM k, LATERAL (SELECT u.g, count(*) AS n, row_number() OVER (ORDER BY u.g NULLS FIRST) AS rn FROM u LEFT JOIN r ON r.a = k.a AND r.c = u.c GROUP BY u.g) t WHERE t.rn = 1
+SELECT a.id, t.x, w.y FROM k a FULL JOIN k b ON a.a = b.id, LATERAL (SELECT a.id + b.id AS x) t, LATERAL (VALUES (t.x), (b.a)) w(y)
 SELECT * FROM r, s
 SELECT r.*, s.d FROM r JOIN s ON r.b = s.b AND d > 1.5
 SELECT * FROM r LEFT JOIN s ON r.b = s.b AND r.a = 1

@@ -60,7 +60,8 @@ def _scoped(plan: p.Plan, around: dict[str, Var]) -> None:
         assert [v.type for v in plan.left.variables] == [v.type for v in plan.right.variables]
     for child in plan.children:
         if isinstance(child, p.Plan):
-            _scoped(child, around)
+            beside = plan.left.variables if isinstance(plan, p.Join) and child is plan.right else ()
+            _scoped(child, {**around, **{v.name: v for v in beside}})
         elif not isinstance(plan, p.Scan):
             _used(child, seen)  # type: ignore[arg-type]
 

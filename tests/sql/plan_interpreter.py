@@ -20,6 +20,7 @@ from everfresh.expr import evaluate
 from everfresh.expr.library.casts import cast_value
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.subqueries import lateral
 
 Row = dict[str, Any]
 Env = Mapping[str, Any]
@@ -74,11 +75,12 @@ class _Interpreter:
         raise AssertionError(plan)
 
     def joined(self, plan: p.Join, env: Env) -> list[Row]:
-        left, right = self.rows(plan.left, env), self.rows(plan.right, env)
+        left, each = self.rows(plan.left, env), bool(lateral(plan))
+        right = [] if each else self.rows(plan.right, env)
         found: list[Row] = []
         matched_left, matched_right = set(), set()
         for i, a in enumerate(left):
-            for j, b in enumerate(right):
+            for j, b in enumerate(self.rows(plan.right, {**env, **a}) if each else right):
                 both = a | b
                 if plan.condition is None or self.value(plan.condition, both, env) is True:
                     found.append(both)

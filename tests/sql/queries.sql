@@ -302,3 +302,12 @@ SELECT a FROM r WHERE (SELECT count(*) FROM (SELECT DISTINCT c FROM u WHERE u.a 
 SELECT o.a, o.n FROM (SELECT a, count(*) AS n FROM r GROUP BY a) o WHERE o.n = (SELECT max(n) FROM (SELECT a, count(*) AS n FROM r GROUP BY a) i WHERE i.a >= o.a)
 SELECT a FROM r WHERE a = ANY (SELECT a FROM u WHERE f > (SELECT avg(f) FROM u w WHERE w.g = u.g))
 SELECT a, b FROM r WHERE b IN (SELECT b FROM s WHERE d > (SELECT avg(d) FROM s) OR EXISTS (SELECT 1 FROM u WHERE u.a = r.a AND u.f < s.d))
+-- lateral joins
+SELECT k.id, t.d FROM k, LATERAL (SELECT d FROM s WHERE s.b = k.a * 10) t
+SELECT r.a, t.n, t.m FROM r, (SELECT count(*) AS n, max(f) AS m FROM u WHERE u.a = r.a) t
+SELECT r.b, t.d FROM r LEFT JOIN LATERAL (SELECT d FROM s WHERE s.b <= r.b ORDER BY d DESC NULLS LAST, e LIMIT 1) t ON true
+SELECT r.a, t.x, v.c FROM r CROSS JOIN LATERAL (SELECT r.a + r.b AS x) t LEFT JOIN LATERAL (SELECT DISTINCT c FROM u WHERE u.a < t.x) v ON v.c <> r.c
+SELECT k.id, t.q FROM k JOIN LATERAL (SELECT b AS q FROM s WHERE s.b > k.id EXCEPT SELECT k.a) t ON t.q IS NOT NULL
+SELECT id FROM k WHERE EXISTS (SELECT 1 FROM u, LATERAL (SELECT u.a + k.id AS z) t WHERE t.z > 4)
+SELECT k.id, t.n FROM k, LATERAL (SELECT u.g, count(*) AS n, row_number() OVER (ORDER BY u.g NULLS FIRST) AS rn FROM u LEFT JOIN r ON r.a = k.a AND r.c = u.c GROUP BY u.g) t WHERE t.rn = 1
+SELECT a.id, t.x, w.y FROM k a FULL JOIN k b ON a.a = b.id, LATERAL (SELECT a.id + b.id AS x) t, LATERAL (VALUES (t.x), (b.a)) w(y)

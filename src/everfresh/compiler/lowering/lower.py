@@ -27,7 +27,7 @@ from everfresh.program import Intervals, MapDef, Partitions, Side, View, compone
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.conditions import conjuncts
 from everfresh.sql.logical.row_calls import WHOLE
-from everfresh.sql.logical.subqueries import has_subquery
+from everfresh.sql.logical.subqueries import has_subquery, lateral
 from everfresh.types import BIGINT, BOOLEAN, INTERVAL, NULL, Column
 
 _MOST_TERMS, _MOST_REPEATS = 8, 5
@@ -270,13 +270,14 @@ class Lowering:
         from everfresh.compiler.lowering.subqueries import filtered, unmatched
 
         where = (*where, *_plain(plan.condition)) if plan.kind == "inner" else ()
-        left, right = self.rows(plan.left, scope, where), self.rows(plan.right, scope, where)
+        left = self.rows(plan.left, scope, where)
+        right = self.rows(plan.right, (*scope, left) if lateral(plan) else scope, where)
         if _repeats(left) + _repeats(right) > _MOST_REPEATS:
             if _repeats(left) >= _repeats(right):
                 left = self._bag(left, plan.left, scope)
             else:
-                right = self._bag(right, plan.right, scope)
-        pairs = tuple(Term((*a.factors, *b.factors), {**a.columns, **b.columns}) for a in left for b in right)
+                right = self._bag(right, plan.right, (*scope, left) if lateral(plan) else scope)
+        pairs = tuple(_pair(a, b) for a in left for b in right)
         condition = plan.condition
         if plan.kind == "inner":
             return pairs if condition is None else filtered(self, pairs, condition, scope)
@@ -420,6 +421,16 @@ class Lowering:
         own = atom.vars[len(found.links) :]
         columns = dict(zip((v.name for v in plan.variables), own, strict=True))
         return (Term((*linked, atom, *(Cond(g) for g in found.gates)), columns),)
+
+
+def _pair(left: Term, right: Term) -> Term:
+    """A term of pairs; where the right side mentions columns of the left one, they are those of its rows."""
+    ties = [
+        Bind(var, value)
+        for name, var in right.free().items()
+        if (value := left.columns.get(name, var)) != var
+    ]
+    return Term((*left.factors, *ties, *right.factors), {**left.columns, **right.columns})
 
 
 def _repeats(rows: Rows) -> int:

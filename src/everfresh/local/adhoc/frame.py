@@ -102,6 +102,10 @@ def take(vector: Vector, index: Ints) -> Vector:
     return taken.with_valid(~missing if taken.valid is None else taken.valid & ~missing)
 
 
+AROUND = "\0around"
+"""The combinations of the outer query, while rows stand for those of a join."""
+
+
 class Frame(Mapping[str, Vector]):
     """Rows as columns by name."""
 

@@ -22,7 +22,7 @@ from everfresh.local.adhoc.join import Evaluate, JoinKeys, Key, Lookup, find_pai
 from everfresh.local.adhoc.keys import Words
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.conditions import conjuncts
-from everfresh.sql.logical.subqueries import Names, has_subquery, names
+from everfresh.sql.logical.subqueries import Names, has_subquery, lateral, names
 
 
 def flatten(plan: p.Plan) -> tuple[list[p.Plan], list[Expr]]:
@@ -31,7 +31,7 @@ def flatten(plan: p.Plan) -> tuple[list[p.Plan], list[Expr]]:
         case p.Filter(child, condition):
             leaves, conditions = flatten(child)
             return leaves, conditions + conjuncts(condition)
-        case p.Join("inner", left, right, condition):
+        case p.Join("inner", left, right, condition) if not lateral(plan):
             (a, first), (b, second) = flatten(left), flatten(right)
             return a + b, first + second + conjuncts(condition)
     return [plan], []

@@ -19,7 +19,17 @@ import pyarrow as pa
 
 from everfresh.expr import FOLD, Expr, Var, Vector, evaluate_vector
 from everfresh.local.adhoc.aggregate import Input, aggregate
-from everfresh.local.adhoc.frame import Computed, D, Frame, Ints, Outer, PickedRows, TableColumns, stack
+from everfresh.local.adhoc.frame import (
+    AROUND,
+    Computed,
+    D,
+    Frame,
+    Ints,
+    Outer,
+    PickedRows,
+    TableColumns,
+    stack,
+)
 from everfresh.local.adhoc.graph import flatten, join_graph
 from everfresh.local.adhoc.join import is_true, outer_join
 from everfresh.local.adhoc.keys import Groups, Words, sort_index, within
@@ -27,7 +37,8 @@ from everfresh.local.adhoc.subquery import SubqueryAnswers
 from everfresh.local.adhoc.window import window
 from everfresh.rewrite import rewrite
 from everfresh.sql.logical import plan as p
-from everfresh.sql.logical.subqueries import answered, free, has_subquery, names, subqueries
+from everfresh.sql.logical.subqueries import answered, free, has_subquery, lateral, names, subqueries
+from everfresh.types import BIGINT
 
 Source = Callable[[str], pa.Table]
 
@@ -120,6 +131,8 @@ class QueryRun:
         return Frame({v.name: (part, name) for v, name in zip(plan.vars, part.source, strict=True)}, rows)
 
     def _graph(self, plan: p.Filter | p.Join, outer: Outer | None) -> Frame:
+        if isinstance(plan, p.Join) and lateral(plan):
+            return self._lateral(plan, outer)
         if isinstance(plan, p.Join) and plan.kind != "inner":
             return self._outer_join(plan, outer)
         leaves, conditions = flatten(plan)
@@ -132,6 +145,20 @@ class QueryRun:
             left = outer.expand(left) if plan.kind != "right" else left
             right = outer.expand(right) if plan.kind != "left" else right
         return outer_join(plan, (left, right), outer, self.words, self.evaluate, self.chunk)
+
+    def _lateral(self, plan: p.Join, outer: Outer | None) -> Frame:
+        """The right side for all combinations of the left values that it mentions, joined by these."""
+        left = self.frame(plan.left, outer)
+        mentioned = sorted(free(plan.right))
+        if outer is not None and not frozenset(mentioned) <= frozenset(left):
+            left = outer.expand(left)
+        ids, combinations = self._combinations(left, mentioned)
+        right = combinations.expand(self.frame(plan.right, combinations))
+        around = {AROUND: D} if D in left else {}
+        left = left.renamed({**{n: n for n in left if n != D}, **around}).having({D: Vector(BIGINT, ids)})
+        out = outer_join(plan, (left, right), None, self.words, self.evaluate, self.chunk)
+        back = {D: AROUND} if around else {}
+        return out.renamed({**{n: n for n in out if n not in (D, AROUND)}, **back})
 
     def _project(self, plan: p.Project, outer: Outer | None) -> Frame:
         frame = self._bound(self.frame(plan.input, outer), [e for _, e in plan.items], outer)

@@ -35,7 +35,7 @@ from everfresh.spark.sql.rows import (
 from everfresh.spark.sql.text import name, order_key, spark_type, unsupported, zero
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.conditions import conjuncts
-from everfresh.sql.logical.subqueries import answered, free, has_subquery, names, subqueries
+from everfresh.sql.logical.subqueries import answered, free, has_subquery, lateral, names, subqueries
 from everfresh.types import BOOLEAN, INTEGER, INTERVAL
 
 
@@ -136,16 +136,20 @@ class Writer:
     def _ask(self, query: p.Subquery, base: str, rows: Rows, texts: dict[Expr, str]) -> AskedSubquery:
         """The rows of a subquery for the combinations of `base` that it mentions."""
         self._asked += 1
-        mentioned = {n: rows.all[n] for n in sorted(free(query.plan))}
-        keys = [v.name for v in mentioned.values()]
-        outer = None
-        if mentioned:
-            own = {n: Var(f"d{j}", v.of, v.null) for j, (n, v) in enumerate(mentioned.items())}
-            named = {f"d{j}": key for j, key in enumerate(keys)}
-            outer = OuterRelation(self._share(f"SELECT DISTINCT * FROM ({select(named)} FROM {base})"), own)
+        keys, outer = self._combinations(query.plan, base, rows)
         args = query.args if isinstance(query, p.QuantifiedSubquery) else ()
         found = self._rows(query.plan, outer)
         return AskedSubquery(base, f"q{self._asked}", keys, [texts[a] for a in args], found)
+
+    def _combinations(self, plan: p.Plan, base: str, rows: Rows) -> tuple[list[str], OuterRelation | None]:
+        """The columns of `base` that a plan mentions, and the combinations of their values."""
+        mentioned = {n: rows.all[n] for n in sorted(free(plan))}
+        keys = [v.name for v in mentioned.values()]
+        if not mentioned:
+            return keys, None
+        own = {n: Var(f"d{j}", v.of, v.null) for j, (n, v) in enumerate(mentioned.items())}
+        named = {f"d{j}": key for j, key in enumerate(keys)}
+        return keys, OuterRelation(self._share(f"SELECT DISTINCT * FROM ({select(named)} FROM {base})"), own)
 
     # -- one input ------------------------------------------------------------------------------------------
 
@@ -261,7 +265,31 @@ class Writer:
 
     # -- two inputs -----------------------------------------------------------------------------------------
 
+    def _lateral(self, plan: p.Join, outer: OuterRelation | None) -> Rows:
+        """The right side for all combinations of the left values that it mentions, joined by these."""
+        left = self._rows(plan.left, outer)
+        if free(plan.right) - left.columns.keys():
+            left = self._expanded(left, outer)
+        base = self._share(left.sql, _unsteady(plan.left))
+        keys, combinations = self._combinations(plan.right, base, left)
+        right = self._expanded(self._rows(plan.right, combinations), combinations)
+        columns = _numbered(plan.right.variables, start := len(left.columns))
+        moved = {f"c{start + i}": v.name for i, v in enumerate(right.columns.values())}
+        moved |= {f"e{j}": d for j, d in enumerate(right.d)}
+        both = Rows("", {**left.all, **columns})
+        now = [c for c in conjuncts(plan.condition) if not has_subquery(c)]
+        late = [c for c in conjuncts(plan.condition) if has_subquery(c)]
+        if late and plan.kind != "inner":
+            raise unsupported("a subquery in ON of a LEFT JOIN LATERAL")
+        on = [*same(keys, [f"e{j}" for j in range(len(keys))]), *(both.text(c) for c in now)]
+        found = Rows("", _numbered(plan.variables), left.outer)
+        items = {c: c for c in [*(v.name for v in found.columns.values()), *left.d]}
+        sql = f"FROM {base} {plan.kind.upper()} JOIN ({select(moved)} FROM ({right.sql})) ON {all_of(on)}"
+        return self._where(replace(found, sql=f"{select(items)} {sql}"), late, plan, outer)
+
     def _join(self, plan: p.Join, outer: OuterRelation | None) -> Rows:
+        if lateral(plan):
+            return self._lateral(plan, outer)
         left, right = (self._rows(side, outer) for side in plan.inputs)
         if plan.kind in ("left", "full"):  # a side that is padded must know for which combination
             left = self._expanded(left, outer)

@@ -203,7 +203,8 @@ class Join(Plan):
     """Pairs of rows for which `condition` is TRUE (None: all pairs), and by the kind rows without partner.
 
     Such rows are padded with NULLs. The variables of both sides have distinct names; those of a side that may
-    be padded are nullable above the join, not in its condition.
+    be padded are nullable above the join, not in its condition. The right side may mention variables of the
+    left one (LATERAL, of the kinds inner and left): its rows are then those for the values of each left row.
     """
 
     kind: str

@@ -61,17 +61,18 @@ class _Parser:
     def plan(self, block: Block, outer: Mapping[str, Var]) -> p.Plan:
         """The plan of a block, inside of plans with the variables `outer`."""
         line, below = block
-        inputs = tuple(self.plan(b, outer) for b in below if not _LABEL.match(b[0]))
-        known = dict(outer)
-        for child in inputs:
-            known.update({v.name: v for v in child.variables})
+        known, inputs = dict(outer), []
+        for b in below:
+            if not _LABEL.match(b[0]):  # the right side of a join may mention the left one's variables
+                inputs.append(self.plan(b, known if line.startswith("Join ") else outer))
+                known.update({v.name: v for v in inputs[-1].variables})
         node = _Node(TokenStream(line), known)
         for label, inside in ((b[0], b[1]) for b in below if _LABEL.match(b[0])):
             shown, question = label.split(":", 1)
             name = Made(shown)
             node.answers[name] = node.asked(name.split("#")[0], question, self.plan(inside[0], known))
             node.known[name] = Var(name, node.answers[name].type, node.answers[name].nullable)
-        made = self.made(node, inputs)
+        made = self.made(node, tuple(inputs))
         node.stream.end()
         return made
 

@@ -37,7 +37,15 @@ def free(plan: p.Plan) -> Names:
         return frozenset()
     inside = {v.name for child in plan.inputs for v in child.variables}
     own = frozenset().union(*(names(c) for c in plan.children if not isinstance(c, p.Plan))) - inside
+    if isinstance(plan, p.Join):
+        return own | free(plan.left) | (free(plan.right) - lateral(plan))
     return own.union(*map(free, plan.inputs))
+
+
+def lateral(plan: p.Join) -> Names:
+    """The variables of the left side of a join that its right side mentions: it is lateral if there are."""
+    found = free(plan.right)
+    return found and found & {v.name for v in plan.left.variables}
 
 
 def subqueries(expr: Expr) -> Iterator[p.Subquery]:

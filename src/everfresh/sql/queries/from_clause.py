@@ -19,6 +19,7 @@ from everfresh.sql import refusals
 from everfresh.sql.context import Context
 from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import ExistsSubquery, Filter, Join, Plan, Project, Scan, Single
+from everfresh.sql.logical.subqueries import lateral
 from everfresh.sql.queries.asof import asof_join
 from everfresh.sql.queries.clauses import Query, distinct_names, refuse_clauses
 from everfresh.sql.queries.time_windows import is_time_window, time_window
@@ -97,8 +98,10 @@ class _From:
         elif isinstance(node, (exp.Subquery, exp.Values)):
             refuse_clauses(self.source, node, _DERIVED)
             plan, scope = self._derived(node, beside)
-        elif isinstance(node, exp.Lateral):
-            raise self.source.unsupported("LATERAL", node, keyword="LATERAL")
+        elif isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
+            refuse_clauses(self.source, node, {"this", "alias", "view", "outer"})
+            refuse_clauses(self.source, node.this, _DERIVED - {"alias"})
+            plan, scope = self._derived(node, beside)
         elif isinstance(node, (exp.Table, exp.Unnest, exp.Func)):
             raise self.source.unsupported("a table function", node)
         else:
@@ -127,11 +130,11 @@ class _From:
         return self._relation(Query(scan, tuple(c.name for c in columns)), name, node)
 
     def _derived(self, node: Any, beside: Scope) -> Bound:
-        """A query in FROM; it may not use the relations beside it."""
+        """A query in FROM; it may use the relations to its left (LATERAL), with the keyword or without."""
         alias = node.args.get("alias")
-        outer = self._beside(beside)
+        outer = Binder(replace(beside, outer=self.outer), "FROM") if beside.relations else self.outer
         shown = alias.name if alias is not None else ""
-        query = self.context.bind(node, outer, shown)
+        query = self.context.bind(node.this if isinstance(node, exp.Lateral) else node, outer, shown)
         kind = "valueslist" if isinstance(node, exp.Values) else "unnamed_subquery"
         if not shown:
             self.unnamed += 1
@@ -227,6 +230,8 @@ class _From:
             found: Expr = ExistsSubquery(right if condition is None else Filter(right, condition))
             return Filter(left, found if kind == "SEMI" else build.call("not", found)), names
         how = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}.get(side, "inner")
+        if (how in ("right", "full") or word == "ASOF") and lateral(Join("inner", left, right)):
+            raise self.source.unsupported(f"LATERAL in {word or how.upper()} JOIN", join.this)
         plan: Plan
         if word == "ASOF":
             assert condition is not None

@@ -238,6 +238,12 @@ class Queries(Aggregates):
         """One more relation; a merged column of those before could be ambiguous now."""
         own = tuple(c for c in own if "." in c.template)
         right: Base | Derived
+        if "LATERAL" in join:
+            if depth < 1 or self.budget < 2 or not own:
+                return left, own
+            right, more = self.lateral(Place(own, outer, "", depth - 1))
+            on = self.on("JOIN", own, more, 0, ()) if join == "LEFT JOIN LATERAL" else None
+            return Join(join, left, right, on), own + more
         if isinstance(left, Base) and self.chance("self-join"):
             alias = self.alias()
             right, more = _base(left.name, alias, left.columns, table=left.name in self.tables)
@@ -254,6 +260,19 @@ class Queries(Aggregates):
                     return self.by_names(join, left, right, own, more, shared)
                 join = "JOIN"
         return Join(join, left, right, self.on(join, own, more, depth, outer)), own + more
+
+    def lateral(self, place: Place) -> tuple[Derived, tuple[Expr, ...]]:
+        """A derived table that mentions what stands to its left: any query, one row, or the first rows."""
+        kinds = [self.kind_in(place) for _ in range(self.rng.choice((1, 2)))]
+        alias = self.alias()
+        if len(kinds) == 1 and self.rng.random() < 0.5:
+            query = self.single(place, kinds[0])
+        else:
+            query = self.subquery(place, kinds)
+            if isinstance(query, Select) and self.rng.random() < 0.4:
+                query = replace(query, order=tuple(self.rng.choice((" DESC", "")) for _ in kinds), limit=2)
+        columns = tuple((f"x{i}", kind) for i, kind in enumerate(kinds))
+        return Derived(query, alias, columns), tuple(column(alias, n, k) for n, k in columns)
 
     def by_names(
         self, join: str, left: Source, right: Source, own: tuple[Expr, ...], more: tuple[Expr, ...],

@@ -29,6 +29,7 @@ SOURCES = {"table": 8.0, "derived table": 2.0}
 JOINS = {
     "no join": 6.0, "JOIN": 3.0, "LEFT JOIN": 3.0, "RIGHT JOIN": 1.2, "FULL JOIN": 1.5, "CROSS JOIN": 0.7,
     "NATURAL JOIN": 0.6, "JOIN USING": 0.8, "LEFT JOIN USING": 0.5, "FULL JOIN USING": 0.4, "comma": 0.6,
+    "CROSS JOIN LATERAL": 0.5, "LEFT JOIN LATERAL": 0.4,
 }  # fmt: skip
 ON = {"equality": 5.0, "equality and more": 3.0, "inequality": 1.3, "sameness": 0.8, "any condition": 1.0}
 CORRELATIONS = {"equality correlation": 5.0, "inequality correlation": 2.0, "uncorrelated": 1.5}
