@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from everfresh.bench import Settings
 from everfresh.bench.report import Report
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 NAME = "raw"
 DESCRIPTION = "raw arrays: bytes that policies of the cache read again, and placement"
 OPTIONS = {
-    "mb": "megabytes of numbers in the files of a catalog (2048)",
+    "parts": "which (first,policies)",
+    "formats": "of part first (csv,fits,hdf5,hdf5-gzip)",
+    "folder": "where files are written (the folder for temporary files)",
+    "mb": "megabytes of numbers in the files of a catalog (2048; in part first by the format)",
     "workers": "cache nodes (8)",
     "workloads": "which, by their names (PTF-1,PTF-2,GEO,PTF-100)",
     "shares": "budgets in percent of the files' bytes (10,25,50)",
@@ -41,6 +44,13 @@ def run(settings: Settings) -> Report:
     from everfresh.bench.parts.raw_workloads import WORKLOADS
 
     report = Report(NAME)
+    parts = settings.options.get("parts", "first,policies").split(",")
+    if "first" in parts:
+        from everfresh.bench.parts.raw_first_answer import first_answers
+
+        first_answers(report, settings)
+    if "policies" not in parts:
+        return report
     mb = int(settings.options.get("mb", 24 if settings.quick else 2048))
     workers = int(settings.options.get("workers", 8))
     names = settings.options.get("workloads", "PTF-1,PTF-2,GEO" if settings.quick else "").split(",")
@@ -48,7 +58,9 @@ def run(settings: Settings) -> Report:
         workload = made()
         if names != [""] and workload.name not in names:
             continue
-        with tempfile.TemporaryDirectory(prefix="everfresh-raw-") as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="everfresh-raw-", dir=settings.options.get("folder")
+        ) as folder:
             settings.note(f"{workload.name}: writing {workload.format}")
             from everfresh.bench.parts.raw_workloads import write
 
@@ -63,15 +75,9 @@ def _workload(
     from everfresh.raw.cache.asking import CacheOptions
     from everfresh.raw.cache.coordinator import Coordinator
     from everfresh.raw.catalog import Catalog
-    from everfresh.raw.cells import CellReader
-    from everfresh.raw.definition import CreateExternal, parse
     from everfresh.raw.looking import look
 
-    definition = parse(
-        f"CREATE EXTERNAL ARRAY a <mag: DOUBLE, flux: DOUBLE> {workload.ranges} FROM '{folder}'"
-    )
-    assert isinstance(definition, CreateExternal)
-    reader = CellReader(definition)
+    reader = workload.reader(folder)
     settings.note(f"{workload.name}: first look at {size / 1e6:,.0f} MB")
     begin = time.perf_counter()
     catalog = look(reader, Catalog(), workers, Coordinator().numbers).catalog
@@ -100,26 +106,14 @@ def _queries(
     options: CacheOptions,
     evaluated: bool = True,
 ) -> list[Told]:
-    from everfresh.arrays.aql_parser import parse
-    from everfresh.arrays.evaluate import evaluate
+    from everfresh.bench.parts.raw_workloads import asked
     from everfresh.raw.cache.coordinator import Coordinator
-    from everfresh.raw.needs import needs_of
 
     cache = Coordinator(options)
     cache.put("a", reader, catalog)
-    names = reader.schema.dimension_names
-    on = " AND ".join(f"y.{name} = x.{name}" for name in names)
     told = []
     for box in workload.boxes:
-        where = ", ".join(map(str, (*box.lo, *box.hi)))
-        statement: Any = parse(
-            f"SELECT COUNT(*) AS n FROM BETWEEN(a, {where}) x SIMILARITY JOIN BETWEEN(a, {where}) y "
-            f"ON ({on}) WITH SHAPE {workload.shape}"
-        )
-        needs = needs_of(statement, {"a": reader.schema})
-        arrays = cache.answer(needs.asks, needs.joins)
-        if evaluated:
-            evaluate(statement, arrays)
+        asked(cache, workload, box, evaluated)
         assert cache.last is not None
         told.append(cache.last)
     return told

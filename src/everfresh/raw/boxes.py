@@ -57,8 +57,11 @@ class Box:
 
     def holds(self, coords: Ints) -> Mask:
         """Which cells, a column each, are inside."""
-        lo, hi = np.array(self.lo, np.int64)[:, None], np.array(self.hi, np.int64)[:, None]
-        return np.asarray(((lo <= coords) & (coords <= hi)).all(axis=0), np.bool_)
+        found = np.ones(coords.shape[1], np.bool_)
+        for lo, hi, row in zip(self.lo, self.hi, coords, strict=True):
+            found &= row >= lo
+            found &= row <= hi
+        return found
 
     def __str__(self) -> str:
         return " x ".join(f"{a}..{b}" for a, b in zip(self.lo, self.hi, strict=True))

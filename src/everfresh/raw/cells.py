@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.delta.casts import plain
+from everfresh.delta.casts import canonical, fast_cast, plain
 from everfresh.errors import Code, EverfreshError
+from everfresh.expr.nodes import Call, Cast, Const, Var
 from everfresh.local.adhoc import execute
 from everfresh.raw.boxes import Box, Mask
 from everfresh.raw.definition import CreateExternal
 from everfresh.raw.files.formats import format_of
 from everfresh.raw.files.protocol import Reader
-from everfresh.sql.logical.plan import Plan, Scan
+from everfresh.sql.logical.plan import Plan, Project, Scan
 from everfresh.sql.scalars import bind_select
 from everfresh.types import BIGINT, Column, from_arrow, quoted, to_arrow
 
@@ -132,13 +133,17 @@ class CellReader:
     def _cells(self, rows: pa.Table, path: str, done: int) -> pa.Table:
         rows = _plain(rows)
         try:
-            found = execute(self._plan(rows.schema), {_FILE: rows}.__getitem__)
+            plan = self._plan(rows.schema)
+            found = taken(plan, rows)
+            if found is None:
+                found = execute(plan, {_FILE: rows}.__getitem__)
         except EverfreshError as error:
             raise error.at(f"{path}, rows {done} to {done + rows.num_rows - 1}") from None
         wrong = np.zeros(found.num_rows, np.bool_)
         for k, dimension in enumerate(self.schema.dimensions):
             index, bad = _indices(found.column(k), dimension.lo, dimension.hi)
-            wrong |= bad
+            if bad is not None:
+                wrong |= bad
             found = found.set_column(k, dimension.name, index)
         if wrong.any():
             if not self._lenient:
@@ -171,17 +176,49 @@ def _width(kind: pa.DataType) -> int:
         return 24
 
 
-def _indices(column: pa.ChunkedArray, lo: int, hi: int) -> tuple[pa.Array, Mask]:
-    """Coordinates as indices, and which are none."""
-    absent = np.asarray(column.is_null().to_numpy(), np.bool_)
+def taken(plan: Plan, rows: pa.Table) -> pa.Table | None:
+    """The result of a plan that only takes columns of a file, or makes numbers wider; None for another plan.
+
+    What `execute` gives, without a copy of every column.
+    """
+    if not isinstance(plan, Project) or not isinstance(plan.input, Scan):
+        return None
+    scan = plan.input
+    places = {v.name: k for v, k in zip(scan.vars, scan.places or range(len(scan.vars)), strict=True)}
+    columns = []
+    for _, expr in plan.items:
+        of = expr.arg if isinstance(expr, Cast) else expr
+        if not isinstance(of, Var) or not (of.type.is_integer or of.type.is_float) or of.type.is_wide:
+            return None
+        array = rows.column(places[of.name]).chunk(0)
+        if isinstance(expr, Cast):
+            if not (expr.to.is_float if of.type.is_float else expr.to.is_integer or expr.to.is_float):
+                return None
+            wider = fast_cast(array, expr.to)
+            if wider is None:
+                return None
+            array = wider
+        columns.append(canonical(array))
+    return pa.Table.from_arrays(columns, names=[c.name for c in plan.columns])
+
+
+def _indices(column: pa.ChunkedArray, lo: int, hi: int) -> tuple[pa.Array, Mask | None]:
+    """Coordinates as indices, and which are none, if one is not."""
     if pa.types.is_integer(column.type):
         values = column.fill_null(lo).cast(pa.int64()).to_numpy()
+        absent = None
     else:
         numbers = column.cast(pa.float64()).fill_null(np.nan).to_numpy()
-        absent = ~(np.abs(numbers) < _SAFE)  # NaN as well
-        values = np.floor(np.where(absent, lo, numbers)).astype(np.int64)
-    wrong = absent | (values < lo) | (values > hi)
-    return pa.array(values), wrong
+        there = np.abs(numbers) < _SAFE  # not NaN either
+        absent = None if there.all() else ~there
+        values = np.floor(numbers if absent is None else np.where(absent, lo, numbers)).astype(np.int64)
+    if column.null_count:
+        nulls = np.asarray(column.is_null().to_numpy(), np.bool_)
+        absent = nulls if absent is None else absent | nulls
+    if absent is None and (not len(values) or (values.min() >= lo and values.max() <= hi)):
+        return pa.array(values), None
+    wrong = (values < lo) | (values > hi)
+    return pa.array(values), wrong if absent is None else wrong | absent
 
 
 def _readable(file: pa.Schema) -> pa.Schema:
@@ -206,8 +243,6 @@ def _nodes(node: Any) -> Iterator[Any]:
 
 
 def _variables(node: Any) -> Iterator[Any]:
-    from everfresh.expr.nodes import Var
-
     for each in _nodes(node):
         if isinstance(each, Var):
             yield each
@@ -215,8 +250,6 @@ def _variables(node: Any) -> Iterator[Any]:
 
 def _keeps_order(expr: Any) -> bool:
     """Whether an expression over one column rises, or falls, with it: constants times and plus."""
-    from everfresh.expr.nodes import Call, Cast, Const, Var
-
     match expr:
         case Var():
             return True

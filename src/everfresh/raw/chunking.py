@@ -8,17 +8,21 @@ into x <= b and x > b; a side that leaves no cell on one side cuts nothing; volu
 tight box has room for; of equal volumes the lower dimension counts, then the lower bound. A box that
 a query asks for lies on one side of each of its bounds, so its cells stay in one of both pieces.
 
-Cells are looked at in batches, in any order, and not kept.
+Cells are looked at in batches, in any order, and not kept. They are counted by zones (`kernels.zones`), from
+which every side of every cut follows; where a query has so many boxes that there are too many zones, side by
+side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from everfresh.raw.boxes import Box, Ints, Mask, held, tight
+from everfresh.raw.kernels import zones
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -88,12 +92,85 @@ class Halves:
     above: Side
 
 
+class Zones:
+    """Cells that go by, counted by where they lie beside the sides of boxes that are asked for; a side is the
+    first index behind it."""
+
+    MOST = 1 << 12
+
+    def __init__(self, query: Sequence[Box], sides: Sequence[Sequence[int]], within: Box | None) -> None:
+        self.ndim = len(sides)
+        shape = tuple(len(each) + 1 for each in sides)
+        self._sides = np.array([x for each in sides for x in each], np.int64)
+        self._starts = np.cumsum([0, *map(len, sides)], dtype=np.int64)
+        self._strides = np.array([math.prod(shape[k + 1 :]) for k in range(self.ndim)], np.int64)
+        first = [
+            within.lo[k] if within is not None else (each[0] - 1 if each else 0)
+            for k, each in enumerate(sides)
+        ]
+        some = [np.array([first[k], *each], np.int64) for k, each in enumerate(sides)]
+        self.places: Ints = np.indices(shape).reshape(self.ndim, -1)
+        """How many sides of each dimension are at or below the cells of a zone."""
+        self._asked = held(
+            query, np.array([column[at] for column, at in zip(some, self.places, strict=True)])
+        )
+        self._tallies = np.empty((math.prod(shape), 1 + 2 * self.ndim), np.int64)
+        self.forget()
+
+    @staticmethod
+    def of(query: Sequence[Box], within: Box | None) -> Zones | None:
+        """The zones of these boxes in a box; None where there are too many to be worth it."""
+        if not query:
+            return None
+        sides = [
+            sorted(
+                {
+                    side
+                    for box in query
+                    for side in (box.lo[k], box.hi[k] + 1)
+                    if within is None or within.lo[k] < side <= within.hi[k]
+                }
+            )
+            for k in range(len(query[0].lo))
+        ]
+        return Zones(query, sides, within) if math.prod(len(s) + 1 for s in sides) <= Zones.MOST else None
+
+    def add(self, coords: Ints) -> Mask:
+        """More cells; which of them are asked for."""
+        found = np.empty(coords.shape[1], np.bool_)
+        given = (np.ascontiguousarray(coords), self._sides, self._starts, self._strides, self._asked)
+        zones.tally(*given, self._tallies, found)
+        self.news = True
+        return found
+
+    def place(self, cut: Cut) -> int:
+        """The number of a cut among the sides of its dimension."""
+        begin, end = self._starts[cut.dimension : cut.dimension + 2]
+        return int(np.searchsorted(self._sides[begin:end], cut.first))
+
+    def tallied(self) -> Iterator[tuple[list[int], Side]]:
+        """The zones with cells, by their places, and what they have."""
+        for zone in np.flatnonzero(self._tallies[:, 0]).tolist():
+            cells, *corners = self._tallies[zone].tolist()
+            box = Box(tuple(corners[: self.ndim]), tuple(corners[self.ndim :]))
+            yield self.places[:, zone].tolist(), Side(cells, cells if self._asked[zone] else 0, box)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        limits = np.iinfo(np.int64)
+        self._tallies[:, 0] = 0
+        self._tallies[:, 1 : 1 + self.ndim] = limits.max
+        self._tallies[:, 1 + self.ndim :] = limits.min
+        self.news = False
+
+
 class Cutting:
     """A piece that a query meets, while its cells go by. A query may ask for several boxes: the sides of all
     of them are tried.
 
     >>> found = Cutting([Box((3,), (4,))])
-    >>> found.add(np.array([[1, 2, 3, 9]]))
+    >>> found.add(np.array([[1, 2, 3, 9]])).tolist()
+    [False, False, True, False]
     >>> halves = found.halves(min_cells=0)
     >>> halves.cut, halves.below.box, halves.above.box
     (Cut(dimension=0, first=5), Box(lo=(1,), hi=(3,)), Box(lo=(9,), hi=(9,)))
@@ -101,12 +178,13 @@ class Cutting:
 
     def __init__(self, query: Sequence[Box], within: Box | None = None, cuts: bool = True) -> None:
         self.query = tuple(query)
-        self.whole = Side()
+        self._whole = Side()
         self._sides = {
             cut: (Side(), Side())
             for cut in dict.fromkeys(cut for box in self.query if cuts for cut in cuts_of(box))
             if within is None or within.lo[cut.dimension] < cut.first <= within.hi[cut.dimension]
         }
+        self._zones = Zones.of(self.query, within)
 
     @property
     def cuts(self) -> bool:
@@ -114,29 +192,51 @@ class Cutting:
         return bool(self._sides)
 
     @property
+    def whole(self) -> Side:
+        """All cells."""
+        self._settle()
+        return self._whole
+
+    @property
     def asked(self) -> int:
         """Cells that the query asks for."""
         return self.whole.asked
 
-    def add(self, coords: Ints) -> None:
-        """More cells of the piece, a column each."""
+    def add(self, coords: Ints) -> Mask:
+        """More cells of the piece, a column each; which of them the query asks for."""
+        if self._zones is not None:
+            return self._zones.add(coords)
         inside = held(self.query, coords)
-        self.whole.add(coords, inside)
+        self._whole.add(coords, inside)
         for cut, (below, above) in self._sides.items():
             low = cut.below(coords)
             below.add(coords[:, low], inside[low])
             above.add(coords[:, ~low], inside[~low])
+        return inside
+
+    def _settle(self) -> None:
+        """Tell the sides of what has been counted by zones."""
+        if self._zones is None or not self._zones.news:
+            return
+        places = {cut: self._zones.place(cut) for cut in self._sides}
+        for at, found in self._zones.tallied():
+            self._whole.join(found)
+            for cut, both in self._sides.items():
+                both[at[cut.dimension] > places[cut]].join(found)
+        self._zones.forget()
 
     def told(self, ndim: int) -> Ints:
         """What was found, as numbers: for whoever made the same cutting elsewhere."""
-        sides = [self.whole, *(side for both in self._sides.values() for side in both)]
+        sides = self._all()
         return np.array([side.to_row(ndim) for side in sides], np.int64)
 
     def hear(self, told: Ints) -> None:
         """Cells that were looked at elsewhere."""
-        sides = [self.whole, *(side for both in self._sides.values() for side in both)]
-        for side, row in zip(sides, told.tolist(), strict=True):
+        for side, row in zip(self._all(), told.tolist(), strict=True):
             side.join(Side.of_row(row))
+
+    def _all(self) -> list[Side]:
+        return [self.whole, *(side for both in self._sides.values() for side in both)]
 
     def halves(self, min_cells: int) -> Halves | None:
         """What the piece becomes; None where it stays as it is."""

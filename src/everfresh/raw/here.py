@@ -1,13 +1,15 @@
 """A query on the cache of this process: files are read here, and the cells of all workers are in one memory.
 
-Cells of pieces that may stay are kept while files are read, up to twice the budget; beyond that only those
-that are asked for.
+Files are read by a few threads, and what they find is taken in the order of the files' names, so that nothing
+depends on who is the first. Cells of pieces that may stay are kept while files are read, up to twice the
+budget; beyond that only those that are asked for.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,17 +17,18 @@ import pyarrow as pa
 from everfresh.arrays.cells import Array, split
 from everfresh.arrays.chunk import Chunk
 from everfresh.errors import Code, EverfreshError
+from everfresh.local.workers import cores
 from everfresh.progress import Progress
-from everfresh.raw.boxes import held
+from everfresh.raw.ahead import ahead
 from everfresh.raw.cache.asking import Ask
 from everfresh.raw.cache.eviction import Sizes
 from everfresh.raw.cache.memory import Memory
 from everfresh.raw.cache.placement import Part
 from everfresh.raw.catalog import Piece
 from everfresh.raw.cells import CellReader
-from everfresh.raw.chunking import Cutting
+from everfresh.raw.chunking import Cutting, Halves
 from everfresh.raw.running import Run, by_file, uses_of
-from everfresh.raw.scan import Limit, scan_file
+from everfresh.raw.scan import Limit, Touched, scan_file
 
 if TYPE_CHECKING:
     from everfresh.raw.cache.coordinator import Coordinator
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("everfresh")
 _LEAST = 64 << 20
 """Bytes of one file that may be kept while it is read, if anything is cached."""
+_THREADS = 4
+"""Files that are read side by side, at most."""
+_ENOUGH = 8 << 20
+"""Bytes of files from which that pays."""
 
 
 class HereRun(Run):
@@ -51,39 +58,59 @@ class HereRun(Run):
 
     def fetch(self, progress: Progress | None) -> None:
         """File by file: look at the pieces in memory, and read the file if there are others."""
-        waiting = sum(
-            any(not self.held(p.number) for p in pieces)
+        order = [
+            (ask, path, pieces, [p for p in pieces if not self.held(p.number)])
             for ask in self.asks
-            for _, pieces in by_file(self.met[ask.array])
-        )
+            for path, pieces in by_file(self.met[ask.array])
+        ]
+        reads = [(ask, path, missing) for ask, path, _, missing in order if missing]
+        size = sum(self.catalogs[ask.array].files[path].found.size for ask, path, _ in reads)
+        threads = min(cores(), _THREADS) if size >= _ENOUGH else 1
         done = 0
-        for ask in self.asks:
-            for path, pieces in by_file(self.met[ask.array]):
+        with closing(ahead([self._reading(*each, threads) for each in reads], threads)) as results:
+            for ask, path, pieces, missing in order:
                 for piece in pieces:
                     if self.held(piece.number):
                         self._hit(ask, piece)
-                missing = [piece for piece in pieces if not self.held(piece.number)]
                 if missing:
                     if progress is not None:
-                        progress(f"reading files of {ask.array}", done, waiting)
-                    self._scan(ask, path, missing)
+                        progress(f"reading files of {ask.array}", done, len(reads))
+                    self._was_read(ask, path, next(results))
                     done += 1
 
     def _hit(self, ask: Ask, piece: Piece) -> None:
         chunk = self.memory.chunk(piece.number)
         cutting = Cutting(ask.boxes, piece.box, self.rule.cuts)
-        cutting.add(chunk.coords)
+        asked = cutting.add(chunk.coords)
         if cutting.asked:
             self.report.hits += 1
-            self._asked(ask, chunk, cutting)
-        self._became(ask, piece, cutting, chunk)
+            whole = cutting.asked == cutting.whole.cells
+            table = chunk.table if whole else chunk.table.filter(pa.array(asked))
+            self.cells.setdefault(ask.array, []).append(table)
+        made, halves = self.cut(ask, piece, cutting)
+        chunks: list[Chunk | None] = [chunk]
+        if halves is not None:
+            low = halves.cut.below(chunk.coords)
+            parts = (chunk.table.filter(pa.array(mask)).combine_chunks() for mask in (low, ~low))
+            chunks = [Chunk(part, chunk.ndim) for part in parts]
+            self.chunks.update((p.number, c) for p, c in zip(made, chunks, strict=True) if c is not None)
+        self._used(ask, made, cutting, halves, chunks)
 
-    def _scan(self, ask: Ask, path: str, pieces: Sequence[Piece]) -> None:
+    def _reading(
+        self, ask: Ask, path: str, pieces: Sequence[Piece], threads: int
+    ) -> Callable[[], Iterator[list[Touched]]]:
+        """What reads a file, beside as many others."""
         reader, file = self.of.readers[ask.array], self.catalogs[ask.array].files[path]
-        budget = self.of.options.total
-        limit = Limit(max(2 * budget, _LEAST) if budget else 0)
+        options = self.of.options
+        most = max(2 * options.total // threads, _LEAST) if options.total else 0
+        return lambda: scan_file(
+            reader, file, pieces, ask.boxes, Limit(most), self.rule.cuts, options.min_cells
+        )
+
+    def _was_read(self, ask: Ask, path: str, result: Callable[[], list[Touched]]) -> None:
+        reader, file = self.of.readers[ask.array], self.catalogs[ask.array].files[path]
         try:
-            touched = scan_file(reader, file, pieces, ask.boxes, limit, self.rule.cuts)
+            touched = result()
         except EverfreshError as error:
             if error.code != Code.DAMAGED or reader.definition.option("damaged") != "skip":
                 raise
@@ -94,23 +121,30 @@ class HereRun(Run):
         self.report.bytes_read += file.found.size
         for one in touched:
             self.report.misses += one.cutting.asked > 0
-            chunk = None
-            if one.whole is not None:
-                chunk = Chunk(_all(one.whole, reader).combine_chunks(), reader.schema.ndim)
-                if one.cutting.asked:
-                    self._asked(ask, chunk, one.cutting)
-            elif one.asked:
-                self.cells.setdefault(ask.array, []).append(_all(one.asked, reader))
-            self._became(ask, one.piece, one.cutting, chunk)
-        if self.candidates > 2 * budget:
-            self._thin(budget)
+            self.cells.setdefault(ask.array, []).extend(one.asked)
+            made, halves = self.cut(ask, one.piece, one.cutting)
+            for piece, chunk in zip(made, one.staying, strict=False):
+                if chunk is not None:
+                    self.chunks[piece.number] = chunk
+                    self.candidates += chunk.nbytes
+            self._used(ask, made, one.cutting, halves, one.staying)
+        if self.candidates > 2 * self.of.options.total:
+            self._thin(self.of.options.total)
 
-    def _asked(self, ask: Ask, chunk: Chunk, cutting: Cutting) -> None:
-        """The cells of a chunk that the query asks for."""
-        table = chunk.table
-        if cutting.asked < cutting.whole.cells:
-            table = table.filter(pa.array(held(ask.boxes, chunk.coords)))
-        self.cells.setdefault(ask.array, []).append(table)
+    def _used(
+        self,
+        ask: Ask,
+        made: Sequence[Piece],
+        cutting: Cutting,
+        halves: Halves | None,
+        chunks: Sequence[Chunk | None],
+    ) -> None:
+        """Note what has cells of the query, of what became of a piece."""
+        asked = [cutting.asked] if halves is None else [halves.below.asked, halves.above.asked]
+        for one, chunk, used in zip(made, chunks, asked, strict=False):
+            if used:
+                size = one.cells * self.of.readers[ask.array].width if chunk is None else chunk.nbytes
+                self.accessed.append((ask.array, one, size))
 
     def _thin(self, budget: int) -> None:
         """Of what was read so far keep only what would stay if nothing else was in memory."""
@@ -127,26 +161,6 @@ class HereRun(Run):
     def _is_new(self, number: int) -> bool:
         """Whether a piece was read by this query, and its cells are here."""
         return number in self.chunks and not self.held(self.whole.get(number, number))
-
-    def _became(self, ask: Ask, piece: Piece, cutting: Cutting, chunk: Chunk | None) -> None:
-        """Cut a piece, if the query does; note what has cells of the query."""
-        made, halves = self.cut(ask, piece, cutting)
-        chunks: list[Chunk | None] = [chunk]
-        asked = [cutting.asked]
-        if halves is not None:
-            asked, chunks = [halves.below.asked, halves.above.asked], [None, None]
-            if chunk is not None:
-                low = halves.cut.below(chunk.coords)
-                parts = (chunk.table.filter(pa.array(mask)).combine_chunks() for mask in (low, ~low))
-                chunks = [Chunk(part, chunk.ndim) for part in parts]
-        hit = self.held(piece.number)
-        for one, side, used in zip(made, chunks, asked, strict=False):
-            if used:
-                size = one.cells * self.of.readers[ask.array].width if side is None else side.nbytes
-                self.accessed.append((ask.array, one, size))
-            if side is not None and (used or hit) and (halves is not None or not hit):
-                self.chunks[one.number] = side
-                self.candidates += 0 if hit else side.nbytes
 
     # -- what is kept --------------------------------------------------------------------------------
 

@@ -10,17 +10,17 @@ refused: what was read before and after a change is never mixed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from everfresh.arrays.chunk import Chunk
 from everfresh.errors import Code, EverfreshError
-from everfresh.raw.boxes import Box, Ints, held
+from everfresh.raw.boxes import Box, Ints, tight
 from everfresh.raw.catalog import UNKNOWN, Piece, RawFile
 from everfresh.raw.cells import CellReader
-from everfresh.raw.chunking import Cutting, Halves
+from everfresh.raw.chunking import Cut, Cutting, Halves
 from everfresh.raw.files.places import Found, stamped
 
 
@@ -31,16 +31,52 @@ class Limit:
     left: int
 
 
-@dataclass
 class Touched:
-    """A piece that a query meets, after the scan."""
+    """A piece that a query meets, as its file is read."""
 
-    piece: Piece
-    cutting: Cutting
-    whole: list[pa.Table] | None = field(default_factory=list)
-    """All cells; None if they did not fit."""
-    asked: list[pa.Table] = field(default_factory=list)
-    """The cells that the query asks for; in `whole` while that is kept."""
+    def __init__(self, piece: Piece, cutting: Cutting, ndim: int) -> None:
+        self.piece, self.cutting, self._ndim = piece, cutting, ndim
+        self._whole: list[pa.Table] | None = []
+        self.asked: list[pa.Table] = []
+        """The cells that the query asks for."""
+        self.staying: tuple[Chunk | None, ...] = ()
+        """What may stay, once all is read: the piece, or its halves; None for what the query asks nothing of,
+        or what did not fit."""
+
+    def add(self, table: pa.Table, coords: Ints, limit: Limit) -> None:
+        """More cells of the piece: all of them are kept while they fit, else those that are asked for."""
+        asked = self.cutting.add(coords)
+        some = table if asked.all() else table.filter(pa.array(asked)) if asked.any() else None
+        if some is not None:
+            self.asked.append(some)
+        if self._whole is None:
+            return
+        if table.nbytes <= limit.left:
+            limit.left -= table.nbytes
+            self._whole.append(table)
+            return
+        limit.left += sum(each.nbytes for each in self._whole)
+        self._whole = None
+
+    def settle(self, min_cells: int) -> None:
+        """All is read: of the cells those remain that may stay, and those that are asked for."""
+        halves = self.cutting.halves(min_cells)
+        if halves is None:
+            self.staying = (self._side(self.cutting.asked),)
+        else:
+            low, cut = halves.below.asked, halves.cut
+            self.staying = (self._side(low, cut, True), self._side(halves.above.asked, cut, False))
+        self._whole = None
+
+    def _side(self, asked: int, cut: Cut | None = None, below: bool = True) -> Chunk | None:
+        tables = self._whole
+        if not asked or not tables:
+            return None
+        if cut is not None:
+            low = [each.column(cut.dimension).to_numpy() < cut.first for each in tables]
+            masks = [pa.array(mask if below else ~mask) for mask in low]
+            tables = [each.filter(mask) for each, mask in zip(tables, masks, strict=True)]
+        return Chunk(pa.concat_tables(tables).combine_chunks(), self._ndim)
 
 
 def check_same(file: RawFile, now: Found) -> None:
@@ -61,47 +97,40 @@ def scan_file(
     boxes: Sequence[Box],
     limit: Limit,
     cuts: bool = True,
-) -> list[Touched]:
+    min_cells: int = 0,
+) -> Iterator[list[Touched]]:
     """Read a file for these pieces of it and a query that asks for these boxes; without `cuts` nobody asks
-    where they could be cut."""
+    where they could be cut. What has been found so far comes after each batch, and all of it at the end."""
     check_same(file, stamped(file.path))
     ndim = reader.schema.ndim
-    touched = [Touched(p, Cutting(boxes, p.box if p.cells != UNKNOWN else None, cuts)) for p in pieces]
+    touched = [Touched(p, Cutting(boxes, p.box if p.cells != UNKNOWN else None, cuts), ndim) for p in pieces]
     for _, table in reader.cells(file.path):
-        if not table.num_rows:
-            continue
-        coords = Chunk(table, ndim).coords
-        for one in touched:
-            _add(one, table, coords, boxes, limit)
+        if table.num_rows:
+            coords = Chunk(table, ndim).coords
+            for place, some, mine in dealt(table, coords, [one.piece.box for one in touched]):
+                touched[place].add(some, mine, limit)
+        yield touched
     check_same(file, stamped(file.path))
     for one in touched:
         if one.piece.cells not in (UNKNOWN, one.cutting.whole.cells):
             check_same(file, Found(file.path, -1, ""))
-    return touched
+        one.settle(min_cells)
+    yield touched
 
 
-def _add(one: Touched, table: pa.Table, coords: Ints, boxes: Sequence[Box], limit: Limit) -> None:
-    inside = one.piece.box.holds(coords)
-    if not inside.any():
-        return
-    if not inside.all():
-        table, coords = table.filter(pa.array(inside)), coords[:, inside]
-    one.cutting.add(coords)
-    if one.whole is not None:
-        if table.nbytes <= limit.left:
-            limit.left -= table.nbytes
-            one.whole.append(table)
-            return
-        limit.left += sum(each.nbytes for each in one.whole)
-        one.asked = [_asked(each, boxes, coords.shape[0]) for each in one.whole]
-        one.whole = None
-    some = table.filter(pa.array(held(boxes, coords)))
-    if some.num_rows:
-        one.asked.append(some)
-
-
-def _asked(table: pa.Table, boxes: Sequence[Box], ndim: int) -> pa.Table:
-    return table.filter(pa.array(held(boxes, Chunk(table, ndim).coords)))
+def dealt(table: pa.Table, coords: Ints, boxes: Sequence[Box]) -> Iterator[tuple[int, pa.Table, Ints]]:
+    """The cells of a batch that each of some boxes holds, by the place of the box, where there are any."""
+    around = tight(coords)
+    for place, box in enumerate(boxes):
+        both = box.met(around)
+        if both is None:
+            continue
+        if both == around:
+            yield place, table, coords
+            continue
+        inside = box.holds(coords)
+        if inside.any():
+            yield place, table.filter(pa.array(inside)), coords[:, inside]
 
 
 def first_scan(reader: CellReader, path: str) -> tuple[Box | None, int]:

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from everfresh.datasets import geo, ptf
 from everfresh.raw.boxes import Box
+
+if TYPE_CHECKING:
+    from everfresh.raw.cache.coordinator import Coordinator
+    from everfresh.raw.cells import CellReader
 
 Columns = dict[str, Any]
 NIGHTS, PLACES = 160, 160
@@ -37,6 +42,35 @@ class Workload:
     boxes: tuple[Box, ...]
     later: int
     """The first query of those that count: the ones before are new to every policy."""
+
+    def reader(self, folder: str) -> CellReader:
+        """What reads the files in a folder."""
+        from everfresh.raw.cells import CellReader
+        from everfresh.raw.definition import CreateExternal, parse
+
+        text = f"CREATE EXTERNAL ARRAY a <mag: DOUBLE, flux: DOUBLE> {self.ranges} FROM '{folder}'"
+        definition = parse(text)
+        assert isinstance(definition, CreateExternal)
+        return CellReader(definition)
+
+
+def asked(cache: Coordinator, workload: Workload, box: Box, evaluated: bool = True) -> None:
+    """Join the cells of a box with their neighbours; not `evaluated`: only read, keep and place them."""
+    from everfresh.arrays.aql_parser import parse
+    from everfresh.arrays.evaluate import evaluate
+    from everfresh.raw.needs import needs_of
+
+    schema = cache.readers["a"].schema
+    where = ", ".join(map(str, (*box.lo, *box.hi)))
+    on = " AND ".join(f"y.{name} = x.{name}" for name in schema.dimension_names)
+    statement: Any = parse(
+        f"SELECT COUNT(*) AS n FROM BETWEEN(a, {where}) x SIMILARITY JOIN BETWEEN(a, {where}) y "
+        f"ON ({on}) WITH SHAPE {workload.shape}"
+    )
+    needs = needs_of(statement, {"a": schema})
+    arrays = cache.answer(needs.asks, needs.joins)
+    if evaluated:
+        evaluate(statement, arrays)
 
 
 def _sky(ra: int, dec: int, wide: int, high: int) -> Box:
@@ -130,7 +164,7 @@ def write(folder: Path, data: str, format: str, mb: int) -> int:
     """Write the files of a catalog; their bytes."""
     total = 0
     for k, rows in enumerate(files(data, mb)):
-        path = folder / f"{k:04d}.{'h5' if format == 'hdf5' else format}"
+        path = folder / f"{k:04d}.{'h5' if format.startswith('hdf5') else format}"
         _WRITE[format](path, rows)
         total += path.stat().st_size
     return total
@@ -149,7 +183,7 @@ def _fits(path: Path, rows: Columns) -> None:
     Table(rows).write(path)
 
 
-def _hdf5(path: Path, rows: Columns) -> None:
+def _hdf5(path: Path, rows: Columns, **how: Any) -> None:
     import h5py
 
     records = np.empty(
@@ -158,7 +192,12 @@ def _hdf5(path: Path, rows: Columns) -> None:
     for name, column in rows.items():
         records[name] = column
     with h5py.File(path, "w") as file:
-        file.create_dataset("cells", data=records)
+        file.create_dataset("cells", data=records, **how)
 
 
-_WRITE: dict[str, Callable[[Path, Columns], None]] = {"csv": _csv, "fits": _fits, "hdf5": _hdf5}
+_WRITE: dict[str, Callable[[Path, Columns], None]] = {
+    "csv": _csv,
+    "fits": _fits,
+    "hdf5": _hdf5,
+    "hdf5-gzip": partial(_hdf5, compression="gzip", shuffle=True),
+}

@@ -106,6 +106,10 @@ class Kernel:
         finally:
             _within.twin = False
 
+    def run_by(self, twin: Callable[..., Any]) -> None:
+        """Let Python run another function in its place."""
+        self._twin = twin
+
     def native(self, *args: Any) -> Any:
         """Run it compiled, in this process and now if need be: it is waited for."""
         from everfresh.local.jit.dispatch import compile_here
@@ -186,10 +190,6 @@ class Inline(Kernel):
     def __call__(self, *args: Any) -> Any:
         """Run it by Python."""
         return (self._twin or self.py_func)(*args)
-
-    def run_by(self, twin: Callable[..., Any]) -> None:
-        """Let Python run another function in its place."""
-        self._twin = twin
 
 
 class Primitive:

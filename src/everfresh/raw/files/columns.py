@@ -40,10 +40,11 @@ def schema_of(fields: Sequence[tuple[str, np.dtype[Any], tuple[int, ...]]]) -> p
 
 def arrow_column(values: Any) -> pa.Array:
     """One column."""
-    values = np.ascontiguousarray(values)
     if values.dtype.kind in "biuf":
-        plain = values.astype(values.dtype.newbyteorder("="), copy=False)
-        return pa.array(plain.astype(np.float32) if plain.dtype == np.float16 else plain)
+        kind = (
+            np.dtype(np.float32) if values.dtype.itemsize == 2 and values.dtype.kind == "f" else values.dtype
+        )
+        return pa.array(np.ascontiguousarray(values, kind.newbyteorder("=")))
     if values.dtype.kind == "M":
         return pa.array(values.astype("datetime64[us]"))
     return pa.array([_text(value) for value in values.tolist()], pa.string())

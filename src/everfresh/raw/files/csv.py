@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from everfresh.raw.files.places import opened
+from everfresh.raw.files.places import Found, opened, stamped
 from everfresh.raw.files.protocol import Ranges, corrupt
+from everfresh.state import is_url
 
 _BLOCK = 4 << 20
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
@@ -25,8 +27,7 @@ class Csv:
 
     def columns(self, path: str) -> pa.Schema:
         """As the first block has them."""
-        with _batches(path, None, None) as found:
-            return pa.schema([pa.field(f.name, _settled(f.type)) for f in found.schema])
+        return _columns(stamped(path))
 
     def ranges(self, path: str) -> Ranges:
         """There is no header."""
@@ -48,6 +49,13 @@ class Csv:
                 if wider == types:
                     raise corrupt(path, error, done) from error
                 types = wider
+
+
+@lru_cache(maxsize=1 << 14)
+def _columns(file: Found) -> pa.Schema:
+    """The columns of a file as it was when it had this stamp: its first block is read once for them."""
+    with _batches(file.path, None, None) as found:
+        return pa.schema([pa.field(f.name, _settled(f.type)) for f in found.schema])
 
 
 def _settled(type_: pa.DataType) -> pa.DataType:
@@ -76,8 +84,9 @@ def _batches(path: str, types: dict[str, Any] | None, columns: Sequence[str] | N
         column_types=types, include_columns=list(columns) if columns is not None else None
     )
     with opened(path) as handle:
-        stream = pa.CompressedInputStream(handle, packed) if packed else handle
         try:
+            bytes_ = handle if is_url(path) else pa.OSFile(path)  # which needs no Python to read
+            stream = pa.CompressedInputStream(bytes_, packed) if packed else bytes_
             found = pcsv.open_csv(
                 stream,
                 read_options=pcsv.ReadOptions(block_size=_BLOCK),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,10 @@ import pyarrow as pa
 from everfresh.raw.files.columns import batch_of, schema_of, steps
 from everfresh.raw.files.places import opened
 from everfresh.raw.files.protocol import Ranges, corrupt, installed
+from everfresh.state import is_url
+
+_MAGIC = b"SIMPLE  ="
+"""How a file begins that is not packed."""
 
 
 class Fits:
@@ -39,13 +43,44 @@ class Fits:
         """Some rows at a time."""
         with _table(path) as table:
             names = [n for n in table.columns.names if any(c == n or c.startswith(f"{n}_") for c in columns)]
+            slabs = _records(path, table) if all(_is_plain(table, name) for name in names) else None
             for begin, end in steps(table.header["NAXIS2"]):
                 try:
-                    some = table.data[begin:end]
+                    some = table.data[begin:end] if slabs is None else slabs(begin, end)
                     batch = batch_of([(n, np.asarray(some[n])) for n in names], columns)
                 except (OSError, TypeError, ValueError) as error:
                     raise corrupt(path, error, begin) from error
                 yield batch
+
+
+def _is_plain(table: Any, name: str) -> bool:
+    """Whether the numbers of a column are those that are stored."""
+    column = table.columns[name]
+    scaled = column.bscale not in (None, "", 1) or column.bzero not in (None, "", 0)
+    return not scaled and column.format[-1:] in "BIJKED" and column.dtype.base.kind in "iuf"
+
+
+def _records(path: str, table: Any) -> Callable[[int, int], Any] | None:
+    """What reads some rows of a binary table as they are stored, so that a file need not fit into memory, as
+    astropy's tables do; None for a file that is packed, or that is no binary table of fixed width."""
+    from astropy.io import fits
+
+    if is_url(path) or type(table) is not fits.BinTableHDU:
+        return None
+    kind, begins = table.columns.dtype.newbyteorder(">"), table.fileinfo()["datLoc"]
+    if kind.itemsize != table.header["NAXIS1"]:
+        return None
+    with opened(path) as handle:
+        if handle.read(len(_MAGIC)) != _MAGIC:
+            return None
+
+    def read(begin: int, end: int) -> Any:
+        found = np.fromfile(path, kind, end - begin, offset=begins + begin * kind.itemsize)
+        if len(found) != end - begin:
+            raise OSError("the file is shorter than its header says")
+        return found
+
+    return read
 
 
 def _kind(table: Any, name: str) -> np.dtype[Any]:

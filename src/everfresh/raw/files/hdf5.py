@@ -17,7 +17,8 @@ import pyarrow as pa
 from everfresh.raw.files.columns import batch_of, schema_of, steps
 from everfresh.raw.files.dense import dense_ranges, dense_rows, dense_schema
 from everfresh.raw.files.places import opened
-from everfresh.raw.files.protocol import Ranges, corrupt, installed
+from everfresh.raw.files.protocol import BATCH, Ranges, corrupt, installed
+from everfresh.state import is_url
 
 
 class Hdf5:
@@ -53,6 +54,12 @@ class Hdf5:
                 yield batch
 
 
+def whole_chunks(dataset: Any) -> int:
+    """About as many rows as a batch has, so that no chunk of a dataset is unpacked for two of them."""
+    rows = int((dataset.chunks or (1,))[0])
+    return BATCH if rows > 4 * BATCH else max(rows, BATCH // rows * rows)
+
+
 class Records:
     """A dataset of records."""
 
@@ -65,7 +72,7 @@ class Records:
 
     def rows(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All records."""
-        for begin, end in steps(self._dataset.shape[0]):
+        for begin, end in steps(self._dataset.shape[0], whole_chunks(self._dataset)):
             some = self._dataset[begin:end]
             yield batch_of([(name, some[name]) for name, _, _ in self._fields], wanted)
 
@@ -84,8 +91,8 @@ class Beside:
 
     def rows(self, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All rows."""
-        length = len(next(iter(self._datasets.values())))
-        for begin, end in steps(length):
+        first = next(iter(self._datasets.values()))
+        for begin, end in steps(len(first), whole_chunks(first)):
             yield batch_of([(name, np.asarray(self._datasets[name][begin:end])) for name in wanted], wanted)
 
 
@@ -143,7 +150,7 @@ def _content(path: str) -> Iterator[Any]:
     h5py = installed("h5py", path)
     with opened(path) as handle:
         try:
-            found = h5py.File(handle, "r")
+            found = h5py.File(handle if is_url(path) else path, "r")  # by itself it needs no Python to read
             datasets: dict[str, Any] = {}
             found.visititems(lambda n, o: datasets.update({n: o}) if isinstance(o, h5py.Dataset) else None)
             short = {name.rpartition("/")[2]: each for name, each in datasets.items()}

@@ -28,7 +28,7 @@ from everfresh.raw.cells import CellReader
 from everfresh.raw.chunking import Cutting
 from everfresh.raw.files.places import Found, stamped
 from everfresh.raw.looking import surveyed
-from everfresh.raw.scan import check_same
+from everfresh.raw.scan import check_same, dealt
 from everfresh.raw.spark.files import (
     HostFiles,
     forget_session,
@@ -138,11 +138,9 @@ def _scanned(
             if not table.num_rows:
                 continue
             coords = Chunk(table, ndim).coords
-            for one, writer in zip(looked, writers, strict=True):
-                inside = one.piece.box.holds(coords)
-                if inside.any():
-                    writer.write_table(table if inside.all() else table.filter(pa.array(inside)))
-                    one.cutting.add(coords[:, inside])
+            for place, some, mine in dealt(table, coords, [one.piece.box for one in looked]):
+                writers[place].write_table(some)
+                looked[place].cutting.add(mine)
         check_same(file, stamped(found.path))
     for one in looked:
         if one.piece.cells not in (UNKNOWN, one.cutting.whole.cells):

@@ -87,7 +87,7 @@ class SparkRun(Run):
     def _peek(self, ask: Ask, piece: Piece, cutting: Cutting, peeks: list[list[Any]]) -> None:
         """A piece in memory that the query may cut is looked at where it is; another is asked for whole."""
         if not cutting.cuts:
-            cutting.whole = Side(piece.cells, piece.cells, piece.box)
+            cutting.whole.join(Side(piece.cells, piece.cells, piece.box))
             return
         for part in self.memory.parts(piece.number):
             shard = Shard(part.source, piece.box)
