@@ -8,8 +8,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from everfresh.local.jit.kernel import kernel_of
 from everfresh.raw.boxes import Box, near, overlapping, tight
 from everfresh.raw.chunking import Cut, Cutting
+from everfresh.raw.kernels import zones
 
 Cell = tuple[int, int]
 cells = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=25)
@@ -119,3 +121,34 @@ def test_near_boxes_are_those_that_an_offset_joins(
     for box in left:
         lo, hi = columns(right)
         assert overlapping(lo, hi, box).tolist() == [box.met(b) is not None for b in right]
+
+
+places = st.lists(st.tuples(st.integers(-3, 12), st.integers(-3, 12)), max_size=40)
+
+
+@given(st.lists(boxes, min_size=1, max_size=4), st.one_of(st.none(), boxes), places, st.integers(1, 9))
+def test_zones_count_what_sides_one_by_one_do(
+    query: list[Box], within: Box | None, some: list[Cell], batch: int
+) -> None:
+    """The compiled loop, the same by whole arrays, and each side of each cut by itself."""
+    if within is not None:
+        some = [c for c in some if all(a <= x <= b for a, x, b in zip(within.lo, c, within.hi, strict=True))]
+    one, other, slow = (Cutting(query, within) for _ in range(3))
+    slow._zones = None
+    assert other._zones is not None
+    other._zones.tally = zones.by_whole_arrays
+    one._zones.tally = kernel_of(zones.tally).py_func  # type: ignore[union-attr]
+    for begin in range(0, len(some), batch):
+        coords = np.array(some[begin : begin + batch], np.int64).T
+        inside = [each.add(coords).tolist() for each in (one, other, slow)]
+        assert inside[0] == inside[1] == inside[2]
+    assert one.told(2).tolist() == other.told(2).tolist() == slow.told(2).tolist()
+    assert one.cuts == slow.cuts
+
+
+def test_a_query_of_very_many_boxes_goes_side_by_side() -> None:
+    query = [Box((3 * k, 3 * k), (3 * k + 1, 3 * k + 1)) for k in range(40)]
+    cutting = Cutting(query)
+    assert cutting._zones is None
+    assert cutting.add(np.array([[0, 2, 7], [1, 2, 8]])).tolist() == [True, False, False]
+    assert (cutting.asked, cutting.whole.cells) == (1, 3)

@@ -15,6 +15,10 @@ from raw_files import WRITERS, csv, parquet
 
 import everfresh as ef
 from everfresh.errors import Code, EverfreshError
+from everfresh.local.adhoc import execute
+from everfresh.raw.cells import CellReader, taken
+from everfresh.raw.cells import _plain as plain_rows
+from everfresh.raw.definition import parse
 from everfresh.raw.verbs import domain_of
 
 SHAPE = "[i=1,60,10; j=0,40,10]"
@@ -105,6 +109,45 @@ def test_answers_equal_those_over_loaded_cells(
         report = db.cache.last
         if report is not None and policy == "file_lru":
             assert not report.cut
+
+
+numbers_of_files = st.one_of(
+    st.tuples(st.sampled_from(["int8", "int16", "int32", "int64", "uint8", "uint32", "uint64"]), st.just(0)),
+    st.tuples(st.sampled_from(["float32", "float64"]), st.just(1)),
+)
+SPECIAL = [0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1.5, 2.5, -3.0, 1e30]
+
+
+@settings(deadline=None)
+@given(
+    st.data(),
+    numbers_of_files,
+    numbers_of_files,
+    st.sampled_from(["TINYINT", "INT", "BIGINT", "HUGEINT", "REAL", "DOUBLE"]),
+)
+def test_columns_that_are_taken_equal_those_that_are_computed(
+    data: st.DataObject, place: tuple[str, int], value: tuple[str, int], type_: str
+) -> None:
+    """A file's columns as they are, or wider, against the same plan run by SQL's code."""
+    size = data.draw(st.integers(0, 8))
+
+    def column(kind: tuple[str, int]) -> pa.Array:
+        whole = st.sampled_from([0, 1, 2, 100, 127]) | st.integers(0, 120)
+        some = st.lists(
+            st.none() | (st.sampled_from(SPECIAL) if kind[1] else whole), min_size=size, max_size=size
+        )
+        return pa.array(data.draw(some), pa.from_numpy_dtype(np.dtype(kind[0])))
+
+    rows = pa.table({"x": column(place), "v": column(value)})
+    statement = parse(f"CREATE EXTERNAL ARRAY a <v: {type_}> [i=-5,9,5] FROM 'f' (i = x)")
+    reader = CellReader(statement)  # type: ignore[arg-type]
+    rows = plain_rows(rows)
+    plan = reader._plan(rows.schema)
+    found = taken(plan, rows)
+    if found is not None:
+        expected = execute(plan, {"file": rows}.__getitem__)
+        assert found.schema.types == expected.schema.types
+        assert str(found.to_pydict()) == str(expected.to_pydict()), "zeros have a sign"
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ import pytest
 from raw_files import WRITERS
 
 import everfresh as ef
-from everfresh.errors import EverfreshError
+from everfresh.errors import Code, EverfreshError
 from everfresh.raw.files import places
 from everfresh.raw.files.formats import FORMATS, format_of
+from everfresh.raw.files.hdf5 import whole_chunks
 from everfresh.raw.files.places import found, stamped
+from everfresh.raw.files.protocol import BATCH
 from everfresh.testing.raw_reader_suite import RawReaderSuite
 
 ROWS = RawReaderSuite.rows(100)
@@ -119,6 +121,60 @@ def test_fits_of_several_kinds(tmp_path: Path) -> None:
     assert rows.column("OK").to_pylist() == [True, False, True, True, False]
     assert rows.column("BIG").to_pylist() == [0, 1, 40_000, 3, 65_535]
     assert rows.schema.equals(schema)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_fits_as_stored_equals_what_astropy_gives(tmp_path: Path, packed: bool) -> None:
+    """Rows are read as bytes where the numbers of a table are those that are stored, else by astropy."""
+    from astropy.io import fits as library
+
+    random = np.random.default_rng(3)
+    kinds = {"B": np.uint8, "I": np.int16, "J": np.int32, "K": np.int64, "E": np.float32, "D": np.float64}
+    columns = [
+        library.Column(kind, f"{width}{kind}", array=(random.normal(0, 99, (50, width)) ** 2).astype(type_))
+        for width, (kind, type_) in enumerate(kinds.items(), 1)
+    ]
+    columns.append(library.Column("N", "J", null=7, array=np.arange(50, dtype=np.int32)))
+    columns.append(library.Column("T", "4A", array=np.array(["ab"] * 50)))
+    columns.append(library.Column("S", "I", bzero=32768, array=np.arange(40_000, 40_050, dtype=np.uint16)))
+    path = str(tmp_path / ("t.fits.gz" if packed else "t.fits"))
+    library.HDUList([library.PrimaryHDU(), library.BinTableHDU.from_columns(columns)]).writeto(path)
+    reader = format_of(path)
+    names = reader.columns(path).names
+    plain = [name for name in names if name not in ("T", "S")]
+    stored = pa.Table.from_batches(reader.rows(path, plain))
+    by_astropy = pa.Table.from_batches(reader.rows(path, names))
+    assert by_astropy.select(plain).equals(stored)
+    with library.open(path) as file:
+        for name in plain:
+            field, _, k = name.partition("_")
+            values = np.asarray(file[1].data[field]).reshape(50, -1)[:, int(k or 0)]
+            assert stored.column(name).to_pylist() == values.tolist()
+
+
+def test_a_fits_file_that_was_cut_off_is_damaged(tmp_path: Path) -> None:
+    path = WRITERS["fits"](tmp_path / "cut", RawReaderSuite.rows(5000))
+    path.write_bytes(path.read_bytes()[:20_000])
+    with (
+        pytest.raises(EverfreshError, match=r"cut\.fits") as caught,
+        pytest.warns(UserWarning, match="trunc"),
+    ):
+        list(format_of(str(path)).rows(str(path), ["x"]))
+    assert caught.value.code == Code.DAMAGED
+
+
+def test_whole_chunks_of_hdf5_are_unpacked_once(tmp_path: Path) -> None:
+    import h5py
+
+    rows = np.arange(3 * BATCH)
+    with h5py.File(tmp_path / "c.h5", "w") as file:
+        for name, size in (("few", 1465), ("many", BATCH + 1), ("all", 5 * BATCH)):
+            made = file.create_dataset(name, data=rows, chunks=(min(size, len(rows)),), compression="gzip")
+            assert whole_chunks(made) % made.chunks[0] == 0
+            assert 0 < whole_chunks(made) <= 4 * BATCH
+        assert whole_chunks(file.create_dataset("plain", data=rows)) == BATCH
+        huge = file.create_dataset("huge", (5 * BATCH,), "i8", chunks=(5 * BATCH,))
+        assert whole_chunks(huge) == BATCH, "batches are bounded, whatever a file does"
 
 
 def test_patterns_folders_and_stamps(tmp_path: Path) -> None:
