@@ -7,11 +7,9 @@ its box with their neighbours. Bytes are counted, so they do not depend on the m
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everfresh.bench import Settings
@@ -28,8 +26,8 @@ NAME = "raw"
 DESCRIPTION = "raw arrays: bytes that policies of the cache read again, and placement"
 OPTIONS = {
     "parts": "which (first,policies)",
-    "formats": "of part first (csv,fits,hdf5,hdf5-gzip)",
-    "folder": "where files are written (the folder for temporary files)",
+    "formats": "of part first (csv,fits,hdf5-gzip,hdf5)",
+    "folder": "where files are kept for other runs, and taken from (they are temporary)",
     "mb": "megabytes of numbers in the files of a catalog (2048; in part first by the format)",
     "workers": "cache nodes (8)",
     "workloads": "which, by their names (PTF-1,PTF-2,GEO,PTF-100)",
@@ -46,7 +44,7 @@ POLICIES = ("file_lru", "chunk_lru", "pinned", "cost")
 
 def run(settings: Settings) -> Report:
     """Measure."""
-    from everfresh.bench.parts.raw_workloads import WORKLOADS
+    from everfresh.bench.parts.raw_workloads import WORKLOADS, laid_down
 
     report = Report(NAME)
     parts = settings.options.get("parts", "first,policies").split(",")
@@ -64,14 +62,9 @@ def run(settings: Settings) -> Report:
         some = [made(seed) for seed in seeds]
         if names != [""] and some[0].name not in names:
             continue
-        with tempfile.TemporaryDirectory(
-            prefix="everfresh-raw-", dir=settings.options.get("folder")
-        ) as folder:
-            settings.note(f"{some[0].name}: writing {some[0].format}")
-            from everfresh.bench.parts.raw_workloads import write
-
-            size = write(Path(folder), some[0].data, some[0].format, mb)
-            _files(report, settings, dict(zip(seeds, some, strict=True)), folder, size, workers)
+        settings.note(f"{some[0].name}: {mb} MB as {some[0].format}")
+        with laid_down(settings.options.get("folder"), some[0].data, some[0].format, mb) as folder:
+            _files(report, settings, dict(zip(seeds, some, strict=True)), folder, workers)
     return report
 
 
@@ -80,18 +73,16 @@ def _files(
     settings: Settings,
     workloads: Mapping[int, Workload],
     folder: str,
-    size: int,
     workers: int,
 ) -> None:
-    from everfresh.raw.cache.coordinator import Coordinator
-    from everfresh.raw.catalog import Catalog
-    from everfresh.raw.looking import look
+    from everfresh.bench.parts.raw_workloads import looked
 
     name = next(iter(workloads.values())).name
     reader = next(iter(workloads.values())).reader(folder)
-    settings.note(f"{name}: first look at {size / 1e6:,.0f} MB")
+    settings.note(f"{name}: first look")
     begin = time.perf_counter()
-    catalog = look(reader, Catalog(), workers, Coordinator().numbers).catalog
+    catalog = looked(reader, folder, workers)
+    size = sum(file.found.size for file in catalog.files.values())
     report.row(workload=name, what="first look", seconds=time.perf_counter() - begin, mb=size / 1e6)
     for seed, workload in workloads.items():
         called = replace(workload, name=f"{name}, seed {seed}") if seed else workload

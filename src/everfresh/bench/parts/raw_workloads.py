@@ -9,7 +9,10 @@ lie elsewhere over the same files.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +25,7 @@ from everfresh.raw.boxes import Box
 
 if TYPE_CHECKING:
     from everfresh.raw.cache.coordinator import Coordinator
+    from everfresh.raw.catalog import Catalog
     from everfresh.raw.cells import CellReader
 
 Columns = dict[str, Any]
@@ -196,14 +200,43 @@ def _attributes(rows: int, seed: int) -> Columns:
     return {"flux": random.normal(size=rows), "err": random.random(rows)}
 
 
-def write(folder: Path, data: str, format: str, mb: int) -> int:
-    """Write the files of a catalog; their bytes."""
-    total = 0
+def write(folder: Path, data: str, format: str, mb: int) -> None:
+    """Write the files of a catalog."""
     for k, rows in enumerate(files(data, mb)):
         path = folder / f"{k:04d}.{'h5' if format.startswith('hdf5') else format}"
         _WRITE[format](path, rows)
-        total += path.stat().st_size
-    return total
+
+
+@contextmanager
+def laid_down(folder: str | None, data: str, format: str, mb: int) -> Iterator[str]:
+    """The files of a catalog, in a folder for this time; or for good below `folder`, if one is given."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="everfresh-raw-") as made:
+            write(Path(made), data, format, mb)
+            yield made
+        return
+    kept = Path(folder) / f"{data}-{format}-{mb}"
+    if not kept.exists():
+        draft = kept.with_name(kept.name + ".part")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        write(draft, data, format, mb)
+        draft.rename(kept)
+    yield str(kept)
+
+
+def looked(reader: CellReader, folder: str, workers: int) -> Catalog:
+    """The catalog of a folder, as fine as a first look makes it; what an earlier run has found counts, if the
+    files are the same."""
+    from everfresh.raw.cache.coordinator import Coordinator
+    from everfresh.raw.catalog import Catalog
+    from everfresh.raw.looking import look
+
+    beside = Path(f"{folder}.boxes")
+    before = Catalog.of_text(beside.read_text()).owned(workers) if beside.exists() else Catalog()
+    found = look(reader, before, workers, Coordinator().numbers).catalog
+    beside.write_text(found.to_text())
+    return found
 
 
 def _csv(path: Path, rows: Columns) -> None:
