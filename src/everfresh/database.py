@@ -33,7 +33,7 @@ from everfresh.relations import Names, QueryView, Result, Table, View, database_
 from everfresh.sources import Stream, StreamMethods
 from everfresh.sql.parameters import Parameters
 from everfresh.state import is_url, told
-from everfresh.statements import Statements, explained, part_of
+from everfresh.statements import Statements, Transaction, explained, part_of
 from everfresh.types import TableSchema, is_unicode
 
 if TYPE_CHECKING:
@@ -130,6 +130,8 @@ class Database(StreamMethods, ObjectMethods):
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
         self._progress: Progress | None = None
         self._streams: dict[str, Stream] = {}
+        self._transaction: Transaction | None = None
+        """What has been done since BEGIN; whoever began it holds the lock."""
         self._statements = Statements(self)
         for domain in engine.objects.domains.values():
             domain.over(engine.read)
@@ -151,6 +153,8 @@ class Database(StreamMethods, ObjectMethods):
             return  # nothing of it is this process's
         self._stop_streams()
         with self._lock:
+            if self._transaction is not None:
+                self._end()
             if not self._closed:
                 for domain in self._engine.objects.domains.values():
                     domain.release()
@@ -298,7 +302,7 @@ class Database(StreamMethods, ObjectMethods):
         if self._closed or self._read_only:
             self._writable()
         engine = self._engine
-        if not engine.concurrent:
+        if not engine.concurrent or self._mine() is not None:
             with self._lock:
                 catalog = self._writable().catalog
                 before = engine.committed(key) if key is not None else None
@@ -341,8 +345,61 @@ class Database(StreamMethods, ObjectMethods):
         what = f"table '{schema.name}', {op}s"
         return part_of(schema, op, self._engine.read_input(data, schema, what, op), what)
 
+    @contextmanager
+    def transaction(self) -> Iterator[Database]:
+        """A block whose `sql` and `apply` are one epoch, committed at its end, or nothing if it raises.
+
+        It belongs to its thread; other threads read meanwhile what was committed before, and wait to change
+        something. `CREATE`, `ALTER` and `DROP` are refused in it.
+
+        >>> import everfresh as ef
+        >>> db = ef.connect(engine="local")
+        >>> _ = db.sql("CREATE TABLE t (k BIGINT PRIMARY KEY, v BIGINT)")
+        >>> with db.transaction():
+        ...     _ = db.apply(t=[(1, 10)])
+        ...     _ = db.sql("UPDATE t SET v = v + 1")
+        >>> db.epoch, db.table("t").fetchall()
+        (2, [(1, 11)])
+        >>> db.close()
+        """
+        with self._lock:
+            if self._transaction is not None:
+                raise EverfreshError(Code.EXISTS, "a transaction has begun already")
+            self._begin()
+            try:
+                yield self
+            except BaseException:
+                self._end()
+                raise
+            self._end(commit=True)
+
+    def _begin(self) -> None:
+        """Begin a transaction of this thread."""
+        self._lock.acquire()
+        try:
+            self._transaction = Transaction(self)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _end(self, *, commit: bool = False) -> int:
+        """End the transaction of this thread; the epoch."""
+        ended, self._transaction = self._transaction, None
+        try:
+            batch = ended.batch() if commit and ended is not None else Batch()
+            return self._commit(batch) if batch.parts else self._engine.epoch
+        finally:
+            self._lock.release()
+
+    def _mine(self) -> Transaction | None:
+        """The transaction that this thread has begun."""
+        known = self._transaction
+        return known if known is not None and known.thread == threading.get_ident() else None
+
     def _commit(self, batch: Batch) -> int:
         """A batch by itself, with the lock held."""
+        if self._transaction is not None:
+            return self._transaction.add(batch)
         mine = Waiting(batch, self._engine.catalog)
         self._commit_all([mine])
         if isinstance(mine.result, Exception):

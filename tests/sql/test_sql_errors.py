@@ -126,6 +126,7 @@ BAD: list[tuple[str, str, str, int]] = [
     ("COPY t TO 'x.csv'", U, "COPY ... TO", 1),
     ("COPY t FROM 'x' (FORMAT json)", U, "format 'json'", 1),
     ("BEGIN", U, "BEGIN", 1),
+    ("SAVEPOINT a", U, "SAVEPOINT", 1),
     ("VACUUM", U, "VACUUM", 1),
     ("EXPLAIN ANALYZE SELECT 1", U, "ANALYZE", 1),
     ("SHOW DATABASES", U, "SHOW DATABASES", 1),

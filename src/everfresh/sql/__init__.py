@@ -29,7 +29,7 @@ from everfresh.sql.logical.plan import (
     Window,
     WindowCall,
 )
-from everfresh.sql.parse import Parsed, split
+from everfresh.sql.parse import Parsed, split, transaction_word
 from everfresh.sql.plain import bind as bind_plain
 from everfresh.sql.plain import read as read_plain
 from everfresh.sql.scope import Catalog
@@ -59,7 +59,7 @@ __all__ = [
     "Filter", "Insert", "Join", "Limit", "Merge", "Parsed", "Plan", "Project", "QuantifiedSubquery",
     "Returning", "ScalarSubquery", "Scan", "Select", "SetOperation", "Show", "Single", "Sort",
     "Statement", "Subquery", "Update", "Window", "WindowCall",
-    "bind", "bind_plain", "parse_and_bind", "read_plain", "split",
+    "bind", "bind_plain", "parse_and_bind", "read_plain", "split", "transaction_word",
 ]  # fmt: skip
 
 

@@ -44,7 +44,7 @@ STARTS = (
 )
 REFUSED = frozenset(
     """ANALYZE ATTACH BEGIN CALL CHECKPOINT COMMENT COMMIT DEALLOCATE DETACH EXECUTE EXPORT GRANT IMPORT
-    INSTALL LOAD LOCK OPTIMIZE PIVOT PRAGMA PREPARE REFRESH RENAME REPLACE RESET REVOKE ROLLBACK
+    ABORT END INSTALL LOAD LOCK OPTIMIZE PIVOT PRAGMA PREPARE REFRESH RENAME REPLACE RESET REVOKE ROLLBACK
     SAVEPOINT SET START SUMMARIZE UNCACHE UNPIVOT UPSERT USE VACUUM""".split()  # noqa: SIM905
 )
 _WHOLE = 1 << 40  # characters of context around an error: all of them, so that its offset is known
@@ -103,6 +103,25 @@ def split(text: str, dialect: str = "duckdb", given: Parameters | None = None) -
         with _guarded(text), _quiet():
             parsed.append(_parse(Source(text, tokens, dialect, given), rules))
     return parsed
+
+
+_TRANSACTION = {
+    "BEGIN": "begin", "START": "begin", "COMMIT": "commit", "END": "commit", "ROLLBACK": "rollback",
+    "ABORT": "rollback",
+}  # fmt: skip
+
+
+def transaction_word(parsed: Parsed) -> str | None:
+    """`begin`, `commit` or `rollback`, if a statement is one of these.
+
+    >>> [transaction_word(p) for p in split("Begin Transaction; SELECT 1; END")]
+    ['begin', None, 'commit']
+    """
+    word = _TRANSACTION.get(parsed.verb)
+    rest = [token.text.upper() for token in parsed.rest] if word is not None else []
+    if word is not None and rest not in ([], ["TRANSACTION"], ["WORK"]):
+        raise parsed.source.error(Code.SYNTAX, f"{parsed.verb} takes nothing but TRANSACTION")
+    return word
 
 
 # -- tokens ----------------------------------------------------------------------------------------------

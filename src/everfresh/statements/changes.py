@@ -6,7 +6,6 @@ still held. RETURNING is a query over these rows alone, and is answered in this 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from everfresh.expr import Vector, evaluate
 from everfresh.expr.nodes import Const
 from everfresh.program import Batch, OnConflict, Part
 from everfresh.relations import Result
+from everfresh.statements.rows import fetched, plain_rows, upserted
 from everfresh.types import Column, SqlType, TableSchema, to_arrow
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class RowChanges:
     def __init__(self, db: Database) -> None:
         self._db = db
 
+    @property
+    def _engine(self) -> Any:
+        """What rows are computed by: the engine, or the transaction that has begun."""
+        return self._db._transaction or self._db._writable()
+
     def run(self, statement: Change) -> Result | int:
         """Commit a statement; the epoch, or what it returns."""
         found = self.of(statement)
@@ -61,8 +66,7 @@ class RowChanges:
 
     def of(self, statement: Change) -> Changed:
         """What a statement changes."""
-        engine = self._db._writable()
-        schema = engine.catalog.tables[statement.table]
+        schema = self._engine.catalog.tables[statement.table]
         match statement:
             case s.Insert():
                 return self._insert(statement, schema)
@@ -75,10 +79,10 @@ class RowChanges:
     # -- INSERT ------------------------------------------------------------------------------------
 
     def _insert(self, statement: s.Insert, schema: TableSchema) -> Changed:
-        what = f"INSERT INTO {schema.name}"
+        engine, what = self._engine, f"INSERT INTO {schema.name}"
         if statement.plan is not None:
             rows = self._selected(statement.plan, statement.returning is not None)
-            rows = self._db._engine.read_input(_renamed(rows, statement.columns), schema, what, "insert")
+            rows = engine.read_input(_renamed(rows, statement.columns), schema, what, "insert")
         else:
             rows = constants(statement, schema, what)
         conflict = statement.conflict
@@ -87,27 +91,8 @@ class RowChanges:
         action = OnConflict(conflict.assignments if conflict.action == "update" else (), conflict.where)
         found = Changed([Part(schema.name, "upsert", rows, what, action)])
         if statement.returning is not None:
-            found.returned = self._upserted(schema, rows, action)
+            found.returned = plain_rows(schema, upserted(schema, engine.read(schema.name), rows, action)[1])
         return found
-
-    def _upserted(self, schema: TableSchema, rows: pa.Table, action: OnConflict) -> pa.Table:
-        """The rows that an upsert inserts or changes, as they become. What it refuses is not looked at."""
-        there = _by_key(schema, self._db._engine.read(schema.name))
-        done: dict[tuple[Any, ...], dict[str, Any]] = {}
-        arrow = [Column(name, schema.column(name).type) for name in schema.names]
-        for row in rows.to_pylist():
-            key = tuple(row[name] for name in schema.key)
-            before = done.get(key) or there.get(key)
-            if before is None:
-                done[key] = row
-            elif not action.ignore:
-                env = _physical(arrow, before) | {
-                    f"excluded.{n}": v for n, v in _physical(arrow, row).items()
-                }
-                if action.where is None or evaluate(action.where, env) is True:
-                    new = {name: evaluate(expr, env) for name, expr in action.assignments}
-                    done[key] = {**before, **_logical(schema, new)}
-        return pa.Table.from_pylist(list(done.values()), schema=schema.arrow)
 
     # -- UPDATE, DELETE ----------------------------------------------------------------------------
 
@@ -116,8 +101,8 @@ class RowChanges:
         if statement.plan is not None:
             old, new = self._halves(self._selected(statement.plan, wanted), schema)
         else:
-            found = self._db._engine.matching(schema.name, statement.where, statement.assignments)
-            old, new = (_fetched(rows, schema) for rows in found) if wanted else found
+            found = self._engine.matching(schema.name, statement.where, statement.assignments)
+            old, new = (fetched(rows, schema) for rows in found) if wanted else found
         if isinstance(new, pa.Table):
             new = read_rows(new, schema, what=what)
         parts = [Part(schema.name, "delete", old, what), Part(schema.name, "insert", new, what)]
@@ -128,8 +113,8 @@ class RowChanges:
         if statement.plan is not None:
             rows, _ = self._halves(self._selected(statement.plan, wanted), schema)
         else:
-            rows, _ = self._db._engine.matching(schema.name, statement.where)
-            rows = _fetched(rows, schema) if wanted else rows
+            rows, _ = self._engine.matching(schema.name, statement.where)
+            rows = fetched(rows, schema) if wanted else rows
         return Changed([Part(schema.name, "delete", rows, what)], rows if wanted else None)
 
     # -- MERGE -------------------------------------------------------------------------------------
@@ -172,7 +157,7 @@ class RowChanges:
 
     def _selected(self, plan: Any, here: bool) -> Any:
         """The rows of a plan; `here`: in this process, as an Arrow table."""
-        rows = self._db._engine.select(plan)
+        rows = self._engine.select(plan)
         return rows.fetch() if here and not isinstance(rows, pa.Table) else rows
 
     def _halves(self, rows: Any, schema: TableSchema) -> tuple[Any, Any]:
@@ -205,29 +190,6 @@ def _once(schema: TableSchema, rows: pa.Table, touched: set[Any]) -> None:
                 hint="let the source have one row for each: SELECT DISTINCT ON (key) ...",
             )
         touched.add(key)
-
-
-def _by_key(schema: TableSchema, rows: pa.Table) -> dict[tuple[Any, ...], dict[str, Any]]:
-    return {tuple(row[name] for name in schema.key): row for row in rows.to_pylist()}
-
-
-def _physical(columns: Sequence[Column], row: dict[str, Any]) -> dict[str, Any]:
-    from everfresh.types import to_physical
-
-    return {c.name: to_physical(row[c.name], c.type) for c in columns}
-
-
-def _logical(schema: TableSchema, values: dict[str, Any]) -> dict[str, Any]:
-    from everfresh.types import to_logical
-
-    return {name: to_logical(value, schema.column(name).type) for name, value in values.items()}
-
-
-def _fetched(rows: Any, schema: TableSchema) -> pa.Table:
-    """Rows in this process."""
-    if isinstance(rows, pa.Table):
-        return rows
-    return rows.df.select(*(there for _, there in rows.names)).toArrow().cast(schema.arrow)
 
 
 def part_of(schema: TableSchema, op: Any, rows: Any, what: str) -> Part:

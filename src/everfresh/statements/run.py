@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -34,7 +34,7 @@ class Statements:
 
     def script(self, text: str, dialect: str, given: Parameters | None = None) -> Result | int | None:
         """Run one statement or a script; what its last statement gives."""
-        plain = s.read_plain(text, dialect) if given is None else None
+        plain = s.read_plain(text, dialect) if given is None and self._db._mine() is None else None
         if plain is not None:
             with self._db._lock:
                 self._db._open()
@@ -54,15 +54,59 @@ class Statements:
 
     def _sql(self, text: str, dialect: str, given: Parameters | None = None) -> Result | int | None:
         db, parsed = self._db, s.split(text, dialect, given)
-        if len(parsed) == 1 and parsed[0].asks and db._engine.concurrent and not db._read_only:
+        free = db._engine.concurrent and not db._read_only and db._mine() is None
+        if len(parsed) == 1 and parsed[0].asks and free:
             return self.ask(parsed[0])
-        result: Result | int | None = None
         with db._lock:
             db._open()
             readable = _Readable(db._engine)
+            results = list(self._each(parsed, readable))
+        return results[-1] if results else None
+
+    def _each(self, parsed: Sequence[s.Parsed], readable: _Readable) -> Iterator[Result | int | None]:
+        """Run statements; what each gives. A transaction that they begin ends with them, whatever happens."""
+        db = self._db
+        before = db._transaction
+        try:
             for statement in parsed:
-                result = self.run(s.bind(statement, readable))
-        return result
+                word = s.transaction_word(statement)
+                if word is not None:
+                    yield self._turn(word, statement)
+                    continue
+                if db._transaction is not None and db._transaction.failed:
+                    raise EverfreshError(
+                        Code.INTERRUPTED,
+                        "a statement of this transaction was refused",
+                        place=statement.source.start,
+                        hint="ROLLBACK, and begin again",
+                    )
+                yield self.run(s.bind(statement, readable))
+        except BaseException:
+            if before is not None and before is db._transaction:
+                before.failed = True
+            elif db._transaction is not None:
+                db._end()
+            raise
+
+    def _turn(self, word: str, statement: s.Parsed) -> int:
+        """BEGIN, COMMIT or ROLLBACK."""
+        db = self._db
+        if word == "begin":
+            if db._transaction is not None:
+                raise statement.source.error(Code.EXISTS, "a transaction has begun already")
+            db._begin()
+            return db._engine.epoch
+        if db._transaction is None:
+            raise statement.source.error(Code.NOT_FOUND, f"there is no transaction to {word}")
+        if word == "rollback" or db._transaction.failed:
+            failed = db._transaction.failed and word == "commit"
+            db._end()
+            if failed:
+                raise statement.source.error(
+                    Code.INTERRUPTED, "the transaction was refused and is rolled back"
+                )
+            return db._engine.epoch
+        return db._end(commit=True)
 
     def ask(self, parsed: s.Parsed) -> Result | int | None:
         """One statement that changes nothing, as of the last committed epoch."""
@@ -84,7 +128,7 @@ class Statements:
         """Run a bound statement."""
         match statement:
             case s.Select(plan):
-                return Result(self._db._open().select(plan))
+                return Result((self._db._transaction or self._db._open()).select(plan))
             case s.Show() | s.Explain():
                 return self._describe(statement)
             case s.Insert() | s.Update() | s.Delete() | s.Merge():
@@ -96,6 +140,13 @@ class Statements:
 
     def _ddl(self, statement: s.Statement) -> int:
         engine = self._db._writable()
+        if self._db._transaction is not None:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                "CREATE, ALTER and DROP in a transaction are not supported",
+                place=statement.place,
+                hint="each is an epoch of its own: put them before BEGIN",
+            )
         if isinstance(statement, s.Drop) and statement.kind not in ("table", "view", "plain view"):
             known = engine.objects.find(statement.name) is not None
             return self._db._drop(statement.name, statement.cascade) if known else engine.epoch

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from everfresh import Code, EverfreshError
+from everfresh import Code, Delta, EverfreshError
 from everfresh.database import Database
 from everfresh.relations import Result
 from everfresh.testing.engine.suite_base import SuiteBase, assert_state, refused, state_of
@@ -42,6 +42,13 @@ UPDATE t SET "the v" = s.v FROM s JOIN b ON b.x = s.k LEFT JOIN t t2 ON t2.k = 9
 DELETE FROM t WHERE EXISTS (SELECT 1 FROM s WHERE s.k = t.k) RETURNING *
 DELETE FROM b RETURNING y || '!' AS e
 """  # noqa: E501
+_TRANSACTION = """
+Begin; INSERT INTO t VALUES (1,10),(2,20),(3,30); UPDATE t SET "the v" = "the v" + 1 WHERE k > 1;
+INSERT INTO b SELECT "the v", 'x' FROM t; INSERT INTO b VALUES (1,'q'),(1,'q'); DELETE FROM b WHERE y = 'q' AND x = 1;
+INSERT INTO b VALUES (1, 'q');
+INSERT INTO t VALUES (2, 0), (7, 7) ON CONFLICT DO UPDATE SET "the v" = excluded."the v" + t."the v";
+MERGE INTO t USING b ON t."the v" = b.x WHEN MATCHED THEN DELETE WHEN NOT MATCHED THEN INSERT VALUES (b.x + 100, b.x);
+COMMIT"""  # noqa: E501
 _REFUSED = """
 MERGE INTO t USING (SELECT 1 AS k UNION ALL SELECT 1) q USING (k) WHEN MATCHED THEN UPDATE SET "the v" = 3
 MERGE INTO b USING (VALUES (1), (1)) q(x) ON b.x = q.x WHEN MATCHED THEN DELETE
@@ -109,6 +116,60 @@ class ChangeSuite(SuiteBase):
         )
         small.sql("DELETE FROM t WHERE k IN (SELECT k + ? FROM s)", [1])
         assert_rows(small.table("t"), (1, 16), (8, 9))
+
+    def test_a_transaction_beside_duckdb(self, small: Database) -> None:
+        import duckdb
+
+        oracle = duckdb.connect()
+        for ddl in _TABLES.split(";"):
+            oracle.execute(ddl)
+        small.sql("CREATE MATERIALIZED VIEW all_y AS SELECT SUM(n) AS n FROM per_y")
+        epoch = small.epoch
+        told: list[Any] = []
+        small.view("per_y").on_change(told.append)
+        assert small.sql(_TRANSACTION) == epoch + 1
+        oracle.execute(_TRANSACTION)
+        for name in ("t", "b"):
+            theirs = oracle.execute(f"FROM {name}").fetchall()
+            assert _sorted(small.table(name).fetchall()) == _sorted(theirs)
+        with small.transaction():
+            small.apply(b=[(5, "w")], t=Delta(updates=[{"k": 7, "the v": 70}], deletes=[{"k": 101}]))
+            assert_rows(small.sql("SELECT n FROM all_y"), (5,))
+            assert_rows(small.sql('SELECT k, "the v" FROM t'), (7, 70))
+            assert_rows(small.view("all_y"), (4,))  # as it was committed
+        assert small.epoch == epoch + 2
+        assert len(told) == 2
+        assert_rows(small.view("all_y"), (5,))
+        for view in small.views.values():
+            assert view.verify().num_rows == 0
+
+    def test_a_transaction_is_whole_or_nothing(self, small: Database) -> None:
+        small.sql("INSERT INTO t VALUES (1, 10)")
+        state = state_of(small)
+        for text, code in (
+            ("BEGIN; INSERT INTO t VALUES (9, 1); INSERT INTO t VALUES (9, 2); COMMIT", Code.DUPLICATE_KEY),
+            ("BEGIN; INSERT INTO t VALUES (1, 1); COMMIT", Code.DUPLICATE_KEY),
+            ("BEGIN; INSERT INTO t VALUES (9, 1); SELECT 1 // 0; COMMIT", Code.DIVISION_BY_ZERO),
+            ("BEGIN; INSERT INTO t VALUES (9, 1); CREATE TABLE z (a INT); COMMIT", Code.UNSUPPORTED),
+            ("BEGIN; BEGIN; COMMIT", Code.EXISTS),
+            ("COMMIT", Code.NOT_FOUND),
+        ):
+            with refused(code):
+                small.sql(text)
+            assert_state(small, state)
+        small.sql("BEGIN; DELETE FROM t; Rollback Transaction; START TRANSACTION; COMMIT")
+        small.sql("BEGIN")
+        small.sql("DELETE FROM t")
+        assert_rows(small.sql("SELECT COUNT(*) FROM t"), (0,))
+        with refused(Code.NOT_FOUND, "nope"):
+            small.sql("SELECT nope FROM t")
+        with refused(Code.INTERRUPTED, "refused"):
+            small.sql("SELECT 1")
+        with refused(Code.INTERRUPTED, "rolled back"):
+            small.sql("COMMIT")
+        with pytest.raises(KeyError), small.transaction():
+            raise KeyError(small.apply(t=[(2, 2)]))
+        assert_state(small, state)
 
 
 def _sorted(rows: list[Any]) -> list[Any]:
