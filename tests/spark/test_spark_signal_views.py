@@ -216,6 +216,42 @@ def test_an_epoch_is_one_job_of_two_stages_however_long_the_pipelines(db: Any, s
     assert "partitioned by key over 3 workers" in db.view("long").explain()
 
 
+def test_sql_views_over_signal_views(db: Any) -> None:
+    """Rows, arrays and complex numbers as SQL sees them; corrections; a signal view over a SQL view of one;
+    the same as in one process, in each epoch."""
+    with ef.connect(engine="local") as local:
+        for each in (local, db):
+            if each is local:
+                prepare(local)
+            grid = read(each, {"late": "revise"}).sample(2, 0, s.last(6))
+            grid.sum(3, 1).create_view("sums")
+            grid.window(4, 4).fft().create_view("bins")
+            each.sql(
+                "CREATE MATERIALIZED VIEW largest AS SELECT k, COUNT(*) AS n, MAX(value) AS m FROM sums "
+                "GROUP BY k;"
+                "CREATE MATERIALIZED VIEW power AS SELECT t, i, SUM(value_re * value_re) AS p FROM bins "
+                "GROUP BY t, i;"
+                "CREATE MATERIALIZED VIEW both AS SELECT s.k, s.t, b.note FROM sums s JOIN a b "
+                "ON s.k = b.k AND s.t = b.t"
+            )
+            each.signal("power", time="t", key="i", value="p", late="revise").sample(8, 6).create_view(
+                "again"
+            )
+        views = ["sums", "bins", "largest", "power", "both", "again"]
+        inserts = [(i, 1 + i % 2, 0, "r", 2 * (i // 2), float(i), f"n{i}") for i in range(40)]
+        changes = [
+            ef.Delta(inserts=inserts[:14]), ef.Delta(inserts=inserts[14:], deletes=[{"id": 3}]),
+            ef.Delta(updates=[{"id": 5, "value": -9.0}]), ef.Delta(deletes=[{"id": 38}, {"id": 39}]),
+        ]  # fmt: skip
+        for change in changes:
+            for each in (local, db):
+                each.apply(a=change)
+            for name in views:
+                assert contents(db, name) == contents(local, name), name
+                assert len(contents(db, name)) > 0
+        same([local, db], ["sums", "again"], at=local.epoch - 1)
+
+
 def test_what_is_refused_changes_nothing(db: Any) -> None:
     """A worker's refusal is that of the epoch, with its sentence; the next batch is right."""
     db.apply(a=[(1, 1, 1, "x", 10, 1.0, None), (2, 2, 1, "y", 20, 1.0, None)])
