@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import everfresh as ef
 from everfresh import signals as s
 from everfresh.database import connected
+from everfresh.local.store.codec import Codec
 from everfresh.signals.domain.functions import _REGISTERED
 from everfresh.testing.engine.suite_base import refused
 
@@ -214,6 +215,28 @@ def test_an_epoch_is_one_job_of_two_stages_however_long_the_pipelines(db: Any, s
     groups = [db._domain("signal").reached[name].sizes["groups"] for name in ("long", "short")]
     assert groups == [7, 7]
     assert "partitioned by key over 3 workers" in db.view("long").explain()
+
+
+def test_a_revision_decodes_the_rows_of_its_groups_alone(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each worker those that it has; NULL among keys."""
+    decoded = []
+
+    def decode(codec: Any, words: Any, names: Any = None) -> Any:
+        decoded.append(words.shape[1] if names is None else 0)
+        return plain(codec, words, names)
+
+    plain = Codec.decode
+    monkeypatch.setattr(Codec, "decode", decode)
+    rooms = [None if i % 5 == 4 else f"room {i % 5}" for i in range(3000)]
+    db.apply(a=[(i, i % 7, 0, rooms[i], i, float(i % 11), "") for i in range(3000)])
+    for name, key in (("v", "room"), ("w", ("k", "room")), ("x", "k")):
+        read(db, {"late": "revise"}, key).sample(2).sum(3, 1).create_view(name)
+    for id in (0, 4):
+        decoded.clear()
+        db.apply(a=ef.Delta(deletes=[{"id": id}]))
+        assert 0 < max(decoded) <= 300  # a worker has 1,000 rows, and a fifth of them are of a room
+        for name in ("v", "w", "x"):
+            assert db.view(name).verify().num_rows == 0
 
 
 def test_sql_views_over_signal_views(db: Any) -> None:

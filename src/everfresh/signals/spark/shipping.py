@@ -140,8 +140,8 @@ class Depot:
     world: World
     pieces: Mapping[str, Any]
 
-    def rows(self, ship: Shipment, worker: int) -> pa.Table:
-        """What a worker has of a shipment, with `_weight`."""
+    def rows(self, ship: Shipment, groups: pa.Table | None, worker: int) -> pa.Table:
+        """What a worker has of a shipment, with `_weight`; of rows at least those of the groups."""
         units = plain(self.pieces["homes"], "a job of signals")[ship.table]
         if units == [DRIVER]:
             rows = _unpacked(self.pieces[f"{ship.what}/{ship.table}"])
@@ -149,13 +149,22 @@ class Depot:
             return rows.select([*ship.columns, WEIGHT]).slice(0, None if worker == 0 else 0)
         base = self._base(units[worker])
         if ship.what == ROWS:
-            return weigh(rows_of(self.world, base, ship.table, None).select(ship.columns))
+            among = None if groups is None else self._keys_in(ship, groups)
+            return weigh(rows_of(self.world, base, ship.table, None, among).select(ship.columns))
         section = f"changes/{self.world.ids[ship.table]}"
         found = [read_segment(self.world, base.unit, link) for link in base.since(self.world.epoch - 1)]
         tables = [unpack_table(s.sections[section]) for s in found if section in s.sections]
         if not tables:
             return pa.table({})
         return pa.concat_tables(tables).select([*ship.columns, WEIGHT])
+
+    def _keys_in(self, ship: Shipment, groups: pa.Table) -> pa.Table | None:
+        """The keys of groups by the key columns of a table."""
+        schema = self.world.catalog.tables.get(ship.table)
+        if schema is None or not ship.key:
+            return None
+        columns = pa.schema([schema.arrow.field(name) for name in ship.key])
+        return groups.rename_columns(columns.names).cast(columns)
 
     def _base(self, unit: str) -> Base:
         base = Base.from_json(plain(self.pieces[f"unit/{unit}"], "a version"))
@@ -172,14 +181,15 @@ def _unpacked(data: Any) -> pa.Table:
 
 def shipped(
     ships: Sequence[Shipment],
-    rows: Callable[[Shipment], pa.Table],
+    rows: Callable[[Shipment, pa.Table | None], pa.Table],
     worker: int,
     workers: int,
     asked: Sequence[pa.Table] = (),
 ) -> Iterator[Message]:
     """The messages of one worker: its rows, to those who own their keys, and the newest starts, to all."""
     for number, ship in enumerate(ships):
-        some = rows(ship)
+        groups = None if ship.asked is None else asked[ship.asked]
+        some = rows(ship, groups)
         if not some.num_rows:
             continue
         header = {"ship": number, "from": worker}
@@ -187,8 +197,7 @@ def shipped(
             newest = _newest(some, ship)
             told = seal("signal", {**header, "newest": newest}, {})
             yield from ((to, DATA, told) for to in range(workers))
-        if ship.asked is not None:
-            groups = asked[ship.asked]
+        if groups is not None:
             names = ship.key if ship.key is not None else ()
             some = some.filter(pa.array(Groups(groups).of(some, names)))
         to_whom = _owners(some, ship, workers)

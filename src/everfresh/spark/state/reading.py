@@ -43,12 +43,13 @@ def given_block(packed: bytes, chunk: int, batches: Batches) -> Iterator[pa.Reco
     yield from unpack_table(packed).to_batches(max_chunksize=chunk)
 
 
-def rows_of(world: World, base: Base, name: str, at: int | None) -> pa.Table:
-    """The rows of a table or view in one unit, each as often as it is there."""
+def rows_of(world: World, base: Base, name: str, at: int | None, among: pa.Table | None = None) -> pa.Table:
+    """The rows of a table or view in one unit, each as often as it is there; of a table `among` has values of
+    some columns: at least the rows that have them."""
     held = tables_in(open_for_reading(base, world))
     if name not in world.catalog.tables:
         return _view_rows(held, world, base, name, at)
-    rows, counts = held.table(world, name).rows()
+    rows, counts = held.table(world, name).rows(among=among)
     return expand(rows.append_column(WEIGHT, pa.array(counts)))
 
 
