@@ -123,6 +123,16 @@ ERRORS: dict[str, tuple[Callable[[], Any], str, str, str | None]] = {
         "column 'value' of table 'a' is string: a signal has numbers",
         "a signal's value is a number, a complex number, a vector of fixed length, or several number columns",
     ),
+    "unequal structs": (
+        lambda: (
+            (s.reading("a", time="t", value=("x", "y")) + s.reading("a", time="t", value=("x", "y", "z")))
+            .sample(10)
+            .run(rows([0], x=[1.0], y=[1.0], z=[1.0]))
+        ),
+        "E-SIG-TYPE",
+        "plus() of a signal of 2 components and one of 3",
+        "both have the same components, or one is a single number",
+    ),
     "double times": (
         lambda: READ.sample(10).run(pa.table({"k": [1], "t": [0.5], "value": [1.0]})),
         "E-SIG-TYPE",

@@ -167,3 +167,27 @@ def test_mistakes() -> None:
         LEFT.union(3)
     with refused(Code.SIG_KIND, "anti_join", "a uniform signal"):
         LEFT.anti_join(GRID)
+
+
+@given(rows=events(intervals=True), shift=st.integers(-9, 9), duration=st.none() | st.integers(1, 40))
+def test_events_at_other_times(rows: Any, shift: int, duration: int | None) -> None:
+    """Lifetimes that are moved, and have another length: what they say at a time is what they said before."""
+    read = s.reading("a", time="t", key="k", end="e", overlap=True)
+    found = read.lifetime(shift=shift, duration=duration).run(table(rows))
+    mine = sorted(
+        map(str, zip(*(found[name].to_pylist() for name in ("k", "t", "end", "value")), strict=True))
+    )
+    moved = [
+        (k, a + shift, b + shift if duration is None else a + shift + duration, v) for k, a, b, v in rows
+    ]
+    assert mine == sorted(map(str, moved))
+
+
+@given(rows=events(grid=2), factor=st.integers(1, 4))
+def test_decimation_is_a_filter_and_each_of_some_samples(rows: Any, factor: int) -> None:
+    grid = s.reading("a", time="t", key="k").as_uniform(2, 1)
+    assert grid.decimate(factor, [1.0, 0.5]) == grid.filter_fir([1.0, 0.5]).downsample(factor)
+    found = grid.decimate(factor, [1.0, 0.5]).run(table(rows))
+    wanted = grid.filter_fir([1.0, 0.5]).run(table(rows)).to_pylist()
+    kept = [row for row in wanted if (row["t"] - 1) // 2 % factor == 0]
+    assert sorted(map(str, found.to_pylist())) == sorted(map(str, kept))

@@ -50,6 +50,7 @@ FILTERS = {
         "fir": GRID.filter_fir([0.5, -1.0, 3.0, 0.25], missing=missing),
         "long fir": GRID.filter_fir([0.01 * (i % 7) for i in range(40)], missing=missing),
         "block fir": GRID.filter_fir([0.5, -1.0, 3.0, 0.25, 2.0], missing=missing, method="fft"),
+        "decimate": GRID.filter_fir([1.0, 2.0, 0.5], missing=missing).downsample(3),
         "correlate": GRID.correlate([1.0, 2.0, 3.0], missing=missing),
         "iir": GRID.filter_iir([1.0, 0.5], [1.0, -0.5, 0.2], missing=missing),
         "sos": GRID.filter_sos([[1, 0.2, 0.1, 1, -0.3, 0.1], [0.5, 0, 0, 1, 0.2, 0]], missing=missing),
