@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from everfresh import sql as s
-from everfresh.compiler.compile import scans
 from everfresh.epochs.layers import follows, views_over
 from everfresh.errors import Code, EverfreshError
 from everfresh.program import Batch, Engine, Part, Progress
+from everfresh.sql.logical.plan import scans
 from everfresh.types import TableSchema, quoted
 
 if TYPE_CHECKING:

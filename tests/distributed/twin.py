@@ -24,11 +24,14 @@ from everfresh.testing.state_check import contents
 Parts = Iterable[tuple[str, str, pa.Table]]
 
 
-def started(ddl: Iterable[str], sizes: Mapping[str, int] | None = None) -> LocalState:
+def started(
+    ddl: Iterable[str], sizes: Mapping[str, int] | None = None, wide: int | None = None
+) -> LocalState:
     """The local engine's state after some statements, views compiled for tables of these sizes into programs
-    that a cluster runs too: statements read maps, not tables."""
+    that a cluster runs too: statements read maps, not tables. Of tables with `wide` columns, they have those
+    that they read."""
     state = LocalState()
-    state.catalog = replace(state.catalog, rows=False)
+    state.catalog = replace(state.catalog, rows=False, wide=wide)
     for text in ddl:
         for statement in parse_and_bind(text, state.catalog):
             catalog, effect = state.catalog.execute(statement, sizes)

@@ -64,6 +64,23 @@ class Rel(Query):
         found = self.within(places)
         return None if found is None else frozenset(self.vars[i].name for i in found)
 
+    def at(self) -> dict[int, Var]:
+        """The variables by the places of the columns that they stand for."""
+        return dict(zip(self.places, self.vars, strict=True))
+
+    def over(self, name: str, places: Sequence[int]) -> Rel:
+        """The same of a relation that has the columns at `places` of this one, as far as they are read.
+
+        >>> from everfresh.types import BIGINT
+        >>> x, y = Var("x", BIGINT), Var("y", BIGINT)
+        >>> str(Rel("t", (x, y), True, (2, 5)).over("s", (5, 7)))
+        'Δs(0: y)'
+        """
+        known = self.at()
+        left = [(i, known[place]) for i, place in enumerate(places) if place in known]
+        columns = None if len(left) == len(places) else tuple(i for i, _ in left)
+        return Rel(name, tuple(var for _, var in left), self.delta, columns)
+
 
 @node
 class MapRef(Query):

@@ -16,7 +16,7 @@ from typing import Any
 from everfresh.calculus import Query
 from everfresh.compiler.altering import altered, holds, reads
 from everfresh.compiler.choice.estimate import Statistics, TableStats
-from everfresh.compiler.compile import CompiledView, Setting, compile_view, scans
+from everfresh.compiler.compile import CompiledView, Setting, compile_view
 from everfresh.compiler.ddl_log import Record, entry_of, record_of, upkeep_of
 from everfresh.compiler.listing import parse_listing, shown_over
 from everfresh.compiler.lowering.lower import RULES
@@ -37,6 +37,7 @@ from everfresh.sql import (
     parse_and_bind,
 )
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.plan import scans
 from everfresh.types import Column, TableSchema, fold
 
 _REPEATS, _REPEATS_IN_KEY = 10.0, 4.0

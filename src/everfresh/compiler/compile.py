@@ -95,7 +95,7 @@ class CompiledView:
     @cached_property
     def bases(self) -> tuple[str, ...]:
         """The tables and views that the view reads."""
-        return tuple(dict.fromkeys(scan.table for scan in scans(self.plan)))
+        return tuple(dict.fromkeys(scan.table for scan in p.scans(self.plan)))
 
     @cached_property
     def reevaluated(self) -> bool:
@@ -135,7 +135,7 @@ def compile_view(
             hint="strategies are: " + ", ".join(STRATEGIES),
         )
     _check_types(plan.columns)
-    if not scans(plan):
+    if not p.scans(plan):
         raise EverfreshError(
             Code.UNSUPPORTED,
             "a query without FROM is not supported in a materialized view",
@@ -155,12 +155,12 @@ def _compiled(
     setting: Setting,
 ) -> CompiledView:
     """The program of a plan with a fixed answer."""
-    passing = next((scan.table for scan in scans(plan) if scan.table in setting.passing), None)
+    passing = next((scan.table for scan in p.scans(plan) if scan.table in setting.passing), None)
     if strategy == "re-evaluate" and passing is not None:
         raise _reads_rows(passing, strategy)
     if strategy == "re-evaluate":
         return _reevaluated(name, plan, strategy, "as the strategy asks", setting)
-    over = [scan.table for scan in scans(plan) if scan.table in set(views)]
+    over = [scan.table for scan in p.scans(plan) if scan.table in set(views)]
     try:
         if over and not joins:
             raise NotFlat(f"a view over the view {over[0]}")
@@ -193,11 +193,6 @@ def _needs_rows(table: str, why: str, hint: str) -> EverfreshError:
 
 def _reads_rows(table: str, strategy: str) -> EverfreshError:
     return _needs_rows(table, f"strategy '{strategy}' reads the table", "leave the strategy out")
-
-
-def scans(plan: p.Plan) -> list[p.Scan]:
-    """The tables and views that a plan reads, subqueries included."""
-    return [node for node in plan.walk() if isinstance(node, p.Scan)]
 
 
 def _check_types(columns: Iterable[Column]) -> None:
@@ -268,7 +263,7 @@ def _incremental(
         offered=setting.offered,
         decisions=setting.decisions or frozenset(),
         keyed=setting.keyed if strategy == "auto" else {},
-        exact=any(scan.table in setting.passing for scan in scans(plan)),
+        exact=any(scan.table in setting.passing for scan in p.scans(plan)),
     )
     free = strategy == "auto" and setting.decisions is None
     limited = strategy in ("auto", "higher-order") and setting.decisions is None
@@ -328,7 +323,7 @@ def _reevaluated(name: str, plan: p.Plan, strategy: str, reason: str, setting: S
     held = setting.prefix or name
     target: MapDef[Definition] = MapDef(held, plan.variables, (), plan)
     statement: Statement[Definition] = Statement(held, ":=", plan, "re-evaluated", reason)
-    bases = tuple(dict.fromkeys(scan.table for scan in scans(plan)))
+    bases = tuple(dict.fromkeys(scan.table for scan in p.scans(plan)))
     triggers = tuple(Trigger(base, (statement,)) for base in bases if base not in setting.static)
     static = tuple(base for base in bases if base in setting.static)
     program: Program[Definition] = Program((target,), triggers, static=static)

@@ -9,11 +9,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from everfresh.calculus import parse, to_text
-from everfresh.compiler.compile import CompiledView, Definition, scans
+from everfresh.compiler.compile import CompiledView, Definition
 from everfresh.compiler.lowering.top_k import first_rows
 from everfresh.expr import Var
 from everfresh.program import Program, parse_program
-from everfresh.sql.logical.plan import Plan
+from everfresh.sql.logical.plan import Plan, scans
 from everfresh.sql.logical.plan_text import OPERATORS, parse_plan
 from everfresh.types import Column
 

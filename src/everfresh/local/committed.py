@@ -19,7 +19,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from everfresh.compiler import Catalog
-from everfresh.compiler.compile import scans
 from everfresh.delta.bags import WEIGHT, difference, expand
 from everfresh.epochs.history import History
 from everfresh.errors import Code, EverfreshError
@@ -36,6 +35,7 @@ from everfresh.local.store.table import Net, Table
 from everfresh.options import Options
 from everfresh.program import Stale, check_epoch
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.plan import scans
 from everfresh.state.interrupts import HeldBack
 
 T = TypeVar("T")

@@ -23,7 +23,6 @@ import numpy as np
 import pyarrow as pa
 
 from everfresh.compiler import Catalog, Effect
-from everfresh.compiler.compile import scans
 from everfresh.delta.bags import WEIGHT, split
 from everfresh.epochs import (
     Domain,
@@ -52,6 +51,7 @@ from everfresh.local.workers import Workers, cores
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.plan import scans
 from everfresh.state import Commit, StateFolder, told, unpack_table
 from everfresh.types import TableSchema
 

@@ -18,7 +18,7 @@ from everfresh.calculus import Cond, MapRef, Prod, Query, Rel, Sum, Value, produ
 from everfresh.compiler.choice.strategy import strategy_of
 from everfresh.compiler.viewlet.crossing import Ordered
 from everfresh.compiler.viewlet.decisions import Decision, DecisionKind, any_of, known_by
-from everfresh.expr import Const, Expr, Var, build, told, variables
+from everfresh.expr import Const, Expr, Made, Var, build, told, variables
 from everfresh.program import MapDef, Program, Statement, Trigger
 from everfresh.types import BIGINT
 
@@ -133,13 +133,26 @@ def _with_value(query: Query, value: Expr, many: int) -> Query:
     """A sum over the rows of a table, or over their change, with a further value after `many` others, which
     are ones where it has none."""
     assert isinstance(query, Sum)
-    factors = _factors(query)
-    (atom,) = (f for f in factors if isinstance(f, Rel))
-    own = rename(Value((value,)), {f"@{_columns(atom)[v.name]}": v for v in atom.vars})
+    (old,) = (f for f in _factors(query) if isinstance(f, Rel))
+    atom = _reading(old, value)
+    factors = [atom if f is old else f for f in _factors(query)]
+    own = rename(Value((value,)), {f"@{place}": v for place, v in atom.at().items()})
     assert isinstance(own, Value)
     items = next((f.items for f in factors if isinstance(f, Value)), (Const(1, BIGINT),) * many)
     rest = [f for f in factors if not isinstance(f, Value)]
     return Sum(query.group, product(*rest, Value((*items, *own.items))))
+
+
+def _reading(atom: Rel, value: Expr) -> Rel:
+    """An atom that reads the columns of a value, too, if it does not read all."""
+    known = atom.at()
+    for var in variables(value):
+        place = int(var.name[1:])
+        known.setdefault(place, Var(Made(var.name), var.type, var.nullable))
+    if len(known) == len(atom.vars):
+        return atom
+    places = sorted(known)
+    return replace(atom, vars=tuple(known[place] for place in places), columns=tuple(places))
 
 
 def _columns(atom: Rel) -> dict[str, int]:

@@ -40,8 +40,13 @@ class _Arrived:
         for term in terms_of(eval_.expr, self.of):
             if term is None or term.asked()[:count] != self.asked or term.needed(count, False) - self.known:
                 return None
-            names = [term.atom.vars[i].name for i in self.places]
-            if renamed(self.at.tag, [c.name for c in self.at.columns], names) != target.tag:
+            known = term.atom.at()
+            named = [
+                (c.name, known[i].name)
+                for c, i in zip(self.at.columns, self.places, strict=True)
+                if i in known
+            ]
+            if renamed(self.at.tag, [c for c, _ in named], [v for _, v in named]) != target.tag:
                 return None
         expr: Query = over(eval_.expr, self.of, self.at, self.places, count)
         return replace(eval_, target=target, expr=expr, uses=(self.at,))
@@ -96,7 +101,7 @@ def _arrivals(
         (term, *more) = terms_of(eval_.expr, of)
         if term is None or more or term.rest or eval_.target.kinds:
             continue
-        where = {v.name: i for i, v in enumerate(term.atom.vars)}
+        where = {v.name: place for place, v in term.atom.at().items()}
         places_ = tuple(where[v.name] for v in term.group if v.name in where)
         if len(places_) == len(term.group):
             yield move, _Arrived(of, move.target, places_, term.asked(), frozenset(places_))

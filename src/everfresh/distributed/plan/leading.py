@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from everfresh.calculus import Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value, arity
 from everfresh.distributed.plan.ir import Temp
-from everfresh.expr import Const, Expr, Var, substitute
+from everfresh.expr import Const, Expr, Made, Var, substitute
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class LeadingTerm:
     conditions: tuple[Expr, ...]
     rest: tuple[Query, ...]
     columns: tuple[Var, ...]
+    """The columns of the change that the variables of the atom stand for, as variables."""
 
     def _over(self, exprs: Iterable[Expr]) -> tuple[Expr, ...]:
         by: dict[str, Expr] = {v.name: c for v, c in zip(self.atom.vars, self.columns, strict=True)}
@@ -45,21 +46,29 @@ class LeadingTerm:
         """The places of the columns that are read once the first conditions have been asked."""
         later = [*self.group, *self.conditions[asked:], *(self.rest[:-1] if summed else self.rest)]
         read = {n.name for part in later for n in part.walk() if isinstance(n, Var)}
-        return {i for i, v in enumerate(self.atom.vars) if v.name in read}
+        return {place for place, v in self.atom.at().items() if v.name in read}
 
     def after(self, temp: Temp, places: Sequence[int], asked: int) -> Query:
         """The same of what is handed on."""
-        keys = tuple(self.atom.vars[i] for i in places)
-        atom: Query = Rel(temp.name, keys, True)
+        atom: Query = self.atom.over(temp.name, places)
         rest = self.rest
         if temp.kinds:
+            known = self.atom.at()
+            keys = tuple(known.get(place) or _unread(temp, i) for i, place in enumerate(places))
             atom, rest = MapRef(temp.name, keys, tuple(range(len(temp.kinds) + 1))), rest[:-1]
         return Sum(self.group, Prod((atom, *map(Cond, self.conditions[asked:]), *rest)))
 
 
-def columns_of(temp: Temp) -> tuple[Var, ...]:
-    """The columns of a temporary as variables."""
-    return tuple(Var(c.name, c.type, c.nullable) for c in temp.columns)
+def columns_of(temp: Temp, atom: Rel | None = None) -> tuple[Var, ...]:
+    """The columns of a temporary as variables; with an atom over it, those that this reads."""
+    columns = temp.columns if atom is None else [temp.columns[place] for place in atom.places]
+    return tuple(Var(c.name, c.type, c.nullable) for c in columns)
+
+
+def _unread(temp: Temp, place: int) -> Var:
+    """A variable for a column that nothing else of a product reads: no other is called like it."""
+    column = temp.columns[place]
+    return Var(Made(f"{column.name}~unread"), column.type, column.nullable)
 
 
 def terms_of(query: Query, temp: Temp) -> list[LeadingTerm | None]:
@@ -79,7 +88,7 @@ def terms_of(query: Query, temp: Temp) -> list[LeadingTerm | None]:
             plain = len({v.name for v in vars_}) == len(vars_)
             if plain and not any(isinstance(n, Rel) and n.name == name for f in rest for n in f.walk()):
                 conditions = tuple(f.condition for f in behind[:count] if isinstance(f, Cond))
-                return [LeadingTerm(group, atom, conditions, rest, columns_of(temp))]
+                return [LeadingTerm(group, atom, conditions, rest, columns_of(temp, atom))]
     return [None]
 
 

@@ -8,7 +8,7 @@ transformer an instruction too. Every expression that comes out is checked to be
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from everfresh.calculus import MapRef, Neg, Plus, Query, Rel, Sum, arity, outputs
 from everfresh.distributed.plan.annotate import annotated
@@ -167,8 +167,7 @@ class Lowering:
         body = query.body
         if isinstance(body, Rel) and body.delta:
             source = self.temps[body.name]
-            names = [v.name for v in body.vars]
-            by = {name: source.columns[names.index(name)].name for name in names}
+            by = {v.name: source.columns[place].name for v, place in zip(body.vars, body.places, strict=True)}
             to: Tag = query.to
             if isinstance(to, Dist):
                 to = Dist(tuple(by[c] for c in to.columns))
@@ -222,7 +221,7 @@ class _Scope:
     def resolved(self, query: Query) -> Query:
         """A factor with its changes named by their temporaries."""
         if isinstance(query, Rel) and query.delta:
-            return Rel(self._change(query).name, query.vars, True)
+            return replace(query, name=self._change(query).name)
         if not changes(query):
             return query
         return query.map_children(lambda c: self.resolved(c) if isinstance(c, Query) else c)
@@ -234,7 +233,7 @@ class _Scope:
         """A read of a temporary in place of the query that it holds."""
         body = of.body if isinstance(of, Move) else of
         if isinstance(body, Rel):
-            return Rel(temp.name, body.vars, True)
+            return Rel(temp.name, body.vars, True, body.columns)
         keys = body.group if isinstance(body, Sum) else outputs(body)
         if not temp.kinds:
             return Rel(temp.name, tuple(keys), True)
@@ -255,17 +254,17 @@ class _Scope:
         lowering, placement = self.lowering, self.lowering.placement
         if isinstance(atom, Rel) and atom.delta:
             temp = self._change(atom)
-            return renamed(temp.tag, [c.name for c in temp.columns], names)
+            return renamed(temp.tag, [temp.columns[place].name for place in atom.places], names)
         if atom.name in lowering.temps and isinstance(atom, MapRef):
             temp = lowering.temps[atom.name]
             return renamed(temp.tag, [c.name for c in temp.columns], names)
         if isinstance(atom, MapRef):
             keys = [v.name for v in lowering.programs.maps[atom.name].keys]
             return renamed(placement.maps[atom.name], keys, names)
-        columns = [c.name for c in lowering.programs.columns(self.view, atom.name)]
+        columns = lowering.programs.columns(self.view, atom.name)
         unit = lowering.programs.unit(self.view, atom.name)
         tag = placement.relation(unit) if unit is not None else lowering._home(atom.name)
-        return renamed(tag, columns, names)
+        return renamed(tag, [columns[place].name for place in atom.places], names)
 
 
 def _signed(sign: int, query: Query) -> Query:

@@ -437,12 +437,14 @@ def _named(programs: Programs, view: str, atom: Rel | MapRef) -> list[tuple[str,
         keys = programs.maps[atom.name].keys
         return [(v.name, (map_id(atom.name), k.name)) for v, k in zip(atom.keys, keys, strict=True)]
     unit = programs.unit(view, atom.name)
-    names = [c.name for c in programs.columns(view, atom.name)]
+    columns = programs.columns(view, atom.name)
+    names = [columns[place].name for place in atom.places]
     if unit is None:
         if atom.name in programs.catalog.tables:
             return [(v.name, (table_id(atom.name), c)) for v, c in zip(atom.vars, names, strict=True)]
         held = programs.catalog.views[atom.name].compiled.map
-        return [(v.name, (map_id(held.name), k.name)) for v, k in zip(atom.vars, held.keys, strict=True)]
+        shown = [held.keys[place].name for place in atom.places]
+        return [(v.name, (map_id(held.name), c)) for v, c in zip(atom.vars, shown, strict=True)]
     keys_of = dict(zip(*reversed(shown_columns(unit.relation)), strict=True))
     return [
         (v.name, (map_id(unit.relation.map), keys_of[c]))

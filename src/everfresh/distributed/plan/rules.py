@@ -95,7 +95,9 @@ def _shared_work(q: Move, where: AtomTag) -> Query | None:
         return None
     for i, factor in enumerate(factors):
         if isinstance(factor, Rel) and factor.delta:
-            part = Move(Dist(tuple(v.name for v in factor.vars[:1])), factor)  # keys stand in front
+            # Keys stand in front of all columns; of some columns it is not known which are keys.
+            by = factor.vars[:1] if factor.columns is None else factor.vars
+            part = Move(Dist(tuple(v.name for v in by)), factor)
             return Move(q.to, Sum(q.body.group, Prod((*factors[:i], part, *factors[i + 1 :]))))
     return None
 

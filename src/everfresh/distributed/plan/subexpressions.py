@@ -78,7 +78,7 @@ def renamed_temps(instruction: Instruction, by: dict[str, Temp]) -> Instruction:
 
 def _reading(query: Query, by: dict[str, Temp]) -> Query:
     if isinstance(query, Rel) and query.delta and query.name in by:
-        return Rel(by[query.name].name, query.vars, True)
+        return replace(query, name=by[query.name].name)
     if isinstance(query, MapRef) and query.name in by:
         return MapRef(by[query.name].name, query.keys, query.components)
     return query.map_children(lambda c: _reading(c, by) if isinstance(c, Query) else c)
@@ -178,12 +178,12 @@ def _columns_read(query: Query) -> list[tuple[Rel | MapRef, set[int]]]:
         seen[name] = seen.get(name, 0) + 1
     found = []
     for atom in atoms:
-        vars_ = atom.vars if isinstance(atom, Rel) else atom.keys
-        found.append((atom, {i for i, v in enumerate(vars_) if seen.get(v.name, 0) > 1}))
+        named = zip(atom.places, atom.vars, strict=True) if isinstance(atom, Rel) else enumerate(atom.keys)
+        found.append((atom, {place for place, v in named if seen.get(v.name, 0) > 1}))
     return found
 
 
 def _thinned(query: Query, narrow: dict[str, tuple[Temp, list[int]]]) -> Query:
     if isinstance(query, Rel) and query.delta and query.name in narrow:
-        return Rel(query.name, tuple(query.vars[i] for i in narrow[query.name][1]), True)
+        return query.over(query.name, narrow[query.name][1])
     return query.map_children(lambda c: _thinned(c, narrow) if isinstance(c, Query) else c)

@@ -80,7 +80,7 @@ class SqlFlow:
     @property
     def reads(self) -> tuple[str, ...]:
         """The tables that the view's plan reads."""
-        return tuple(dict.fromkeys(n.table for n in self.plan.walk() if isinstance(n, p.Scan)))
+        return tuple(dict.fromkeys(scan.table for scan in p.scans(self.plan)))
 
     # -- the dataflow ------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class Unsplit:
     ) -> None:
         plan = view.compiled.plan
         joined = _rows_of(plan)
-        read = [n.table for n in plan.walk() if isinstance(n, p.Scan)]
+        read = [scan.table for scan in p.scans(plan)]
         once = joined is not None and all(n in tables and read.count(n) == 1 for n in read)
         try:
             if joined is None or not once or not nets:

@@ -78,7 +78,7 @@ def packed_catalog(catalog: Catalog) -> tuple[dict[str, Any], dict[str, Buffer]]
     flags = {name: getattr(catalog, name) for name in _FLAGS}
     sections: dict[str, Buffer] = {f"table/{name}": packed(table) for name, table in catalog.tables.items()}
     sections.update({f"view/{name}": _packed_view(view) for name, view in catalog.views.items()})
-    return {"ddl": catalog.ddl, **flags}, sections
+    return {"ddl": catalog.ddl, "wide": catalog.wide, **flags}, sections
 
 
 _FLAGS = ("joins", "share", "intervals", "rows")
@@ -94,8 +94,9 @@ def unpacked_catalog(header: Mapping[str, Any], sections: Mapping[str, Buffer], 
         else:
             views[name] = _read_view(bytes(text), what)
     ddl = tuple((str(name), str(text)) for name, text in header["ddl"])
+    wide = None if header["wide"] is None else int(header["wide"])
     flags: dict[str, Any] = {name: bool(header[name]) for name in _FLAGS}
-    return Catalog(tables, views, ddl, **flags)
+    return Catalog(tables, views, ddl, wide=wide, **flags)
 
 
 def _packed_view(view: ViewDef) -> bytes:

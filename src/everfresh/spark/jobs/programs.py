@@ -21,9 +21,9 @@ from functools import lru_cache
 from typing import Any
 
 from everfresh.calculus import Rel
-from everfresh.compiler import Catalog, CompiledView, Effect, reevaluated
+from everfresh.compiler import WIDE, Catalog, CompiledView, Effect, reevaluated
 from everfresh.compiler.altering import altered
-from everfresh.compiler.compile import Setting, scans
+from everfresh.compiler.compile import Setting
 from everfresh.compiler.ddl_log import Record, record_of, with_engine
 from everfresh.compiler.lowering.static_tables import filled_once
 from everfresh.distributed import RANDOM, REPLICATED, Dist, Known, Limits, Placement, best, distributed
@@ -44,7 +44,7 @@ DRIVER_HOME, MAPS_HOME, RESULTS_HOME = "driver", "maps", "results"
 
 def no_catalog() -> Catalog:
     """The catalog of an empty database."""
-    return Catalog(joins=True, share=False)
+    return Catalog(joins=True, share=False, wide=WIDE)
 
 
 def executed(
@@ -60,7 +60,7 @@ def executed(
         return _altered(made, effect), effect
     try:
         made, effect = _over_tables(catalog, statement, made, effect, sizes)
-        decided = _decided(made, view.name, sizes or {})
+        decided = {**_decided(made, view.name, sizes or {}), "wide": catalog.wide}
     except _Recomputed as why:
         decided = {"why": str(why)}
     entry = with_engine(effect.text, decided)
@@ -69,15 +69,18 @@ def executed(
 
 
 def replayed(catalog: Catalog, entry: str) -> tuple[Catalog, Effect]:
-    """`executed` for one statement as commit records keep it: nothing is decided again."""
+    """`executed` for one statement as commit records keep it: nothing is decided again. A view that does not
+    say from how many columns on it reads some of a table's has maps of whole rows."""
     dialect, record, text = record_of(entry)
-    (statement,) = parse_and_bind(text, catalog, dialect)
-    made, effect = catalog.execute(statement, None, record)
+    then = replace(catalog, wide=record.engine.get("wide"))
+    (statement,) = parse_and_bind(text, then, dialect)
+    made, effect = then.execute(statement, None, record)
     if effect.create_view is None:
-        return _altered(made, effect), effect
+        return replace(_altered(made, effect), wide=catalog.wide), effect
     if "maps" in record.engine:
-        made, effect = _over_tables(catalog, statement, made, effect, None, record)
-    return _anew(made, effect, record.engine)
+        made, effect = _over_tables(then, statement, made, effect, None, record)
+    made, effect = _anew(made, effect, record.engine)
+    return replace(made, wide=catalog.wide), effect
 
 
 class _Recomputed(Exception):
@@ -97,7 +100,7 @@ def _over_tables(
     view = effect.create_view
     assert view is not None
     plan = inlined(statement.plan, _plans(made))
-    fixed = [n for n in dict.fromkeys(s.table for s in scans(plan)) if made.tables[n].static]
+    fixed = [n for n in dict.fromkeys(s.table for s in p.scans(plan)) if made.tables[n].static]
     if plan is statement.plan and not fixed:
         return made, effect
     changing = {n: replace(t, static=False) for n, t in catalog.tables.items()}

@@ -26,7 +26,7 @@ from everfresh.sql.logical.renaming import defined, renamed
 
 def inlined(plan: p.Plan, views: Mapping[str, p.Plan]) -> p.Plan:
     """The plan with the plans of `views` in place of scans of them, those below included."""
-    if not any(isinstance(n, p.Scan) and n.table in views for n in plan.walk()):
+    if not any(scan.table in views for scan in p.scans(plan)):
         return plan
     names = _Names({n.name for n in plan.walk() if isinstance(n, Var)} | set(defined(plan)))
 

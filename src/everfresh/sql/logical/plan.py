@@ -18,7 +18,7 @@ from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var, substitute
 from everfresh.expr.text import KEYWORDS
 from everfresh.expr.tokens import indented, quote_name
-from everfresh.rewrite import Node, node
+from everfresh.rewrite import Node, node, remembered
 from everfresh.sql.logical.row_calls import AggregateCall, WindowCall, sort_key
 from everfresh.types import BOOLEAN, Column, SqlType
 
@@ -26,7 +26,7 @@ __all__ = [
     "Aggregate", "AggregateCall", "Distinct", "ExistsSubquery", "Filter", "Join",
     "Limit", "Named", "Plan", "Project", "QuantifiedSubquery", "ScalarSubquery", "Scan", "SetOperation",
     "Single", "Sort", "Subquery", "Window", "WindowCall",
-    "projected",
+    "projected", "scans",
 ]  # fmt: skip
 
 Named = tuple[str, Expr]
@@ -406,6 +406,21 @@ class Limit(Plan):
     def line(self) -> str:
         """`Limit count OFFSET offset`."""
         return f"Limit {'ALL' if self.count is None else self.count} OFFSET {self.offset}"
+
+
+@remembered
+def scans(plan: Plan) -> tuple[Scan, ...]:
+    """The tables and views that a plan reads, subqueries included. What it takes does not depend on how many
+    columns they have."""
+    found: list[Scan] = []
+    left: list[Node] = [plan]
+    while left:
+        node = left.pop()
+        if isinstance(node, Scan):
+            found.append(node)
+        else:
+            left.extend(node.children[::-1])
+    return tuple(found)
 
 
 def _items(plan: Plan, items: tuple[tuple[str, Expr], ...]) -> str:
