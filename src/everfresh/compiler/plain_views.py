@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from everfresh.compiler.altering import followed
-from everfresh.compiler.compile import scans
 from everfresh.sql import CreateQuery
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.plan import scans
 from everfresh.types import Column, TableSchema
 
 if TYPE_CHECKING:
