@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.compiler.compile import scans
 from everfresh.delta.bags import expand, net, split, weigh
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Var
 from everfresh.program import Batch, Part
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.inlining import inlined
+from everfresh.sql.logical.plan import scans
 from everfresh.statements.rows import fetched, plain_rows, upserted
 from everfresh.types import TableSchema
 
