@@ -140,12 +140,12 @@ def test_split_states_are_needed() -> None:
 @given(data=st.data())
 def test_a_flow_does_what_its_view_says(flow: str, data: Any) -> None:
     view = FLOWS[flow]()
-    maps, base, rows = view.blank(), {}, {}
+    maps, base, rows = view.blank(0, 1), {}, {}
     for _ in range(data.draw(st.integers(0, 12))):
         place = (data.draw(st.sampled_from(view.tables)), data.draw(st.sampled_from([b"a", b"b", b"c"])))
         new = data.draw(st.none() | st.builds(value_of, st.sampled_from("xy"), st.integers(0, 5)))
         change = Change(*place, base.get(place), new)
-        for row in view.apply(maps, view.route([change])):
+        for row in view.apply(maps, view.route([change], 1)):
             assert row.table == VIEW
             rows[row.key] = row.value
         if new is None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +26,17 @@ from everfresh.bench.timing import interleave, seconds
 if TYPE_CHECKING:
     from everfresh.kv.sharing.cells import Cells, Part, Sums
     from everfresh.kv.sharing.template import Shared
+    from everfresh.types import TableSchema
 
 NAME = "kv"
 DESCRIPTION = "key-value views: thousands of views in three modes, reads beside writers, the log"
-PARTS = ("modes", "end-to-end", "writers", "reads", "staleness", "changed", "strategies", "servers")
+PARTS = ("modes", "end-to-end", "writers", "reads", "staleness", "spark", "changed", "strategies", "servers")
 OPTIONS = {
     "parts": ", ".join(PARTS) + ", or some of them",
     "views": "up to how many views (1000)",
+    "counts": "how many views, as N,N,... (10, 100, 1000, ... up to `views`)",
+    "templates": "which of Q1,Q3,Q6,Q10 (all)",
+    "modes": "which of standard,single,double,auto (all)",
     "redis": "nodes of a Redis Cluster for `servers`, as HOST:PORT,...",
     "etcd": "members of etcd for `servers`, as HOST:PORT,...",
 }
@@ -146,6 +151,12 @@ def run(settings: Settings) -> Report:
         queries = [(t.name, t.text.format(**t.parameters(Random(1), False))) for t in TEMPLATES if t.live]
         batches = (0,) if settings.quick else (0, 500, 5000)
         kv_live.staleness(report, 5.0 if settings.quick else 15.0, settings.sf or 0.01, queries, batches)
+    if "spark" in parts:
+        settings.note("spark: staleness where programs run on Spark")
+        queries = [(t.name, t.text.format(**t.parameters(Random(1), False))) for t in TEMPLATES if t.live]
+        kv_live.staleness(
+            report, 10.0 if settings.quick else 30.0, settings.sf or 0.01, queries, (0,), engine="spark"
+        )
     if "servers" in parts:
         settings.note("servers: what the log costs on Redis and etcd")
         redis, etcd = (settings.options.get(name, "") for name in ("redis", "etcd"))
@@ -163,7 +174,6 @@ def run(settings: Settings) -> Report:
         q7 = next(q for q in WORKLOADS["tpch"].queries if q.name == "q07")
         of = {"Q6": texts["Q6"], "Q7": q7.ddl.split(" AS", 1)[1], "Q10": texts["Q10"]}
         kv_strategies.strategies(report, min(sf, 0.01), of, (100, 1000, 10_000))
-    report.skip("the same on Spark", "views are not maintained there yet")
     return report
 
 
@@ -175,19 +185,31 @@ def _modes(report: Report, settings: Settings, most: int, writes: bool) -> None:
 
     sf = settings.sf or (0.01 if settings.quick else 0.1)
     tables = tpch.read(sf, ("customer", "orders", "lineitem"))
-    for template in TEMPLATES:
-        counts = [n for n in (10, 100, 1000, 10_000) if n <= most] or [most]
+    counts = [n for n in (10, 100, 1000, 10_000) if n <= most] or [most]
+    if "counts" in settings.options:
+        counts = [int(n) for n in settings.options["counts"].split(",")]
+    named = settings.options.get("templates", ",".join(t.name for t in TEMPLATES)).split(",")
+    modes = tuple(settings.options.get("modes", "auto,standard,single,double").split(","))
+    for template in [t for t in TEMPLATES if t.name in named]:
         for count in counts:
             settings.note(f"{template.name}: {count} views at scale factor {sf}")
-            _one(report, template, count, sf, tables, writes and count == counts[-1])
+            _one(report, template, count, sf, tables, modes, writes and count == counts[-1])
 
 
 def _one(
-    report: Report, template: Template, count: int, sf: float, tables: dict[str, Any], writes: bool
+    report: Report,
+    template: Template,
+    count: int,
+    sf: float,
+    tables: dict[str, Any],
+    modes: tuple[str, ...],
+    writes: bool,
 ) -> None:
-    from everfresh.kv.sharing.cells import MODES, Cells
+    from everfresh.kv.sharing.cells import Cells
 
+    began = time.perf_counter()
     views, wide = _views(template, count)
+    bound = time.perf_counter() - began
     began = time.perf_counter()
     cells = Cells.of(views[0].template, [view.ranges for view in views])
     created = time.perf_counter() - began
@@ -202,11 +224,11 @@ def _one(
 
     report.truth(
         f"{template.name}: all modes agree on {count} views",
-        len({_digest(step(mode)) for mode in MODES}) == 1,
+        len({_digest(step(mode)) for mode in modes}) == 1,
     )
-    times = interleave({mode: lambda m=mode: step(m) for mode in MODES}, 3)  # type: ignore[misc]
+    times = interleave({mode: lambda m=mode: step(m) for mode in modes}, 3)  # type: ignore[misc]
     took = {mode: min(of) for mode, of in times.items()}
-    chosen = took["auto"] / min(took.values())
+    both = "standard" in took and "double" in took
     report.row(
         template=template.name,
         views=count,
@@ -214,31 +236,26 @@ def _one(
         parameters="widened" if wide else "qgen",
         sf=sf,
         rows=len(part),
-        changes=sizes["double"],
+        changes=sizes[modes[-1]],
         **{f"{mode}_ms": round(1000 * s, 2) for mode, s in took.items() if mode != "auto"},
-        ratio=round(took["standard"] / took["double"], 1),
-        auto_to_best=round(chosen, 2),
+        ratio=round(took["standard"] / took["double"], 1) if both else "",
+        auto_to_best=round(took["auto"] / min(took.values()), 2) if "auto" in took else "",
+        bind_s=round(bound, 2),
         cells_ms=round(1000 * created, 1),
     )
-    if count == 1000 and template.bar:
+    if both and count == 1000 and template.bar:
         ratio = took["standard"] / took["double"]
         report.at_least(f"{template.name}: 1,000 views, double batch against standard", ratio, template.bar)
-    if writes:
-        _end_to_end(report, template, views, step, took)
+    if writes and both:
+        _end_to_end(report, template, views, step, took, tables)
 
 
 def _views(template: Template, count: int) -> tuple[list[Shared], bool]:
     """Distinct views: with qgen's parameters if there are enough of them, otherwise with widened ones too."""
-    from everfresh.datasets.tpch import TABLES
-    from everfresh.kv.runtime.core_program import base_catalog, bound, one_view
+    from everfresh.kv.runtime.core_program import base_catalog, one_view
     from everfresh.kv.sharing.template import shared
-    from everfresh.types import TableSchema
 
-    schemas: dict[str, TableSchema] = {
-        name: bound(text, {})[0].schema  # type: ignore[attr-defined]
-        for name, text in TABLES.items()
-    }
-    catalog, random = base_catalog(schemas), Random(7)
+    catalog, random = base_catalog(_schemas()), Random(7)
     found: dict[Any, Shared] = {}
     tries, wide = 0, False
     while len(found) < count and tries < 20 * count + 1000:
@@ -261,9 +278,7 @@ def _joined(template: Template, view: Shared, cells: Cells, tables: dict[str, An
     core = view.template.core
     names = {c.name: e for c, (_, e) in zip(core.columns, core.keys, strict=False)}  # type: ignore[attr-defined]
     listed = [*names.values(), *(call.args[0] for _, call in core.aggregates if call.args)]  # type: ignore[attr-defined]
-    source = template.text[template.text.index("FROM") :].split("WHERE")[0]
-    joins = [c for c in ("c_custkey = o_custkey", "l_orderkey = o_orderkey") if c in template.text]
-    where = f" WHERE {' AND '.join(joins)}" if joins else ""
+    source, where = _source(template)
     with duckdb.connect() as oracle:
         for name, table in tables.items():
             oracle.register(name, table)
@@ -278,6 +293,20 @@ def _joined(template: Template, view: Shared, cells: Cells, tables: dict[str, An
     values = [np.ones(rows.num_rows, np.int64), *(v.values.astype(np.int64) for v in vectors[k + d :])]
     part = Part(cells.ids(vectors[k : k + d]), groups.astype(np.int64), np.array(values))
     return part, int(groups.max()) + 1
+
+
+def _source(template: Template) -> tuple[str, str]:
+    """What a template reads, and how that is joined."""
+    source = template.text[template.text.index("FROM") :].split("WHERE")[0]
+    joins = [c for c in ("c_custkey = o_custkey", "l_orderkey = o_orderkey") if c in template.text]
+    return source, f" WHERE {' AND '.join(joins)}" if joins else ""
+
+
+def _schemas() -> dict[str, TableSchema]:
+    from everfresh.datasets.tpch import TABLES
+    from everfresh.kv.runtime.core_program import bound
+
+    return {name: bound(text, {})[0].schema for name, text in TABLES.items()}  # type: ignore[attr-defined]
 
 
 def _cut(part: Part, count: int) -> list[Part]:
@@ -304,29 +333,18 @@ def _end_to_end(
     views: Sequence[Shared],
     step: Callable[[Any], Sums],
     took: dict[str, float],
+    tables: dict[str, Any],
 ) -> None:
-    """Write the views' rows to RocksDB as they are: prepared, then resolved."""
-    from everfresh.kv.store import StoredTable, rocks_store
-    from everfresh.types import BIGINT, Column, TableSchema
+    """The same with the rows written to RocksDB, prepared and then resolved: a row per view and group, and in
+    layout `shared` a row per group, beside the core's maintenance."""
+    from everfresh.kv.runtime.shared_flow import Numbered, SharedFlow
 
-    most = 200_000
-    with tempfile.TemporaryDirectory() as folder:
-        store = rocks_store(folder)
-        schema = TableSchema("v", (Column("k", BIGINT), Column("s", BIGINT)), ("k",))
-        store.create_table(StoredTable(schema, logged=False))
-        store.fence(1, "g", 1, 1)
-        sums = step("double")
-        listed = zip(sums.views.tolist(), sums.groups.tolist(), sums.values.T.tolist(), strict=True)
-        some = [(f"{v}/{g}".encode(), repr(values).encode()) for v, g, values in listed][:most]
-
-        def written() -> None:
-            for at in range(0, len(some), 1000):
-                store.prepare(1, "v", "g", 1, 1, some[at : at + 1000])
-            for at in range(0, len(some), 1000):
-                store.resolve(1, "v", 1, [key for key, _ in some[at : at + 1000]])
-
-        puts = seconds(written) * (len(sums) / max(1, len(some)))
-        store.close()
+    most = 500_000
+    sums = step("double")
+    listed = zip(sums.views.tolist(), sums.groups.tolist(), sums.values.T.tolist(), strict=True)
+    some = [(f"{v}/{g}".encode(), repr(values).encode()) for v, g, values in listed][:most]
+    wrote, disk = _written(some)
+    puts = wrote * (len(sums) / max(1, len(some)))
     ratio = (took["standard"] + puts) / (took["double"] + puts)
     report.row(
         template=template.name,
@@ -334,8 +352,82 @@ def _end_to_end(
         what="end to end, own rows",
         changes=len(sums),
         puts_ms=round(1000 * puts, 1),
+        disk_mb=round(disk * len(sums) / max(1, len(some)) / 2**20, 1),
         extrapolated=len(sums) > len(some),
         ratio=round(ratio, 2),
     )
     if template.name in ("Q1", "Q6") and len(views) >= 1000:
-        report.at_least(f"{template.name}: 1,000 views end to end on RocksDB", ratio, 8)
+        report.at_least(f"{template.name}: {len(views):,} views end to end on RocksDB", ratio, 8)
+    if not views[0].template.keys:
+        return
+    core, schemas = _core(template, views[0], tables), _schemas()
+    numbered = [Numbered(i, view.ranges, 1) for i, view in enumerate(views)]
+    flow = SharedFlow("v", schemas, views[0].template, numbered, layout="shared")
+    maps = flow.blank()
+    began = time.perf_counter()
+    rows = [(row.key, row.value) for row in flow.shown(maps, core)]
+    kept = time.perf_counter() - began
+    wrote, disk = _written(rows)
+    ratio = (took["standard"] + puts) / (kept + wrote)
+    report.row(
+        template=template.name,
+        views=len(views),
+        what="end to end, shared layout",
+        changes=len(rows),
+        double_ms=round(1000 * kept, 1),
+        puts_ms=round(1000 * wrote, 1),
+        disk_mb=round(disk / 2**20, 1),
+        ratio=round(ratio, 2),
+    )
+    if template.name in ("Q3", "Q10") and len(views) >= 1000:
+        what = f"{template.name}: {len(views):,} views, shared layout against own rows in standard mode"
+        report.at_least(what, ratio, 5)
+
+
+def _written(rows: Sequence[tuple[bytes, bytes | None]]) -> tuple[float, int]:
+    """How long it takes to prepare and resolve rows in RocksDB, and how many bytes they are on disk."""
+    from everfresh.kv.store import StoredTable, rocks_store
+    from everfresh.types import BIGINT, Column, TableSchema
+
+    with tempfile.TemporaryDirectory() as folder:
+        store = rocks_store(folder)
+        schema = TableSchema("v", (Column("k", BIGINT), Column("s", BIGINT)), ("k",))
+        store.create_table(StoredTable(schema, logged=False))
+        store.fence(1, "g", 1, 1)
+
+        def written() -> None:
+            for at in range(0, len(rows), 1000):
+                store.prepare(1, "v", "g", 1, 1, rows[at : at + 1000])
+            for at in range(0, len(rows), 1000):
+                store.resolve(1, "v", 1, [key for key, _ in rows[at : at + 1000]])
+
+        took = seconds(written)
+        store.close()
+        return took, sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+
+
+def _core(template: Template, view: Shared, tables: dict[str, Any]) -> Any:
+    """The rows of a template's core as a change from nothing."""
+    import duckdb
+    import pyarrow as pa
+
+    from everfresh.delta.bags import WEIGHT
+    from everfresh.types import to_arrow
+
+    core = view.template.core
+    names = [str(e).replace("::DECIMAL(12,2)", "") for _, e in core.keys]  # type: ignore[attr-defined]
+    calls = [
+        f"SUM({str(call.args[0]).replace('::DECIMAL(12,2)', '')})" if call.args else "COUNT(*)"
+        for _, call in core.aggregates  # type: ignore[attr-defined]
+    ]
+    source, where = _source(template)
+    with duckdb.connect() as oracle:
+        for name, table in tables.items():
+            oracle.register(name, table)
+        rows = oracle.sql(
+            f"SELECT {', '.join([*names, *calls])} {source}{where} GROUP BY {', '.join(names)}"
+        ).to_arrow_table()
+    schema = pa.schema([(c.name, to_arrow(c.type)) for c in core.columns])
+    arrays = [column.cast(field.type) for column, field in zip(rows.columns, schema, strict=True)]
+    found = pa.Table.from_arrays(arrays, schema=schema)
+    return found.append_column(WEIGHT, pa.array([1] * found.num_rows, pa.int64()))

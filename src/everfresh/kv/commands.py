@@ -51,10 +51,17 @@ def kv() -> None:
     show_default=True,
     help="What becomes of more: writers are slowed, or the view is made anew and its log let go.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["local", "spark"]),
+    default="local",
+    show_default=True,
+    help="What runs the views' programs: each manager by itself, or as the driver of a Spark session.",
+)
 @click.option("--sync", is_flag=True, help="Every write is on disk when it is acknowledged.")
 def serve(
     *, where: str, path: str | None, managers: int, partitions: int, log_entries: int,
-    log_policy: Literal["slow", "detach"], sync: bool,
+    log_policy: Literal["slow", "detach"], engine: str, sync: bool,
 ) -> None:  # fmt: skip
     """Keep the views of STORE fresh and answer at a socket, until interrupted or terminated. STORE is a
     folder with RocksDB, which this process owns, redis://HOST:PORT,.../NAME or etcd://HOST:PORT,.../NAME."""
@@ -65,7 +72,7 @@ def serve(
     place = Path(path) if path else Path(where) / "socket"
     run = Supervisor(
         where, place, managers=managers, partitions=partitions, log_entries=log_entries,
-        policy=log_policy, sync=sync,
+        policy=log_policy, sync=sync, engine=engine,
     )  # fmt: skip
     for name in (signal.SIGTERM, signal.SIGINT):
         signal.signal(name, lambda *_: run.stop())

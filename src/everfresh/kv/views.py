@@ -25,7 +25,8 @@ from everfresh.kv.protocol.head import HEADS, Head, birth, shown
 from everfresh.kv.protocol.sweeping import sweep
 from everfresh.kv.runtime.families import Families
 from everfresh.kv.runtime.generations import begin, drop, first_head, fresh_group, generations, rebuild
-from everfresh.kv.runtime.group import Group
+from everfresh.kv.runtime.group import MANAGERS, Group, Kept
+from everfresh.kv.runtime.on_engine import MakeEngine
 from everfresh.kv.runtime.shared_flow import Layout, SharedFlow
 from everfresh.kv.runtime.sql_flow import SqlFlow
 from everfresh.kv.sharing.cells import MODES, Mode
@@ -41,11 +42,23 @@ class Views:
     """The views of a store."""
 
     def __init__(
-        self, store: Store, *, only: Callable[[str], bool] = lambda group: True, rebuild_every: float = 0.0
+        self,
+        store: Store,
+        *,
+        only: Callable[[str], bool] = lambda group: True,
+        rebuild_every: float = 0.0,
+        workers: int = 1,
+        spread: Callable[[str, Flow, How], Kept] | None = None,
+        engine: MakeEngine | None = None,
     ) -> None:
         """The views that the store has; maintained are those of the groups that `only` names. What is made
-        anew each time is so at most every so many seconds."""
+        anew each time is so at most every so many seconds. Families are divided between so many `workers`, or
+        kept by what `spread` makes, with managers elsewhere. Programs run on an `engine`, such as
+        `everfresh.kv.spark.engines()`, and in this process without one."""
+        if workers < 1:
+            raise EverfreshError(Code.ARGUMENT, f"views cannot have {workers} workers", hint="1 is the least")
         self.store, self.client = store, Client(store)
+        self._workers, self._spread, self._engine = workers, spread, engine
         self._only, self._rebuild_every = only, rebuild_every
         self._rebuilt: dict[str, float] = {}
         store.create_table(HEADS)
@@ -54,11 +67,21 @@ class Views:
         self._definitions = {d.name: d for d in known if not d.dropped}
         self._gone = [d for d in known if d.dropped and d.layout == "own"]
         """Views that were dropped, perhaps by somebody who did not maintain them: their rows may be there."""
-        self._families = Families(store, known)
-        self._groups: dict[str, Group] = {}
+        self._families = Families(store, known, engine)
+        self._groups: dict[str, Kept] = {}
         for name in dict.fromkeys(d.group for d in self._definitions.values()):
-            if only(name):
+            if self._keeps(name):
                 self._open(name)
+
+    def _keeps(self, group: str) -> bool:
+        """Whether a group, or a part of it, is maintained here."""
+        return self._only(group) or self._spreads(group)
+
+    def _spreads(self, group: str) -> bool:
+        if self._spread is None:
+            return False
+        of = [d for d in self._definitions.values() if d.group == group]
+        return of[0].shares and bool(self._families.flow(of[:1]).divided)
 
     @property
     def names(self) -> list[str]:
@@ -186,12 +209,17 @@ class Views:
             return
         plan = strategy(of[0].strategy, self.store)
         how = How(of[0].batch, plan.chunks, plan.tracks, of[0].parallel, of[0].born)
-        self._groups[name] = Group(self.store, name, flow, how)
+        if isinstance(flow, SharedFlow) and flow.divided and self._spread is not None:
+            self._groups[name] = self._spread(name, flow, how)
+            return
+        count = self._workers if isinstance(flow, SharedFlow) and flow.divided else 1
+        managers = MANAGERS if count == 1 else [f"manager {i}" for i in range(count)]
+        self._groups[name] = Group(self.store, name, flow, how, managers)
 
     def _flow_of(self, of: Sequence[Definition]) -> Flow:
         if of[0].shares:
             return self._families.flow(of)
-        return SqlFlow(of[0].text, base_tables(self.store), of[0].key)
+        return SqlFlow(of[0].text, base_tables(self.store), of[0].key, engine=self._engine)
 
     def drop_view(self, name: str) -> None:
         """Remove a view and its rows."""
@@ -260,10 +288,13 @@ class Views:
         """Bring all views to what the logs have now."""
         for group in self._groups.values():
             group.run()
-        for definition in self._gone:
-            if definition.group in self._groups:
+        for definition in list(self._gone):
+            kept = self._groups.get(definition.group)
+            if kept is not None and not kept.settled:
+                continue  # one that has not heard of it may still write its rows
+            if kept is not None:
                 self._remove(definition)
-        self._gone.clear()
+            self._gone.remove(definition)
         for definition in [d for d in self._definitions.values() if self._rebuilds(d)]:
             last = self._rebuilt.get(definition.name)
             late = last is None or time.monotonic() - last >= self._rebuild_every

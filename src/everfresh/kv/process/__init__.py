@@ -5,6 +5,8 @@
 - `wire`        messages: a tree of plain values, bytes, and rows as Arrow
 - `server`      the owner of a store: answers calls of the store and consistent reads
 - `remote`      a store that another process owns
+- `mail`        letters between managers
+- `spread`      a group that several managers keep together
 - `maintainer`  a view manager: keeps its share of the view groups fresh
 - `master`      gives view groups to managers
 - `ring`        which manager has which group

@@ -22,7 +22,7 @@ class Load:
 
     def __init__(self) -> None:
         self._heard: dict[str, float] = {}
-        self._groups: dict[str, dict[str, Any]] = {}
+        self._groups: dict[tuple[str, str], dict[str, Any]] = {}
         self._ends: deque[tuple[float, dict[int, int]]] = deque(maxlen=SAMPLES)
 
     def beat(self, name: str, groups: Mapping[str, Mapping[str, int]]) -> None:
@@ -31,10 +31,12 @@ class Load:
         before = self._heard.get(name, now)
         self._heard[name] = now
         for group, of in groups.items():
-            known = self._groups.get(group, {"taken": 0})
+            known = self._groups.get((name, group), {"taken": 0})
             done = of["taken"] - known["taken"]
             rate = max(0.0, done / (now - before)) if now > before else 0.0
-            self._groups[group] = {**of, "rate": round(rate, 1)}
+            self._groups[name, group] = {**of, "rate": round(rate, 1)}
+        for place in [p for p in self._groups if p[0] == name and p[1] not in groups]:
+            del self._groups[place]
 
     def beats(self) -> dict[str, float]:
         """How many seconds ago each manager was heard of."""
@@ -43,8 +45,8 @@ class Load:
 
     def of(self, group: str) -> dict[str, Any]:
         """What is known of a group: updates a second, and how many entries its last slice had."""
-        known = self._groups.get(group, {})
-        return {"updates_per_s": known.get("rate", 0.0), "buffered": known.get("held", 0)}
+        known = [of for (_, name), of in self._groups.items() if name == group]
+        return {"updates_per_s": sum(of["rate"] for of in known), "buffered": sum(of["held"] for of in known)}
 
     def wrote(self, store: Store) -> None:
         """Somebody has written: remember where the logs end, now and then."""

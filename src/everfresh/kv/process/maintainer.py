@@ -15,11 +15,15 @@ from typing import Any
 
 from everfresh.kv.definitions import VIEWS, Definition
 from everfresh.kv.process import points
+from everfresh.kv.process.mail import Post
 from everfresh.kv.process.remote import RemoteStore
 from everfresh.kv.process.ring import Ring, read_ring
 from everfresh.kv.process.role import run
+from everfresh.kv.process.spread import SpreadGroup
 from everfresh.kv.protocol.calls import Collect, Fence, Prepare, Put, Resolve
-from everfresh.kv.views import Views
+from everfresh.kv.protocol.coordinator import How
+from everfresh.kv.runtime.on_engine import MakeEngine
+from everfresh.kv.views import Flow, Views
 
 PAUSE = 0.02
 BEAT = 0.5
@@ -39,10 +43,13 @@ class _Mortal(RemoteStore):
         return self._at.around(_POINTS.get(type(call), ""), lambda: super(_Mortal, self).perform(call))
 
 
-def maintain(path: str, name: str, stop: threading.Event) -> None:
-    """Refresh the groups that the ring gives to this manager, and let it be heard of."""
+def maintain(path: str, name: str, stop: threading.Event, engine: str = "local") -> None:
+    """Refresh the groups that the ring gives to this manager, and its part of those that it divides between
+    all; let it be heard of."""
     at = points.point(points.MANAGER)
     store = RemoteStore(path) if at is None else _Mortal(path, at)
+    post = Post(lambda: RemoteStore(path), name)
+    makes = _engines() if engine == "spark" else None
     views: Views | None = None
     seen: Any = None
     heard = 0.0
@@ -54,12 +61,35 @@ def maintain(path: str, name: str, stop: threading.Event) -> None:
         ring, _ = read_ring(store)
         now = ring.members, _made(store)
         if name in ring.members and (views is None or now != seen):
-            views = Views(store, only=_given(ring, name), rebuild_every=REBUILD_EVERY)
+            views = Views(
+                store,
+                only=_given(ring, name),
+                rebuild_every=REBUILD_EVERY,
+                spread=_spread(store, ring, post),
+                engine=makes,
+            )
         seen = now
         if views is not None and name in ring.members:
             views.refresh()
-        stop.wait(max(0.0, PAUSE - (time.monotonic() - began)))
+        post.arrived.wait(max(0.0, PAUSE - (time.monotonic() - began)))
+        post.arrived.clear()
+    post.close()
     store.close()
+
+
+def _engines() -> MakeEngine:
+    from everfresh.kv.spark import engines
+
+    return engines()
+
+
+def _spread(store: RemoteStore, ring: Ring, post: Post) -> Callable[[str, Flow, How], SpreadGroup] | None:
+    """What keeps this manager's part of a group, if there are others."""
+    if len(ring.members) < 2:
+        return None
+    return lambda name, flow, how: SpreadGroup(
+        store, name, flow, how, ring.members, post, leads=_given(ring, post.me)(name)
+    )
 
 
 def _given(ring: Ring, name: str) -> Callable[[str], bool]:
@@ -76,9 +106,9 @@ def _made(store: RemoteStore) -> list[tuple[bytes, int]]:
 
 
 def main(arguments: list[str]) -> int:
-    """`python -m everfresh.kv.process.maintainer SOCKET NAME`."""
-    path, who = arguments
-    return run(lambda stop: maintain(path, who, stop))
+    """`python -m everfresh.kv.process.maintainer SOCKET NAME ENGINE`."""
+    path, who, engine = arguments
+    return run(lambda stop: maintain(path, who, stop, engine))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from everfresh.kv.client import Client
 from everfresh.kv.definitions import VIEWS, definitions
 from everfresh.kv.process import points, wire
 from everfresh.kv.process.load import Load
+from everfresh.kv.process.mail import Boxes
 from everfresh.kv.protocol.calls import perform
 from everfresh.kv.protocol.head import HEADS, Head, shown
 from everfresh.kv.runtime.generations import ends, lives
@@ -54,6 +55,7 @@ class Server:
         """The processes that maintain views."""
         self.master: int | None = None
         self.load = Load()
+        boxes = Boxes()
         self.began = time.monotonic()
         self._slow = False
         self._point = points.point(points.OWNER)
@@ -82,6 +84,8 @@ class Server:
             "status": self.status,
             "beat": self.load.beat,
             "beats": self.load.beats,
+            "post": boxes.post,
+            "fetch": boxes.fetch,
         }
 
     def serve(self) -> None:

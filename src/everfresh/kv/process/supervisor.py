@@ -31,7 +31,7 @@ class Supervisor:
 
     def __init__(
         self, where: str | Path, path: Path, *, managers: int = 1, partitions: int = 1, log_entries: int = 0,
-        policy: Policy = "slow", sync: bool = False,
+        policy: Policy = "slow", sync: bool = False, engine: str = "local",
     ) -> None:  # fmt: skip
         if managers < 0 or partitions < 1 or log_entries < 0:
             raise EverfreshError(
@@ -46,7 +46,9 @@ class Supervisor:
             self.store.close()
             raise
         self._path = path
-        self._roles: dict[str, list[str]] = {f"m{i}": ["maintainer", f"m{i}"] for i in range(managers)}
+        self._roles: dict[str, list[str]] = {
+            f"m{i}": ["maintainer", f"m{i}", engine] for i in range(managers)
+        }
         if managers:
             self._roles["master"] = ["master"]
         self._children: dict[str, subprocess.Popen[bytes]] = {}

@@ -19,7 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.kv.protocol import calls
+from everfresh.kv.protocol import calls, dataflow, messages
+from everfresh.kv.protocol.timeline import Change
 from everfresh.kv.store import (
     ANY,
     Chunk,
@@ -52,7 +53,9 @@ CLASSES: dict[str, type] = {
         Caps, Chunk, Client, Column, Cut, Entry, Op, Partition, Position, Row, SqlType, StoredTable,
         TableSchema, calls.BaseAt, calls.Clear, calls.Collect, calls.Ends, calls.Fence, calls.Follow,
         calls.Get, calls.Lives, calls.Place, calls.Prepare, calls.Put, calls.ReadChunk, calls.Resolve,
-        calls.Scan, calls.Slice, calls.Tracked,
+        calls.Scan, calls.Slice, calls.Tracked, Change, dataflow.At, dataflow.Contribution,
+        messages.Committed, messages.Load, messages.Loaded, messages.Ready, messages.Restore,
+        messages.Stopped, messages.Token, messages.Update, messages.Work,
     )
 }  # fmt: skip
 ERRORS: dict[str, type[Exception]] = {
@@ -83,6 +86,9 @@ def _packed(value: Any, parts: list[bytes]) -> Any:
         return {"b": len(parts) - 1}
     if value is ANY:
         return {"any": 1}
+    if isinstance(value, pa.Table):
+        parts.append(table_bytes(value))
+        return {"a": len(parts) - 1}
     name = type(value).__name__
     if name in _TEXTS:
         return {"x": name, "v": str(value)}
@@ -131,6 +137,8 @@ def _unpacked(tree: Any, parts: Sequence[bytes]) -> Any:
     if "r" in tree:
         rows = _rows(tree["r"], parts[tree["b"]])
         return rows if tree["l"] else tuple(rows)
+    if "a" in tree:
+        return bytes_table(parts[tree["a"]])
     if "b" in tree:
         return parts[tree["b"]]
     if "t" in tree:
@@ -164,7 +172,7 @@ def _arrow(rows: Sequence[Any]) -> tuple[str, bytes] | None:
         return None
     if kind == "bytes":
         columns = [rows]
-    elif kind in ("Entry", "Op"):
+    elif kind in ("Entry", "Op", "Change"):
         columns = list(zip(*rows, strict=True))
         if kind == "Op":
             columns[_EXPECT] = [None if expect is ANY else expect for expect in columns[_EXPECT]]

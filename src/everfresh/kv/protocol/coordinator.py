@@ -80,9 +80,10 @@ def coordinate(
     collect_every: int = COLLECT_EVERY,
     version: int = 1,
     how: How | None = None,
+    identity: int = 0,
 ) -> Machine:
     """The coordinator; ends when it is no longer the one."""
-    term = _Term(me, group, managers, tables, protect, collect_every, version, how or How())
+    term = _Term(me, group, managers, tables, protect, collect_every, version, how or How(), identity)
     try:
         try:
             yield from term.run()
@@ -103,7 +104,9 @@ class _Term:
         collect_every: int,
         version: int,
         how: How,
+        identity: int,
     ) -> None:
+        self.identity = identity
         self.me, self.group, self.managers, self.tables = me, group, tuple(managers), tuple(tables)
         self.protect, self.collect_every, self.version_of_views = protect, collect_every, version
         self.how = how
@@ -127,7 +130,14 @@ class _Term:
             self._check(ends)
         base = bases(ends, self.tables, self.head.cut, self.how.chunks)
         restore = Restore(
-            self.head.term, self.head.committed, self.me, base, self.head.version, self.how.tracks
+            self.head.term,
+            self.head.committed,
+            self.me,
+            base,
+            self.head.version,
+            self.how.tracks,
+            self.managers,
+            self.identity,
         )
         for manager in self.managers:
             yield Send(manager, restore)
@@ -139,7 +149,7 @@ class _Term:
         """A parallel transition: the view begins where the managers say that they have come to."""
         base = bases(ends, self.tables, self.head.cut, self.how.chunks)
         for manager in self.managers:
-            yield Send(manager, Load(self.head.term, self.me, base))
+            yield Send(manager, Load(self.head.term, self.me, base, self.managers))
         waiting = set(self.managers)
         reached = {partition.id: end for partition, end in ends if not partition.open}
         while waiting:

@@ -25,7 +25,7 @@ from everfresh.kv.protocol.calls import (
     Slice,
     Tracked,
 )
-from everfresh.kv.protocol.dataflow import Dataflow, ViewRow
+from everfresh.kv.protocol.dataflow import EVERYONE, At, Contribution, Dataflow, ViewRow
 from everfresh.kv.protocol.loading import load
 from everfresh.kv.protocol.messages import (
     ALL,
@@ -45,9 +45,12 @@ from everfresh.kv.protocol.timeline import Change, condense
 from everfresh.kv.store import Cut, LogDiverged, PartitionClosed, Position, Refused
 
 
-def owner(key: Hashable, managers: Sequence[str]) -> str:
-    """The manager that has a key of the maps."""
-    return managers[crc32(repr(key).encode()) % len(managers)]
+def owners(key: Hashable, managers: Sequence[str]) -> Sequence[str]:
+    """The managers that have a key of the maps: one, but for what is everyone's."""
+    if key == EVERYONE:
+        return managers
+    place = key.worker if isinstance(key, At) else crc32(repr(key).encode())
+    return (managers[place % len(managers)],)
 
 
 def manage(
@@ -71,12 +74,12 @@ class _Manager:
     ) -> None:
         self.me, self.group, self.managers = me, group, tuple(managers)
         self.dataflow, self.protect = dataflow, protect
-        self.inbox = Inbox(self.managers, protect)
-        self.term, self.epoch = 0, -1
+        self.inbox = Inbox(protect)
+        self.term, self.epoch, self.round = 0, -1, 0
         self.open: Restore | Work | None = None
         self.order: Restore | Work | None = None
         """What it was told to do last."""
-        self.maps: Any = dataflow.blank()
+        self.maps: Any = dataflow.blank(self._place, len(self.managers))
         self.written: dict[int, list[ViewRow]] = {}
         """Rows that were prepared, by epoch, until they are resolved."""
         self.gone: list[ViewRow] = []
@@ -102,19 +105,31 @@ class _Manager:
                 yield from self._work(message)
             case Committed() if message.term == self.term:
                 yield from self._tidy(message)
-        if self.open is not None:
-            given = self.inbox.ready(self.open.epoch)
-            if given is not None:
+        while self.open is not None:
+            given = self.inbox.ready(self.open.epoch, self.round)
+            if given is None:
+                return
+            self.round += 1
+            if self.round < self.dataflow.rounds:
+                yield from self._send(self.open, self.dataflow.forward(self.maps, given))
+            else:
                 yield from self._finish(self.open, self.dataflow.apply(self.maps, given))
+
+    @property
+    def _place(self) -> int:
+        return self.managers.index(self.me)
 
     def _mine(self, part: BaseAt | Slice | Tracked) -> bool:
         return self.managers[part.root % len(self.managers)] == self.me
 
     def _restore(self, restore: Restore) -> Machine:
         self.term, self.epoch, self.open, self.order = restore.term, -1, None, restore
+        self.managers = restore.managers or self.managers
+        if restore.identity != self.dataflow.identity:
+            raise Refused("it does not have the definitions that there are")
         if self.protect.maps_at_epoch:
-            self.maps = self.dataflow.blank()
-        self.inbox.begin(restore.term)
+            self.maps = self.dataflow.blank(self._place, len(self.managers))
+        self.inbox.begin(restore.term, self.managers)
         self.written.clear()
         self.gone.clear()
         self.base.clear()
@@ -125,7 +140,7 @@ class _Manager:
         self.loaded.clear()
         if restore.tracks:
             self.base = {(c.table, c.key): c.after for c in changes if c.after is not None}
-        yield from self._send(restore, changes)
+        yield from self._begin(restore, changes)
 
     def _base(self, base: BaseAt) -> Machine:
         """The base of a partition at a cut: what was loaded, if that is of the cut, and else what is read."""
@@ -138,7 +153,7 @@ class _Manager:
     def _load(self, order: Load) -> Machine:
         """Have the base in memory, of whatever positions; a restore names those that count, so that another
         incarnation that has loaded others sends the same."""
-        self.load_term = order.term
+        self.load_term, self.managers = order.term, order.managers or self.managers
         self.loaded.clear()
         for base in order.bases:
             if self._mine(base):
@@ -157,7 +172,7 @@ class _Manager:
                 else:
                     entries += found
         changes = condense(entries, self.dataflow.tables, self.protect.keep_first)
-        yield from self._send(work, [*changes, *self._tracked(rows)])
+        yield from self._begin(work, [*changes, *self._tracked(rows)])
 
     def _tracked(self, rows: Mapping[tuple[str, bytes], bytes | None]) -> list[Change]:
         """What has become of records, from what they were."""
@@ -170,16 +185,19 @@ class _Manager:
                 changes.append(Change(*place, before, value))
         return changes
 
-    def _send(self, order: Restore | Work, changes: Sequence[Change]) -> Machine:
-        counts = dict.fromkeys(self.managers, 0)
-        for contribution in self.dataflow.route(changes):
-            to = owner(contribution.key, self.managers)
-            update = Update(order.term, order.epoch, self.me, counts[to], contribution)
-            counts[to] += 1
-            yield Send(to, update)
-        for to, count in counts.items():
-            yield Send(to, Token(order.term, order.epoch, self.me, count))
+    def _begin(self, order: Restore | Work, changes: Sequence[Change]) -> Machine:
+        self.round = 0
+        yield from self._send(order, self.dataflow.route(changes, len(self.managers)))
         self.open = order
+
+    def _send(self, order: Restore | Work, contributions: Sequence[Contribution]) -> Machine:
+        counts = dict.fromkeys(self.managers, 0)
+        for contribution in contributions:
+            for to in owners(contribution.key, self.managers):
+                yield Send(to, Update(order.term, order.epoch, self.me, counts[to], contribution, self.round))
+                counts[to] += 1
+        for to, count in counts.items():
+            yield Send(to, Token(order.term, order.epoch, self.me, count, self.round))
 
     def _finish(self, order: Restore | Work, rows: Sequence[ViewRow]) -> Machine:
         changed = {(row.table, row.key): row for row in rows}

@@ -1,9 +1,9 @@
 """What coordinator and managers tell each other, and the inbox that counts each message once.
 
 "Exactly once" in docs/design/key-value.md, in place of Algorithm 4.1 of the thesis on key-value views. The
-id of a message is (term, epoch, sender, seq), with seq in the canonical order of the sender's output, so that
-a replay sends the same ids. Invariant: what `ready` gives for an epoch are all messages of all senders, each
-once.
+id of a message is (term, epoch, round, sender, seq), with seq in the canonical order of the sender's output,
+so that a replay sends the same ids. Invariant: what `ready` gives for a round of an epoch are all messages of
+all senders, each once.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Load:
     term: int
     coordinator: str
     bases: tuple[BaseAt, ...]
+    managers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,10 @@ class Restore:
     """The version of the definitions that is shown."""
     tracks: bool = False
     """Remember the records: of later changes only the keys are told."""
+    managers: tuple[str, ...] = ()
+    """Who works in this term: what a manager knows of the others may be of before."""
+    identity: int = 0
+    """Of which views: a manager that has not heard of a change of them cannot take part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,39 +118,43 @@ class Update:
     sender: str
     seq: int
     contribution: Contribution
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Said after the last message of an epoch: how many there were for this receiver."""
+    """Said after the last message of a round of an epoch: how many there were for this receiver."""
 
     term: int
     epoch: int
     sender: str
     count: int
+    round: int = 0
 
 
 class Inbox:
-    """What came for a manager, by term and epoch."""
+    """What came for a manager, by term, epoch and round."""
 
-    def __init__(self, senders: tuple[str, ...], protect: Protections = ALL) -> None:
-        self._senders, self._protect = senders, protect
-        self._term, self._done = 0, -1
-        self._updates: dict[tuple[int, int], dict[Any, Contribution]] = {}
-        self._tokens: dict[tuple[int, int], dict[str, int]] = {}
+    def __init__(self, protect: Protections = ALL) -> None:
+        self._senders: tuple[str, ...] = ()
+        self._protect = protect
+        self._term, self._done = 0, (-1, 0)
+        self._updates: dict[tuple[int, int, int], dict[Any, Contribution]] = {}
+        self._tokens: dict[tuple[int, int, int], dict[str, int]] = {}
 
-    def begin(self, term: int) -> None:
+    def begin(self, term: int, senders: tuple[str, ...]) -> None:
         """A new term: what came in earlier ones goes."""
-        self._term, self._done = term, -1
+        self._term, self._done, self._senders = term, (-1, 0), senders
         for held in (self._updates, self._tokens):
             for place in [p for p in held if p[0] < term]:
                 del held[place]
 
     def take(self, message: Update | Token) -> None:
         """Keep a message, or drop it: of a zombie, late, or a second time."""
-        if message.term < self._term or (message.term == self._term and message.epoch <= self._done):
+        at = message.epoch, message.round
+        if message.term < self._term or (message.term == self._term and at <= self._done):
             return
-        place = (message.term, message.epoch)
+        place = (message.term, *at)
         if isinstance(message, Token):
             self._tokens.setdefault(place, {})[message.sender] = message.count
             return
@@ -157,15 +166,15 @@ class Inbox:
             raise LogDiverged
         held[id_] = message.contribution
 
-    def ready(self, epoch: int) -> list[Contribution] | None:
-        """All that came for an epoch of this term, in canonical order, once it is complete; later messages
-        of it are dropped."""
-        place = (self._term, epoch)
+    def ready(self, epoch: int, round_: int = 0) -> list[Contribution] | None:
+        """All that came for a round of an epoch of this term, in canonical order, once it is complete; later
+        messages of it are dropped."""
+        place = (self._term, epoch, round_)
         tokens, updates = self._tokens.get(place, {}), self._updates.get(place, {})
         if len(tokens) < len(self._senders) and (self._protect.token_barrier or not tokens):
             return None
         if self._protect.token_barrier and len({id_[:2] for id_ in updates}) < sum(tokens.values()):
             return None
-        self._done = epoch
+        self._done = epoch, round_
         self._tokens.pop(place, None)
         return [c for _, c in sorted(self._updates.pop(place, {}).items(), key=lambda item: item[0])]

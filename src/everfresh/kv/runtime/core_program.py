@@ -1,7 +1,7 @@
-"""A program over base tables in one process: what changes of base rows are to the rows of one relation.
+"""A program over base tables: what changes of base rows are to the rows of one relation.
 
-The local engine's state, with the tables' rows and the maps of one compiled view. Invariant: the changes it
-gives, one after the other, leave the relation of the base.
+The local engine's state, with the tables' rows and the maps of one compiled view, or those of an engine
+elsewhere. Invariant: the changes it gives, one after the other, leave the relation of the base.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.kv.encoding import RowCodec
 from everfresh.kv.encoding.columns import columns
 from everfresh.kv.protocol.timeline import Change
+from everfresh.kv.runtime.on_engine import MakeEngine, OnEngine
 from everfresh.local.state import LocalState
 from everfresh.program import Part
 from everfresh.sql import CreateView, parse_and_bind
@@ -29,30 +30,39 @@ from everfresh.types import TableSchema
 class Program:
     """The compiled program of one view."""
 
-    def __init__(self, tables: Mapping[str, TableSchema], statement: CreateView) -> None:
+    def __init__(
+        self, tables: Mapping[str, TableSchema], statement: CreateView, engine: MakeEngine | None = None
+    ) -> None:
+        """Without an engine it runs in this process."""
         self._steps: list[tuple[Catalog, Effect]] = []
         statement, narrow = _narrowed(statement, tables)
         catalog = base_catalog(narrow, self._steps)
-        catalog, effect = catalog.execute(replace(statement, options=_compiled(statement)))
+        statement = replace(statement, options=_compiled(statement))
+        self._engine, self._statements = engine, [*_declared(narrow), statement]
+        catalog, effect = catalog.execute(statement)
         self._steps.append((catalog, effect))
         self.view: ViewDef = catalog.views[statement.name]
         self.tables: tuple[str, ...] = self.view.compiled.bases
         self._codecs = {name: RowCodec(tables[name]) for name in self.tables}
         self._names = {name: narrow[name].names for name in self.tables}
 
-    def blank(self) -> LocalState:
+    def blank(self) -> LocalState | OnEngine:
         """The view over empty tables."""
+        if self._engine is not None:
+            return OnEngine(self._engine, self._statements)
         state = LocalState()
         for catalog, effect in self._steps:
             state.execute(catalog, effect, 1)
         return state
 
-    def apply(self, state: LocalState, changes: Sequence[Change]) -> pa.Table | None:
+    def apply(self, state: LocalState | OnEngine, changes: Sequence[Change]) -> pa.Table | None:
         """Change the base: how the view's rows change, with weights; None if they do not."""
         return self.step(state, self._parts(changes))
 
-    def step(self, state: LocalState, parts: Mapping[str, Sequence[Part]]) -> pa.Table | None:
+    def step(self, state: LocalState | OnEngine, parts: Mapping[str, Sequence[Part]]) -> pa.Table | None:
         """Change the base by Arrow rows."""
+        if isinstance(state, OnEngine):
+            return state.step(parts, self.view.name)
         nets = state.resolve(parts)
         if not nets:
             return None
@@ -123,12 +133,17 @@ def base_catalog(
 ) -> Catalog:
     """The catalog of base tables."""
     catalog = Catalog(joins=True, rows=True)
-    for schema in tables.values():
-        for statement in parse_and_bind(schema.ddl, catalog):
-            catalog, effect = catalog.execute(statement)
-            if steps is not None:
-                steps.append((catalog, effect))
+    for statement in _declared(tables):
+        catalog, effect = catalog.execute(statement)
+        if steps is not None:
+            steps.append((catalog, effect))
     return catalog
+
+
+def _declared(tables: Mapping[str, TableSchema]) -> list[Statement]:
+    """The statements that make tables."""
+    empty = Catalog()
+    return [statement for schema in tables.values() for statement in parse_and_bind(schema.ddl, empty)]
 
 
 OPTIONS = ("layout",)

@@ -13,6 +13,7 @@ from everfresh.compiler import Catalog
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.definitions import Definition, base_tables, new_birth
 from everfresh.kv.runtime.core_program import base_catalog, one_view
+from everfresh.kv.runtime.on_engine import MakeEngine
 from everfresh.kv.runtime.shared_flow import Numbered, SharedFlow, group_keys, schema_of
 from everfresh.kv.sharing.cells import Mode
 from everfresh.kv.sharing.template import NotShared, Shared, Template, shared
@@ -36,8 +37,8 @@ class _Family:
 class Families:
     """The families of a store."""
 
-    def __init__(self, store: Store, known: Iterable[Definition]) -> None:
-        self._store = store
+    def __init__(self, store: Store, known: Iterable[Definition], engine: MakeEngine | None = None) -> None:
+        self._store, self._engine = store, engine
         self._by_place: dict[_Place, _Family] = {}
         self._shared: dict[str, Shared] = {}
         catalog = None
@@ -135,6 +136,7 @@ class Families:
             layout="shared" if first.layout == "shared" else "own",
             mode=first.mode,
             version=max(d.since for d in of),
+            engine=self._engine,
         )
 
     def drop(self, definition: Definition) -> None:

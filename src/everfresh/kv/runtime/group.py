@@ -7,8 +7,8 @@ head's cut is the end of every log, unless somebody wrote meanwhile.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.protocol.calls import Idle, Machine, Receive, Send, Slice, Tracked, perform
@@ -19,13 +19,44 @@ from everfresh.kv.store import Conflict, LogDiverged, LogTrimmed, PartitionClose
 
 _TERMS = 20
 _COORDINATOR = "coordinator"
+MANAGERS = ("manager",)
+
+
+class Kept(Protocol):
+    """A view group that is kept fresh."""
+
+    taken: int
+    held: int
+
+    @property
+    def settled(self) -> bool:
+        """Whether what earlier terms still send is refused by now."""
+        ...
+
+    def run(self) -> None:
+        """Do what there is to do."""
+        ...
+
+    def change(self, flow: Any) -> None:
+        """Go on with other views, in a new term."""
+        ...
 
 
 class Group:
     """One view group."""
 
-    def __init__(self, store: Store, name: str, flow: Dataflow, how: How | None = None) -> None:
+    settled = True
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        flow: Dataflow,
+        how: How | None = None,
+        managers: Sequence[str] = MANAGERS,
+    ) -> None:
         self.store, self.name, self.flow, self.how = store, name, flow, how or How()
+        self.managers = tuple(managers)
         self.taken = self.held = 0
         """How many entries of logs were taken, and how many by the last slice."""
         self._machines: dict[str, tuple[Machine, Any]] = {}
@@ -34,18 +65,18 @@ class Group:
 
     def _begin(self) -> None:
         """A new term, from what the store has."""
-        managers = ("manager",)
-        self._mail = {name: deque() for name in (_COORDINATOR, *managers)}
+        self._mail = {name: deque() for name in (_COORDINATOR, *self.managers)}
         self._machines.clear()
-        for name in managers:
-            self._go_on(name, manage(name, self.name, managers, self.flow), None)
+        for name in self.managers:
+            self._go_on(name, manage(name, self.name, self.managers, self.flow), None)
         machine = coordinate(
             _COORDINATOR,
             self.name,
-            managers,
+            self.managers,
             self.flow.tables,
             version=self.flow.version,
             how=self.how,
+            identity=self.flow.identity,
         )
         self._go_on(_COORDINATOR, machine, None)
 
@@ -93,10 +124,13 @@ class Group:
         return isinstance(wants, Idle)
 
     def _drain(self) -> None:
-        """Let managers go on until they wait."""
-        for name in [n for n in self._machines if n != _COORDINATOR]:
-            while name in self._machines and self._step(name):
-                pass
+        """Let managers go on until they wait for what nobody of them sends."""
+        moved = True
+        while moved:
+            moved = False
+            for name in [n for n in self._machines if n != _COORDINATOR]:
+                while name in self._machines and self._step(name):
+                    moved = True
 
     def _step(self, name: str) -> bool:
         """One step of a machine; whether it could make one."""
@@ -111,7 +145,7 @@ class Group:
                     return False
                 self._go_on(name, machine, self._mail[name].popleft())
             elif isinstance(wants, Send):
-                self._mail[wants.to].append(wants.message)
+                self._deliver(wants.to, wants.message)
                 self._go_on(name, machine, None)
             else:
                 self._call(name, machine, wants)
@@ -119,6 +153,9 @@ class Group:
             self._machines.clear()  # the next run begins a new term
             raise
         return True
+
+    def _deliver(self, to: str, message: Any) -> None:
+        self._mail[to].append(message)
 
     def _call(self, name: str, machine: Machine, wants: Any) -> None:
         try:

@@ -1,9 +1,10 @@
 """The views of one template as a dataflow: one program for all of them, cells, and each view's rows.
 
-"Many views" in docs/design/key-value.md. All views lie in one table of the store, whose key begins with the
-view's number (layout `own`), or the core lies there, one row for each group, and a read adds up what is its
-view's (layout `shared`): then a change is one write per group, whatever the number of views. Invariant: a
-view's rows are those that its own program would give.
+"Many views" in docs/design/key-value.md. Each manager runs the program over its part of the base, and sends
+what becomes of the core to those that have the groups: they add it up and write the views' rows. All views
+lie in one table of the store, whose key begins with the view's number (layout `own`), or the core lies there,
+one row for each group, and a read adds up what is its view's (layout `shared`): then a change is one write
+per group, whatever the number of views. Invariant: a view's rows are those that its own program would give.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -19,10 +21,13 @@ import pyarrow as pa
 from everfresh.delta.bags import split
 from everfresh.expr import Expr, Var, Vector, evaluate_vector, variables
 from everfresh.kv.encoding import RowCodec
-from everfresh.kv.protocol.dataflow import Contribution, ViewRow
+from everfresh.kv.encoding.columns import columns
+from everfresh.kv.protocol.dataflow import EVERYONE, At, Contribution, ViewRow
 from everfresh.kv.protocol.timeline import Change
 from everfresh.kv.runtime.core_program import Program
+from everfresh.kv.runtime.on_engine import MakeEngine, OnEngine
 from everfresh.kv.sharing.cells import Cells, Mode, Part, Totals
+from everfresh.kv.sharing.spreading import divided, places
 from everfresh.kv.sharing.template import NotShared, Range, Shared, Template, holds
 from everfresh.local.adhoc.keys import Groups, Words
 from everfresh.local.state import LocalState
@@ -31,7 +36,6 @@ from everfresh.types import BIGINT, VARCHAR, Column, TableSchema
 
 Layout = Literal["own", "shared"]
 NUMBER, CORE = "_view", "_cells"
-_ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,8 @@ class Numbered:
 
 @dataclass
 class _Maps:
-    state: LocalState
+    workers: int
+    state: LocalState | OnEngine
     totals: Totals
     groups: dict[bytes, int]
     """A number for each group, by its encoded key."""
@@ -66,6 +71,8 @@ def group_keys(template: Template) -> tuple[str, ...]:
 class SharedFlow:
     """Views of one template."""
 
+    rounds = 2
+
     def __init__(
         self,
         name: str,
@@ -76,14 +83,18 @@ class SharedFlow:
         layout: Layout = "own",
         mode: Mode = "auto",
         version: int = 1,
+        engine: MakeEngine | None = None,
     ) -> None:
         self.name, self.template, self.layout, self.mode, self.version = name, template, layout, mode, version
-        self.program = Program(tables, CreateView(name=f"{name}_core", plan=template.core))
+        self.program = Program(tables, CreateView(name=f"{name}_core", plan=template.core), engine)
         self.tables = self.program.tables
         self.views = list(views)
         self.cells = Cells.of(template, [view.ranges for view in self.views])
         self._numbers = np.array([view.number for view in self.views], np.int64)
         self._since = {view.number: view.since for view in self.views}
+        self.divided = divided(template, tables)
+        """The tables of which each manager has a part, and the columns that say which."""
+        self._bases = {name: RowCodec(tables[name]) for name in self.divided}
         self.keys = group_keys(template)
         self.schema = schema_of(name, template, layout)
         self.codec = RowCodec(self.schema)
@@ -92,18 +103,75 @@ class SharedFlow:
 
     # -- the dataflow ------------------------------------------------------------------------------
 
-    def blank(self) -> _Maps:
-        """The views over empty tables."""
-        return _Maps(self.program.blank(), Totals(1 + len(self.template.sums)), {}, [], {})
+    @property
+    def identity(self) -> int:
+        """Of which views it is."""
+        return crc32(repr(sorted(self._since.items())).encode())
 
-    def route(self, changes: Sequence[Change]) -> list[Contribution]:
-        """Everything to one manager, in one message."""
-        return [Contribution(_ALL, tuple(changes))] if changes else []
+    def blank(self, worker: int = 0, workers: int = 1) -> _Maps:
+        """The views over empty tables; what is not grouped is the first worker's."""
+        totals = Totals(1 + len(self.template.sums))
+        return _Maps(workers, self.program.blank(), totals, {}, [], {}, started=worker != 0)
+
+    def route(self, changes: Sequence[Change], workers: int = 1) -> list[Contribution]:
+        """Rows of tables that are divided to who has them, those of others to everyone."""
+        if not changes:
+            return []
+        if workers == 1 or not self.divided:
+            return [Contribution(At(0), tuple(changes))]
+        mine: list[list[Change]] = [[] for _ in range(workers)]
+        for table in self.divided:
+            for worker, some in enumerate(self._parted([c for c in changes if c.table == table], workers)):
+                mine[worker] += some
+        found = [Contribution(At(worker), tuple(of)) for worker, of in enumerate(mine) if of]
+        rest = tuple(c for c in changes if c.table not in self.divided)
+        return [*found, Contribution(EVERYONE, rest)] if rest else found
+
+    def _parted(self, changes: Sequence[Change], workers: int) -> list[list[Change]]:
+        """Changes of a table by worker: a record may leave one and come to another."""
+        found: list[list[Change]] = [[] for _ in range(workers)]
+        if not changes:
+            return found
+        table = changes[0].table
+        codec, column = self._bases[table], self.divided[table]
+
+        def at(pairs: list[tuple[bytes, bytes]]) -> list[int]:
+            listed = columns(codec, pairs, [column]).columns if pairs else []
+            of: list[int] = places(listed, len(pairs), workers).tolist()
+            return of
+
+        before = iter(at([(c.key, c.before) for c in changes if c.before is not None]))
+        after = iter(at([(c.key, c.after) for c in changes if c.after is not None]))
+        for change in changes:
+            goes = next(before) if change.before is not None else None
+            comes = next(after) if change.after is not None else None
+            if goes == comes and goes is not None:
+                found[goes].append(change)
+                continue
+            if goes is not None:
+                found[goes].append(Change(table, change.key, change.before, None))
+            if comes is not None:
+                found[comes].append(Change(table, change.key, None, change.after))
+        return found
+
+    def forward(self, maps: _Maps, given: Iterable[Contribution]) -> list[Contribution]:
+        """Run the program over this manager's part; what becomes of the core, to who has the groups."""
+        changed = self.program.apply(maps.state, [change for of in given for change in of.delta])
+        if changed is None or not changed.num_rows:
+            return []
+        n = len(self.template.keys)
+        if maps.workers == 1 or not n:
+            return [Contribution(At(0), changed)]
+        at = places(changed.columns[:n], changed.num_rows, maps.workers)
+        return [
+            Contribution(At(worker), changed.take(np.flatnonzero(at == worker)))
+            for worker in np.unique(at).tolist()
+        ]
 
     def apply(self, maps: _Maps, given: Iterable[Contribution]) -> list[ViewRow]:
-        """Run the program; the rows that have changed."""
-        changes = [change for of in given for change in of.delta]
-        return self.shown(maps, self.program.apply(maps.state, changes))
+        """Add up what has become of the core; the rows that have changed."""
+        tables = [of.delta for of in given]
+        return self.shown(maps, pa.concat_tables(tables) if tables else None)
 
     def is_new(self, row: ViewRow, version: int) -> bool:
         """Whether a row is of a view that was not there in a version of the definitions."""
@@ -195,9 +263,12 @@ class SharedFlow:
         keys = list(zip(*(v.to_pylist() for v in vectors[:n]), strict=True)) or [()] * changed.num_rows
         attributes = zip(*(v.to_pylist() for v in vectors[n:]), strict=True)
         touched: dict[bytes, tuple[Any, ...]] = {}
+        codes: dict[tuple[Any, ...], bytes] = {}
         for key, at, change in zip(keys, attributes, values.T.tolist(), strict=True):
-            encoded = self.codec.encode_key((0, *key))
-            touched[encoded] = key
+            encoded = codes.get(key)
+            if encoded is None:
+                encoded = codes[key] = self.codec.encode_key((0, *key))
+                touched[encoded] = key
             cells = maps.core.setdefault(encoded, {})
             now = [a + b for a, b in zip(cells.pop(at, [0] * len(change)), change, strict=True)]
             if any(now):

@@ -18,26 +18,27 @@ import pyarrow as pa
 from everfresh.delta.bags import WEIGHT, split
 from everfresh.errors import Code, EverfreshError
 from everfresh.kv.encoding import RowCodec
-from everfresh.kv.protocol.dataflow import Contribution, ViewRow
+from everfresh.kv.protocol.dataflow import At, Contribution, OneRound, ViewRow
 from everfresh.kv.protocol.timeline import Change
 from everfresh.kv.runtime.core_program import Program, one_view
+from everfresh.kv.runtime.on_engine import MakeEngine, OnEngine
 from everfresh.local import adhoc
 from everfresh.local.state import LocalState
 from everfresh.sql.logical import plan as p
 from everfresh.types import BIGINT, Column, TableSchema
 
-_ALL = "all"
+_ALL = At(0)
 
 
 @dataclass
 class _Maps:
-    state: LocalState
+    state: LocalState | OnEngine
     counts: Counter[bytes]
     """How often each row is there, of a view without a key."""
     started: bool = False
 
 
-class SqlFlow:
+class SqlFlow(OneRound):
     """One view over base tables with primary keys."""
 
     def __init__(
@@ -48,8 +49,11 @@ class SqlFlow:
         *,
         compiled: bool = True,
         table: str = "",
+        engine: MakeEngine | None = None,
     ) -> None:
-        """`table` is the store's table of its rows, if it has not the view's name."""
+        """`table` is the store's table of its rows, if it has not the view's name; its program runs on an
+        engine, if one is given, and here otherwise."""
+        self._engine = engine
         statement = one_view(text, tables)
         self._statement, self._tables = statement, tables
         self.name, self.options, self.version = statement.name, statement.options, 1
@@ -68,7 +72,7 @@ class SqlFlow:
 
     def compile(self) -> None:
         """Make the program."""
-        self.program = Program(self._tables, self._statement)
+        self.program = Program(self._tables, self._statement, self._engine)
         self.tables = self.program.tables
         columns = self._columns = self.program.view.columns
         names = tuple(c.name for c in columns)
@@ -84,11 +88,11 @@ class SqlFlow:
 
     # -- the dataflow ------------------------------------------------------------------------------
 
-    def blank(self) -> _Maps:
-        """The view over empty tables."""
-        return _Maps(self.program.blank(), Counter())
+    def blank(self, worker: int = 0, workers: int = 1) -> _Maps:
+        """The view over empty tables: it is the first worker's."""
+        return _Maps(self.program.blank(), Counter(), started=_ALL.worker != worker)
 
-    def route(self, changes: Sequence[Change]) -> list[Contribution]:
+    def route(self, changes: Sequence[Change], workers: int = 1) -> list[Contribution]:
         """Everything to one manager, in one message."""
         return [Contribution(_ALL, tuple(changes))] if changes else []
 

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from everfresh.kv.protocol.dataflow import Contribution, ViewRow
+from everfresh.kv.protocol.dataflow import Contribution, OneRound, ViewRow
 from everfresh.kv.protocol.timeline import Change
 
 VIEW = "v"
@@ -24,7 +24,7 @@ def value_of(group: str, number: int) -> bytes:
     return json.dumps([group, number]).encode()
 
 
-class _Flow:
+class _Flow(OneRound):
     tables: tuple[str, ...] = ("r",)
     version = 1
 
@@ -32,11 +32,11 @@ class _Flow:
         """All rows are of one view."""
         return version < self.version
 
-    def blank(self) -> Any:
+    def blank(self, worker: int, workers: int) -> Any:
         """The maps of one worker, empty."""
         return defaultdict(Counter)
 
-    def route(self, changes: Sequence[Change]) -> list[Contribution]:
+    def route(self, changes: Sequence[Change], workers: int) -> list[Contribution]:
         """What goes and what comes, by group."""
         found = []
         for change in changes:

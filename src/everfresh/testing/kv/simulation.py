@@ -169,6 +169,7 @@ class Simulation:
             self.protect,
             2,
             how=self.how,
+            identity=self.flow.identity,
         )
         self._start(name, machine)
 

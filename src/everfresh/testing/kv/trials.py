@@ -15,6 +15,7 @@ from everfresh.kv.protocol.coordinator import How
 from everfresh.kv.protocol.messages import ALL, Protections
 from everfresh.kv.strategies import STRATEGIES
 from everfresh.testing.kv import decodable, witness
+from everfresh.testing.kv.family import KINDS, FamilyFlow
 from everfresh.testing.kv.flows import DeltaFlow, HalfFlow, JoinFlow, MinFlow, SumFlow, TopFlow, value_of
 from everfresh.testing.kv.histories import Read, State, Violation
 from everfresh.testing.kv.simulation import NOTHING, SOME, Faults, Off, Outcome, Simulation, Write
@@ -32,6 +33,8 @@ FLOWS: dict[str, Callable[[], Any]] = {
     "anti": lambda: HalfFlow(anti=True),
 }
 """The view types of section 4.4 of the thesis."""
+FAMILIES: dict[str, Callable[[], Any]] = {kind: lambda kind=kind: FamilyFlow(kind) for kind in KINDS}  # type: ignore[misc]
+"""Views that share a program, kept by several managers."""
 _BASE = 16
 _GROUPS = ("x", "y", "z")
 Plan = dict[tuple[str, bytes], list[bytes | None]]
@@ -77,9 +80,10 @@ def trial(
     versions: int = 10,
     strategy: str = "IN",
     parallel: bool = False,
+    managers: int = 2,
 ) -> Violation | None:
     """One history: why it is wrong, None if it is right."""
-    random, view = Random(seed), FLOWS[flow]()
+    random, view = Random(seed), (FLOWS | FAMILIES)[flow]()
     planned = plan(random, view.tables, records, versions)
     writes = dealt(random, planned, 2)
     how = STRATEGIES[strategy]
@@ -87,6 +91,7 @@ def trial(
         seed,
         view,
         writes,
+        managers=managers,
         protect=protect,
         off=off,
         faults=faults,
