@@ -215,7 +215,7 @@ def test_a_master_without_the_functions_is_given_them(cluster: RedisCluster) -> 
     store.close()
 
 
-def test_a_table_that_another_client_dropped_takes_nothing(cluster: RedisCluster) -> None:
+def test_a_table_that_another_client_dropped_takes_and_shows_nothing(cluster: RedisCluster) -> None:
     one, other = (redis_store(cluster.addresses, "dropped", partitions=3) for _ in range(2))
     table = StoredTable(TableSchema("t", (Column("k", BIGINT),), ("k",)))
     one.create_table(table)
@@ -224,6 +224,21 @@ def test_a_table_that_another_client_dropped_takes_nothing(cluster: RedisCluster
     with pytest.raises(EverfreshError) as caught:
         other.put("t", b"a", b"2")
     assert caught.value.code == Code.NOT_FOUND
+    for read in (lambda: other.get("t", b"a"), lambda: list(other.scan("t"))):
+        one.create_table(table)
+        other.put("t", b"a", b"1")  # it sees the table
+        one.drop_table("t")
+        with pytest.raises(EverfreshError) as caught:
+            read()
+        assert caught.value.code == Code.NOT_FOUND
+        one.create_table(table)  # one of the same name is another one, and it is read
+        other.put("t", b"b", b"3")
+        one.drop_table("t")
+        one.create_table(table)
+        one.put("t", b"c", b"4")
+        assert other.get("t", b"b") is None
+        assert [key for batch in other.scan("t") for key, _ in batch] == [b"c"]
+        one.drop_table("t")
     one.create_table(table)
     assert one.get("t", b"a") is None
     one.close()

@@ -9,6 +9,7 @@ go to RocksDB through split states: prepared and resolved.
 from __future__ import annotations
 
 import datetime as dt
+import re
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from everfresh.bench import Settings
-from everfresh.bench.parts import kv_live, kv_servers, kv_strategies
+from everfresh.bench.parts import kv_live, kv_servers, kv_strategies, kv_upkeep
 from everfresh.bench.report import Report
 from everfresh.bench.timing import interleave, seconds
 
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
 
 NAME = "kv"
 DESCRIPTION = "key-value views: thousands of views in three modes, reads beside writers, the log"
-PARTS = ("modes", "end-to-end", "writers", "reads", "staleness", "spark", "changed", "strategies", "servers")
+PARTS = (
+    "modes", "end-to-end", "writers", "reads", "staleness", "spark", "changed", "strategies", "upkeep",
+    "servers",
+)  # fmt: skip
 OPTIONS = {
     "parts": ", ".join(PARTS) + ", or some of them",
     "views": "up to how many views (1000)",
     "counts": "how many views, as N,N,... (10, 100, 1000, ... up to `views`)",
-    "templates": "which of Q1,Q3,Q6,Q10 (all)",
+    "templates": "which of Q1,Q3,Q4,Q6,Q10,Q14 (all)",
     "modes": "which of standard,single,double,auto (all)",
     "redis": "nodes of a Redis Cluster for `servers`, as HOST:PORT,...",
     "etcd": "members of etcd for `servers`, as HOST:PORT,...",
@@ -52,6 +56,8 @@ class Template:
     parameters: Callable[[Random, bool], dict[str, Any]]
     bar: float = 0.0
     live: bool = False
+    where: str = ""
+    """Conditions without constants: what all views of the template join, before it is grouped."""
 
 
 def _date(random: Random, lo: int, hi: int) -> dt.date:
@@ -91,7 +97,19 @@ def _q10(random: Random, wide: bool) -> dict[str, Any]:
     return {"begin": begin, "end": begin + dt.timedelta(days=90), "flag": "R"}
 
 
+def _q4(random: Random, wide: bool) -> dict[str, Any]:
+    begin = _date(random, 1, 2200) if wide else _month(random, 0, 58)
+    return {"begin": begin, "end": begin + dt.timedelta(days=92)}
+
+
+def _q14(random: Random, wide: bool) -> dict[str, Any]:
+    begin = _date(random, 1, 2200) if wide else _month(random, 0, 60)
+    return {"begin": begin, "end": begin + dt.timedelta(days=30)}
+
+
 _DISCOUNTED = "l_extendedprice * (1 - l_discount)"
+_JOINED = "c_custkey = o_custkey AND l_orderkey = o_orderkey"
+_LATE = "EXISTS (SELECT * FROM lineitem WHERE l_orderkey = o_orderkey AND l_commitdate < l_receiptdate)"
 TEMPLATES = (
     Template(
         "Q1",
@@ -112,6 +130,15 @@ TEMPLATES = (
         _q3,
         10,
         True,
+        _JOINED,
+    ),
+    Template(
+        "Q4",
+        f"""SELECT o_orderpriority, COUNT(*) AS n FROM orders
+            WHERE o_orderdate >= DATE '{{begin}}' AND o_orderdate < DATE '{{end}}' AND {_LATE}
+            GROUP BY o_orderpriority""",
+        _q4,
+        where=_LATE,
     ),
     Template(
         "Q6",
@@ -129,6 +156,15 @@ TEMPLATES = (
               AND o_orderdate < DATE '{{end}}' AND l_returnflag = '{{flag}}' GROUP BY c_custkey""",
         _q10,
         10,
+        where=_JOINED,
+    ),
+    Template(
+        "Q14",
+        f"""SELECT 100.00 * SUM(CASE WHEN p_type LIKE 'PROMO%' THEN {_DISCOUNTED} ELSE 0 END)
+              / SUM({_DISCOUNTED}) AS promo FROM lineitem, part
+            WHERE l_partkey = p_partkey AND l_shipdate >= DATE '{{begin}}' AND l_shipdate < DATE '{{end}}'""",
+        _q14,
+        where="l_partkey = p_partkey",
     ),
 )
 
@@ -167,6 +203,10 @@ def run(settings: Settings) -> Report:
         settings.note("1 % of lineitem changes: IMB against SN")
         some = {name: texts[name] for name in ("Q6", "Q3", "Q10")}
         kv_strategies.one_percent(report, sf, some, 3 if settings.quick else 5)
+    if "upkeep" in parts:
+        settings.note("upkeep: making views of TPC-H and keeping them; rows that move, maps, a new term")
+        some = {name: texts[name] for name in ("Q1", "Q3", "Q6", "Q10")}
+        kv_upkeep.upkeep(report, min(sf, 0.1), some, 2_000 if settings.quick else 20_000)
     if "strategies" in parts:
         from everfresh.workloads.corpus import WORKLOADS
 
@@ -184,7 +224,7 @@ def _modes(report: Report, settings: Settings, most: int, writes: bool) -> None:
     from everfresh.datasets import tpch
 
     sf = settings.sf or (0.01 if settings.quick else 0.1)
-    tables = tpch.read(sf, ("customer", "orders", "lineitem"))
+    tables = tpch.read(sf, ("customer", "orders", "lineitem", "part"))
     counts = [n for n in (10, 100, 1000, 10_000) if n <= most] or [most]
     if "counts" in settings.options:
         counts = [int(n) for n in settings.options["counts"].split(",")]
@@ -282,8 +322,7 @@ def _joined(template: Template, view: Shared, cells: Cells, tables: dict[str, An
     with duckdb.connect() as oracle:
         for name, table in tables.items():
             oracle.register(name, table)
-        exprs = ", ".join(str(e).replace("::DECIMAL(12,2)", "") for e in listed)
-        rows = oracle.sql(f"SELECT {exprs} {source}{where}").to_arrow_table()
+        rows = oracle.sql(f"SELECT {', '.join(map(_text, listed))} {source}{where}").to_arrow_table()
     vectors = [Vector.from_arrow(rows.column(i), e.type) for i, e in enumerate(listed)]
     k, d = len(view.template.keys), len(view.template.attributes)
     groups = np.zeros(rows.num_rows, np.int64)
@@ -298,8 +337,12 @@ def _joined(template: Template, view: Shared, cells: Cells, tables: dict[str, An
 def _source(template: Template) -> tuple[str, str]:
     """What a template reads, and how that is joined."""
     source = template.text[template.text.index("FROM") :].split("WHERE")[0]
-    joins = [c for c in ("c_custkey = o_custkey", "l_orderkey = o_orderkey") if c in template.text]
-    return source, f" WHERE {' AND '.join(joins)}" if joins else ""
+    return source, f" WHERE {template.where}" if template.where else ""
+
+
+def _text(expr: object) -> str:
+    """An expression as DuckDB reads it; constants without their types."""
+    return re.sub(r"::DECIMAL\(\d+,\d+\)", "", str(expr))
 
 
 def _schemas() -> dict[str, TableSchema]:
@@ -363,10 +406,10 @@ def _end_to_end(
     core, schemas = _core(template, views[0], tables), _schemas()
     numbered = [Numbered(i, view.ranges, 1) for i, view in enumerate(views)]
     flow = SharedFlow("v", schemas, views[0].template, numbered, layout="shared")
+    flow.shown(flow.blank(), core.slice(0, 100))  # what is done once
+    rows: list[tuple[bytes, bytes | None]] = []
     maps = flow.blank()
-    began = time.perf_counter()
-    rows = [(row.key, row.value) for row in flow.shown(maps, core)]
-    kept = time.perf_counter() - began
+    kept = seconds(lambda: rows.extend((row.key, row.value) for row in flow.shown(maps, core)))
     wrote, disk = _written(rows)
     ratio = (took["standard"] + puts) / (kept + wrote)
     report.row(
@@ -415,9 +458,9 @@ def _core(template: Template, view: Shared, tables: dict[str, Any]) -> Any:
     from everfresh.types import to_arrow
 
     core = view.template.core
-    names = [str(e).replace("::DECIMAL(12,2)", "") for _, e in core.keys]  # type: ignore[attr-defined]
+    names = [_text(e) for _, e in core.keys]  # type: ignore[attr-defined]
     calls = [
-        f"SUM({str(call.args[0]).replace('::DECIMAL(12,2)', '')})" if call.args else "COUNT(*)"
+        f"SUM({_text(call.args[0])})" if call.args else "COUNT(*)"
         for _, call in core.aggregates  # type: ignore[attr-defined]
     ]
     source, where = _source(template)

@@ -47,14 +47,14 @@ def filled(sf: float, names: Sequence[str] = TABLES) -> Iterator[tuple[Any, Pair
             store.close()
 
 
-def _changed(store: Any, pairs: Pairs, random: Random, count: int) -> None:
-    """Rows of lineitem get the values of others."""
+def _changed(store: Any, pairs: Pairs, random: Random, count: int, table: str = "lineitem") -> None:
+    """Rows of a table get the values of others."""
     from everfresh.kv.store import Op
 
-    rows = pairs["lineitem"]
+    rows = pairs[table]
     for at in range(0, count, 1000):
         size = min(1000, count - at)
-        ops = [Op("lineitem", random.choice(rows)[0], random.choice(rows)[1]) for _ in range(size)]
+        ops = [Op(table, random.choice(rows)[0], random.choice(rows)[1]) for _ in range(size)]
         store.write(1, ops)
 
 

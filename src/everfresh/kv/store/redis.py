@@ -299,11 +299,18 @@ class RedisStore(ServedStore):
 
     def multi_get(self, table: str, keys: Sequence[bytes]) -> list[Row | None]:
         """Several rows, in the order of the keys."""
-        number, _ = self._known(table)
-        places = (self._rows_of(routed(self._partitions, key).id, number) + key for key in keys)
-        return [
-            core.row_of(value) for value in self._link.every([(place, ("GET", place)) for place in places])
-        ]
+        while True:
+            number, _ = self._known(table)
+            places = (self._rows_of(routed(self._partitions, key).id, number) + key for key in keys)
+            values = self._link.every([(place, ("GET", place)) for place in places])
+            if None not in values or self._is_still(table, number):
+                return [core.row_of(value) for value in values]
+
+    def _is_still(self, table: str, number: int) -> bool:
+        """Whether the store's table is the one with this number: where nothing is found, it may be one that
+        somebody else has dropped. Raises if there is none any more."""
+        self._read_manifest()
+        return self._known(table)[0] == number
 
     def scan(
         self, table: str, lo: bytes | None = None, hi: bytes | None = None
@@ -331,6 +338,7 @@ class RedisStore(ServedStore):
         keys = [self._own(partition)[0], self._index(partition, number)]
         rows = self._rows_of(partition, number)
         low, end = lo or b"", b"+" if hi is None else b"(" + hi
+        some = False
         while True:
             last, id_, found, values = self._link.call("chunk", keys, rows, b"[" + low, end, size, again=True)
             pairs = tuple(
@@ -339,6 +347,10 @@ class RedisStore(ServedStore):
                 if (row := core.row_of(v)) is not None
             )
             at = Position(int(last), id_)
+            some = some or bool(found)
+            if not some and not self._is_still(table, number):
+                yield from self.scan_chunks(partition, table, lo, hi, size=size)
+                return
             if len(found) < size:
                 yield Chunk(low, hi, at, pairs)
                 return
