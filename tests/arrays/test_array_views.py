@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import everfresh as ef
 from everfresh.arrays import aql
 from everfresh.arrays.aql_parser import parse
 from everfresh.arrays.cells import Array
@@ -236,6 +237,28 @@ OPERATORS = [
     "FILTER(BETWEEN(PROJECT(a, v, t), 0, 0, 3, 3), t IS NOT NULL)",
     "REGRID(APPLY(a, MAX(v) AS m, L1(1)), 2, 2, SUM(m) AS s)",
 ]
+
+
+def test_figure_1_of_the_paper() -> None:
+    """Six cells in six chunks; their join with L1(1) has eight cells, two of them of neighbours. A batch of
+    seven cells, two of them in new chunks, impacts eleven cells of the view, in all eight chunks."""
+    old = [(1, 2, 2, 5), (1, 3, 6, 3), (1, 6, 1, 1), (3, 1, 1, 1), (6, 5, 1, 1), (5, 7, 1, 1)]
+    new = [(2, 1), (2, 3), (1, 5), (4, 2), (5, 6), (4, 4), (5, 4)]
+    near = "FROM a AS x SIMILARITY JOIN a AS y ON (y.i = x.i AND y.j = x.j) WITH SHAPE L1(1)"
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE ARRAY a <r: INT, s: INT> [i=1,6,2; j=1,8,2]")
+        db.sql(f"CREATE ARRAY VIEW v AS SELECT COUNT(*) AS cnt {near} GROUP BY x.i, x.j")
+        db.apply(a=old)
+        pairs = db.sql(f"SELECT x.i, x.j, y.i, y.j {near}").fetchall()
+        assert len(pairs) == 8
+        assert {pair for pair in pairs if pair[:2] != pair[2:]} == {(1, 2, 1, 3), (1, 3, 1, 2)}
+        epoch = db.apply(a=[(i, j, 1, 1) for i, j in new])
+        changes = db.view("v").changes(epoch - 1).to_pylist()
+        impacted = {(row["i"], row["j"]) for row in changes}
+        assert impacted == {*new, (1, 3), (1, 6), (3, 1), (5, 7)}
+        assert len(impacted) == 11
+        assert len({((i - 1) // 2, (j - 1) // 2) for i, j in impacted}) == 8
+        assert db.view("v").verify().num_rows == 0
 
 
 @pytest.mark.parametrize("operand", OPERATORS)

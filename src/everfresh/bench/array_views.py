@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from everfresh.bench import Settings
+from everfresh.bench.parts.asked import Asked
 from everfresh.bench.report import Report
 
 NAME = "array-views"
@@ -20,10 +21,13 @@ DESCRIPTION = (
 )
 OPTIONS = {
     "only": "parts of: maintain, plans, sensitivity, answers, crossmatch, spark",
+    "settings": "of plans: PTF-25, PTF-5, GEO",
+    "orders": "of batches, of plans and sensitivity: real, random, correlated, periodic",
     "nights": "of the survey on Spark before the first batch",
     "batches": "on Spark",
 }
 WORKERS, RATIO = 8, 4.0
+ORDERS = ("real", "random", "correlated", "periodic")
 PAIRS = (
     ("LINF(1)", "L1(1)"),
     ("LINF(1)", "LINF(2)"),
@@ -41,15 +45,14 @@ PAIRS = (
 def run(settings: Settings) -> Report:
     """Measure."""
     report = Report(NAME)
+    asked = Asked(settings.options, OPTIONS)
     parts = {
         "maintain": _maintain, "plans": _plans, "sensitivity": _sensitivity, "answers": _answers,
         "crossmatch": _crossmatch, "spark": _spark,
     }  # fmt: skip
-    chosen = settings.options.get("only", ",".join(parts)).split(",")
-    for name, part in parts.items():
-        if name in chosen:
-            settings.note(name)
-            part(report, settings)
+    for name in asked.names("only", tuple(parts), parts):
+        settings.note(name)
+        parts[name](report, settings)
     return report
 
 
@@ -128,13 +131,12 @@ def _plans(report: Report, settings: Settings) -> None:
     from everfresh.bench.parts.array_view_workloads import NIGHTS, places, survey
 
     nights, batches = (20, 4) if settings.quick else (NIGHTS, 10)
-    for name, reach in _reaches().items():
-        orders = (
-            ("random", "correlated", "periodic")
-            if name == "GEO"
-            else ("real", "random", "correlated", "periodic")
-        )
-        for order in orders:
+    reaches, asked = _reaches(), Asked(settings.options, OPTIONS)
+    for name in asked.names("settings", tuple(reaches), reaches):
+        reach = reaches[name]
+        for order in asked.names("orders", ORDERS, ORDERS):
+            if name == "GEO" and order == "real":
+                continue  # places have no time
             if name == "GEO":
                 data = places(order, batches, 0 if settings.quick else 9)
             else:
@@ -195,7 +197,7 @@ def _sensitivity(report: Report, settings: Settings) -> None:
 
     nights, batches = (20, 4) if settings.quick else (NIGHTS, 10)
     reach = _reaches()["PTF-25"]
-    for order in ("real", "correlated"):
+    for order in Asked(settings.options, OPTIONS).names("orders", ORDERS, ("real", "correlated")):
         data = survey(order, nights, batches)
         for chunks in (50, 100, 200, 400, 800, 1600):
             few = smaller(data, chunks)
@@ -216,8 +218,9 @@ def _spark(report: Report, settings: Settings) -> None:
     import everfresh as ef
     from everfresh.datasets import ptf
 
-    nights = int(settings.options.get("nights", 4 if settings.quick else 45))
-    count = int(settings.options.get("batches", 2 if settings.quick else 5))
+    asked = Asked(settings.options, OPTIONS)
+    nights = int(asked.number("nights", 4 if settings.quick else 45))
+    count = int(asked.number("batches", 2 if settings.quick else 5))
     cells = ptf.cells(nights)
     total, later = len(cells["ra"]), ptf.cells(10, first=nights)
     size = max(1, total // 100)
