@@ -152,6 +152,26 @@ def test_fits_as_stored_equals_what_astropy_gives(tmp_path: Path, packed: bool) 
             assert stored.column(name).to_pylist() == values.tolist()
 
 
+@pytest.mark.parametrize("fields", [["b"], ["b", "x"]])
+def test_batches_outlive_those_that_follow(tmp_path: Path, fields: list[str]) -> None:
+    """Records of all batches lie in the same room, columns do not."""
+    import h5py
+    from astropy.io import fits as library
+
+    rows = BATCH + 9
+    values = {"b": (np.arange(rows) % 251).astype(np.uint8), "x": np.arange(rows, dtype=np.int64)}
+    records = np.empty(rows, [(name, values[name].dtype) for name in fields])
+    for name in fields:
+        records[name] = values[name]
+    library.HDUList([library.PrimaryHDU(), library.BinTableHDU(records)]).writeto(tmp_path / "r.fits")
+    with h5py.File(tmp_path / "r.h5", "w") as file:
+        file.create_dataset("rows", data=records)
+    for path in (str(tmp_path / "r.fits"), str(tmp_path / "r.h5")):
+        found = pa.Table.from_batches(list(format_of(path).rows(path, fields)))
+        for name in fields:
+            assert (found.column(name).to_numpy() == values[name]).all()
+
+
 def test_a_fits_file_that_was_cut_off_is_damaged(tmp_path: Path) -> None:
     path = WRITERS["fits"](tmp_path / "cut", RawReaderSuite.rows(5000))
     path.write_bytes(path.read_bytes()[:20_000])

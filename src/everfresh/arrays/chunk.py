@@ -136,9 +136,9 @@ def _places(schema: ArraySchema, table: pa.Table) -> Ints:
     return np.asarray(found, np.int64)
 
 
-def coordinates(table: pa.Table, ndim: int) -> Ints:
-    """The first `ndim` columns as one array with a row for each."""
-    found = np.empty((ndim, table.num_rows), np.int64)
+def coordinates(table: pa.Table, ndim: int, into: Ints | None = None) -> Ints:
+    """The first `ndim` columns as one array with a row for each, in the place of `into` if that is given."""
+    found = np.empty((ndim, table.num_rows), np.int64) if into is None else into
     for k in range(ndim):
         found[k] = table.column(k).to_numpy()
     return found

@@ -154,7 +154,7 @@ class CellReader:
                 raise EverfreshError(
                     Code.NULL, f"attribute '{attribute.name}' is NOT NULL and NULL in a row", place=path
                 )
-        return found.cast(self.schema.arrow)
+        return found if found.schema.equals(self.schema.arrow) else found.cast(self.schema.arrow)
 
     def _outside(self, rows: pa.Table, found: pa.Table, path: str, done: int, row: int) -> EverfreshError:
         place = execute(self._plan(rows.schema), {_FILE: rows.slice(row, 1)}.__getitem__)
@@ -205,7 +205,8 @@ def taken(plan: Plan, rows: pa.Table) -> pa.Table | None:
 def _indices(column: pa.ChunkedArray, lo: int, hi: int) -> tuple[pa.Array, Mask | None]:
     """Coordinates as indices, and which are none, if one is not."""
     if pa.types.is_integer(column.type):
-        values = column.fill_null(lo).cast(pa.int64()).to_numpy()
+        filled = column.fill_null(lo) if column.null_count else column
+        values = filled.cast(pa.int64()).to_numpy()
         absent = None
     else:
         numbers = column.cast(pa.float64()).fill_null(np.nan).to_numpy()
@@ -232,7 +233,8 @@ def _plain(rows: pa.Table) -> pa.Table:
         array = plain(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
         kind = from_arrow(array.type)
         if kind is not None:
-            columns[name] = array.cast(to_arrow(kind), safe=False)
+            target = to_arrow(kind)
+            columns[name] = array if array.type == target else array.cast(target, safe=False)
     return pa.table(columns)
 
 

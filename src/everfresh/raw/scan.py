@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from everfresh.arrays.chunk import Chunk
+from everfresh.arrays.chunk import Chunk, coordinates
 from everfresh.errors import Code, EverfreshError
 from everfresh.raw.boxes import Box, Ints, tight
 from everfresh.raw.catalog import UNKNOWN, Piece, RawFile
@@ -72,11 +73,12 @@ class Touched:
         tables = self._whole
         if not asked or not tables:
             return None
-        if cut is not None:
-            low = [each.column(cut.dimension).to_numpy() < cut.first for each in tables]
-            masks = [pa.array(mask if below else ~mask) for mask in low]
-            tables = [each.filter(mask) for each, mask in zip(tables, masks, strict=True)]
-        return Chunk(pa.concat_tables(tables).combine_chunks(), self._ndim)
+        if cut is None:
+            return Chunk(pa.concat_tables(tables).combine_chunks(), self._ndim)
+        low = [each.column(cut.dimension).to_numpy() < cut.first for each in tables]
+        masks = [pa.array(mask if below else ~mask) for mask in low]
+        some = [each.filter(mask) for each, mask in zip(tables, masks, strict=True)]
+        return Chunk(pa.concat_tables(some), self._ndim)  # copied once, and in as many parts as batches
 
 
 def check_same(file: RawFile, now: Found) -> None:
@@ -104,9 +106,12 @@ def scan_file(
     check_same(file, stamped(file.path))
     ndim = reader.schema.ndim
     touched = [Touched(p, Cutting(boxes, p.box if p.cells != UNKNOWN else None, cuts), ndim) for p in pieces]
+    room = np.empty(0, np.int64)
     for _, table in reader.cells(file.path):
         if table.num_rows:
-            coords = Chunk(table, ndim).coords
+            size = ndim * table.num_rows
+            room = room if len(room) >= size else np.empty(size, np.int64)
+            coords = coordinates(table, ndim, room[:size].reshape(ndim, -1))
             for place, some, mine in dealt(table, coords, [one.piece.box for one in touched]):
                 touched[place].add(some, mine, limit)
         yield touched

@@ -67,6 +67,29 @@ def batch_of(fields: Sequence[tuple[str, Any]], wanted: Sequence[str]) -> pa.Rec
     return pa.record_batch([columns[name] for name in wanted], names=list(wanted))
 
 
+class Slab:
+    """Room for records, which those of the next batch may take, as columns are copied out of it.
+
+    >>> some, bytes_ = Slab(np.dtype([("x", "<i4"), ("y", "<f8")])), Slab(np.dtype([("x", "u1")]))
+    >>> [np.shares_memory(slab.of(3), slab.of(2)) for slab in (some, bytes_)]
+    [True, False]
+    """
+
+    def __init__(self, kind: np.dtype[Any]) -> None:
+        self._kind, self._room = kind, np.empty(0, kind)
+        sizes = [kind[name].itemsize for name in kind.names or ()]
+        self._copied = all(size < kind.itemsize for size in sizes)
+        """Whether every field is less than a record: then its column is no slice of the room, and copied."""
+
+    def of(self, rows: int) -> Any:
+        """Room for so many records."""
+        if not self._copied:
+            return np.empty(rows, self._kind)
+        if len(self._room) < rows:
+            self._room = np.empty(rows, self._kind)
+        return self._room[:rows]
+
+
 def steps(rows: int, most: int = BATCH) -> Iterator[tuple[int, int]]:
     """Ranges of rows, one batch each."""
     for begin in range(0, rows, most):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from everfresh.raw.files.columns import batch_of, schema_of, steps
+from everfresh.raw.files.columns import Slab, batch_of, schema_of, steps
 from everfresh.raw.files.places import opened
 from everfresh.raw.files.protocol import Ranges, corrupt, installed
 from everfresh.state import is_url
@@ -41,9 +41,9 @@ class Fits:
 
     def rows(self, path: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some rows at a time."""
-        with _table(path) as table:
+        with _table(path) as table, ExitStack() as stack:
             names = [n for n in table.columns.names if any(c == n or c.startswith(f"{n}_") for c in columns)]
-            slabs = _records(path, table) if all(_is_plain(table, name) for name in names) else None
+            slabs = _records(path, table, stack) if all(_is_plain(table, name) for name in names) else None
             for begin, end in steps(table.header["NAXIS2"]):
                 try:
                     some = table.data[begin:end] if slabs is None else slabs(begin, end)
@@ -60,7 +60,7 @@ def _is_plain(table: Any, name: str) -> bool:
     return not scaled and column.format[-1:] in "BIJKED" and column.dtype.base.kind in "iuf"
 
 
-def _records(path: str, table: Any) -> Callable[[int, int], Any] | None:
+def _records(path: str, table: Any, stack: ExitStack) -> Callable[[int, int], Any] | None:
     """What reads some rows of a binary table as they are stored, so that a file need not fit into memory, as
     astropy's tables do; None for a file that is packed, or that is no binary table of fixed width."""
     from astropy.io import fits
@@ -70,13 +70,15 @@ def _records(path: str, table: Any) -> Callable[[int, int], Any] | None:
     kind, begins = table.columns.dtype.newbyteorder(">"), table.fileinfo()["datLoc"]
     if kind.itemsize != table.header["NAXIS1"]:
         return None
-    with opened(path) as handle:
-        if handle.read(len(_MAGIC)) != _MAGIC:
-            return None
+    handle = stack.enter_context(opened(path))
+    if handle.read(len(_MAGIC)) != _MAGIC:
+        return None
+    slab = Slab(kind)
 
     def read(begin: int, end: int) -> Any:
-        found = np.fromfile(path, kind, end - begin, offset=begins + begin * kind.itemsize)
-        if len(found) != end - begin:
+        found = slab.of(end - begin)
+        handle.seek(begins + begin * kind.itemsize)
+        if handle.readinto(memoryview(found).cast("B")) != found.nbytes:  # type: ignore[attr-defined]
             raise OSError("the file is shorter than its header says")
         return found
 
