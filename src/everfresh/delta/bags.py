@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everfresh.delta.casts import canonical
+from everfresh.types import from_arrow
+from everfresh.types.exchange import coded
 
 WEIGHT = "_weight"
 EPOCH = "_epoch"
@@ -32,14 +34,19 @@ def net(table: pa.Table) -> pa.Table:
         total = pc.sum(weights).as_py() or 0
         return pa.Table.from_arrays([pa.array([total] if total else [], pa.int64())], schema=table.schema)
     labels = [f"{i}" for i in range(rows.num_columns)]
-    columns = [*map(_canonical, rows.columns), weights, pa.array(np.arange(len(table)))]
+    held = [comparable(column) for column in rows.columns]
+    columns = [*held, weights, pa.array(np.arange(len(table)))]
     groups = pa.Table.from_arrays(columns, [*labels, "w", "row"]).group_by(labels, use_threads=False)
     groups = groups.aggregate([("w", "sum"), ("row", "min")])
     groups = groups.filter(pc.not_equal(groups.column("w_sum"), 0))
     first = groups.column("row_min").to_numpy()
     if (np.diff(first) < 0).any():  # the grouper goes through blocks of rows, each in an order of its own
         groups = groups.take(np.argsort(first, kind="stable"))
-    return pa.Table.from_arrays([groups.column(n) for n in (*labels, "w_sum")], schema=table.schema)
+    kept = [
+        groups.column(n) if made.type == given.type else given.take(groups.column("row_min"))
+        for n, made, given in zip(labels, held, rows.columns, strict=True)
+    ]
+    return pa.Table.from_arrays([*kept, groups.column("w_sum")], schema=table.schema)
 
 
 def split(table: pa.Table) -> tuple[pa.Table, pa.ChunkedArray]:
@@ -115,7 +122,11 @@ def difference(expected: pa.Table, actual: pa.Table, tolerance: float = 1e-9) ->
     return rest.set_column(rest.num_columns - 1, WEIGHT, pa.array(weights)).filter(pa.array(keep))
 
 
-def _canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def comparable(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """A column that Arrow groups as SQL does: floats are canonical, what Arrow cannot group is its code."""
+    if pa.types.is_nested(column.type) or isinstance(column.type, pa.BaseExtensionType):
+        found = from_arrow(column.type)
+        return column if found is None else coded(column, found)
     if not pa.types.is_floating(column.type):
         return column
     return pa.chunked_array([canonical(chunk) for chunk in column.chunks], column.type)
@@ -144,7 +155,8 @@ def _split(column: pa.Array) -> tuple[pa.Array, Any]:
 def _groups(keys: pa.Table) -> tuple[Any, Any]:
     """The numbers of the rows, those with equal keys together, and where each such group begins."""
     names = [f"{i}" for i in range(keys.num_columns)]
-    numbered = keys.rename_columns(names).append_column("row", pa.array(np.arange(keys.num_rows)))
+    keys = pa.Table.from_arrays([comparable(column) for column in keys.columns], names)
+    numbered = keys.append_column("row", pa.array(np.arange(keys.num_rows)))
     groups = numbered.group_by(names, use_threads=False).aggregate([("row", "list")])
     lists = groups.column("row_list").combine_chunks()
     return lists.values.to_numpy(), lists.offsets.to_numpy()

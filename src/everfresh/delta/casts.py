@@ -98,6 +98,11 @@ _SOURCES: dict[str, Callable[[pa.DataType], bool]] = {
     "string": pa.types.is_string,
     "date": pa.types.is_date,
     "timestamp": lambda t: pa.types.is_timestamp(t) and t.tz is None,
+    "moment": lambda t: pa.types.is_timestamp(t) and t.tz is not None,
+    "time": pa.types.is_time,
+    "bytes": lambda t: (
+        pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_fixed_size_binary(t)
+    ),
 }
 
 
@@ -232,4 +237,7 @@ _RULES: dict[tuple[str, str], Callable[[pa.Array, SqlType], pa.Array | None]] = 
     ("date", "TIMESTAMP"): _cast,
     ("timestamp", "DATE"): _timestamp_to_date,
     ("timestamp", "TIMESTAMP"): _cast,
+    ("moment", "TIMESTAMPTZ"): _cast,
+    ("time", "TIME"): _cast,
+    ("bytes", "BLOB"): _cast,
 }

@@ -16,10 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everfresh.delta.casts import canonical, fast_cast, plain
+from everfresh.delta.refused import Refused, Unreadable, shown
 from everfresh.delta.sound import check_sound, check_years
-from everfresh.delta.values import Refused, Unreadable, read_value, shown
+from everfresh.delta.values import read_value
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import DOUBLE, REAL, VARCHAR, Column, SqlType, arrow_schema, to_arrow
+from everfresh.types import (
+    DOUBLE,
+    INTEGER_BITS,
+    JSON,
+    REAL,
+    VARCHAR,
+    Column,
+    SqlType,
+    arrow_schema,
+    to_arrow,
+    to_physical,
+)
+from everfresh.types.exchange import arrow_of
 
 # The classes that Arrow converts as `read_value` does, or refuses. Exactly these: a bool is an int too.
 _DIRECT: dict[str, frozenset[type]] = {
@@ -29,9 +42,8 @@ _DIRECT: dict[str, frozenset[type]] = {
     "VARCHAR": frozenset({str, type(None)}),
     "DATE": frozenset({dt.date, type(None)}),
     "TIMESTAMP": frozenset({dt.datetime, type(None)}),
-    **{
-        name: frozenset({int, type(None)}) for name in ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-    },
+    "BLOB": frozenset({bytes, type(None)}),
+    **{name: frozenset({int, type(None)}) for name in INTEGER_BITS},
 }
 _TEXT = frozenset({str, type(None)})
 
@@ -121,7 +133,7 @@ def _one_chunk(values: pa.Array | pa.ChunkedArray, column: Column, what: str) ->
 
 
 def _from_arrow(array: pa.Array, column: Column, what: str) -> pa.Array:
-    if array.type == to_arrow(column.type):
+    if array.type == to_arrow(column.type) and column.type != JSON:
         return array
     array = plain(array)
     result = fast_cast(array, column.type)
@@ -143,7 +155,8 @@ def _value(scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py()
     except (ValueError, OverflowError):
-        return Unreadable(str(scalar.cast(pa.string())))
+        nested = pa.types.is_nested(scalar.type)
+        return Unreadable(str(scalar) if nested else str(scalar.cast(pa.string())))
 
 
 def _from_values(values: list[Any], column: Column, what: str) -> pa.Array:
@@ -182,4 +195,6 @@ def _one_by_one(values: list[Any], column: Column, what: str) -> pa.Array:
                 place=f"{what}, row {row}, column {column.name}",
                 hint=refused.hint,
             ) from None
+    if column.type.is_coded or column.type == JSON:
+        return arrow_of([to_physical(value, column.type) for value in result], column.type)
     return pa.array(result, to_arrow(column.type))

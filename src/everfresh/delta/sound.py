@@ -18,13 +18,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everfresh.delta.values import shown
+from everfresh.delta.refused import shown
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import DATE, TIMESTAMP, Column, SqlType, from_arrow, to_physical
+from everfresh.types import DATE, TIME, TIMESTAMP, TIMESTAMPTZ, Column, SqlType, from_arrow, to_physical
 
 _DAY_US = 86_400_000_000
 _FIRST, _LAST = to_physical(dt.date.min, DATE), to_physical(dt.date.max, DATE)
-_YEARS = {DATE: (_FIRST, _LAST), TIMESTAMP: (_FIRST * _DAY_US, (_LAST + 1) * _DAY_US - 1)}
+_MOMENTS = _FIRST * _DAY_US, (_LAST + 1) * _DAY_US - 1
+_YEARS = {
+    DATE: (_FIRST, _LAST), TIMESTAMP: _MOMENTS, TIMESTAMPTZ: _MOMENTS, TIME: (0, _DAY_US - 1),
+}  # fmt: skip
 
 _LATIN = "text is UTF-8: decode it with the encoding it was written in (such as latin-1) first"
 _BROKEN = "whoever made the array wrote other buffers than its type says"
@@ -63,14 +66,30 @@ def check_sound(values: pa.Array | pa.ChunkedArray, column: Column, what: str) -
 
 def check_years(array: pa.Array | pa.ChunkedArray, column: Column, what: str) -> None:
     """Refuse a day or a moment of a year that Python does not know."""
+    if column.type.is_nested:
+        for part in _parts(array, column.type):
+            check_years(part[0], Column(column.name, part[1]), what)
+        return
     row = _first_beyond(array, column.type)
     if row is not None:
         raise EverfreshError(
             Code.OVERFLOW,
             f"value {_text(array[row])} in column '{column.name}' of row {row} is outside {column.type}",
             place=f"{what}, row {row}, column {column.name}",
-            hint=f"columns of {column.type} hold the years 1 to 9999",
+            hint="a TIME is before 24:00:00"
+            if column.type == TIME
+            else f"columns of {column.type} hold the years 1 to 9999",
         )
+
+
+def _parts(array: pa.Array | pa.ChunkedArray, type_: SqlType) -> list[tuple[pa.Array, SqlType]]:
+    """The values inside of nested values, and their types."""
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    if type_.name == "LIST":
+        return [(chunk.flatten(), type_.inner[0]) for chunk in chunks]
+    if type_.name == "MAP":
+        return [(part, t) for c in chunks for part, t in zip((c.keys, c.items), type_.inner, strict=True)]
+    return [(part, t) for c in chunks for part, t in zip(c.flatten(), type_.inner, strict=True)]
 
 
 def unreadable(table: pa.Table) -> EverfreshError | None:

@@ -13,6 +13,7 @@ where a conversion would lose something and lenient where it would not:
 | DATE | date; datetime at midnight; 'YYYY-MM-DD' |
 | TIMESTAMP | datetime without a time zone; date; 'YYYY-MM-DD[ T]HH[:MM[:SS[.ffffff]]]' |
 | INTERVAL | timedelta; pyarrow.MonthDayNano |
+| all others | see `more_values` |
 
 Missing values of pandas and NumPy (NA, NaT) are NULL; NaN is a value of REAL and DOUBLE and refused
 elsewhere. Invariant: `casts` agrees with these rules wherever it answers at all.
@@ -24,15 +25,16 @@ import datetime as dt
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from everfresh.delta import more_values
+from everfresh.delta.refused import Refused, Unreadable, bad, kind
 from everfresh.errors import Code
-from everfresh.types import MAX_DIGITS, SqlType, canonical_float, is_unicode, to_logical
+from everfresh.types import INTEGER_BITS, MAX_DIGITS, SqlType, canonical_float, is_unicode, to_logical
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SPECIAL = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -45,21 +47,6 @@ _TRUTH = dict.fromkeys(("true", "t", "yes", "y", "1"), True) | dict.fromkeys(
 )
 _WHOLE = 2.0**53  # floats from here on are whole numbers
 _FAR = 100  # a decimal exponent beyond every type: decided before 10**exponent is computed
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """An Arrow value that Python's types cannot hold; only its text is known."""
-
-    text: str
-
-
-class Refused(Exception):
-    """A value that its column does not take: the code, the rest of the sentence about the value, a hint."""
-
-    def __init__(self, code: str, reason: str, hint: str) -> None:
-        self.code, self.reason, self.hint = code, reason, hint
-        super().__init__(reason)
 
 
 def limits(type_: SqlType) -> tuple[int, int]:
@@ -78,14 +65,6 @@ def read_value(value: Any, type_: SqlType) -> Any:
     """
     value = _plain(value)
     return None if value is None else _READERS[type_.name](value, type_)
-
-
-def shown(value: Any) -> str:
-    """`value` as an error message shows it."""
-    if isinstance(value, Unreadable):
-        return value.text
-    text = str(value) if isinstance(value, (Decimal, dt.date, np.generic)) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _plain(value: Any) -> Any:
@@ -110,20 +89,7 @@ def _from_numpy_time(value: Any) -> Any:
     return plain
 
 
-# -- refusals ------------------------------------------------------------------------------------------------
-
-
-def _kind(value: Any, type_: SqlType, hint: str) -> Refused:
-    """The refusal of a value whose kind does not fit, whatever the value."""
-    if isinstance(value, Unreadable):
-        return _bad(type_, hint)
-    article = "an" if type(value).__name__[0] in "aeiou" else "a"
-    return Refused(Code.TYPE, f"is {article} {type(value).__name__}, not a {type_}", hint)
-
-
-def _bad(type_: SqlType, hint: str) -> Refused:
-    """The refusal of a value of a kind that fits."""
-    return Refused(Code.VALUE, f"is not a {type_}", hint)
+# -- refusals ----------------------------------------------------------------------------------------------
 
 
 def _overflow(type_: SqlType) -> Refused:
@@ -145,8 +111,8 @@ def _boolean(value: Any, type_: SqlType) -> bool:
         try:
             return _TRUTH[value.strip().lower()]
         except KeyError:
-            raise _bad(type_, "write true or false") from None
-    raise _kind(value, type_, "give True or False; for numbers compare them first, as in x != 0")
+            raise bad(type_, "write true or false") from None
+    raise kind(value, type_, "give True or False; for numbers compare them first, as in x != 0")
 
 
 def _exact(value: Any, type_: SqlType) -> Any:
@@ -165,7 +131,7 @@ def _exact(value: Any, type_: SqlType) -> Any:
     else:
         physical, rest = divmod(whole, 10**-shift) if -shift <= len(digits) or is_float else (0, 1)
         if rest and not (is_float and type_.name == "DECIMAL"):
-            raise _bad(type_, _fraction_hint(type_))
+            raise bad(type_, _fraction_hint(type_))
         physical += 2 * rest >= 10**-shift if rest else 0
     physical = -physical if sign else physical
     low, high = limits(type_)
@@ -183,7 +149,7 @@ def _fraction_hint(type_: SqlType) -> str:
 def _as_decimal(value: Any, type_: SqlType) -> tuple[Decimal, bool]:
     """The finite number that `value` is, and whether it was a float (then in its shortest decimal form)."""
     if isinstance(value, bool):
-        raise _kind(value, type_, "give 1 or 0")
+        raise kind(value, type_, "give 1 or 0")
     if isinstance(value, int):
         return Decimal(value), False
     if isinstance(value, float) and math.isfinite(value):
@@ -193,19 +159,19 @@ def _as_decimal(value: Any, type_: SqlType) -> tuple[Decimal, bool]:
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         return Decimal(value.strip()), False
     if isinstance(value, (float, Decimal)):
-        raise _bad(
+        raise bad(
             type_, f"{type_} has no NaN and no infinity; give None for NULL, or make the column a DOUBLE"
         )
     if isinstance(value, str):
-        raise _bad(type_, "write a number such as " + ("42" if type_.is_integer else "12.5"))
-    raise _kind(value, type_, "give a number")
+        raise bad(type_, "write a number such as " + ("42" if type_.is_integer else "12.5"))
+    raise kind(value, type_, "give a number")
 
 
 def _float(value: Any, type_: SqlType) -> float:
     if isinstance(value, str):
         text = value.strip()
         if not _NUMBER.fullmatch(text) and not _SPECIAL.fullmatch(text):
-            raise _bad(type_, "write a number such as 1.5 or 1e-3, or nan, inf, -inf")
+            raise bad(type_, "write a number such as 1.5 or 1e-3, or nan, inf, -inf")
         finite = not _SPECIAL.fullmatch(text)
         number = float(text)
     elif isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
@@ -214,7 +180,7 @@ def _float(value: Any, type_: SqlType) -> float:
         except OverflowError:
             raise _overflow(type_) from None
     else:
-        raise _kind(value, type_, "give a number")
+        raise kind(value, type_, "give a number")
     if type_.name == "REAL":
         with np.errstate(over="ignore"):
             number = float(np.float32(number))
@@ -226,9 +192,9 @@ def _float(value: Any, type_: SqlType) -> float:
 def _text(value: Any, type_: SqlType) -> str:
     if not isinstance(value, str):
         hint = "decode the bytes first" if isinstance(value, bytes) else "convert it with str(...)"
-        raise _kind(value, type_, hint)
+        raise kind(value, type_, hint)
     if not is_unicode(value):
-        raise _bad(type_, "the text has a lone surrogate and is no valid Unicode")
+        raise bad(type_, "the text has a lone surrogate and is no valid Unicode")
     return value
 
 
@@ -240,11 +206,11 @@ def _date(value: Any, type_: SqlType) -> dt.date:
     if isinstance(value, dt.datetime):
         moment = _naive(value, type_)
         if moment.time() != dt.time():
-            raise _bad(type_, "it has a time of day: cut it off first, or make the column a TIMESTAMP")
+            raise bad(type_, "it has a time of day: cut it off first, or make the column a TIMESTAMP")
         return moment.date()
     if isinstance(value, dt.date):
         return value
-    raise _kind(value, type_, "give a datetime.date or a string YYYY-MM-DD")
+    raise kind(value, type_, "give a datetime.date or a string YYYY-MM-DD")
 
 
 def _timestamp(value: Any, type_: SqlType) -> dt.datetime:
@@ -256,7 +222,7 @@ def _timestamp(value: Any, type_: SqlType) -> dt.datetime:
         return _naive(value, type_)
     if isinstance(value, dt.date):
         return dt.datetime.combine(value, dt.time())
-    raise _kind(
+    raise kind(
         value, type_, "give a datetime.datetime of at most microseconds, or a string YYYY-MM-DD HH:MM:SS"
     )
 
@@ -265,19 +231,19 @@ def _parsed(parse: Callable[[str], Any], text: str, type_: SqlType) -> Any:
     try:
         return parse(text)
     except ValueError:
-        raise _bad(type_, "there is no such day or time") from None
+        raise bad(type_, "there is no such day or time") from None
 
 
 def _instant(text: str, type_: SqlType, hint: str) -> dt.datetime:
     match = _INSTANT.fullmatch(text.strip())
     if match is None:
-        raise _bad(type_, hint)
+        raise bad(type_, hint)
     day, time, fraction, rest = match.groups()
     if rest:
         zone = re.fullmatch(r" ?(Z|UTC|[+-][0-9:]+)", rest) is not None
-        raise _bad(type_, _ZONE if zone else hint)
+        raise bad(type_, _ZONE if zone else hint)
     if fraction and fraction[6:].strip("0"):
-        raise _bad(type_, "a TIMESTAMP holds microseconds: round first")
+        raise bad(type_, "a TIMESTAMP holds microseconds: round first")
     moment: dt.datetime = _parsed(dt.datetime.fromisoformat, f"{day}T{time}", type_)
     return moment.replace(microsecond=int((fraction or "0")[:6].ljust(6, "0")))
 
@@ -290,7 +256,7 @@ def _naive(value: dt.datetime, type_: SqlType) -> dt.datetime:
     if value.tzinfo is not None:
         raise Refused(Code.TYPE, f"has a time zone, which a {type_} has not", _ZONE)
     if getattr(value, "nanosecond", 0):
-        raise _bad(type_, "a TIMESTAMP holds microseconds: round first")
+        raise bad(type_, "a TIMESTAMP holds microseconds: round first")
     return dt.datetime(
         value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
     )
@@ -301,22 +267,19 @@ def _interval(value: Any, type_: SqlType) -> Any:
         return value
     if isinstance(value, pa.MonthDayNano):
         if value.nanoseconds % 1000:
-            raise _bad(type_, "an INTERVAL holds microseconds: round first")
+            raise bad(type_, "an INTERVAL holds microseconds: round first")
         return value
-    raise _kind(value, type_, "give a datetime.timedelta or a pyarrow.MonthDayNano")
+    raise kind(value, type_, "give a datetime.timedelta or a pyarrow.MonthDayNano")
 
 
 def _nothing(value: Any, type_: SqlType) -> Any:
-    raise _kind(value, type_, "only None fits")
+    raise kind(value, type_, "only None fits")
 
 
 _READERS: dict[str, Callable[[Any, SqlType], Any]] = {
+    **more_values.READERS,
+    **dict.fromkeys(INTEGER_BITS, _exact),
     "BOOLEAN": _boolean,
-    "TINYINT": _exact,
-    "SMALLINT": _exact,
-    "INTEGER": _exact,
-    "BIGINT": _exact,
-    "HUGEINT": _exact,
     "DECIMAL": _exact,
     "REAL": _float,
     "DOUBLE": _float,

@@ -15,6 +15,7 @@ import pyarrow as pa
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.column import Array, Vector, canonical_floats, dtype_of, object_array
 from everfresh.types import SqlType, to_arrow
+from everfresh.types.exchange import arrow_of, physical
 
 _WORD = (1 << 64) - 1
 
@@ -25,10 +26,14 @@ def vector_from_arrow(array: pa.Array | pa.ChunkedArray, type_: SqlType) -> Vect
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
         if isinstance(array, pa.ChunkedArray):  # strings beyond 2 GiB stay in several chunks
             array = pa.concat_arrays([chunk.cast(pa.large_string()) for chunk in array.chunks])
-    if pa.types.is_dictionary(array.type) and (type_.name != "VARCHAR" or array.dictionary.null_count):
+    if pa.types.is_dictionary(array.type) and (
+        not type_.is_text or type_.is_coded or array.dictionary.null_count
+    ):
         array = array.dictionary_decode()  # a NULL may be a NULL code or the code of a NULL
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
-    if type_.name == "VARCHAR":
+    if isinstance(array.type, pa.BaseExtensionType) and not type_.is_coded:
+        array = array.storage
+    if type_.is_text and not type_.is_coded:
         return _strings(array, valid, type_)
     target = to_arrow(type_)
     if array.type != target:
@@ -37,6 +42,8 @@ def vector_from_arrow(array: pa.Array | pa.ChunkedArray, type_: SqlType) -> Vect
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             message = f"a column of {array.type} does not fit {type_}: {error}"
             raise EverfreshError(Code.VALUE, message) from None
+    if type_.is_coded:
+        return Vector.from_pylist(physical(array, type_), type_)
     return Vector(type_, _values(array, valid, type_), valid)
 
 
@@ -62,12 +69,20 @@ def _values(array: pa.Array, valid: Array | None, type_: SqlType) -> Array:
         return object_array(spans, len(array))
     if name == "DATE":
         array = array.view(pa.int32())
-    elif name == "TIMESTAMP":
+    elif name in ("TIME", "TIMESTAMP", "TIMESTAMPTZ"):
         array = array.view(pa.int64())
+    elif name == "UBIGINT":
+        return _unsigned(array, valid)
     if valid is not None:
         array = array.fill_null(False if name == "BOOLEAN" else 0)
     values: Array = array.to_numpy(zero_copy_only=False).astype(dtype_of(type_))
     return canonical_floats(values) if type_.is_float else values
+
+
+def _unsigned(array: pa.Array, valid: Array | None) -> Array:
+    """64-bit integers without a sign as Python's."""
+    values: Array = (array if valid is None else array.fill_null(0)).to_numpy(zero_copy_only=False)
+    return values.astype(object)
 
 
 def _words(array: pa.Array, valid: Array | None, wide: bool) -> Array:
@@ -93,11 +108,14 @@ def vector_to_arrow(vector: Vector) -> pa.Array:
     values = np.ascontiguousarray(vector.values)
     mask = None if vector.valid is None else ~np.ascontiguousarray(vector.valid)
     match type_.name:
-        case "VARCHAR":
+        case _ if type_.is_coded:
+            return _coded(vector)
+        case "VARCHAR" | "JSON":
             assert vector.dictionary is not None
             codes = pa.array(values, mask=mask)
             strings = pa.array(vector.dictionary, type=pa.string())
-            return pa.DictionaryArray.from_arrays(codes, strings).dictionary_decode()
+            texts = pa.DictionaryArray.from_arrays(codes, strings).dictionary_decode()
+            return texts if type_.name == "VARCHAR" else pa.ExtensionArray.from_storage(target, texts)
         case "DECIMAL" | "HUGEINT":
             return _decimals(values, mask, vector, target)
         case "NULL":
@@ -106,10 +124,22 @@ def vector_to_arrow(vector: Vector) -> pa.Array:
             return _intervals(vector, target)
         case "DATE":
             return pa.array(values.astype(np.int32), mask=mask).view(target)
-        case "TIMESTAMP":
+        case "TIME" | "TIMESTAMP" | "TIMESTAMPTZ":
             return pa.array(values, mask=mask).view(target)
+        case "UBIGINT":
+            return pa.array(values.astype(np.uint64), mask=mask)
         case _:
             return pa.array(values, mask=mask).cast(target)
+
+
+def _coded(vector: Vector) -> pa.Array:
+    """Values that are held as codes: each distinct one is decoded once."""
+    assert vector.dictionary is not None
+    valid = vector.valid  # what stands for NULL need not be a code
+    used = np.unique(vector.values if valid is None else vector.values[valid])
+    found = arrow_of(vector.dictionary[used].tolist(), vector.type)
+    places = np.searchsorted(used, vector.values)
+    return found.take(pa.array(places, mask=None if valid is None else ~np.ascontiguousarray(valid)))
 
 
 def _intervals(vector: Vector, target: pa.DataType) -> pa.Array:

@@ -26,13 +26,17 @@ from everfresh.types import (
     INTEGER,
     NULL,
     TIMESTAMP,
+    UNSIGNED,
     VARCHAR,
     SqlType,
     common_type,
     comparison_type,
 )
 
-_WIDENING = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "REAL", "DOUBLE"]
+_WIDENING = [
+    "TINYINT", "UTINYINT", "SMALLINT", "USMALLINT", "INTEGER", "UINTEGER", "BIGINT", "UBIGINT", "HUGEINT",
+    "DECIMAL", "REAL", "DOUBLE",
+]  # fmt: skip
 
 
 def integer_type(value: int) -> SqlType:
@@ -132,9 +136,13 @@ def cost(expr: Expr, to: SqlType) -> int | None:
     if is_integer_literal(expr) and to.is_integer:
         assert isinstance(expr, Const)
         return 1 if fits(expr.value, to) else None
+    if to.name in UNSIGNED and expr.type.name not in UNSIGNED:
+        return None
     if expr.type.is_numeric and to.is_numeric and to.name != "DECIMAL":
         steps = _WIDENING.index(to.name) - _WIDENING.index(expr.type.name)
         return 1 + steps if steps > 0 else None
+    if expr.type.is_nested and expr.type.name == to.name:
+        return 2 if common_type(expr.type, to) == to else None
     return 1 if (expr.type, to) == (DATE, TIMESTAMP) else None
 
 

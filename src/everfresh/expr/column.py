@@ -2,7 +2,7 @@
 
 Layout: BOOLEAN bool_; integers and DECIMAL of up to 18 digits, DATE and TIMESTAMP int64; HUGEINT and wider
 DECIMAL an object array of Python ints; REAL float32, DOUBLE float64; INTERVAL an object array of tuples;
-VARCHAR int64 codes into `dictionary`, so that a function of strings runs once per distinct value.
+types held as texts int64 codes into `dictionary`, so that a function of strings runs once per distinct value.
 
 Invariants: where `valid` is False the value is the zero of its layout. A dictionary has no value twice and at
 least one. Floats are canonical: one NaN, no -0.0. Arrays are never written to after construction.
@@ -70,7 +70,7 @@ class Vector:
     type: SqlType
     values: Array
     valid: Array | None = None  # a mask, or None: no NULLs
-    dictionary: Array | None = None  # VARCHAR only
+    dictionary: Array | None = None  # of types held as texts
 
     def __len__(self) -> int:
         return len(self.values)
@@ -94,7 +94,7 @@ class Vector:
         rows = len(values)
         missing = [value is None for value in values]
         valid = ~np.array(missing, dtype=np.bool_) if any(missing) else None
-        if type_.name == "VARCHAR":
+        if type_.is_text:
             return _encode(values, valid, type_)
         zero = zero_of(type_)
         filled = values if valid is None else [zero if value is None else value for value in values]
@@ -169,7 +169,7 @@ def _encode(values: Sequence[Any], valid: Array | None, type_: SqlType) -> Vecto
 
 
 def merge_dictionaries(vectors: Sequence[Vector]) -> tuple[list[Array], Array]:
-    """The codes of VARCHAR vectors in one common dictionary, and that dictionary."""
+    """The codes of vectors of texts in one common dictionary, and that dictionary."""
     first = vectors[0].dictionary
     assert first is not None
     if all(vector.dictionary is first for vector in vectors):
@@ -195,7 +195,7 @@ def concat(vectors: Sequence[Vector]) -> Vector:
     if any(vector.valid is not None for vector in vectors):
         masks = [np.ones(len(v), dtype=np.bool_) if v.valid is None else v.valid for v in vectors]
         valid = np.concatenate(masks)
-    if type_.name != "VARCHAR":
+    if not type_.is_text:
         return Vector(type_, np.concatenate([vector.values for vector in vectors]), valid)
     codes, dictionary = merge_dictionaries(vectors)
     return Vector(type_, np.concatenate(codes), valid, dictionary)

@@ -31,7 +31,7 @@ from everfresh.types import (
     TIMESTAMP,
     VARCHAR,
     SqlType,
-    parse_type,
+    read_type,
 )
 
 # function: (symbol, precedence); larger binds tighter
@@ -170,6 +170,9 @@ def constant_text(expr: Const) -> str:
             return f"TIMESTAMP {_quoted(timestamp_text(value))}"
         case "INTERVAL":
             return f"INTERVAL ({value[0]}, {value[1]}, {value[2]})"
+        case _ if type_ != VARCHAR:  # a physical value as it is held
+            held = _quoted(value) if type_.is_text else str(value)
+            return f"HELD({held} AS {type_})"
         case _:
             return _quoted(value)
 
@@ -244,13 +247,7 @@ def parse_expr(stream: TokenStream, types: Mapping[str, Var], makers: Makers = E
 
 def parse_type_at(stream: TokenStream) -> SqlType:
     """The type at the position of `stream`, which moves behind it."""
-    name = stream.name().upper()
-    if name != "DECIMAL" or not stream.accept("("):
-        return parse_type(name)
-    precision = stream.integer()
-    scale = stream.integer() if stream.accept(",") else 0
-    stream.expect(")")
-    return DECIMAL(precision, scale)
+    return read_type(stream)
 
 
 def declaration(var: Var) -> str:
@@ -381,6 +378,8 @@ class _Parser:
                 return constant
         if stream.at("CAST", "("):
             return self.cast()
+        if stream.at("HELD", "("):
+            return self.held()
         if stream.accept("CASE"):
             return self.case()
         for word, type_ in (("DATE", DATE), ("TIMESTAMP", TIMESTAMP)):
@@ -419,6 +418,15 @@ class _Parser:
             parts.append(stream.integer())
         stream.expect(")")
         return Const(tuple(parts), INTERVAL)
+
+    def held(self) -> Expr:
+        stream = self.stream
+        stream.expect("HELD", "(")
+        value = stream.string() if stream.peek().kind == "string" else stream.integer()
+        stream.expect("AS")
+        to = parse_type_at(self.stream)
+        stream.expect(")")
+        return Const(value, to)
 
     def cast(self) -> Expr:
         stream = self.stream

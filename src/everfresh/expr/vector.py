@@ -157,7 +157,7 @@ def _assemble(pieces: Sequence[tuple[Array, Vector]], type_: SqlType, rows: int)
         return pieces[0][1]
     vectors = [vector for _, vector in pieces]
     arrays, dictionary = [vector.values for vector in vectors], None
-    if type_.name == "VARCHAR":
+    if type_.is_text:
         arrays, dictionary = merge_dictionaries(vectors)
     values = np.empty(rows, dtype=dtype_of(type_))
     valid = np.ones(rows, dtype=np.bool_)
@@ -190,7 +190,7 @@ def _call(op: str, types: Signature, args: Sequence[Vector], rows: int) -> Vecto
         if made is not None:
             return Vector(types.result, made).with_valid(valid)
     varying = [i for i, arg in enumerate(args) if not arg.is_constant]
-    if len(varying) == 1 and types.args[varying[0]].name == "VARCHAR":
+    if len(varying) == 1 and types.args[varying[0]].is_text:
         one = _in_place(function, types, args, varying[0])
         whole = function.texts(*(arg[0] for arg in args[1:])) if function.texts and varying == [0] else None
         return _per_distinct(one, args[varying[0]], types.result, valid, whole)

@@ -6,6 +6,7 @@ ignored.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
@@ -14,16 +15,27 @@ from everfresh.errors import EverfreshError
 from everfresh.sql.source import Source
 from everfresh.types import (
     BIGINT,
+    BLOB,
     BOOLEAN,
     DATE,
     DECIMAL,
     DOUBLE,
     HUGEINT,
     INTEGER,
+    JSON,
+    LIST,
     REAL,
     SMALLINT,
+    STRUCT,
+    TIME,
     TIMESTAMP,
+    TIMESTAMPTZ,
     TINYINT,
+    UBIGINT,
+    UINTEGER,
+    USMALLINT,
+    UTINYINT,
+    UUID,
     VARCHAR,
     SqlType,
 )
@@ -36,6 +48,17 @@ _TYPES: dict[Any, SqlType] = {
     _T.INT: INTEGER,
     _T.BIGINT: BIGINT,
     _T.INT128: HUGEINT,
+    _T.UTINYINT: UTINYINT,
+    _T.USMALLINT: USMALLINT,
+    _T.UINT: UINTEGER,
+    _T.UBIGINT: UBIGINT,
+    _T.VARBINARY: BLOB,
+    _T.BINARY: BLOB,
+    _T.BLOB: BLOB,
+    _T.UUID: UUID,
+    _T.JSON: JSON,
+    _T.TIME: TIME,
+    _T.TIMESTAMPTZ: TIMESTAMPTZ,
     _T.FLOAT: REAL,
     _T.DOUBLE: DOUBLE,
     _T.TEXT: VARCHAR,
@@ -59,8 +82,9 @@ _SIZED = {
 }  # a length may follow; it is ignored
 _LOCAL_TIMESTAMP = {"spark", "spark2", "databricks", "hive"}  # TIMESTAMP is read as TIMESTAMPTZ by sqlglot
 _HINT = (
-    "types are: BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT, REAL, DOUBLE, DECIMAL(p,s), VARCHAR, "
-    "DATE, TIMESTAMP"
+    "types are: BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT, UTINYINT, USMALLINT, UINTEGER, "
+    "UBIGINT, REAL, DOUBLE, DECIMAL(p,s), VARCHAR, BLOB, UUID, JSON, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, and of them "
+    "type[], STRUCT(name type, ...), MAP(type, type)"
 )
 
 
@@ -70,6 +94,9 @@ def sql_type(node: Any, source: Source) -> SqlType:
         raise source.unsupported(f"type {str(node)[:40]}", node, hint=_HINT)
     if node.this == _T.DECIMAL:
         return _decimal(node, source)
+    nested = _NESTED.get(node.this)
+    if nested is not None and not node.args.get("values"):
+        return nested(node, source)
     found = _TYPES.get(node.this)
     if node.this == _T.TIMESTAMPTZ and source.dialect in _LOCAL_TIMESTAMP:
         found = TIMESTAMP
@@ -77,6 +104,40 @@ def sql_type(node: Any, source: Source) -> SqlType:
         shown = node.sql(source.dialect)
         raise source.unsupported(f"type {shown[:40]}", node, hint=_HINT)
     return found
+
+
+def _list(node: Any, source: Source) -> SqlType:
+    (inner,) = node.expressions or [None]
+    return LIST(sql_type(inner, source))
+
+
+def _struct(node: Any, source: Source) -> SqlType:
+    fields = [
+        (part.this.name, sql_type(part.args.get("kind"), source)) if isinstance(part, exp.ColumnDef) else None
+        for part in node.expressions
+    ]
+    known = [field for field in fields if field is not None]
+    if len(known) < len(fields):
+        raise source.unsupported("a STRUCT with a field without a name", node, hint=_HINT)
+    try:
+        return STRUCT(known)
+    except EverfreshError as error:
+        raise error.at(source.place(node)) from None
+
+
+def _map(node: Any, source: Source) -> SqlType:
+    if len(node.expressions) != 2:
+        raise source.unsupported(f"type {node.sql('duckdb')[:40]}", node, hint=_HINT)
+    key, item = (sql_type(part, source) for part in node.expressions)
+    return SqlType("MAP", inner=(key, item))
+
+
+_NESTED: dict[Any, Callable[[Any, Source], SqlType]] = {
+    _T.ARRAY: _list,
+    _T.LIST: _list,
+    _T.STRUCT: _struct,
+    _T.MAP: _map,
+}
 
 
 def _decimal(node: Any, source: Source) -> SqlType:

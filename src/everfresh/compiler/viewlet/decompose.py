@@ -90,9 +90,7 @@ def _texts(value: Expr, own: set[str]) -> bool:
     """Whether a value has functions of strings of these variables, other than comparisons."""
     calls = (n for n in value.walk() if isinstance(n, Call) and n.op not in _COMPARED)
     return any(
-        arg.type.name == "VARCHAR" and any(v.name in own for v in variables(arg))
-        for call in calls
-        for arg in call.args
+        arg.type.is_text and any(v.name in own for v in variables(arg)) for call in calls for arg in call.args
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr.coerce import alike, common, is_null_literal, is_string_literal, takes
+from everfresh.expr.coerce import alike, common, is_literal, is_null_literal, is_string_literal, takes
 from everfresh.expr.column import Array, canonical_floats
 from everfresh.expr.library import checked, dates
 from everfresh.expr.library.render import render
@@ -33,12 +33,14 @@ from everfresh.types import (
     DATE,
     DECIMAL,
     DOUBLE,
+    HUGEINT,
     INT64_DIGITS,
     INTEGER,
     INTERVAL,
     MAX_DIGITS,
     NULL,
     TIMESTAMP,
+    UNSIGNED,
     SqlType,
     as_decimal,
     canonical_float,
@@ -54,7 +56,12 @@ def _numbers(args: Sequence[Expr]) -> SqlType | None:
     found = common(args)
     if found == NULL:
         return BIGINT
-    return found if found is not None and found.is_numeric else None
+    if found is None or not found.is_numeric:
+        return None
+    signs = {arg.type.name in UNSIGNED for arg in args if not is_literal(arg)}
+    if found.is_integer and len(signs) == 2 and found not in (args[0].type, args[1].type):
+        return HUGEINT if found == HUGEINT else BIGINT  # DuckDB takes neither's next
+    return found
 
 
 def _decimals(args: Sequence[Expr], mixed: SqlType) -> list[SqlType]:

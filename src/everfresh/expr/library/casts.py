@@ -17,7 +17,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr.library.civil import DAY_US
 from everfresh.expr.library.readers import read
 from everfresh.expr.library.render import render
-from everfresh.types import BIGINT, NULL, SqlType, canonical_float
+from everfresh.types import BIGINT, NULL, SqlType, canonical_float, coding, fold
 
 # Integers up to these are exact in the float type: beyond them DuckDB divides whole and fraction apart.
 EXACT_IN = {"DOUBLE": 1 << 53, "REAL": 1 << 24}
@@ -113,6 +113,31 @@ def family(type_: SqlType) -> str:
     return "EXACT" if type_.is_exact else "FLOAT" if type_.is_float else type_.name
 
 
+def _list_to_list(value: str, source: SqlType, to: SqlType) -> str:
+    from_, inner = source.inner[0], to.inner[0]
+    return coding.from_elements([cast_value(v, from_, inner) for v in coding.elements(value, source)], to)
+
+
+def _struct_to_struct(value: str, source: SqlType, to: SqlType) -> str:
+    """By the names of fields: those that are not there are NULL."""
+    pairs = zip(source.names, coding.fields(value, source), source.inner, strict=True)
+    found = {fold(name): (part, of) for name, part, of in pairs}
+    missing = (None, NULL)
+    parts = [(found.get(fold(name), missing), t) for name, t in zip(to.names, to.inner, strict=True)]
+    return coding.from_fields([cast_value(part, of, t) for (part, of), t in parts], to)
+
+
+def _map_to_map(value: str, source: SqlType, to: SqlType) -> str:
+    (key, item), (to_key, to_item) = source.inner, to.inner
+    found = coding.entries(value, source)
+    cast = [(cast_value(k, key, to_key), cast_value(v, item, to_item)) for k, v in found]
+    return coding.from_entries(cast, to)
+
+
+_TEXTED = (
+    "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL", "BLOB", "UUID", "JSON", "LIST", "STRUCT", "MAP",
+    "ENUM",
+)  # fmt: skip
 CASTS: dict[tuple[str, str], Scalar] = {
     ("EXACT", "EXACT"): _exact_to_exact,
     ("EXACT", "FLOAT"): _exact_to_float,
@@ -124,20 +149,37 @@ CASTS: dict[tuple[str, str], Scalar] = {
     ("BOOLEAN", "FLOAT"): lambda value, source, to: float(value),
     ("DATE", "TIMESTAMP"): lambda value, source, to: _bounded(value * DAY_US, value, source, BIGINT),
     ("TIMESTAMP", "DATE"): lambda value, source, to: value // DAY_US,
+    ("DATE", "TIMESTAMPTZ"): lambda value, source, to: _bounded(value * DAY_US, value, source, BIGINT),
+    ("TIMESTAMPTZ", "DATE"): lambda value, source, to: value // DAY_US,
+    ("TIMESTAMP", "TIMESTAMPTZ"): lambda value, source, to: value,
+    ("TIMESTAMPTZ", "TIMESTAMP"): lambda value, source, to: value,
+    ("TIMESTAMP", "TIME"): lambda value, source, to: value % DAY_US,
+    ("UUID", "BLOB"): lambda value, source, to: bytes.fromhex(value.replace("-", "")).decode("latin-1"),
     **{
         (name, "VARCHAR"): lambda value, source, to: render(value, source)
-        for name in ("EXACT", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP", "INTERVAL")
+        for name in ("EXACT", "FLOAT", "BOOLEAN", *_TEXTED)
     },
     **{
         ("VARCHAR", name): lambda value, source, to: read(value, to)
-        for name in ("EXACT", "FLOAT", "BOOLEAN", "DATE", "TIMESTAMP", "INTERVAL")
+        for name in ("EXACT", "FLOAT", "BOOLEAN", *_TEXTED)
     },
+    ("LIST", "LIST"): _list_to_list,
+    ("STRUCT", "STRUCT"): _struct_to_struct,
+    ("MAP", "MAP"): _map_to_map,
 }
 
 
 def castable(source: SqlType, to: SqlType) -> bool:
     """Whether there is a cast between two types."""
-    return source in (to, NULL) or (family(source), family(to)) in CASTS
+    if source in (to, NULL):
+        return True
+    if source.is_nested and source.name == to.name:
+        if source.name == "STRUCT":
+            known = dict(zip(map(fold, source.names), source.inner, strict=True))
+            pairs = [(known.get(fold(n), NULL), t) for n, t in zip(to.names, to.inner, strict=True)]
+            return any(fold(n) in known for n in to.names) and all(castable(a, b) for a, b in pairs)
+        return all(castable(a, b) for a, b in zip(source.inner, to.inner, strict=True))
+    return (family(source), family(to)) in CASTS
 
 
 def cast_value(value: Any, source: SqlType, to: SqlType) -> Any:

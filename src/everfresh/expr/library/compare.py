@@ -68,7 +68,7 @@ def _against_constant(op: Operator, a: Vector, b: Vector) -> Array:
 def equal_masks(op: Operator, a: Vector, b: Vector) -> Array:
     """`op` on the values of two vectors of one type, whatever stands in NULL slots."""
     type_ = a.type
-    if type_.name == "VARCHAR":
+    if type_.is_text:
         if b.is_constant:
             return _against_constant(op, a, b)
         if a.is_constant:
@@ -145,7 +145,7 @@ def _in_columns(types: Signature, x: Vector, *items: Vector) -> Vector | None:
         return None
     wanted = [item[0] for item in items]
     present = [value for value in wanted if value is not None]
-    if types.args[0].name == "VARCHAR":
+    if types.args[0].is_text:
         assert x.dictionary is not None
         chosen = set(present)
         table = np.fromiter((s in chosen for s in x.dictionary.tolist()), np.bool_, len(x.dictionary))
@@ -178,7 +178,7 @@ def _extreme(op: Operator) -> Callable[..., Any]:
 
 def _extreme_columns(op: Operator) -> Callable[..., Vector | None]:
     def columns(types: Signature, *vectors: Vector) -> Vector | None:
-        if types.result.name in ("VARCHAR", "INTERVAL") or types.result.is_wide:
+        if types.result.is_text or types.result.name == "INTERVAL" or types.result.is_wide:
             return None
         values = vectors[0].values
         seen = np.ones(len(values), np.bool_) if vectors[0].valid is None else vectors[0].valid

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.expr.library import zones
 from everfresh.expr.library.civil import DAY_US, day_number, month_length
-from everfresh.types import SqlType, canonical_float
+from everfresh.types import SqlType, canonical_float, coding, fold, nested_text
+from everfresh.types.texts import read_blob, read_json, read_time, read_uuid
 
 _NUMBER = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d+(?:_\d+)*)?)?(?:[eE]([+-]?\d+))?")
 _RADIX = re.compile(r"0x([0-9a-f]+)|0b([01]+)|0o([0-7]+)", re.IGNORECASE)
@@ -209,7 +211,78 @@ def read_interval(text: str, type_: SqlType) -> tuple[int, int, int]:
     return (-total[0], -total[1], -total[2]) if ago else total
 
 
+def read_moment(text: str, type_: SqlType) -> int:
+    """A TIMESTAMPTZ: a timestamp with an offset or the name of a time zone, in UTC without one."""
+    stripped = text.strip(_SPACE)
+    match = _OFFSET.search(stripped) if ":" in stripped else None
+    if match is None:
+        return read_timestamp(text, type_)
+    local = read_timestamp(stripped[: match.start()], type_)
+    if match["zone"]:
+        return zones.to_utc(local, match["zone"])
+    offset = [int(part) for part in re.findall(r"\d\d", match["offset"] or "")]
+    seconds = sum(part * unit for part, unit in zip(offset, (3600, 60, 1), strict=False))
+    return local - (-seconds if (match["offset"] or "").startswith("-") else seconds) * 1_000_000
+
+
+_OFFSET = re.compile(
+    r"(?<=\d) ?(?:(?P<utc>Z|UTC)|(?P<offset>[+-]\d{2}(?::?\d{2}){0,2})| (?P<zone>[A-Za-z_]+(?:/[\w+-]+)*))$",
+    re.IGNORECASE,
+)
+
+
+def _simple(reader: Callable[[str], Any]) -> Callable[[str, SqlType], Any]:
+    def read_one(text: str, type_: SqlType) -> Any:
+        try:
+            return reader(text)
+        except ValueError:
+            raise _wrong(text, type_) from None
+
+    return read_one
+
+
+def _read_list(text: str, type_: SqlType) -> str:
+    found = _simple(nested_text.list_parts)(text, type_)
+    return coding.from_elements([_part(part, type_.inner[0]) for part in found], type_)
+
+
+def _read_struct(text: str, type_: SqlType) -> str:
+    given = {fold(name): part for name, part in _simple(nested_text.struct_parts)(text, type_)}
+    names = [fold(name) for name in type_.names]
+    if set(given).difference(names):
+        raise _wrong(text, type_)
+    pairs = zip(names, type_.inner, strict=True)
+    return coding.from_fields([_part(given.get(name), inner) for name, inner in pairs], type_)
+
+
+def _read_map(text: str, type_: SqlType) -> str:
+    key, item = type_.inner
+    found = [(_part(k, key), _part(v, item)) for k, v in _simple(nested_text.map_parts)(text, type_)]
+    if len({k for k, _ in found}) < len(found):
+        raise _wrong(text, type_)
+    return coding.from_entries(found, type_)
+
+
+def _part(text: str | None, type_: SqlType) -> Any:
+    return None if text is None else read(text, type_)
+
+
+def _read_label(text: str, type_: SqlType) -> int:
+    if text not in type_.names:
+        raise _wrong(text, type_)
+    return type_.names.index(text)
+
+
 _READERS: dict[str, Callable[[str, SqlType], Any]] = {
+    "BLOB": _simple(read_blob),
+    "UUID": _simple(read_uuid),
+    "TIME": _simple(read_time),
+    "JSON": _simple(read_json),
+    "TIMESTAMPTZ": read_moment,
+    "LIST": _read_list,
+    "STRUCT": _read_struct,
+    "MAP": _read_map,
+    "ENUM": _read_label,
     "BOOLEAN": read_boolean,
     "DECIMAL": read_exact,
     "REAL": read_float,

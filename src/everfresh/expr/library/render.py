@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from everfresh.expr.library.civil import DAY_US, civil
-from everfresh.types import SqlType
+from everfresh.types import SqlType, coding
+from everfresh.types.nested_text import quoted, written
+from everfresh.types.texts import blob_text
 
 
 def decimal_text(value: int, scale: int, precision: int = 38) -> str:
@@ -81,13 +83,46 @@ _RENDER: dict[str, Callable[[Any], str]] = {
     "REAL": real_text,
     "DOUBLE": repr,
     "DATE": date_text,
+    "TIME": time_text,
     "TIMESTAMP": timestamp_text,
+    "TIMESTAMPTZ": lambda us: timestamp_text(us) + "+00",
     "INTERVAL": interval_text,
+    "BLOB": blob_text,
+}
+
+
+def _list(value: Any, type_: SqlType) -> str:
+    return f"[{', '.join(_inside(v, type_.inner[0]) for v in coding.elements(value, type_))}]"
+
+
+def _struct(value: Any, type_: SqlType) -> str:
+    found = zip(type_.names, coding.fields(value, type_), type_.inner, strict=True)
+    return "{" + ", ".join(f"{quoted(name)}: {_inside(v, t)}" for name, v, t in found) + "}"
+
+
+def _map(value: Any, type_: SqlType) -> str:
+    key, item = type_.inner
+    pairs = coding.entries(value, type_)
+    return "{" + ", ".join(f"{_inside(k, key)}={_inside(v, item)}" for k, v in pairs) + "}"
+
+
+def _inside(value: Any, type_: SqlType) -> str:
+    if value is None:
+        return "NULL"
+    text = render(value, type_)
+    return text if type_.is_nested or type_.name == "JSON" else written(text)
+
+
+_NESTED: dict[str, Callable[[Any, SqlType], str]] = {
+    "LIST": _list,
+    "STRUCT": _struct,
+    "MAP": _map,
+    "DECIMAL": lambda value, type_: decimal_text(value, type_.scale, type_.precision),
+    "ENUM": lambda value, type_: type_.names[value],
 }
 
 
 def render(value: Any, type_: SqlType) -> str:
     """A physical value that is not NULL, as CAST(value AS VARCHAR) gives it."""
-    if type_.name == "DECIMAL":
-        return decimal_text(value, type_.scale, type_.precision)
-    return _RENDER.get(type_.name, str)(value)
+    found = _NESTED.get(type_.name)
+    return found(value, type_) if found is not None else _RENDER.get(type_.name, str)(value)

@@ -47,7 +47,7 @@ class Words:
         return np.array(out, np.int64) if out else np.zeros((0, rows), np.int64)
 
     def _column(self, vector: Vector) -> list[Ints]:
-        if vector.type.name == "VARCHAR":
+        if vector.type.is_text:
             words = self._strings(vector)
             return [words if vector.valid is None else np.where(vector.valid, words, 0)]
         if vector.type.name == "INTERVAL":
@@ -120,7 +120,7 @@ def within(groups: Ints) -> Ints:
 def codes(vector: Vector) -> Ints:
     """Integers in the order of the values; what stands for NULL means nothing."""
     name = vector.type.name
-    if name == "VARCHAR":
+    if vector.type.is_text:
         return _string_codes(vector)
     if vector.type.is_float:
         return _float_codes(vector.values.astype(np.float64))

@@ -86,7 +86,10 @@ def _match(schema: TableSchema, op: Operation, given: pa.Schema) -> _Match | Non
     for column, index in chosen:
         if index is None or given.names[index] != column.name or given.types[index] != to_arrow(column.type):
             return None
-        lines.append((index, kind_of(column.type), required(column, schema), *_bounds(column.type)))
+        kind = kind_of(column.type)
+        if kind is None:
+            return None
+        lines.append((index, kind, required(column, schema), *_bounds(column.type)))
         order.append(index)
     if is_feed(given.names, schema):
         return None

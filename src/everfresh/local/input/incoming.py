@@ -30,6 +30,8 @@ _KINDS: Final = {
     "SMALLINT": kernels.INT16,
     "INTEGER": kernels.INT32,
     "BIGINT": kernels.INT64,
+    "TIME": kernels.INT64,
+    "TIMESTAMPTZ": kernels.INT64,
     "DATE": kernels.INT32,
     "TIMESTAMP": kernels.INT64,
     "REAL": kernels.FLOAT,

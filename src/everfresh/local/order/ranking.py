@@ -1,9 +1,9 @@
 """Values as int64 words whose order is the order of the values.
 
-Integers, DECIMAL, DATE, TIMESTAMP and BOOLEAN are their own words. The bits of a double are turned so that
-they order like the numbers, NaN last (-0.0 is 0.0 already). A wide integer is its high word, then its low one
-with the sign bit flipped. A string is its *label* (`Ranks`). Descending order complements the words. A
-nullable column has a null word before its value: 0 comes first.
+Integers, DECIMAL, days, times, moments, labels and BOOLEAN are their own words. The bits of a double are
+turned so that they order like the numbers, NaN last (-0.0 is 0.0 already). A wide integer is its high word,
+then its low one with the sign bit flipped. A text, or what is held as one, is its *label* (`Ranks`).
+Descending order complements the words. A nullable column has a null word before its value: 0 comes first.
 
 Invariant: `a` sorts before `b` exactly when the words of `a` are lexicographically less; equal words are
 identical values.
@@ -139,7 +139,7 @@ def order_words(words: Ints, type_: SqlType, ranks: Ranks | None = None) -> Ints
         return np.where(words < 0, words ^ _MAX, words)
     if type_.is_wide:
         return np.stack([words[0], words[1] ^ _MIN])
-    if type_.name == "VARCHAR":
+    if type_.is_text:
         if ranks is None:
             raise ValueError("strings are ordered by their ranks")
         return ranks.labels(words[0])[None]
@@ -197,7 +197,7 @@ class Ordering:
         by_name = {column.name: column for column in codec.columns}
         self._codec, self._ranks = codec, ranks
         self._keys = [(key, by_name[key.name]) for key in keys]
-        strings = [column for _, column in self._keys if column.type.name == "VARCHAR"]
+        strings = [column for _, column in self._keys if column.type.is_text]
         self._strings = [codec.places(column)[0][0] for column in strings]
         if self._strings and ranks is None:
             raise ValueError("strings are ordered by their ranks")
@@ -219,7 +219,7 @@ class Ordering:
             values, valid = self._codec.column_words(words, column)
             if column.nullable:
                 rows.append(_null_word(valid, words.shape[1], key.nulls_first)[None])
-            if ranks is not None and column.type.name == "VARCHAR":
+            if ranks is not None and column.type.is_text:
                 values = ranks.known(values)
             else:
                 values = order_words(values, column.type, ranks)

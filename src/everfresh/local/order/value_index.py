@@ -101,7 +101,7 @@ class Band:
 
     def mark(self, alive: Alive) -> None:
         """The strings that values are, which need not be those of the entries: they are known by labels."""
-        if self._ranks is not None and self._type.name == "VARCHAR" and self._version == self._labels():
+        if self._ranks is not None and self._type.is_text and self._version == self._labels():
             labels = self._stored[self.groups.words, np.flatnonzero(self._in)]
             alive[self._ranks.codes(labels)] = True
 
@@ -120,7 +120,7 @@ class Band:
             self._marked = np.concatenate([self._marked, np.zeros(size - len(self._marked), np.bool_)])
 
     def _labels(self) -> int:
-        return self._ranks.version if self._ranks is not None and self._type.name == "VARCHAR" else 0
+        return self._ranks.version if self._ranks is not None and self._type.is_text else 0
 
     def _settle(self) -> None:
         """Enter or move what is due; everything, if strings have new labels."""
@@ -199,7 +199,7 @@ class Band:
     def spans(self, asked: Asked, groups: Ints) -> Spans:
         """Where the entries of each group stand that satisfy what is asked, for columns of `groups`."""
         limits = [limit for clause in asked for some in clause for _, limit in some]
-        if self._type.name == "VARCHAR":  # a new label may change the others: make all, then read them
+        if self._type.is_text:  # a new label may change the others: make all, then read them
             for limit in limits:
                 encode(self._checked(limit), ranks=self._ranks)
         self._settle()

@@ -30,7 +30,7 @@ from everfresh.local.store.entries import Before, EntryStore, settled
 from everfresh.local.store.pool import Values
 from everfresh.local.store.strings import Interner
 from everfresh.program import Side, View, component_index, side_of
-from everfresh.types import BIGINT, DOUBLE, VARCHAR, SqlType
+from everfresh.types import BIGINT, DOUBLE, SqlType
 
 Ints = NDArray[np.int64]
 
@@ -313,7 +313,7 @@ class ViewReader:
             place, expr = self.key_of[i], view.outputs[i]
             if place is not None:
                 columns[i] = key_at(place)
-            elif isinstance(expr, Var) and expr.name in env and expr.type != VARCHAR:
+            elif isinstance(expr, Var) and expr.name in env and not expr.type.is_text:
                 columns[i] = env[expr.name]  # as it is: nothing is computed, and no string
             else:
                 made = evaluate_vector(expr, VectorsOf(env), rows)

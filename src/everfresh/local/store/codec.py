@@ -67,7 +67,7 @@ class Codec:
         self.kept = frozenset(names)
         self._forms = BySchema(self._form)
         self._given = BySchema(self._part_of)
-        texts = [c for c in self.columns if c.type.name == "VARCHAR"]
+        texts = [c for c in self.columns if c.type.is_text]
         self.kept_words = [self._first[c.name] for c in texts if c.name in self.kept]
         """The positions of their words."""
         self.codes = [self._first[c.name] for c in texts if c.name not in self.kept]
@@ -118,7 +118,11 @@ class Codec:
     def _store_array(self, out: Ints, column: Column, array: pa.Array) -> None:
         """One column, whatever its Arrow type is."""
         if column.type.name != "VARCHAR":
-            self._store_vector(out, column, Vector.from_arrow(array, column.type))
+            vector = Vector.from_arrow(array, column.type)
+            if column.type.is_text:
+                self._store(out, column, encoded(vector, column.type, self.interner)[0], vector.valid)
+            else:
+                self._store_vector(out, column, vector)
             return
         valid = array.is_valid().to_numpy(False) if array.null_count else None
         if pa.types.is_dictionary(array.type):
@@ -308,7 +312,7 @@ class Given:
 def decoded(type_: SqlType, words: Sequence[Ints], valid: Mask | None, interner: Interner) -> Vector:
     """A column from its words (two if it is wide), which are 0 where it is not valid."""
     rows = len(words[0])
-    if type_.name == "VARCHAR":
+    if type_.is_text:
         codes, inverse = np.unique(words[0], return_inverse=True)
         strings = np.array(interner.strings(codes), dtype=object)
         if len(codes) and codes[0] == 0:

@@ -42,9 +42,9 @@ def form(type_: SqlType) -> str:
     """How values of a type are held: `i` words, `f` floats, `b` truth values, `s` numbers of strings."""
     if type_.name == "DOUBLE":
         return "f"
-    if type_.name in ("BOOLEAN", "VARCHAR"):
-        return type_.name[0].lower().replace("v", "s")
-    if type_.is_exact or type_.name in ("DATE", "TIMESTAMP"):
+    if type_.name == "BOOLEAN" or type_.is_text:
+        return "s" if type_.is_text else "b"
+    if type_.is_exact or type_.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "ENUM"):
         return "i"
     raise Unsupported(f"values of type {type_}")
 

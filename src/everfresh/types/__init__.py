@@ -6,12 +6,16 @@ A value has two forms. The *logical* form is what a user sees (`Decimal`, `datet
 | type | physical |
 |---|---|
 | BOOLEAN | bool |
-| TINYINT .. HUGEINT | int |
+| TINYINT .. HUGEINT, UTINYINT .. UBIGINT | int |
 | DECIMAL(p, s) | int: the value times 10**s |
 | REAL, DOUBLE | float (NaN is one value, -0.0 is 0.0) |
 | VARCHAR | str |
 | DATE | int: days since 1970-01-01 |
-| TIMESTAMP | int: microseconds since 1970-01-01 |
+| TIME | int: microseconds since midnight |
+| TIMESTAMP, TIMESTAMPTZ | int: microseconds since 1970-01-01 (in UTC) |
+| ENUM | int: the place of its label |
+| JSON | str: as it was written |
+| BLOB, UUID, LIST, STRUCT, MAP | str: a code (`everfresh.types.coding`) |
 | INTERVAL | (months, days, microseconds) |
 
 NULL is `None` in every type. Invariant: `to_physical` and `to_logical` are inverse on the values of a type.
@@ -22,6 +26,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import string
+import uuid
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -30,133 +35,62 @@ from typing import Any
 import pyarrow as pa
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.types import coding
+from everfresh.types.sqltype import (
+    BIGINT,
+    BLOB,
+    BOOLEAN,
+    DATE,
+    DECIMAL,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    INTEGER_BITS,
+    INTERVAL,
+    JSON,
+    LIST,
+    MAX_DIGITS,
+    NULL,
+    REAL,
+    SMALLINT,
+    STRUCT,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    TINYINT,
+    UBIGINT,
+    UINTEGER,
+    UNSIGNED,
+    USMALLINT,
+    UTINYINT,
+    UUID,
+    VARCHAR,
+    SqlType,
+    parse_type,
+    read_type,
+)
+
+__all__ = [
+    "BIGINT", "BLOB", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "HUGEINT", "INT64_DIGITS", "INTEGER",
+    "INTEGER_BITS", "INTERVAL", "JSON", "LIST", "MAX_DIGITS", "NAN", "NULL", "REAL", "SMALLINT", "STRUCT",
+    "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TINYINT", "UBIGINT", "UINTEGER", "UNSIGNED", "USMALLINT",
+    "UTINYINT", "UUID", "VARCHAR", "Column", "SqlType", "TableSchema", "arrow_schema", "as_decimal",
+    "canonical_float", "common_type", "comparison_type", "fold", "from_arrow", "is_unicode", "parse_type",
+    "quoted", "read_type", "to_arrow", "to_logical", "to_physical",
+]  # fmt: skip
+
+INT64_DIGITS = 18
+_INTEGER_DIGITS = {
+    "TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38,
+    "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20,
+}  # fmt: skip
+_BY_BITS = {bits: SqlType(name) for name, bits in INTEGER_BITS.items() if name not in UNSIGNED}
 
 _EPOCH = dt.date(1970, 1, 1)
 _EPOCH_TS = dt.datetime(1970, 1, 1)
+_EPOCH_TZ = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _US = dt.timedelta(microseconds=1)
-NAN = float(
-    "nan"
-)  # the one NaN object: tuples that hold it compare equal, since Python compares by identity first
-
-
-@dataclass(frozen=True, slots=True)
-class SqlType:
-    """A SQL type; `precision` and `scale` only for DECIMAL.
-
-    >>> print(DECIMAL(15, 2), BIGINT)
-    DECIMAL(15,2) BIGINT
-    """
-
-    name: str
-    precision: int = 0
-    scale: int = 0
-
-    def __str__(self) -> str:
-        return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
-
-    @property
-    def is_integer(self) -> bool:
-        """TINYINT, SMALLINT, INTEGER, BIGINT or HUGEINT."""
-        return self.name in INTEGER_BITS
-
-    @property
-    def is_float(self) -> bool:
-        """REAL or DOUBLE."""
-        return self.name in ("REAL", "DOUBLE")
-
-    @property
-    def is_numeric(self) -> bool:
-        """An integer, a DECIMAL or a float."""
-        return self.is_integer or self.is_float or self.name == "DECIMAL"
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the physical form is an integer that adds exactly."""
-        return self.is_integer or self.name == "DECIMAL"
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether the physical integer may need more than 64 bits."""
-        return self.name == "HUGEINT" or (self.name == "DECIMAL" and self.precision > 18)
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """The least and the largest physical integer of an exact type."""
-        if self.name == "DECIMAL":
-            limit = 10**self.precision - 1
-            return -limit, limit
-        bits = INTEGER_BITS[self.name]
-        return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-
-
-INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128}
-_INTEGER_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38}
-_NUMERIC_ORDER = ["TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "DECIMAL", "REAL", "DOUBLE"]
-
-BOOLEAN = SqlType("BOOLEAN")
-TINYINT = SqlType("TINYINT")
-SMALLINT = SqlType("SMALLINT")
-INTEGER = SqlType("INTEGER")
-BIGINT = SqlType("BIGINT")
-HUGEINT = SqlType("HUGEINT")
-REAL = SqlType("REAL")
-DOUBLE = SqlType("DOUBLE")
-VARCHAR = SqlType("VARCHAR")
-DATE = SqlType("DATE")
-TIMESTAMP = SqlType("TIMESTAMP")
-INTERVAL = SqlType("INTERVAL")
-NULL = SqlType("NULL")  # the type of a bare NULL, before it is cast to what stands beside it
-
-MAX_DIGITS = 38
-INT64_DIGITS = 18
-
-
-def DECIMAL(precision: int, scale: int = 0) -> SqlType:
-    """The type DECIMAL(precision, scale)."""
-    if not 1 <= precision <= MAX_DIGITS or not 0 <= scale <= precision:
-        raise EverfreshError(
-            Code.TYPE,
-            f"DECIMAL({precision},{scale}) is not a type",
-            hint="1 <= precision <= 38, 0 <= scale <= precision",
-        )
-    return SqlType("DECIMAL", precision, scale)
-
-
-_NAMED = {
-    t.name: t
-    for t in (
-        BOOLEAN,
-        TINYINT,
-        SMALLINT,
-        INTEGER,
-        BIGINT,
-        HUGEINT,
-        REAL,
-        DOUBLE,
-        VARCHAR,
-        DATE,
-        TIMESTAMP,
-        INTERVAL,
-        NULL,
-    )
-}
-
-
-def parse_type(text: str) -> SqlType:
-    """The inverse of `str(type)`.
-
-    >>> parse_type("DECIMAL(15,2)") == DECIMAL(15, 2)
-    True
-    """
-    if text.startswith("DECIMAL(") and text.endswith(")"):
-        precision, scale = text[8:-1].split(",")
-        return DECIMAL(int(precision), int(scale))
-    try:
-        return _NAMED[text]
-    except KeyError:
-        raise EverfreshError(
-            Code.TYPE, f"'{text}' is not a type", hint="types are: " + ", ".join(_NAMED)
-        ) from None
+NAN = coding.NAN
 
 
 # -- how types combine -----------------------------------------------------------------------------
@@ -178,6 +112,9 @@ def common_type(a: SqlType, b: SqlType) -> SqlType | None:
     DECIMAL(38,1) DECIMAL(38,2)
     """
     found = comparison_type(a, b)
+    if a.is_nested and a.name == b.name and found is not None:
+        inner = [common_type(x, y) or t for x, y, t in zip(a.inner, b.inner, found.inner, strict=True)]
+        return SqlType(a.name, inner=tuple(inner), names=a.names)
     if a.name == b.name == "DECIMAL" and found is not None:
         whole = max(a.precision - a.scale, b.precision - b.scale)
         return DECIMAL(found.precision, min(found.scale, MAX_DIGITS - whole))
@@ -191,15 +128,39 @@ def comparison_type(a: SqlType, b: SqlType) -> SqlType | None:
     if a == NULL:
         return b
     if a.is_numeric and b.is_numeric:
-        if (a.is_integer and b.is_integer) or a.is_float or b.is_float:
-            return max(a, b, key=lambda t: _NUMERIC_ORDER.index(t.name))
+        if a.is_float or b.is_float:
+            return DOUBLE if DOUBLE in (a, b) else REAL
+        if a.is_integer and b.is_integer:
+            return _common_integer(a, b)
         da, db = as_decimal(a), as_decimal(b)
         scale = max(da.scale, db.scale)
         whole = max(da.precision - da.scale, db.precision - db.scale)
         return DECIMAL(min(whole + scale, MAX_DIGITS), scale)
-    if {a.name, b.name} == {"DATE", "TIMESTAMP"}:
-        return TIMESTAMP
+    if a.name in _MOMENTS and b.name in _MOMENTS:
+        return max(a, b, key=lambda t: _MOMENTS.index(t.name))
+    if "JSON" in (a.name, b.name) and "VARCHAR" in (a.name, b.name):
+        return JSON
+    if a.name == b.name and a.is_nested and a.names == b.names:
+        inner = [comparison_type(x, y) for x, y in zip(a.inner, b.inner, strict=True)]
+        found = tuple(t for t in inner if t is not None)
+        return SqlType(a.name, inner=found, names=a.names) if len(found) == len(inner) else None
     return None
+
+
+_MOMENTS = ("DATE", "TIMESTAMP", "TIMESTAMPTZ")
+
+
+def _common_integer(a: SqlType, b: SqlType) -> SqlType:
+    """The least integer type that holds the values of both.
+
+    >>> print(_common_integer(UTINYINT, TINYINT), _common_integer(UBIGINT, BIGINT))
+    SMALLINT HUGEINT
+    """
+    bits_a, bits_b = INTEGER_BITS[a.name], INTEGER_BITS[b.name]
+    if (a.name in UNSIGNED) == (b.name in UNSIGNED):
+        return a if bits_a >= bits_b else b
+    unsigned, signed = (bits_a, bits_b) if a.name in UNSIGNED else (bits_b, bits_a)
+    return _BY_BITS[max(2 * unsigned, signed)]
 
 
 # -- Arrow -----------------------------------------------------------------------------------------
@@ -210,12 +171,21 @@ _TO_ARROW: dict[str, pa.DataType] = {
     "SMALLINT": pa.int16(),
     "INTEGER": pa.int32(),
     "BIGINT": pa.int64(),
+    "UTINYINT": pa.uint8(),
+    "USMALLINT": pa.uint16(),
+    "UINTEGER": pa.uint32(),
+    "UBIGINT": pa.uint64(),
     "HUGEINT": pa.decimal128(38, 0),
     "REAL": pa.float32(),
     "DOUBLE": pa.float64(),
     "VARCHAR": pa.string(),
+    "BLOB": pa.binary(),
+    "UUID": pa.uuid(),
+    "JSON": pa.json_(pa.string()),
     "DATE": pa.date32(),
+    "TIME": pa.time64("us"),
     "TIMESTAMP": pa.timestamp("us"),
+    "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
     "INTERVAL": pa.month_day_nano_interval(),
     "NULL": pa.null(),
 }
@@ -225,6 +195,11 @@ def to_arrow(type_: SqlType) -> pa.DataType:
     """The Arrow type in which columns of `type_` are exchanged."""
     if type_.name == "DECIMAL":
         return pa.decimal128(type_.precision, type_.scale)
+    if type_.is_nested:
+        inner = [to_arrow(t) for t in type_.inner]
+        if type_.name == "STRUCT":
+            return pa.struct([pa.field(n, t) for n, t in zip(type_.names, inner, strict=True)])
+        return pa.list_(*inner) if type_.name == "LIST" else pa.map_(*inner)
     return _TO_ARROW[type_.name]
 
 
@@ -239,23 +214,41 @@ def from_arrow(type_: pa.DataType) -> SqlType | None:
             else None
         )
     if pa.types.is_timestamp(type_):
-        return TIMESTAMP
-    if pa.types.is_date(type_):
-        return DATE
-    if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
-        return VARCHAR
-    widened = {
-        pa.uint8(): SMALLINT,
-        pa.uint16(): INTEGER,
-        pa.uint32(): BIGINT,
-        pa.uint64(): HUGEINT,
-        pa.float16(): REAL,
-    }
-    if type_ in widened:
-        return widened[type_]
-    return next(
-        (_NAMED[name] for name, arrow in _TO_ARROW.items() if arrow == type_ and name != "NULL"), None
-    )
+        return TIMESTAMP if type_.tz is None else TIMESTAMPTZ
+    for test, found in _FAMILIES:
+        if test(type_):
+            return found
+    if pa.types.is_nested(type_):
+        return _from_nested(type_)
+    return _BY_ARROW.get(type_)
+
+
+_FAMILIES = (
+    (pa.types.is_date, DATE),
+    (pa.types.is_time, TIME),
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t), VARCHAR),
+    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_binary_view(t), BLOB),
+    (pa.types.is_fixed_size_binary, BLOB),
+    (lambda t: isinstance(t, pa.JsonType), JSON),
+    (pa.types.is_float16, REAL),
+)
+_BY_ARROW = {arrow: SqlType(name) for name, arrow in _TO_ARROW.items() if name != "NULL"}
+
+
+def _from_nested(type_: pa.DataType) -> SqlType | None:
+    if pa.types.is_struct(type_):
+        inner = [from_arrow(field.type) for field in type_]
+        names = tuple(field.name for field in type_)
+        known = [t for t in inner if t is not None]
+        whole = known and len(known) == len(inner) and len(set(map(fold, names))) == len(names)
+        return STRUCT(list(zip(names, known, strict=True))) if whole else None
+    if pa.types.is_map(type_):
+        pair = from_arrow(type_.key_type), from_arrow(type_.item_type)
+        return None if None in pair else SqlType("MAP", inner=pair)  # type: ignore[arg-type]
+    if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
+        return None
+    value = from_arrow(type_.value_type)
+    return None if value is None else LIST(value)
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -298,14 +291,33 @@ def to_physical(value: Any, type_: SqlType) -> Any:
     match type_.name:
         case "DECIMAL":
             return _scaled(Decimal(value), type_.scale)
-        case "HUGEINT" | "TINYINT" | "SMALLINT" | "INTEGER" | "BIGINT":
-            return int(value)
         case "DATE":
             return (value - _EPOCH).days
+        case "TIME":
+            return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
         case "TIMESTAMP":
             return (value - _EPOCH_TS) // _US
+        case "TIMESTAMPTZ":
+            return (value - _EPOCH_TZ) // _US
         case "REAL" | "DOUBLE":
             return canonical_float(float(value))
+        case "BLOB":
+            return bytes(value).decode("latin-1")
+        case "UUID":
+            return str(value)
+        case "LIST":
+            return coding.from_elements([to_physical(v, type_.inner[0]) for v in value], type_)
+        case "STRUCT":
+            pairs = zip(type_.names, type_.inner, strict=True)
+            return coding.from_fields([to_physical(value[n], t) for n, t in pairs], type_)
+        case "MAP":
+            key, item = type_.inner
+            listed = value.items() if isinstance(value, dict) else value
+            return coding.from_entries(
+                [(to_physical(k, key), to_physical(v, item)) for k, v in listed], type_
+            )
+        case _ if type_.is_integer:
+            return int(value)
         case _:
             return value
 
@@ -326,6 +338,22 @@ def to_logical(value: Any, type_: SqlType) -> Any:
             return _EPOCH + dt.timedelta(days=value)
         case "TIMESTAMP":
             return _EPOCH_TS + value * _US
+        case "TIMESTAMPTZ":
+            return _EPOCH_TZ + value * _US
+        case "TIME":
+            return (_EPOCH_TS + value * _US).time()
+        case "BLOB":
+            return value.encode("latin-1")
+        case "UUID":
+            return uuid.UUID(value)
+        case "LIST":
+            return [to_logical(v, type_.inner[0]) for v in coding.elements(value, type_)]
+        case "STRUCT":
+            found = zip(type_.names, coding.fields(value, type_), type_.inner, strict=True)
+            return {name: to_logical(v, t) for name, v, t in found}
+        case "MAP":
+            key, item = type_.inner
+            return [(to_logical(k, key), to_logical(v, item)) for k, v in coding.entries(value, type_)]
         case _:
             return value
 
