@@ -173,6 +173,33 @@ _ALIASES = {
     "datetrunc": "date_trunc",
     "datepart": "date_part",
     "extract": "date_part",
+    "list_element": "list_extract",
+    "array_extract": "list_extract",
+    "array_slice": "list_slice",
+    "list_has": "list_contains",
+    "array_contains": "list_contains",
+    "array_has": "list_contains",
+    "list_indexof": "list_position",
+    "array_position": "list_position",
+    "array_indexof": "list_position",
+    "array_sort": "list_sort",
+    "array_reverse_sort": "list_reverse_sort",
+    "array_distinct": "list_distinct",
+    "array_unique": "list_unique",
+    "list_cat": "list_concat",
+    "array_concat": "list_concat",
+    "array_cat": "list_concat",
+    "array_append": "list_append",
+    "array_push_back": "list_append",
+    "array_prepend": "list_prepend",
+    "array_reverse": "list_reverse",
+    "array_has_any": "list_has_any",
+    "array_has_all": "list_has_all",
+    "array_intersect": "list_intersect",
+    "str_split": "string_split",
+    "string_to_array": "string_split",
+    "split": "string_split",
+    "element_at": "map_extract",
     "~~": "like",
     "~~*": "ilike",
     "like_escape": "like",
@@ -286,7 +313,54 @@ def _trunc(args: Sequence[Expr]) -> Expr | None:
     return cast(Call("trunc", (args[0], literal(n))), DECIMAL(type_.precision, max(0, n)))
 
 
+def _size(args: Sequence[Expr]) -> Expr | None:
+    """LENGTH of a list is another function than that of a text."""
+    lists = len(args) == 1 and args[0].type.name == "LIST"
+    return call("list_length", *args) if lists else None
+
+
+def _array_length(args: Sequence[Expr]) -> Expr:
+    if len(args) == 2 and not (isinstance(args[1], Const) and args[1].value == 1):
+        raise EverfreshError(Code.UNSUPPORTED, "the dimension of array_length must be 1")
+    _arity("array_length", args, 1, 2)
+    return call("list_length", args[0])
+
+
+def _joined_lists(args: Sequence[Expr]) -> Expr | None:
+    lists = any(arg.type.name == "LIST" for arg in args)
+    return call("list_joined", *args) if lists else None
+
+
+def _element(args: Sequence[Expr]) -> Expr | None:
+    """A place in a text, an entry of a map, a field of a struct; otherwise a place in a list."""
+    if len(args) == 2 and args[0].type == VARCHAR and not coerce.is_null_literal(args[0]):
+        return call("substring", args[0], args[1], literal(1))
+    return None
+
+
+def _aggregated(args: Sequence[Expr]) -> Expr:
+    _arity("list_aggregate", args, 2)
+    name = args[1].value if isinstance(args[1], Const) else None
+    if not isinstance(name, str) or f"list_{name.lower()}" not in FUNCTIONS or name.lower() not in _OF_LISTS:
+        hint = "one of " + ", ".join(_OF_LISTS)
+        raise EverfreshError(
+            Code.UNSUPPORTED, "list_aggregate with another aggregate than a constant", hint=hint
+        )
+    return call(f"list_{name.lower()}", args[0])
+
+
+_OF_LISTS = (
+    "sum", "avg", "min", "max", "count", "first", "last", "any_value", "product", "bool_and", "bool_or",
+)  # fmt: skip
+
 _BUILT: dict[str, Callable[[Sequence[Expr]], Expr | None]] = {
+    "length": _size,
+    "array_length": _array_length,
+    "||": _joined_lists,
+    "list_extract": _element,
+    "list_aggregate": _aggregated,
+    "list_aggr": _aggregated,
+    "array_aggregate": _aggregated,
     "nullif": _nullif,
     "if": _if,
     "date_part": _date_part,

@@ -227,7 +227,8 @@ def _by_row(op: str, types: Signature, args: Sequence[Vector], rows: int) -> Vec
     function = FUNCTIONS[op]
     lists = [arg.to_pylist() for arg in args]
     scalar, strict = function.scalar, function.strict
-    out = [None if strict and None in row else scalar(types, *row) for row in zip(*lists, strict=True)]
+    given = zip(*lists, strict=True) if lists else [()] * rows
+    out = [None if strict and None in row else scalar(types, *row) for row in given]
     assert len(out) == rows
     return Vector.from_pylist(out, types.result)
 

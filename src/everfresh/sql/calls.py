@@ -125,11 +125,28 @@ _DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     exp.LastDay: ("last_day", ("this",)),
     exp.TimestampFromParts: ("make_timestamp", ("year", "month", "day", "hour", "min", "sec")),
     exp.DateAdd: ("+", ("this", "expression")),
+    exp.ArraySize: ("array_length", ("this", "expression")),
+    exp.ArrayContains: ("list_contains", ("this", "expression")),
+    exp.ArrayConcat: ("list_concat", ("this", "expressions")),
+    exp.ArrayDistinct: ("list_distinct", ("this",)),
+    exp.ArrayReverse: ("list_reverse", ("this",)),
+    exp.ArrayAppend: ("list_append", ("this", "expression")),
+    exp.ArrayPrepend: ("list_prepend", ("expression", "this")),
+    exp.ArrayOverlaps: ("list_has_any", ("this", "expression")),
+    exp.ArrayContainsAll: ("list_has_all", ("this", "expression")),
+    exp.ArrayIntersect: ("list_intersect", ("expressions",)),
+    exp.ArrayToString: ("array_to_string", ("this", "expression")),
+    exp.Flatten: ("flatten", ("this",)),
+    exp.Split: ("string_split", ("this", "expression")),
+    exp.StringToArray: ("string_split", ("this", "expression")),
+    exp.MapKeys: ("map_keys", ("this",)),
+    exp.ArrayMin: ("list_min", ("this",)),
+    exp.ArrayMax: ("list_max", ("this",)),
 }
 # flags that sqlglot sets by dialect; values behave as in DuckDB whatever the dialect
 _FLAGS = {
     "typed", "safe", "is_numeric", "big_int", "coalesce", "single_replace", "null_if_pos_overflow",
-    "full_match",
+    "full_match", "null_propagation", "check_null", "nulls_first", "is_end_exclusive",
 }  # fmt: skip
 
 # functions that sqlglot does not know, by the name in the text
@@ -145,6 +162,24 @@ _BY_NAME = {
     "epoch_ms": "epoch_ms", "make_timestamp": "make_timestamp", "isoyear": "isoyear", "yearweek": "yearweek",
     "era": "era", "century": "century", "decade": "decade", "millennium": "millennium", "to_hex": "hex",
     "to_seconds": "to_seconds", "to_weeks": "to_weeks", "weekday": "dow",
+    **{
+        name: name
+        for name in (
+            "list_extract", "list_element", "array_extract", "list_slice", "array_slice", "list_position",
+            "list_indexof", "array_position", "array_indexof", "list_unique", "array_unique",
+            "list_reverse_sort", "array_reverse_sort", "list_aggregate", "list_aggr", "array_aggregate",
+            "list_sum", "list_avg", "list_min", "list_max", "list_count", "list_first", "list_last",
+            "list_any_value", "list_product", "list_bool_and", "list_bool_or", "list_cat", "array_cat",
+            "list_append", "list_prepend", "list_intersect", "array_intersect", "list_has_any",
+            "list_has_all", "array_has_any", "array_has_all", "list_reverse", "array_reverse", "list_sort",
+            "array_sort", "list_distinct", "array_distinct", "list_concat", "array_concat", "list_contains",
+            "list_has", "array_contains", "array_has", "array_push_back", "array_append", "array_prepend",
+            "array_to_string", "str_split", "string_split", "string_to_array", "split", "flatten",
+            "map_extract", "map_extract_value", "map_contains", "map_entries", "map_keys", "map_values",
+            "cardinality", "element_at", "len", "array_length", "range", "generate_series",
+        )
+    },
+    "list_pack": "list_value",
     "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
 }  # fmt: skip
 _KNOWN = [name for name, _ in _DIRECT.values() if name.isidentifier()] + [

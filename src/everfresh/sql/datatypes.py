@@ -83,8 +83,8 @@ _SIZED = {
 _LOCAL_TIMESTAMP = {"spark", "spark2", "databricks", "hive"}  # TIMESTAMP is read as TIMESTAMPTZ by sqlglot
 _HINT = (
     "types are: BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT, UTINYINT, USMALLINT, UINTEGER, "
-    "UBIGINT, REAL, DOUBLE, DECIMAL(p,s), VARCHAR, BLOB, UUID, JSON, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, and of them "
-    "type[], STRUCT(name type, ...), MAP(type, type)"
+    "UBIGINT, REAL, DOUBLE, DECIMAL(p,s), VARCHAR, BLOB, UUID, JSON, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, and "
+    "of them type[], STRUCT(name type, ...), MAP(type, type)"
 )
 
 

@@ -17,7 +17,7 @@ from sqlglot import exp
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build
 from everfresh.expr.nodes import Const, Expr
-from everfresh.sql import calls, refusals
+from everfresh.sql import calls, nested, refusals
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.logical.row_calls import GroupingCall
 from everfresh.sql.parameters import value_of
@@ -93,7 +93,9 @@ def _column(binder: Binder, node: Any) -> Expr:
     if "bound" in node.meta:  # made by the expansion of a star
         bound: Expr = node.meta["bound"]
         return bound
-    found = _named(binder, node)
+    found = _named(binder, node) if not node.args.get("db") else None
+    if found is None and node.table:
+        found = nested.field_of_column(binder, node)
     if found is None:
         raise binder.scope.missing(node, list(binder.aliases))
     return found
@@ -373,4 +375,5 @@ _RULES: dict[type[Any], Rule] = {
     **{kind: _aggregate(fn) for kind, fn in AGGREGATES.items()},
     **dict.fromkeys(windows.ONLY_OVER, _needs_over),
     **calls.RULES,
+    **nested.RULES,
 }

@@ -80,6 +80,8 @@ def split(text: str, dialect: str = "duckdb", given: Parameters | None = None) -
     """
     try:
         rules = Dialect.get_or_raise(dialect)
+        if dialect == "duckdb":
+            rules.INDEX_OFFSET = 0  # sqlglot counts the places of a list from 0, where it sees a number
     except ValueError:
         names = sorted(n for n in Dialect.classes if n)
         raise EverfreshError(

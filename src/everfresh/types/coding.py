@@ -144,7 +144,7 @@ def _read_float(digits: str) -> float:
         bits = bits << 7 | ord(digit)
     bits = bits ^ _SIGN if bits & _SIGN else bits ^ WORD
     (value,) = struct.unpack("<d", struct.pack("<Q", bits))
-    return float(value)
+    return NAN if value != value else float(value)
 
 
 def _read_list(code: str, at: int, inner: SqlType) -> tuple[list[Any], int]:

@@ -182,7 +182,7 @@ TYPE_NAMES = tuple(_NAMED)
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _RESERVED_WORDS = (
-    "all and any as asc both case cast check collate column constraint create cross default "
+    "all and any as asc key value both case cast check collate column constraint create cross default "
     "deferrable desc distinct do else end except false fetch for foreign from full grant group "
     "having in initially inner intersect into join lateral leading left limit natural not null "
     "offset on only or order outer primary references returning right select some table then to "

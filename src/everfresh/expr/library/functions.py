@@ -15,10 +15,12 @@ from everfresh.expr.library import (
     compare,
     dates,
     integers,
+    lists,
     logic,
     numeric,
     regex,
     strings,
+    structs,
     text_parts,
     time_bucket,
     trying,
@@ -28,7 +30,7 @@ from everfresh.expr.library.signature import Function, Signature
 _ROWS = (
     *arithmetic.ROWS, *compare.ROWS, *logic.ROWS, *numeric.ROWS, *strings.ROWS, *dates.ROWS,
     *time_bucket.ROWS, *calendar.ROWS, *integers.ROWS, *angles.ROWS, *regex.ROWS,
-    *text_parts.ROWS, *trying.ROWS,
+    *text_parts.ROWS, *trying.ROWS, *lists.ROWS, *structs.ROWS,
 )  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}

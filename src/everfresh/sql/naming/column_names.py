@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from everfresh.sql.naming import query_names
+from everfresh.sql.naming import nested_names, query_names
 from everfresh.sql.naming.keywords import quote
 from everfresh.sql.source import Source
 
@@ -22,10 +22,11 @@ from everfresh.sql.source import Source
 _TYPE_KEYWORDS = {
     "INT": "INTEGER", "INTEGER": "INTEGER", "SMALLINT": "SMALLINT", "BIGINT": "BIGINT", "REAL": "FLOAT",
     "FLOAT": "FLOAT", "BOOLEAN": "BOOLEAN", "CHAR": "VARCHAR", "CHARACTER": "VARCHAR", "VARCHAR": "VARCHAR",
-    "DECIMAL": "DECIMAL", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "TIMESTAMP": "TIMESTAMP",
+    "DECIMAL": "DECIMAL", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "TIMESTAMP": "TIMESTAMP", "TIME": "TIME",
+    "JSON": '"json"',
 }  # fmt: skip
 
-_TYPED_LITERALS = ("DATE", "TIMESTAMP")  # DATE '2020-01-01'
+_TYPED_LITERALS = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "UUID", "BLOB", "JSON")  # DATE '2020-01-01'
 
 
 def output_name(node: Any, source: Source) -> str:
@@ -69,6 +70,8 @@ class Printer:
     def type_name(self, node: Any) -> str:
         """The type of a CAST as written, except for the keywords of DuckDB's grammar."""
         to, index, tokens = node.args["to"], self._type_index(node), self.source.tokens
+        if to.args.get("nested"):
+            return _nested_type(to)
         if index is None:
             plain = str(to.sql("duckdb"))
             return "VARCHAR" if plain == "TEXT" else _TYPE_KEYWORDS.get(plain, plain)
@@ -117,6 +120,22 @@ class Printer:
             )
         found += [i for child in node.iter_expressions() if (i := self._last(child)) is not None]
         return max(found, default=None)
+
+
+def _nested_type(to: Any) -> str:
+    """A nested type, its parts by DuckDB's keywords."""
+    if not to.args.get("nested"):
+        plain = str(to.sql("duckdb"))
+        return "VARCHAR" if plain == "TEXT" else _TYPE_KEYWORDS.get(plain, plain)
+    parts = [
+        f"{quote(part.name)} {_nested_type(part.args['kind'])}"
+        if isinstance(part, exp.ColumnDef)
+        else _nested_type(part)
+        for part in to.expressions
+    ]
+    if to.this in (exp.DType.ARRAY, exp.DType.LIST):
+        return f"{', '.join(parts)}[]"
+    return f"{'MAP' if to.this == exp.DType.MAP else 'STRUCT'}({', '.join(parts)})"
 
 
 def _text(value: str) -> str:
@@ -322,4 +341,5 @@ _RULES: dict[type[Any], Callable[[Printer, Any], str]] = {
     exp.Abs: _abs,
     exp.Interval: _interval,
     **query_names.RULES,
+    **nested_names.RULES,
 }

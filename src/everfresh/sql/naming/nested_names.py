@@ -1,0 +1,54 @@
+"""The names of columns that are made of lists, structs and maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everfresh.sql.naming.keywords import quote
+
+if TYPE_CHECKING:
+    from everfresh.sql.naming.column_names import Printer
+
+
+def _list(p: Printer, node: Any) -> str:
+    return f"list_value({', '.join(p.show(part) for part in node.expressions)})"
+
+
+def _struct(p: Printer, node: Any) -> str:
+    parts = (
+        (part.alias, part.this) if isinstance(part, exp.Alias) else (part.this.name, part.expression)
+        for part in node.expressions
+    )
+    return f"struct_pack({', '.join(f'{quote(name)} := {p.show(value)}' for name, value in parts)})"
+
+
+def _map(p: Printer, node: Any) -> str:
+    entries = node.this.expressions if isinstance(node.this, exp.Struct) else []
+    keys = ", ".join(p.show(entry.this) for entry in entries)
+    values = ", ".join(p.show(entry.expression) for entry in entries)
+    return f'"map"(list_value({keys}), list_value({values}))'
+
+
+def _bracket(p: Printer, node: Any) -> str:
+    return f"{p.show(node.this)}[{', '.join(p.show(part) for part in node.expressions)}]"
+
+
+def _slice(p: Printer, node: Any) -> str:
+    return f"{p.show(node.this)}:{p.show(node.expression)}"
+
+
+def _dot(p: Printer, node: Any) -> str:
+    return f"({p.show(node.this)}).{quote(node.expression.name)}"
+
+
+RULES: dict[type[Any], Callable[[Printer, Any], str]] = {
+    exp.Array: _list,
+    exp.Struct: _struct,
+    exp.ToMap: _map,
+    exp.Bracket: _bracket,
+    exp.Slice: _slice,
+    exp.Dot: _dot,
+}
