@@ -24,6 +24,7 @@ from everfresh.types import (
     DOUBLE,
     HUGEINT,
     INTEGER,
+    JSON,
     NULL,
     TIMESTAMP,
     UNSIGNED,
@@ -143,7 +144,10 @@ def cost(expr: Expr, to: SqlType) -> int | None:
         return 1 + steps if steps > 0 else None
     if expr.type.is_nested and expr.type.name == to.name:
         return 2 if common_type(expr.type, to) == to else None
-    return 1 if (expr.type, to) == (DATE, TIMESTAMP) else None
+    return 1 if (expr.type, to) in _FREE else None
+
+
+_FREE = {(DATE, TIMESTAMP), (JSON, VARCHAR)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,10 @@ def _per_distinct(
         return Vector.from_pylist([None] * len(vector), result)
     where = np.zeros(len(vector.dictionary), dtype=np.int64)
     where[used] = np.arange(len(used))
-    return made.take(where[vector.values]).with_valid(valid)
+    found = made.take(where[vector.values])
+    if found.valid is not None and valid is not None:
+        valid = found.valid & valid
+    return found.with_valid(found.valid if valid is None else valid)
 
 
 def _cast(vector: Vector, to: SqlType) -> Vector:

@@ -10,9 +10,9 @@ Invariant: `packing.unpacked(packing.packed(tree)) == tree`.
 >>> from everfresh.types import DECIMAL, Column, SqlType
 >>> packing = Packing(Column, SqlType)
 >>> packing.packed(Column("a", DECIMAL(9, 2)))
-[['SqlType', 'DECIMAL', 9, 2], ['Column', 'a', 0, True]]
+[['SqlType', 'DECIMAL', 9, 2, [], []], ['Column', 'a', 0, True]]
 >>> packing.unpacked(packing.packed(Column("a", DECIMAL(9, 2))), Column).type
-SqlType(name='DECIMAL', precision=9, scale=2)
+SqlType(name='DECIMAL', precision=9, scale=2, inner=(), names=())
 """
 
 from __future__ import annotations

@@ -60,6 +60,7 @@ from everfresh.spark.jobs.table_plans import BY_STAGES, ROWS_ONLY, VIEW_CHANGE
 from everfresh.spark.overflow import UnsplitOnSpark, look_sql, looked, reach_of
 from everfresh.spark.session import sessions
 from everfresh.spark.session.failures import translated
+from everfresh.spark.sql.forms import shown_frame
 from everfresh.spark.sql.text import expr_sql, plan_sql
 from everfresh.spark.sql.text import name as quoted
 from everfresh.spark.sql.verify import differences, net_change
@@ -303,7 +304,8 @@ class SparkEngine:
             else f"{expr_sql(cast(default or Const(None, c.type), c.type))} AS {quoted(c.name)}"
             for c in new.columns
         ]
-        rows = SparkRows(frame.selectExpr(*columns), tuple((name, name) for name in new.names))
+        moved = shown_frame(frame.selectExpr(*columns), new.columns)
+        rows = SparkRows(moved, tuple((name, name) for name in new.names))
         self._lay_rows(draft, world, new, rows, "ALTER TABLE")
 
     def _lay_rows(self, draft: Draft, world: World, new: TableSchema, rows: SparkRows, what: str) -> None:
@@ -499,7 +501,9 @@ class SparkEngine:
             frame = domain.frame(name, not_later(name, at, self.epoch), self._user)
             return frame if frame is not None else self._user.createDataFrame(self.read(name, at))
         self._check_at(name, at)
-        return self._frames.frame(name, at, session=self._user)
+        found = self._ledger.catalog.relation(name)
+        assert found is not None
+        return shown_frame(self._frames.frame(name, at, session=self._user), found[1])
 
     def read(self, name: str, at: int | None = None) -> pa.Table:
         """The rows of a table or view, collected; those of a view on the driver are there."""

@@ -22,6 +22,7 @@ from everfresh.local.store.map_store import weighted_schema
 from everfresh.spark.jobs.job import DRIVER, Base, World
 from everfresh.spark.jobs.programs import DRIVER_HOME, home_of
 from everfresh.spark.session.failures import translated
+from everfresh.spark.sql.forms import from_held, held, shown_frame
 from everfresh.spark.sql.text import name as quoted
 from everfresh.spark.sql.text import plan_sql, spark_type
 from everfresh.spark.state.chain import read_segment
@@ -67,7 +68,7 @@ class Frames:
         bases = tuple(known[unit] for unit in self.units(name, world.catalog))
         schema, session = spark_schema(found[1]), session or self._spark
         if bases[0].unit == DRIVER:
-            rows = pack_table(rows_of(world, bases[0], name, at))
+            rows = pack_table(held(rows_of(world, bases[0], name, at), found[1]))
             return session.range(0, 1, 1, 1).mapInArrow(partial(given_block, rows, _READ_CHUNK), schema)
         read = partial(read_block, world.left(), bases, name, at, _READ_CHUNK)
         return session.range(0, self._workers, 1, self._workers).mapInArrow(read, schema)
@@ -147,9 +148,8 @@ class Frames:
         changed = p.Project(rows, tuple((v.name, new.get(v.name, v)) for v in scan.variables))
         names = tuple((name, name) for name in schema.names)
         alias = self.view(table)
-        return tuple(
-            SparkRows(self._spark.sql(plan_sql(plan, lambda _: alias)), names) for plan in (rows, changed)
-        )  # type: ignore[return-value]
+        found = (self._spark.sql(plan_sql(plan, lambda _: alias)) for plan in (rows, changed))
+        return tuple(SparkRows(shown_frame(frame, schema.columns), names) for frame in found)  # type: ignore[return-value]
 
     def recomputed(self, view: str) -> DataFrame:
         """A view from the base tables alone: no map is read, not even of the views it reads."""
@@ -168,15 +168,20 @@ def spark_schema(columns: Sequence[Column]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SparkResult:
-    """A DataFrame that answers a query, and the columns it has."""
+    """A DataFrame that answers a query, in the types in which queries hold values, and its columns."""
 
-    frame: DataFrame
+    raw: DataFrame
     columns: tuple[Column, ...]
+
+    @property
+    def frame(self) -> DataFrame:
+        """The DataFrame in the types in which others read it."""
+        return shown_frame(self.raw, self.columns)
 
     def fetch(self) -> pa.Table:
         """The rows, with exactly the Arrow types of the columns."""
         with translated():
-            table = self.frame.toArrow()
+            table = self.raw.toArrow()
         for index, column in enumerate(self.columns):
             if (
                 column.type == INTERVAL
@@ -186,4 +191,4 @@ class SparkResult:
                     for v in table[index].to_pylist()
                 ]
                 table = table.set_column(index, column.name, pa.array(parts, pa.month_day_nano_interval()))
-        return table.cast(arrow_schema(self.columns))
+        return from_held(table, self.columns).cast(arrow_schema(self.columns))

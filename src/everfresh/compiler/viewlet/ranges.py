@@ -172,7 +172,7 @@ def unscaled(value: Expr) -> tuple[Expr, int]:
     """A value without a cast that only adds digits: the value, and how many units of the cast's it is.
 
     >>> unscaled(Cast(Var("x", BIGINT, False), DECIMAL(38, 4)))
-    (Var(name='x', of=SqlType(name='BIGINT', precision=0, scale=0), null=False), 10000)
+    (Var(name='x', of=SqlType(name='BIGINT', precision=0, scale=0, inner=(), names=()), null=False), 10000)
     """
     if not isinstance(value, Cast) or not value.to.is_exact or not value.arg.type.is_exact:
         return value, 1

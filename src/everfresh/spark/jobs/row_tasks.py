@@ -56,6 +56,7 @@ from everfresh.spark.jobs.tasks import (
 )
 from everfresh.spark.overflow import reached
 from everfresh.spark.session import observe
+from everfresh.spark.sql.forms import from_held
 from everfresh.spark.state.chain import Unit, bring_to, next_tag, write_snapshot
 from everfresh.spark.state.rowlog import row_sections
 from everfresh.spark.state.table_content import tables_in
@@ -108,7 +109,8 @@ def change_block(world: World, view: str, batches: Batches) -> Iterator[pa.Recor
         rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names]))
         values = Values.zeros(store.layout, rows.num_rows)
         values.n[:] = rows.column(WEIGHT).to_numpy()
-        words = store.codec.encode(rows.drop_columns([WEIGHT]).cast(arrow_schema(store.codec.columns)))
+        values_held = from_held(rows.drop_columns([WEIGHT]), store.codec.columns)
+        words = store.codec.encode(values_held.cast(arrow_schema(store.codec.columns)))
         messages = list(_to_owners(world, store, words, values))
     yield from emit(messages)
     freeze()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.progress import patience
+from everfresh.spark.sql.evaluated import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,6 +125,7 @@ def own(session: SparkSession) -> SparkSession:
     for name, value in RUNTIME.items():
         if ours.conf.get(name) != value:  # to set one that is deprecated makes Connect warn
             ours.conf.set(name, value)
+    register(ours)
     return ours
 
 

@@ -14,6 +14,7 @@ from everfresh.errors import Code
 from everfresh.expr.library.casts import EXACT_IN, cast_value, family
 from everfresh.expr.library.civil import DAY_US
 from everfresh.expr.nodes import Call, Cast, Const
+from everfresh.spark.sql.evaluated import evaluated
 from everfresh.spark.sql.text import (
     HALF_AWAY,
     INF,
@@ -33,7 +34,7 @@ from everfresh.spark.sql.text import (
     within,
     zero,
 )
-from everfresh.types import BIGINT, DOUBLE, INTERVAL, MAX_DIGITS, NULL, SqlType
+from everfresh.types import BIGINT, DOUBLE, INTERVAL, MAX_DIGITS, NULL, UNSIGNED, SqlType
 
 # -- casts between numbers -----------------------------------------------------------------------------------
 
@@ -234,7 +235,10 @@ def cast_sql(cast: Cast, arg: str) -> str:
         return literal(Const(cast_value(cast.arg.value, source, to), to))
     if source in (to, NULL):
         return arg if source == to else _plain(arg, source, to)
-    return _CASTS[family(source), family(to)](arg, source, to)
+    known = _CASTS.get((family(source), family(to)))
+    if known is None or UNSIGNED & {source.name, to.name}:
+        return evaluated(cast)
+    return known(arg, source, to)
 
 
 # -- decimals, which Spark would round -----------------------------------------------------------------------

@@ -12,12 +12,15 @@ from collections.abc import Callable
 from functools import cache
 
 from everfresh.errors import Code, EverfreshError
+from everfresh.expr.library import lists, structs
 from everfresh.expr.library.civil import DAY_US
 from everfresh.expr.library.dates import part_name
 from everfresh.expr.library.strings import lower, upper
 from everfresh.expr.library.time_bucket import JANUARY, MONDAY, month_of, width_of
 from everfresh.expr.nodes import Call, Const
 from everfresh.spark.sql.casts import WIDE_QUOTIENT, decimal_digits, decimal_sql
+from everfresh.spark.sql.evaluated import evaluated
+from everfresh.spark.sql.forms import HELD
 from everfresh.spark.sql.text import (
     HALF_AWAY,
     INF,
@@ -46,10 +49,22 @@ Maker = Callable[[Call, list[str]], str]
 
 def call_sql(call: Call, args: list[str]) -> str:
     """The text of a call whose arguments have the texts `args`."""
-    if call.op in IN_PROGRAMS_ONLY:
-        raise unsupported(f"the function {call.op}")
+    if call.op in IN_PROGRAMS_ONLY or _held_otherwise(call):
+        return evaluated(call)
     row = SQL[call.op]
     return fill(row.replace("@T", spark_type(call.type)), *args) if isinstance(row, str) else row(call, args)
+
+
+_ALIKE = frozenset({
+    "=", "<>", "<", "<=", ">", ">=", "is_distinct", "is_not_distinct", "in", "greatest", "least", "coalesce",
+    "is_null", "and", "or", "not",
+})  # fmt: skip
+"""Functions that are the same of values as they are held."""
+
+
+def _held_otherwise(call: Call) -> bool:
+    """Whether a function has to know what the values are that queries hold in a form of their own."""
+    return call.op not in _ALIKE and any(t.name in HELD for t in (*call.signature.args, call.type))
 
 
 def _guarded(body: str, *args: str) -> str:
@@ -454,9 +469,9 @@ IN_PROGRAMS_ONLY = frozenset({
     "age", "ascii", "bit_count", "bitwise_not", "chr", "date_diff", "date_sub", "epoch_ms", "epoch_ns",
     "epoch_us", "even", "factorial", "gcd", "hamming", "lcm", "levenshtein", "make_timestamp",
     "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "shift_left", "shift_right",
-    "split_part", "try_cast", "unicode",
+    "split_part", "try_cast", "unicode", *(row.name for row in (*lists.ROWS, *structs.ROWS)),
 })  # fmt: skip
-"""Functions that Spark SQL lacks, or has with other values: programs compute them, not queries on Spark."""
+"""Functions that Spark SQL lacks, or has with other values: `evaluated` computes them."""
 
 # -- the table -----------------------------------------------------------------------------------------------
 

@@ -19,12 +19,13 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr.library.civil import DAY_US
 from everfresh.expr.library.render import date_text, decimal_text, timestamp_text
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr, Var
+from everfresh.spark.sql.forms import HELD
 from everfresh.sql.logical import plan as p
 from everfresh.types import BIGINT, INTEGER, INTERVAL, MAX_DIGITS, SqlType
 
 _TYPES = {
     "INTEGER": "INT", "HUGEINT": "DECIMAL(38,0)", "REAL": "FLOAT", "VARCHAR": "STRING", "NULL": "VOID",
-    "TIMESTAMP": "TIMESTAMP_NTZ", "INTERVAL": "STRUCT<months: INT, days: INT, us: BIGINT>",
+    "TIMESTAMP": "TIMESTAMP_NTZ", "INTERVAL": "STRUCT<months: INT, days: INT, us: BIGINT>", **HELD,
 }  # fmt: skip
 INF, NAN, WIDE = "CAST('Infinity' AS DOUBLE)", "CAST('NaN' AS DOUBLE)", "DECIMAL(38,0)"
 HALF_AWAY = "(@0 - @0 % 1 + CASE WHEN @0 % 1 >= 0.5D THEN 1 WHEN @0 % 1 <= -0.5D THEN -1 ELSE 0 END)"
@@ -118,7 +119,7 @@ def literal(value: Const) -> str:
     match value.of.name:
         case "BOOLEAN":
             return "TRUE" if v else "FALSE"
-        case "VARCHAR":
+        case _ if value.of.is_text:
             return string(v)
         case "INTEGER" | "BIGINT" if v >= 0:
             return f"{v}L" if value.of == BIGINT else str(v)
@@ -128,9 +129,9 @@ def literal(value: Const) -> str:
             return f"CAST('{decimal_text(v, value.of.scale)}' AS {to})"
         case "DATE":
             return f"DATE'{date_text(v)}'" if v in _PLAIN_DAYS else f"date_from_unix_date({v})"
-        case "TIMESTAMP" if v // DAY_US in _PLAIN_DAYS:
+        case "TIMESTAMP" | "TIMESTAMPTZ" if v // DAY_US in _PLAIN_DAYS:
             return f"TIMESTAMP_NTZ'{timestamp_text(v)}'"
-        case "TIMESTAMP":
+        case "TIMESTAMP" | "TIMESTAMPTZ":
             return instant(f"CAST('{v}' AS BIGINT)")
         case "INTERVAL":
             return span(*(literal(Const(x, t)) for x, t in zip(v, (INTEGER, INTEGER, BIGINT), strict=True)))

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everfresh.delta.bags import WEIGHT, difference
+from everfresh.spark.sql.forms import from_held
 from everfresh.spark.sql.text import name as quoted
 from everfresh.types import Column, arrow_schema
 
@@ -57,7 +58,9 @@ def differences(expected: DataFrame, actual: DataFrame, columns: Sequence[Column
     ).toArrow()
     schema = arrow_schema(tuple(columns))
     first, second = (
-        table.filter(pc.equal(table.column("_side"), side)).drop_columns(["_side"]).cast(schema)
+        from_held(table.filter(pc.equal(table.column("_side"), side)).drop_columns(["_side"]), columns).cast(
+            schema
+        )
         for side in (0, 1)
     )
     return difference(first, second, _TOLERANCE)

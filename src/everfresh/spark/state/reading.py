@@ -13,6 +13,7 @@ from everfresh.spark.jobs.job import Base, World
 from everfresh.spark.jobs.programs import placement_of
 from everfresh.spark.jobs.tasks import freeze
 from everfresh.spark.session.failures import TaskError
+from everfresh.spark.sql.forms import held
 from everfresh.spark.state.chain import open_for_reading, read_segment
 from everfresh.spark.state.table_content import TableContent, tables_in
 from everfresh.state import unpack_table
@@ -30,6 +31,9 @@ def read_block(
     for worker in workers:
         try:
             rows = rows_of(world, bases[worker], name, at)
+            found = world.catalog.relation(name)
+            assert found is not None
+            rows = held(rows, found[1])
         except EverfreshError as error:
             raise TaskError(error) from error
         yield from rows.to_batches(max_chunksize=chunk)
