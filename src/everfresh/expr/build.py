@@ -31,7 +31,9 @@ from everfresh.types import (
     INTERVAL,
     MAX_DIGITS,
     NULL,
+    TIME,
     TIMESTAMP,
+    TIMESTAMPTZ,
     VARCHAR,
     SqlType,
     canonical_float,
@@ -200,6 +202,8 @@ _ALIASES = {
     "string_to_array": "string_split",
     "split": "string_split",
     "element_at": "map_extract",
+    "json_extract_path": "json_extract",
+    "json_extract_path_text": "json_extract_string",
     "~~": "like",
     "~~*": "ilike",
     "like_escape": "like",
@@ -227,8 +231,40 @@ def call(name: str, *args: Expr) -> Expr:
     function = FUNCTIONS.get(name)
     if function is None:
         raise _unknown(name)
+    zoned = _on_the_clock(name, args)
+    if zoned is not None:
+        return zoned
     types = function.coerce(args)
     return Call(name, tuple(implicit(arg, to) for arg, to in zip(args, types, strict=True)))
+
+
+_OF_MOMENTS = frozenset({
+    "+", "-", "year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "second",
+    "millisecond", "microsecond", "epoch", "epoch_ms", "epoch_us", "epoch_ns", "date_trunc", "time_bucket",
+    "date_diff", "date_sub", "age", "last_day", "dayname", "monthname", "isoyear", "yearweek", "era",
+    "century", "decade", "millennium", "isfinite", "strftime",
+})  # fmt: skip
+"""Functions that take a TIMESTAMP, and a TIMESTAMPTZ as one in UTC."""
+_OF_TIMES = frozenset({"hour", "minute", "second", "millisecond", "microsecond", "epoch"})
+
+
+def _on_the_clock(name: str, args: Sequence[Expr]) -> Expr | None:
+    """A function of TIMESTAMPTZ by that of TIMESTAMP, a function of TIME by that of the first day's."""
+    types = [arg.type for arg in args]
+    if TIMESTAMPTZ in types and name in _OF_MOMENTS:
+        clock = [implicit(a, TIMESTAMP) if a.type in (TIMESTAMPTZ, DATE) else a for a in args]
+        found = call(name, *clock)
+        return implicit(found, TIMESTAMPTZ) if found.type == TIMESTAMP else found
+    if TIME not in types:
+        return None
+    if name in _OF_TIMES and len(args) == 1:
+        return call(name, call("on_first_day", *args))
+    if name in ("+", "-") and len(args) == 2 and types[types.index(TIME) - 1] == INTERVAL:
+        day = [call("on_first_day", a) if a.type == TIME else a for a in args]
+        return cast(call(name, *day), TIME)
+    if name == "+" and set(types) == {DATE, TIME}:
+        return call("at_time", *sorted(args, key=lambda a: a.type.name))
+    return None
 
 
 def _unknown(name: str) -> EverfreshError:

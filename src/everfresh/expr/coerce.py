@@ -27,6 +27,7 @@ from everfresh.types import (
     JSON,
     NULL,
     TIMESTAMP,
+    TIMESTAMPTZ,
     UNSIGNED,
     VARCHAR,
     SqlType,
@@ -147,7 +148,9 @@ def cost(expr: Expr, to: SqlType) -> int | None:
     return 1 if (expr.type, to) in _FREE else None
 
 
-_FREE = {(DATE, TIMESTAMP), (JSON, VARCHAR)}
+_FREE = {
+    (DATE, TIMESTAMP), (JSON, VARCHAR), (VARCHAR, JSON), (DATE, TIMESTAMPTZ), (TIMESTAMP, TIMESTAMPTZ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,8 @@ _DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     exp.Split: ("string_split", ("this", "expression")),
     exp.StringToArray: ("string_split", ("this", "expression")),
     exp.MapKeys: ("map_keys", ("this",)),
+    exp.JSONKeys: ("json_keys", ("this", "expression")),
+    exp.JSON: ("json", ("this",)),
     exp.ArrayMin: ("list_min", ("this",)),
     exp.ArrayMax: ("list_max", ("this",)),
 }
@@ -176,6 +178,8 @@ _BY_NAME = {
             "list_has", "array_contains", "array_has", "array_push_back", "array_append", "array_prepend",
             "array_to_string", "str_split", "string_split", "string_to_array", "split", "flatten",
             "map_extract", "map_extract_value", "map_contains", "map_entries", "map_keys", "map_values",
+            "json_array_length", "json_keys", "json_exists", "json_valid", "json", "to_json", "json_type",
+            "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "timezone",
             "cardinality", "element_at", "len", "array_length", "range", "generate_series",
         )
     },

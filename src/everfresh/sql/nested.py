@@ -166,6 +166,24 @@ def _series(binder: Binder, node: Any) -> Expr:
     return build.call(name, *(binder.bind(part) for part in parts if part is not None))
 
 
+def _json(name: str) -> Callable[[Binder, Any], Expr]:
+    def rule(binder: Binder, node: Any) -> Expr:
+        return build.call(name, binder.bind(node.this), binder.bind(node.expression))
+
+    return rule
+
+
+def _json_type(binder: Binder, node: Any) -> Expr:
+    args = [binder.bind(node.this)]
+    if node.expression is not None:
+        args.append(binder.bind(node.expression))
+    return build.call("json_type", *args)
+
+
+def _at_zone(binder: Binder, node: Any) -> Expr:
+    return build.call("timezone", binder.bind(node.args["zone"]), binder.bind(node.this))
+
+
 RULES: dict[type[Any], Callable[[Binder, Any], Expr]] = {
     exp.Array: _array,
     exp.Struct: _struct,
@@ -176,4 +194,8 @@ RULES: dict[type[Any], Callable[[Binder, Any], Expr]] = {
     exp.StructExtract: _struct_extract,
     exp.ArraySort: _sorted_list,
     exp.GenerateSeries: _series,
+    exp.JSONExtract: _json("json_extract"),
+    exp.JSONExtractScalar: _json("json_extract_string"),
+    exp.JSONType: _json_type,
+    exp.AtTimeZone: _at_zone,
 }

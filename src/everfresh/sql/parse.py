@@ -82,6 +82,7 @@ def split(text: str, dialect: str = "duckdb", given: Parameters | None = None) -
         rules = Dialect.get_or_raise(dialect)
         if dialect == "duckdb":
             rules.INDEX_OFFSET = 0  # sqlglot counts the places of a list from 0, where it sees a number
+            setattr(rules, "to_json_path", _as_written)  # noqa: B010 - paths are read by the function itself
     except ValueError:
         names = sorted(n for n in Dialect.classes if n)
         raise EverfreshError(
@@ -124,6 +125,10 @@ def transaction_word(parsed: Parsed) -> str | None:
     if word is not None and rest not in ([], ["TRANSACTION"], ["WORK"]):
         raise parsed.source.error(Code.SYNTAX, f"{parsed.verb} takes nothing but TRANSACTION")
     return word
+
+
+def _as_written(path: Any) -> Any:
+    return path
 
 
 # -- tokens ----------------------------------------------------------------------------------------------

@@ -15,9 +15,10 @@ import numpy as np
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.library.civil import DAY_US
+from everfresh.expr.library.json_values import from_json, to_json
 from everfresh.expr.library.readers import read
 from everfresh.expr.library.render import render
-from everfresh.types import BIGINT, NULL, SqlType, canonical_float, coding, fold
+from everfresh.types import BIGINT, NULL, VARCHAR, SqlType, canonical_float, coding, fold
 
 # Integers up to these are exact in the float type: beyond them DuckDB divides whole and fraction apart.
 EXACT_IN = {"DOUBLE": 1 << 53, "REAL": 1 << 24}
@@ -173,6 +174,8 @@ def castable(source: SqlType, to: SqlType) -> bool:
     """Whether there is a cast between two types."""
     if source in (to, NULL):
         return True
+    if "JSON" in (source.name, to.name):
+        return "INTERVAL" not in (source.name, to.name)
     if source.is_nested and source.name == to.name:
         if source.name == "STRUCT":
             known = dict(zip(map(fold, source.names), source.inner, strict=True))
@@ -186,4 +189,6 @@ def cast_value(value: Any, source: SqlType, to: SqlType) -> Any:
     """`CAST(value AS to)` for a physical value of type `source`."""
     if value is None or source == to:
         return value
+    if "JSON" in (source.name, to.name) and VARCHAR not in (source, to):
+        return from_json(value, to) if source.name == "JSON" else to_json(value, source)
     return CASTS[family(source), family(to)](value, source, to)

@@ -15,8 +15,10 @@ from everfresh.expr.library import (
     compare,
     dates,
     integers,
+    jsons,
     lists,
     logic,
+    moments,
     numeric,
     regex,
     strings,
@@ -31,6 +33,7 @@ _ROWS = (
     *arithmetic.ROWS, *compare.ROWS, *logic.ROWS, *numeric.ROWS, *strings.ROWS, *dates.ROWS,
     *time_bucket.ROWS, *calendar.ROWS, *integers.ROWS, *angles.ROWS, *regex.ROWS,
     *text_parts.ROWS, *trying.ROWS, *lists.ROWS, *structs.ROWS,
+    *moments.ROWS, *jsons.ROWS,
 )  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}

@@ -1,7 +1,7 @@
 """Time zones, by the data of the standard library.
 
 Moments are microseconds in UTC, local times microseconds of a clock on the wall. A local time that is there
-twice, when clocks go back, is the first of the two; one that is skipped is read as if clocks had not gone
+twice, when clocks go back, is the second of the two; one that is skipped is read as if clocks had not gone
 forward.
 """
 
@@ -46,7 +46,8 @@ def to_utc(local: int, name: str) -> int:
     -3600000000
     """
     when, moved = _known(local)
-    return (when.replace(tzinfo=zone(name)) - _EPOCH) // _US - moved
+    either = (when.replace(tzinfo=zone(name), fold=fold) for fold in (0, 1))
+    return max((at - _EPOCH) // _US for at in either) - moved
 
 
 def to_local(moment: int, name: str) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr.library import lists, structs
+from everfresh.expr.library import jsons, lists, moments, structs
 from everfresh.expr.library.civil import DAY_US
 from everfresh.expr.library.dates import part_name
 from everfresh.expr.library.strings import lower, upper
@@ -469,7 +469,8 @@ IN_PROGRAMS_ONLY = frozenset({
     "age", "ascii", "bit_count", "bitwise_not", "chr", "date_diff", "date_sub", "epoch_ms", "epoch_ns",
     "epoch_us", "even", "factorial", "gcd", "hamming", "lcm", "levenshtein", "make_timestamp",
     "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "shift_left", "shift_right",
-    "split_part", "try_cast", "unicode", *(row.name for row in (*lists.ROWS, *structs.ROWS)),
+    "split_part", "try_cast", "unicode",
+    *(row.name for row in (*lists.ROWS, *structs.ROWS, *jsons.ROWS, *moments.ROWS)),
 })  # fmt: skip
 """Functions that Spark SQL lacks, or has with other values: `evaluated` computes them."""
 
