@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+import numpy as np
 import pyarrow as pa
 
 from everfresh.delta import render, render_html
+from everfresh.delta.pythonic import python_values, without_extensions
 from everfresh.delta.sound import unreadable
 from everfresh.errors import Code, EverfreshError
 from everfresh.types import HUGEINT, Column, fold, quoted, to_arrow
@@ -40,16 +43,19 @@ class Readable:
     def to_pandas(self) -> pandas.DataFrame:
         """The rows as a pandas DataFrame. DECIMAL stays Decimal, DATE stays date; HUGEINT is int64 where the
         values fit, else Python's int."""
-        table, large = self.to_arrow(), {}
+        table, large, nested = self.to_arrow(), {}, {}
         for i, field in enumerate(table.schema):
             if field.type == _HUGEINT:
                 try:
                     table = table.set_column(i, field.name, table.column(i).cast(pa.int64()))
                 except pa.ArrowInvalid:
-                    large[i] = _values(table.column(i))
+                    large[i] = python_values(table.column(i))
+            elif pa.types.is_nested(field.type):
+                nested[i] = _as_python(table, partial(_column_values, i))
+                table = table.set_column(i, field.name, pa.nulls(table.num_rows))
         frame = _as_python(table, pa.Table.to_pandas)
-        for i, values in large.items():
-            frame.isetitem(i, values)
+        for i, values in (large | nested).items():
+            frame.isetitem(i, _objects(values))
         return frame
 
     def to_polars(self) -> polars.DataFrame:
@@ -60,7 +66,7 @@ class Readable:
             raise EverfreshError(
                 Code.ENVIRONMENT, "Polars is not installed", hint="pip install 'everfresh[polars]'"
             ) from None
-        return polars.from_arrow(self.to_arrow())
+        return polars.from_arrow(without_extensions(self.to_arrow()))
 
     df = to_pandas
     pl = to_polars
@@ -131,6 +137,18 @@ class Readable:
         return render_html(self.to_arrow())
 
 
+def _column_values(place: int, table: pa.Table) -> list[Any]:
+    return python_values(table.column(place))
+
+
+def _objects(values: list[Any]) -> Any:
+    """An array of Python's values: pandas itself would make columns of lists."""
+    found = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        found[i] = value
+    return found
+
+
 def _as_python(table: pa.Table, convert: Callable[[pa.Table], Any]) -> Any:
     """The rows as Python has them; an error if it has them not."""
     try:
@@ -139,18 +157,12 @@ def _as_python(table: pa.Table, convert: Callable[[pa.Table], Any]) -> Any:
         raise unreadable(table) or problem from problem
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as Python's, HUGEINT as int."""
-    values: list[Any] = column.to_pylist()
-    if column.type == _HUGEINT:
-        return [None if value is None else int(value) for value in values]
-    return values
-
-
 def _rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
     if not table.num_columns:
         return iter([()] * table.num_rows)
-    columns: list[list[Any]] = _as_python(table, lambda rows: [_values(column) for column in rows.columns])
+    columns: list[list[Any]] = _as_python(
+        table, lambda rows: [python_values(column) for column in rows.columns]
+    )
     return zip(*columns, strict=True)
 
 

@@ -171,7 +171,7 @@ def constant_text(expr: Const) -> str:
         case "INTERVAL":
             return f"INTERVAL ({value[0]}, {value[1]}, {value[2]})"
         case _ if type_ != VARCHAR:  # a physical value as it is held
-            held = _quoted(value) if type_.is_text else str(value)
+            held = _quoted(value.encode("unicode_escape").decode()) if type_.is_text else str(value)
             return f"HELD({held} AS {type_})"
         case _:
             return _quoted(value)
@@ -422,7 +422,8 @@ class _Parser:
     def held(self) -> Expr:
         stream = self.stream
         stream.expect("HELD", "(")
-        value = stream.string() if stream.peek().kind == "string" else stream.integer()
+        text = stream.string() if stream.peek().kind == "string" else None
+        value = stream.integer() if text is None else text.encode().decode("unicode_escape")
         stream.expect("AS")
         to = parse_type_at(self.stream)
         stream.expect(")")

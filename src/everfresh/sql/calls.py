@@ -141,7 +141,7 @@ _DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     exp.StringToArray: ("string_split", ("this", "expression")),
     exp.MapKeys: ("map_keys", ("this",)),
     exp.JSONKeys: ("json_keys", ("this", "expression")),
-    exp.JSON: ("json", ("this",)),
+    exp.ParseJSON: ("json", ("this",)),
     exp.ArrayMin: ("list_min", ("this",)),
     exp.ArrayMax: ("list_max", ("this",)),
 }

@@ -18,6 +18,7 @@ of it may expect. The subjects:
 - `suite_histories`   random histories of random views, against DuckDB and the reference evaluator
 - `suite_language`    joins, subqueries, set operations, windows, views over views
 - `suite_time`        ASOF joins and windows in time
+- `suite_types`       types beside numbers, text and dates: lists, structs, UUID, time zones, ...
 - `suite_durability`  reopening, readers, locks, damage
 """
 
@@ -34,6 +35,7 @@ from everfresh.testing.engine.suite_inputs import InputSuite
 from everfresh.testing.engine.suite_language import LanguageSuite
 from everfresh.testing.engine.suite_statements import StatementSuite
 from everfresh.testing.engine.suite_time import TimeSuite
+from everfresh.testing.engine.suite_types import TypeSuite
 from everfresh.testing.engine.suite_values import ValueSuite
 
 
@@ -49,6 +51,7 @@ class EngineSuite(
     HistorySuite,
     LanguageSuite,
     TimeSuite,
+    TypeSuite,
     DurabilitySuite,
 ):
     """Everything an engine must do."""

@@ -15,7 +15,18 @@ import pyarrow as pa
 
 from everfresh.delta.bags import WEIGHT, difference
 from everfresh.delta.show import render
-from everfresh.types import HUGEINT, NAN, TableSchema, parse_type, quoted, to_arrow
+from everfresh.types import (
+    HUGEINT,
+    NAN,
+    VARCHAR,
+    SqlType,
+    TableSchema,
+    parse_type,
+    quoted,
+    to_arrow,
+    to_physical,
+)
+from everfresh.types.exchange import arrow_of
 
 Row = tuple[Any, ...]
 
@@ -37,6 +48,7 @@ class DuckOracle:
 
         self._con: Any = duckdb.connect()
         self._con.execute("SET threads=1")
+        self._con.execute("SET TimeZone='UTC'")
         self._con.execute("SET error_on_division_by_zero=true")
         self.tables: dict[str, TableSchema] = {}
         self.rows: dict[str, Counter[Row]] = {}
@@ -86,7 +98,7 @@ class DuckOracle:
     def table(self, name: str) -> pa.Table:
         """The rows of a mirrored table."""
         schema, rows = self.tables[name], list(self.rows[name].elements())
-        arrays = [pa.array([row[i] for row in rows], to_arrow(c.type)) for i, c in enumerate(schema.columns)]
+        arrays = [_array([row[i] for row in rows], c.type) for i, c in enumerate(schema.columns)]
         return pa.Table.from_arrays(arrays, schema=schema.arrow)
 
     def query(self, sql: str) -> pa.Table:
@@ -95,7 +107,10 @@ class DuckOracle:
         relation = self._con.sql(sql)
         types = [parse_type(str(t).replace("FLOAT", "REAL")) for t in relation.types]
         found = relation.to_arrow_table()
-        arrays = [column.cast(to_arrow(t)) for column, t in zip(found.columns, types, strict=True)]
+        arrays = [
+            column.cast(to_arrow(t)) if not t.is_text or t == VARCHAR else _array(column.to_pylist(), t)
+            for column, t in zip(found.columns, types, strict=True)
+        ]
         return pa.Table.from_arrays(arrays, names=found.column_names)
 
     def _load(self) -> None:
@@ -112,6 +127,12 @@ class DuckOracle:
     def close(self) -> None:
         """Let go of the connection."""
         self._con.close()
+
+
+def _array(values: list[Any], type_: SqlType) -> pa.Array:
+    if not type_.is_text or type_ == VARCHAR:
+        return pa.array(values, to_arrow(type_))
+    return arrow_of([to_physical(_thawed(value, type_), type_) for value in values], type_)
 
 
 class BatchOracle(DuckOracle):
@@ -166,7 +187,27 @@ class BatchOracle(DuckOracle):
 
 def canonical(row: Iterable[Any]) -> Row:
     """A row whose equality is that of SQL's groups: NaN is one value."""
-    return tuple(NAN if isinstance(x, float) and x != x else x for x in row)
+    return tuple(_frozen(x) for x in row)
+
+
+def _frozen(value: Any) -> Any:
+    """A value that has a hash."""
+    if isinstance(value, float) and value != value:
+        return NAN
+    if isinstance(value, dict):
+        return tuple((name, _frozen(part)) for name, part in value.items())
+    return tuple(map(_frozen, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _thawed(value: Any, type_: SqlType) -> Any:
+    if value is None or not type_.is_nested:
+        return value
+    if type_.name == "LIST":
+        return [_thawed(part, type_.inner[0]) for part in value]
+    found = dict(value)
+    if type_.name == "MAP":
+        return {key: _thawed(part, type_.inner[1]) for key, part in found.items()}
+    return {n: _thawed(found.get(n), t) for n, t in zip(type_.names, type_.inner, strict=True)}
 
 
 def counted(rows: Iterable[Mapping[str, Any]]) -> Counter[Row]:

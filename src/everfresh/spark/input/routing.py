@@ -15,6 +15,7 @@ from everfresh.spark.jobs.row_tasks import route_block
 from everfresh.spark.jobs.runner import Runner
 from everfresh.spark.session.failures import translated
 from everfresh.spark.sql.text import name as quoted
+from everfresh.types import TIMESTAMPTZ, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,7 +26,9 @@ def routed(world: World, frames: Mapping[int, SparkRows], specs: Sequence[PartSp
     any."""
     found: DataFrame | None = None
     for index, rows in frames.items():
-        one = selected(rows).mapInArrow(partial(route_block, world, index, specs[index]), EXCHANGE)
+        one = selected(rows, world.catalog.tables[specs[index].table]).mapInArrow(
+            partial(route_block, world, index, specs[index]), EXCHANGE
+        )
         found = one if found is None else found.union(one)
     return found
 
@@ -37,7 +40,7 @@ def lay(
     laying: DataFrame | None = None
     for index, rows in frames.items():
         block = partial(lay_block, world, index, specs[index], limit)
-        one = selected(rows).mapInArrow(block, EXCHANGE)
+        one = selected(rows, world.catalog.tables[specs[index].table]).mapInArrow(block, EXCHANGE)
         laying = one if laying is None else laying.union(one)
     assert laying is not None
     with translated(), runner.observer.job(uuid.uuid4().hex, "lay"):
@@ -53,14 +56,20 @@ def lay(
     return laid
 
 
-def selected(rows: SparkRows) -> DataFrame:
+def selected(rows: SparkRows, schema: TableSchema) -> DataFrame:
     """The table's columns of a user's DataFrame, under the table's names. One that has them already is taken
     as it is: to select them one by one takes Python longer than Spark takes for a small batch."""
     from pyspark.sql.types import TimestampType
 
     types = {field.name: field.dataType for field in rows.df.schema.fields}
-    # wall-clock time in the session's zone, as Spark shows it
-    zoned = {name for name, type_ in types.items() if isinstance(type_, TimestampType)}
+    # wall-clock time in the session's zone, as Spark shows it, but where the table has a zone, too
+    moments = {c.name for c in schema.columns if c.type == TIMESTAMPTZ}
+    given_as = {given: name for name, given in rows.names}
+    zoned = {
+        given
+        for given, type_ in types.items()
+        if isinstance(type_, TimestampType) and given_as.get(given) not in moments
+    }
     if [name for name, _ in rows.names] == list(types) and not zoned:
         return rows.df
     texts = []
