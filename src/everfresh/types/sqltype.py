@@ -235,8 +235,10 @@ def _one_type(words: Words) -> SqlType:
     if name == "STRUCT":
         return STRUCT(_listed(words, lambda: (words.name(), read_type(words))))
     if name == "MAP":
-        key, value = _listed(words, lambda: read_type(words))
-        return SqlType("MAP", inner=(key, value))
+        inner = tuple(_listed(words, lambda: read_type(words)))
+        if len(inner) != 2:
+            raise EverfreshError(Code.TYPE, "a MAP has two types", hint="as in MAP(VARCHAR, INTEGER)")
+        return SqlType("MAP", inner=inner)
     if name == "ENUM":
         return SqlType("ENUM", names=tuple(_listed(words, words.string)))
     if name == "TIMESTAMP" and words.accept("WITH", "TIME", "ZONE"):

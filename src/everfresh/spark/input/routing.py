@@ -26,7 +26,7 @@ def routed(world: World, frames: Mapping[int, SparkRows], specs: Sequence[PartSp
     any."""
     found: DataFrame | None = None
     for index, rows in frames.items():
-        one = selected(rows, world.catalog.tables[specs[index].table]).mapInArrow(
+        one = _own(world, specs[index], rows).mapInArrow(
             partial(route_block, world, index, specs[index]), EXCHANGE
         )
         found = one if found is None else found.union(one)
@@ -40,7 +40,7 @@ def lay(
     laying: DataFrame | None = None
     for index, rows in frames.items():
         block = partial(lay_block, world, index, specs[index], limit)
-        one = selected(rows, world.catalog.tables[specs[index].table]).mapInArrow(block, EXCHANGE)
+        one = _own(world, specs[index], rows).mapInArrow(block, EXCHANGE)
         laying = one if laying is None else laying.union(one)
     assert laying is not None
     with translated(), runner.observer.job(uuid.uuid4().hex, "lay"):
@@ -56,14 +56,18 @@ def lay(
     return laid
 
 
-def selected(rows: SparkRows, schema: TableSchema) -> DataFrame:
+def _own(world: World, spec: PartSpec, rows: SparkRows) -> DataFrame:
+    return selected(rows, world.catalog.tables[spec.table])
+
+
+def selected(rows: SparkRows, schema: TableSchema | None = None) -> DataFrame:
     """The table's columns of a user's DataFrame, under the table's names. One that has them already is taken
     as it is: to select them one by one takes Python longer than Spark takes for a small batch."""
     from pyspark.sql.types import TimestampType
 
     types = {field.name: field.dataType for field in rows.df.schema.fields}
     # wall-clock time in the session's zone, as Spark shows it, but where the table has a zone, too
-    moments = {c.name for c in schema.columns if c.type == TIMESTAMPTZ}
+    moments = {c.name for c in (schema.columns if schema is not None else ()) if c.type == TIMESTAMPTZ}
     given_as = {given: name for name, given in rows.names}
     zoned = {
         given
