@@ -317,7 +317,6 @@ REFUSED = {
     "date_trunc": Call("date_trunc", (VARS["s"], VARS["ts"])),
     "round of a DECIMAL": Call("round", (VARS["m"], VARS["i"])),
     "trunc of a DECIMAL": Call("trunc", (VARS["m"], VARS["i"])),
-    "the function levenshtein": Call("levenshtein", (VARS["s"], VARS["s"])),
     "38 digits": Const(10**38, ty.HUGEINT),
 }
 
