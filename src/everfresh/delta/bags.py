@@ -49,6 +49,13 @@ def net(table: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([*kept, groups.column("w_sum")], schema=table.schema)
 
 
+def in_order(table: pa.Table) -> pa.Array:
+    """The places of rows in an order that depends on nothing but the rows."""
+    names = [f"{i}" for i in range(table.num_columns)]
+    keys = pa.Table.from_arrays([comparable(column) for column in table.columns], names)
+    return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])
+
+
 def split(table: pa.Table) -> tuple[pa.Table, pa.ChunkedArray]:
     """The rows and their weights."""
     last = table.num_columns - 1

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from everfresh.delta.bags import comparable
 from everfresh.delta.coerce import coerce_column, null_error
 from everfresh.errors import Code, EverfreshError
 from everfresh.types import BIGINT, VARCHAR, Column, TableSchema, arrow_schema, fold, to_arrow
@@ -211,6 +212,7 @@ def has_full_images(rows: pa.Table, schema: TableSchema) -> bool:
         return True
     by = [*schema.key, *(n for n in (COMMIT_VERSION,) if n in rows.column_names and n not in schema.names)]
     images = rows.select([*by, CHANGE_TYPE]).filter(pa.array((kinds == PREIMAGE) | (kinds == POSTIMAGE)))
+    images = pa.Table.from_arrays([comparable(column) for column in images.columns], images.column_names)
     least = images.group_by(by).aggregate([(CHANGE_TYPE, "min")])  # of a key, in a version
     return bool(pc.all(pc.equal(least.column(f"{CHANGE_TYPE}_min"), PREIMAGE)).as_py())
 

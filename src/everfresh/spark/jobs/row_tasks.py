@@ -12,10 +12,9 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from everfresh.delta import read_rows
-from everfresh.delta.bags import WEIGHT
+from everfresh.delta.bags import WEIGHT, in_order
 from everfresh.delta.parquet import read_exact
 from everfresh.distributed.plan.programs import tables_of
 from everfresh.distributed.worker.execute import Site
@@ -106,7 +105,7 @@ def change_block(world: World, view: str, batches: Batches) -> Iterator[pa.Recor
     if tables:
         rows = pa.concat_tables(tables)
         # A plan may give its rows in another order when it is computed again.
-        rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names]))
+        rows = rows.take(in_order(rows))
         values = Values.zeros(store.layout, rows.num_rows)
         values.n[:] = rows.column(WEIGHT).to_numpy()
         values_held = from_held(rows.drop_columns([WEIGHT]), store.codec.columns)
@@ -233,8 +232,7 @@ def _part(job: Job, index: int, spec: PartSpec, worker: int, rows: list[bytes]) 
         table = pa.concat_tables(pieces).combine_chunks()
         observe.arrive(table.num_rows)
         # A DataFrame may give its rows in another order when it is computed again.
-        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
-        return spec.part(table.take(order))
+        return spec.part(table.take(in_order(table)))
     if spec.laid is not None or spec.files:
         return own_part(spec, read_whole(job, index, spec), schema, job.world.workers, worker)
     piece = job.piece(index, worker)
