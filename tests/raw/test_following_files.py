@@ -115,6 +115,39 @@ def test_on_spark_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                 db.apply(b=[(1, 1, 1)])
 
 
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_arrays_that_are_created_from_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """CREATE ARRAY ... FROM: attributes by name, chunks of its own; what does not fit changes nothing."""
+    folder = Folder(tmp_path / "files", 7)
+    given: dict[str, Any] = {"engine": engine, "options": ef.Options(workers=2, durable=False)}
+    if engine == "spark":
+        given["spark"] = install(monkeypatch)
+    with ef.connect(**given) as db:
+        create(db, folder.path)
+        epoch = db.epoch
+        for wrong, said in (
+            (f"<nope: INT> {SHAPE}", "'a' has no column 'nope'"),
+            ("<v: BIGINT> [i=100000,100001,1; j=0,40,4]", "outside of 100000..100001"),
+        ):
+            with pytest.raises(EverfreshError, match=said):
+                db.sql(f"CREATE ARRAY b {wrong} FROM a")
+        assert db.epoch == epoch
+        with pytest.raises(EverfreshError, match="nobody follows"):
+            db.array("a").changes()
+        shape = SHAPE.replace(",10", ",9")
+        db.sql(f"CREATE ARRAY b <V: BIGINT> {shape} WITH (placement = 'hilbert') FROM A")
+        made = db.epoch
+        assert db.sql(f"CREATE ARRAY IF NOT EXISTS b <v: BIGINT> {shape} FROM a") == made
+        for _ in range(3):
+            cells = wanted(folder.present, "SELECT i, j, v FROM a")
+            assert bag(db.array("b").to_arrow().rename_columns(["i", "j", "v"])) == cells
+            assert db.array("b").verify().num_rows == 0
+            folder.step()
+            db.sql("REFRESH a")
+
+
 def test_a_change_is_that_of_its_files(tmp_path: Path) -> None:
     files = tmp_path / "files"
     files.mkdir()

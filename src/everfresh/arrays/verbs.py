@@ -76,9 +76,7 @@ def _fed(db: Database, statement: aql.CreateArray) -> int:
                 Code.UNSUPPORTED,
                 f"the rows of '{source}' do not come and go one by one: {found.kind}",
                 place=f"array '{statement.schema.name}'",
-                hint=f"db.array('{source}').follow('{statement.schema.name}')"
-                if found.kind == "external array"
-                else "read a table, a SQL view, an array or a view of arrays",
+                hint="read a table, a SQL view, an array or a view of arrays",
             )
     elif engine.catalog.relation(source) is None:
         raise EverfreshError(

@@ -336,8 +336,11 @@ class External(Resident):
 
     def kept_cells(self, name: str) -> pa.Table:
         """All cells of an array that is followed, as its files were when they were last looked at."""
+        return self.cells_kept_as(name, self.kept_names[name])
+
+    def cells_kept_as(self, name: str, kept: Mapping[str, str]) -> pa.Table:
+        """The cells of an array's files that are kept under these digests."""
         nothing = self.reader(name).schema.arrow.empty_table()
-        kept = self.kept_names[name]
         return pa.concat_tables([nothing, *(self.cells.get(digest, path) for path, digest in kept.items())])
 
     def followed(self, name: str, seen: Looked) -> Followed | None:

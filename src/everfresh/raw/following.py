@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from everfresh.arrays import aql
-from everfresh.arrays.domain import CellChange
+from everfresh.arrays.domain import Arrays
 from everfresh.errors import EverfreshError
 from everfresh.program import Batch
 
@@ -28,17 +28,24 @@ def publishing(db: Database, domain: External, name: str) -> None:
 
 def follow(db: Database, domain: External, name: str, follower: str) -> int:
     """Make an array with the cells of an external one, which follows it from now on."""
+    schema = replace(domain.reader(name).schema, name=follower)
+    return create_follower(db, domain, aql.CreateArray(schema, source=name))
+
+
+def create_follower(db: Database, domain: External, statement: aql.CreateArray) -> int:
+    """CREATE ARRAY ... FROM an external one: its dimensions and attributes are those of their names, chunked
+    as it says. What does not fit is refused before anybody follows."""
+    name, follower = statement.source, statement.schema.name
+    arrays: Arrays = db._domain("array")
     with db._lock:
         db._check_free(follower)
-        publishing(db, domain, name)
-        schema = replace(domain.reader(name).schema, name=follower)
-        cells = domain.kept_cells(name)
-        return db._commit(
-            Batch(
-                changes={follower: CellChange(cells, schema.arrow.empty_table())},
-                statements={"array": (aql.CreateArray(schema, source=name),)},
-            )
-        )
+        arrays.fed(statement.schema, domain.reader(name).schema.arrow.empty_table(), name)
+        keep = None if domain.expect(name).publishes else domain.publishing(name, None)
+        kept = domain.kept_names[name] if keep is None else keep.names
+        change = arrays.fed(statement.schema, domain.cells_kept_as(name, kept), name)
+        if keep is not None:
+            db._commit(Batch(statements={domain.name: (keep,)}))
+        return db._commit(Batch(changes={follower: change}, statements={"array": (statement,)}))
 
 
 def create_view(db: Database, domain: External, statement: aql.CreateView) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from everfresh.raw.catalog import Catalog
 from everfresh.raw.cells import CellReader
 from everfresh.raw.definition import CreateExternal, about_files, parse
 from everfresh.raw.domain import External, Made, Seen
-from everfresh.raw.following import create_view
+from everfresh.raw.following import create_follower, create_view
 from everfresh.raw.looking import look
 from everfresh.raw.needs import Needs, needs_of
 from everfresh.relations import Explanation, Result
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 DOMAIN = "raw"
 _SHOW = re.compile(r"\s*SHOW\b", re.IGNORECASE)
 _VIEW = re.compile(r"\s*CREATE\s+ARRAY\s+VIEW\b", re.IGNORECASE)
+_ARRAY = re.compile(r"\s*CREATE\s+ARRAY\b", re.IGNORECASE)
 _EXPLAIN = re.compile(r"\s*EXPLAIN\b", re.IGNORECASE)
 
 
@@ -41,7 +43,24 @@ def run(db: Database, text: str) -> Result | int:
         view = parse_aql(text)
         assert isinstance(view, aql.CreateView)
         return create_view(db, domain_of(db), view)
+    follower = _follower(db, text)
+    if follower is not None:
+        return create_follower(db, domain_of(db), follower)
     return _explained(db, text) or _answered(db, text) or run_arrays(db, text, lambda: _needed(db, text))
+
+
+def _follower(db: Database, text: str) -> aql.CreateArray | None:
+    """CREATE ARRAY ... FROM an external array, if that is what the text says and there is something to do."""
+    if not _ARRAY.match(text) or not any(one.domain == DOMAIN for one in db._engine.objects):
+        return None
+    statement = parse_aql(text)
+    if not isinstance(statement, aql.CreateArray) or not statement.source:
+        return None
+    source, there = (db._engine.objects.find(name) for name in (statement.source, statement.schema.name))
+    if source is None or source.domain != DOMAIN or (statement.if_not_exists and there is not None):
+        return None
+    db._writable()
+    return replace(statement, source=source.name, if_not_exists=False)
 
 
 def domain_of(db: Database) -> External:
