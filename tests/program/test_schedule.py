@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from everfresh.compiler import Catalog
@@ -176,7 +176,18 @@ def views(draw: st.DrawFn) -> dict[str, Some]:
     return found
 
 
+def idle(*names: str) -> dict[str, Some]:
+    """Views with a derived relation each, and no statement."""
+    made = {}
+    for name in names:
+        inner = View(Made(f"{name}$0"), Made(f"{name}#0"), COLUMN, (KEY,))
+        program = Program((MapDef(Made(f"{name}#0"), (KEY,), (), ""),), (Trigger("R", ()),), (inner,))
+        made[name] = Some(program, View(name, Made(f"{name}#0"), COLUMN, (KEY,)), ("R",))
+    return made
+
+
 @given(views())
+@example(idle("v", "w"))
 @settings(deadline=None)
 def test_text_brings_any_schedule_back(given_: dict[str, Some]) -> None:
     schedule = scheduled(given_)

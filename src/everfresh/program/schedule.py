@@ -189,7 +189,7 @@ def scheduled(views: Mapping[str, Programmed[E]]) -> Schedule[E]:
 
 
 def _lines(schedule: Schedule[E]) -> Iterator[str]:
-    for view in dict.fromkeys(run.view for run in schedule.runs):
+    for view in _views(schedule):
         yield f"VIEW {quote_name(view)}"
         for unit in schedule.of(view):
             yield f"  UNIT {quote_name(unit.name)} FROM {_names(unit.maps)}"
@@ -197,6 +197,19 @@ def _lines(schedule: Schedule[E]) -> Iterator[str]:
         for base in dict.fromkeys(run.base for run in own):
             targets = [run.statement.target for run in own if run.base == base]
             yield f"  ON {quote_name(base)}: {_names(targets)}"
+
+
+def _views(schedule: Schedule[E]) -> Iterator[str]:
+    """The views that have units or statements, in the order in which both have them."""
+    left = dict.fromkeys(run.view for run in schedule.runs)
+    for view in dict.fromkeys(unit.view for unit in schedule.units):
+        while view in left:
+            first = next(iter(left))
+            del left[first]
+            if first != view:
+                yield first
+        yield view
+    yield from left
 
 
 def _names(names: Iterable[str]) -> str:
