@@ -36,6 +36,8 @@ class _Arrived:
     def instead(self, eval_: Eval, target: Temp) -> Eval | None:
         """What gives `target` of this: it reads nothing but what travels, and groups that lie together lie
         where they should."""
+        if eval_.uses != (self.of,):
+            return None
         count = len(self.asked)
         for term in terms_of(eval_.expr, self.of):
             if term is None or term.asked()[:count] != self.asked or term.needed(count, False) - self.known:

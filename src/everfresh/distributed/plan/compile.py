@@ -58,7 +58,9 @@ def distributed(
     this catalog before."""
     prefix = _prefix(catalog)
     temps = _changes(catalog, changed, given, prefix)
-    lowering = Lowering(Programs(catalog), placement, passes.simplify, prefix, {} if known is None else known)
+    lowering = Lowering(
+        Programs(catalog), placement, passes.simplify, prefix, known={} if known is None else known
+    )
     instructions = lowering.run(temps)
     if not rows:
         instructions = tuple(i for i in instructions if not isinstance(i, PlacedChange))
@@ -157,7 +159,7 @@ def settled(catalog: Catalog, placement: Placement, known: Known | None = None) 
             for name in everything:
                 for given in (REPLICATED, RANDOM):
                     changes = _changes(catalog, (name,), given, prefix)
-                    Lowering(programs, placement, True, prefix, known).run(changes)
+                    Lowering(programs, placement, True, prefix, True, known).run(changes)
             return placement
         except MapsApart as apart:
             names = {n for n in apart.maps if placement.maps.get(n, REPLICATED) != REPLICATED}

@@ -32,7 +32,10 @@ def done_early(program: DistributedProgram) -> DistributedProgram:
     instructions = list(program.instructions())
     first: list[Instruction] = []
     for _, temp in program.given:
-        readers = [i for i in instructions if isinstance(i, Eval) and i.read and temp in i.uses]
+        reading = {
+            n: i for n, i in enumerate(instructions) if isinstance(i, Eval) and i.read and temp in i.uses
+        }
+        readers = list(reading.values())
         terms = [t for i in readers for t in terms_of(i.expr, temp)]
         if isinstance(temp.tag, Replicated) or not readers or None in terms:
             continue
@@ -44,10 +47,10 @@ def done_early(program: DistributedProgram) -> DistributedProgram:
             continue
         made = _made(temp, places, asked, values, readers[0])
         first.append(made)
-        for reader in readers:
+        for number, reader in reading.items():
             expr = over(reader.expr, temp, made.target, places, len(asked))
             uses = tuple(made.target if t == temp else t for t in reader.uses)
-            instructions[instructions.index(reader)] = replace(reader, expr=expr, uses=uses)
+            instructions[number] = replace(reader, expr=expr, uses=uses)
     if not first:
         return program
     everything = (*first, *instructions)

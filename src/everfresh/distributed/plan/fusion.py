@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -54,14 +55,13 @@ def connected(blocks: Sequence[Block]) -> tuple[Block, ...]:
         {t.name: t for i in b.instructions for t in uses_of(i) if t.name not in made[n]}
         for n, b in enumerate(blocks)
     ]
+    last = {name: n for n, names in enumerate(used) for name in names}
+    in_rounds = Counter((b.mode, r) for b in blocks for r in _rounds(b))
     out = []
     for n, block in enumerate(blocks):
-        later = {name for m, names in enumerate(used) if m > n for name in names}
         own: dict[str, Temp] = {i.target.name: i.target for i in block.instructions if hasattr(i, "target")}
-        outputs = tuple(t for name, t in own.items() if name in later)
-        rounds = _rounds(block) & {
-            r for m, b in enumerate(blocks) if m != n and b.mode == block.mode for r in _rounds(b)
-        }
+        outputs = tuple(t for name, t in own.items() if last.get(name, n) > n)
+        rounds = {r for r in _rounds(block) if in_rounds[block.mode, r] > 1}
         out.append(
             replace(
                 block,

@@ -54,6 +54,9 @@ class Lowering:
     placement: Placement
     optimise: bool
     prefix: str = "temp"
+    tried: bool = False
+    """Whether it is only tried if the statements can be run where their maps are: nothing is emitted for
+    them."""
     known: Known = field(default_factory=dict)
     """What was found for products before, by all that it depends on: for other batches, and where other maps
     are elsewhere."""
@@ -124,7 +127,10 @@ class Lowering:
         target, to = self.programs.maps[scope.target], self.placement.maps[scope.target]
         done: dict[object, list[Query]] = {}
         for sign, factors in products(expr):
-            located = scope.resolved(self._located(tuple(factors), target.keys, to, scope))
+            found = self._located(tuple(factors), target.keys, to, scope)
+            if self.tried:
+                continue
+            located = scope.resolved(found)
             moved, body = (located.to, located.body) if isinstance(located, Move) else (None, located)
             if moves(body):
                 done[len(done), moved] = [_signed(sign, located)]
@@ -133,7 +139,7 @@ class Lowering:
         return [self._emit(_union(queries), scope) for queries in done.values()]
 
     def _located(self, factors: tuple[Query, ...], keys: tuple[Var, ...], to: Tag, scope: _Scope) -> Query:
-        tags = tuple([scope(n) for f in factors for n in atoms(f)])
+        tags = tuple([tag_of(n, scope) for f in factors for n in atoms(f)])
         asked = scope.view, self.optimise, factors, keys, to, tags
         try:
             build = optimised if self.optimise else annotated
