@@ -35,6 +35,8 @@ PACE = 0.01
 """How long a writer waits after each write, so that faults come while it writes."""
 TABLE = "CREATE TABLE records (id BIGINT PRIMARY KEY, g BIGINT, v BIGINT)"
 VIEW = "CREATE MATERIALIZED VIEW sums AS SELECT g, SUM(v) AS total, COUNT(*) AS n FROM records GROUP BY g"
+FAMILY = VIEW.replace("GROUP BY", "WHERE v >= 0 GROUP BY")
+"""The same as a view that may share its program with others."""
 _WRITER = """
 import sys
 from kv_faults import timelines, write
@@ -110,7 +112,18 @@ def decode(of: Versions) -> decodable.Decode:
 class Trial:
     """One served store with a writer in a process of its own and a reader; faults are what a test does."""
 
-    def __init__(self, folder: Path, seed: int, owner: str = "", manager: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        owner: str = "",
+        manager: str = "",
+        *,
+        options: tuple[str, ...] = (),
+        family: bool = False,
+    ) -> None:
+        """`options` are those of `everfresh kv serve`; with `family` the view is one of a family."""
+        self.options, self.family = options, family
         self.folder, self.seed, self.of = folder, seed, timelines(seed)
         self.path = str(Path(mkdtemp()) / "s")
         self._points = {"EVERFRESH_KV_CRASH_OWNER": owner, "EVERFRESH_KV_CRASH": manager}
@@ -134,7 +147,9 @@ class Trial:
     def _serve(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         how = [sys.executable, "-m", "everfresh", "kv", "serve", str(self.folder), "--socket", self.path]
         child = subprocess.Popen(
-            [*how, "--partitions", "2"], stdout=subprocess.PIPE, env={**os.environ, **environment}
+            [*how, "--partitions", "2", *self.options],
+            stdout=subprocess.PIPE,
+            env={**os.environ, **environment},
         )
         assert child.stdout is not None
         assert child.stdout.readline()
@@ -176,7 +191,10 @@ class Trial:
         store = RemoteStore(self.path)
         views = Views(store, only=lambda group: False)
         views.create_table(TABLE)
-        views.create_view(VIEW, key=["g"])
+        if self.family:
+            views.create_views([FAMILY])
+        else:
+            views.create_view(VIEW, key=["g"])
         store.close()
 
     def managers(self) -> list[int]:

@@ -127,6 +127,46 @@ def test_a_writer_dies(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("point", ["prepare:9", "head:5:after", "fence:4", "resolve:3"])
+def test_a_manager_of_a_family_dies(point: str, tmp_path: Path) -> None:
+    """Each of three managers that keep the view together, again and again."""
+    trial = Trial(tmp_path / "s", 8, manager=point, options=("--managers", "3"), family=True)
+    try:
+        assert trial.judged() is None
+    finally:
+        trial.close()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("which", [0, 1, 2])
+def test_a_manager_of_a_family_stops(which: int, tmp_path: Path) -> None:
+    """It is taken for dead, the others go on without it, and it comes back as a zombie."""
+    trial = Trial(tmp_path / "s", 9, options=("--managers", "3"), family=True)
+    try:
+        trial.until(60)
+        stopped_one = trial.managers()[which]
+        os.kill(stopped_one, signal.SIGSTOP)
+        trial.until(200)
+        os.kill(stopped_one, signal.SIGCONT)
+        assert trial.judged() is None
+    finally:
+        trial.close()
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+def test_a_driver_dies(tmp_path: Path) -> None:
+    """A manager whose programs run on Spark."""
+    trial = Trial(tmp_path / "s", 10, options=("--engine", "spark"))
+    try:
+        trial.until(100)
+        os.kill(trial.managers()[0], signal.SIGKILL)
+        assert trial.judged() is None
+    finally:
+        trial.close()
+
+
+@pytest.mark.soak
 def test_the_master_dies_and_stops(tmp_path: Path) -> None:
     master_dies_and_stops(tmp_path / "s")
 
