@@ -306,7 +306,7 @@ class Views:
     def metrics(self) -> dict[str, dict[str, int]]:
         """Of each group that is maintained here: how many entries it has taken, and how many the last slice
         had."""
-        return {name: {"taken": of.taken, "held": of.held} for name, of in self._groups.items()}
+        return {name: {"taken": of.taken, "held": of.held} for name, of in list(self._groups.items())}
 
     def sweep(self) -> int:
         """Resolve and remove what earlier processes left in the view tables; how many rows."""

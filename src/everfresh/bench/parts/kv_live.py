@@ -181,7 +181,7 @@ def _stale(
                 store.write(1, ops[at : at + 1000])
         strategy = "SCIMB" if batch else "SCI"
         views.create_view(f"CREATE MATERIALIZED VIEW v AS {text}", strategy=strategy, batch=batch)
-        _until_shown(asking, ["v"])
+        _until_shown(asking, ["v"], 600 if engine == "spark" else 120)
         random, gone = Random(5), dict[tuple[str, bytes], bytes]()
 
         def changes() -> list[Op]:

@@ -8,6 +8,7 @@ receiver come in the order in which they were sent, as far as they come.
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from everfresh.kv.process import wire
 
 FULL = 256 << 20
 WAIT = 0.5
+BEAT = 0.5
 
 
 class Boxes:
@@ -50,11 +52,14 @@ class Boxes:
 
 
 class Post:
-    """A manager's side: sends letters, and has those that came for it by group."""
+    """A manager's side: sends letters, and has those that came for it by group. What waits for letters lets
+    the manager be heard of, too, so that one that loads for long is not taken for dead."""
 
-    def __init__(self, connect: Callable[[], Any], me: str) -> None:
+    def __init__(
+        self, connect: Callable[[], Any], me: str, metrics: Callable[[], dict[str, dict[str, int]]]
+    ) -> None:
         """Two connections to the owner: one waits."""
-        self.me, self.arrived = me, threading.Event()
+        self.me, self.arrived, self._metrics = me, threading.Event(), metrics
         self.came: dict[str, deque[tuple[str, Any]]] = defaultdict(lambda: deque(maxlen=1 << 20))
         """For each group, to whom and what."""
         self._out, self._in = connect(), connect()
@@ -74,8 +79,13 @@ class Post:
         self._letters.clear()
 
     def _listen(self) -> None:
+        heard = 0.0
         try:
             while not self._closed:
+                now = time.monotonic()
+                if now - heard > BEAT:
+                    self._in.ask("beat", self.me, self._metrics())
+                    heard = now
                 for letter in self._in.ask("fetch", self.me, WAIT):
                     for group, to, message in wire.unpack(letter):
                         self.came[group].append((to, message))

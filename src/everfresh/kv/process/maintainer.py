@@ -26,7 +26,6 @@ from everfresh.kv.runtime.on_engine import MakeEngine
 from everfresh.kv.views import Flow, Views
 
 PAUSE = 0.02
-BEAT = 0.5
 REBUILD_EVERY = 5.0
 _POINTS = {Fence: "fence", Prepare: "prepare", Put: "head", Resolve: "resolve", Collect: "collect"}
 
@@ -48,16 +47,12 @@ def maintain(path: str, name: str, stop: threading.Event, engine: str = "local")
     all; let it be heard of."""
     at = points.point(points.MANAGER)
     store = RemoteStore(path) if at is None else _Mortal(path, at)
-    post = Post(lambda: RemoteStore(path), name)
-    makes = _engines() if engine == "spark" else None
     views: Views | None = None
+    post = Post(lambda: RemoteStore(path), name, lambda: {} if views is None else views.metrics())
+    makes = _engines() if engine == "spark" else None
     seen: Any = None
-    heard = 0.0
     while not stop.is_set():
         began = time.monotonic()
-        if began - heard > BEAT:
-            store.ask("beat", name, views.metrics() if views is not None else {})
-            heard = began
         ring, _ = read_ring(store)
         now = ring.members, _made(store)
         if name in ring.members and (views is None or now != seen):
