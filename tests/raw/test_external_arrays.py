@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ questions = st.tuples(
     st.sampled_from([0, 300, 2000, 10**6]),
     st.integers(1, 3),
     st.sampled_from([0, 5, 1000]),
+    st.booleans(),
 )
 def test_answers_equal_those_over_loaded_cells(
     seed: int,
@@ -89,9 +91,16 @@ def test_answers_equal_those_over_loaded_cells(
     budget: int,
     workers: int,
     min_cells: int,
+    side_by_side: bool,
 ) -> None:
     random = np.random.default_rng(seed)
-    with tempfile.TemporaryDirectory() as folder, ef.connect(engine="local") as db:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        tempfile.TemporaryDirectory() as folder,
+        ef.connect(engine="local") as db,
+    ):
+        if side_by_side:
+            in_threads(patch)
         some = [rows(random, count) for count, _ in files]
         for k, ((_, writer), table) in enumerate(zip(files, some, strict=True)):
             WRITERS[writer](Path(folder) / f"{k}", table)
@@ -148,6 +157,12 @@ def test_columns_that_are_taken_equal_those_that_are_computed(
         expected = execute(plan, {"file": rows}.__getitem__)
         assert found.schema.types == expected.schema.types
         assert str(found.to_pydict()) == str(expected.to_pydict()), "zeros have a sign"
+
+
+def in_threads(patch: pytest.MonkeyPatch) -> None:
+    """Have files read by three threads, however small they are."""
+    patch.setattr("everfresh.raw.here._ENOUGH", 0)
+    patch.setattr("everfresh.raw.here.cores", lambda: 3)
 
 
 @pytest.fixture
@@ -253,7 +268,45 @@ def test_a_file_that_changes_is_never_mixed(night: Path) -> None:
         assert db.cache.explain() == before, "a query that fails leaves the cache as it was"
 
 
-def test_an_interrupt_leaves_everything_as_it_was(night: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_a_file_that_changes_while_a_query_reads_it(
+    night: Path, monkeypatch: pytest.MonkeyPatch, side_by_side: bool
+) -> None:
+    """Written anew once its first rows were read, of the same length and with other cells."""
+    if side_by_side:
+        in_threads(monkeypatch)
+    cells = CellReader.cells
+
+    def read(self: CellReader, path: str) -> Any:
+        for done, table in cells(self, path):
+            yield done, table
+            if path.endswith("1.parquet"):
+                parquet(
+                    Path(path),
+                    pa.table({"x": np.arange(11, 25), "y": np.full(14, 3.5), "v": np.arange(14) + 1}),
+                )
+
+    with ef.connect(engine="local") as db:
+        create(db, night)
+        answer(db, "SELECT COUNT(*) AS n FROM a WHERE i < 5")
+        before = db.cache.explain("json")
+        monkeypatch.setattr(CellReader, "cells", read)
+        with pytest.raises(EverfreshError) as caught:
+            db.sql("SELECT SUM(v) AS s FROM a")
+        assert caught.value.code == Code.CHANGED
+        assert "1.parquet" in str(caught.value)
+        assert db.cache.explain("json") == before, "nothing of it is kept"
+        monkeypatch.setattr(CellReader, "cells", cells)
+        db.sql("REFRESH a")
+        assert answer(db, "SELECT SUM(v) AS s FROM a") == [{"s": 3 * 91 + 14}]
+
+
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_an_interrupt_leaves_everything_as_it_was(
+    night: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side_by_side: bool
+) -> None:
+    if side_by_side:
+        in_threads(monkeypatch)
     struck: list[str] = []
 
     def strike(what: str, done: int, total: int) -> None:
@@ -275,6 +328,7 @@ def test_an_interrupt_leaves_everything_as_it_was(night: Path, tmp_path: Path) -
         with pytest.raises(KeyboardInterrupt):
             db.sql("SELECT * FROM a SIMILARITY JOIN a b ON (b.i = a.i AND b.j = a.j) WITH SHAPE L0")
         assert db.cache.explain("json") == before
+        assert not [t for t in threading.enumerate() if t.name.startswith("everfresh-files")]
         parquet(night / "8", pa.table({"x": [50], "y": [40.0], "v": [7]}))
         parquet(night / "9", pa.table({"x": [50], "y": [40.0], "v": [7]}))
         db.on_progress(None)
