@@ -23,6 +23,7 @@ import pyarrow as pa
 from everfresh.compiler import Catalog
 from everfresh.delta import Delta
 from everfresh.epochs import Domain, Objects
+from everfresh.epochs.follower import Bell
 from everfresh.epochs.lazy import Lazy
 from everfresh.epochs.queue import Queue, Waiting, chosen
 from everfresh.errors import Code, EverfreshError
@@ -128,6 +129,7 @@ class Database(StreamMethods, ObjectMethods):
         self._forked_from: int | None = None
         """The process that opened the database, in a child that was forked from it."""
         self._listeners: dict[str, list[Callable[[pa.Table], Any]]] = {}
+        self._bell = Bell()
         self._progress: Progress | None = None
         self._streams: dict[str, Stream] = {}
         self._transaction: Transaction | None = None
@@ -159,6 +161,7 @@ class Database(StreamMethods, ObjectMethods):
                 for domain in self._engine.objects.domains.values():
                     domain.release()
             self._closed = True
+            self._bell.ring()
             self._engine.close()  # again, if the first time was interrupted
 
     def __repr__(self) -> str:
@@ -432,6 +435,7 @@ class Database(StreamMethods, ObjectMethods):
                     if isinstance(waiting.result, int):
                         self._tell(waiting.result)
             ready = later
+        self._bell.ring()
 
     def _check_static(self, name: str) -> None:
         catalog = self._engine.catalog

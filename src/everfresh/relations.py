@@ -18,6 +18,7 @@ import pyarrow as pa
 from everfresh.delta import render, render_html
 from everfresh.delta.pythonic import python_values, without_extensions
 from everfresh.delta.sound import unreadable
+from everfresh.epochs.follower import Follower
 from everfresh.errors import Code, EverfreshError
 from everfresh.types import HUGEINT, Column, fold, quoted, to_arrow
 
@@ -335,6 +336,25 @@ class View(Named):
         with self._db._reading() as engine:
             self._check(engine.catalog)
             return engine.changes(self.name, since)
+
+    def follow(self, since: int | None = None) -> Follower:
+        """The view's changes from now on, or after the epoch `since`: `for change in view.follow()` waits for
+        each, `async for` does so in a coroutine. `close()` ends it; its `epoch` is where to go on.
+
+        >>> import everfresh as ef
+        >>> db = ef.connect(engine="local")
+        >>> _ = db.sql("CREATE TABLE t (a BIGINT); CREATE MATERIALIZED VIEW v AS SELECT SUM(a) AS s FROM t")
+        >>> _ = db.apply(t=[(1,)])
+        >>> follower = db.view("v").follow(since=2)
+        >>> next(follower).to_pylist()[-1]["_epoch"], follower.epoch
+        (3, 3)
+        >>> db.close()
+        >>> list(follower)
+        []
+        """
+        with self._db._reading() as engine:
+            self._check(engine.catalog)
+        return Follower(self.changes, lambda: self._db.epoch, self._db._bell, since)
 
     def on_change(self, fn: Callable[[pa.Table], Any]) -> Callable[[], None]:
         """Call `fn(changes)` after each batch that changes the view; returns a function that ends it."""

@@ -79,7 +79,7 @@ class ExternalArray(View):
             publishing(self._db, self._domain, self.name)
         return super().on_change(fn)
 
-    def follow(self, name: str) -> int:
+    def follow(self, name: str) -> int:  # type: ignore[override]
         """Make an array with the same cells, which follows this one from now on: what array views and others
         read. Returns the epoch."""
         from everfresh.raw.following import follow

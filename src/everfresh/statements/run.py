@@ -159,6 +159,7 @@ class Statements:
             )
         with shown(self._db._progress) as told:
             epoch = self.following.execute(engine, statement, told)
+        self._db._bell.ring()
         for view in [name for name in self._db._listeners if not self._db._knows(name)]:
             del self._db._listeners[view]
         return epoch

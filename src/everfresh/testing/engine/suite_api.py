@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -380,3 +382,46 @@ class ApiSuite(SuiteBase):
         assert problems == []
         assert db.epoch == 11
         assert_rows(db.view("v"), (9, 909))
+
+    def test_following_a_view(self, shop: Database) -> None:
+        totals, epoch = shop.view("totals"), shop.epoch
+        follower, earlier = totals.follow(), totals.follow(since=epoch - 1)
+        first = next(earlier)
+        assert_same(totals.changes(since=epoch - 1), first, "the change before")
+        assert earlier.epoch == epoch
+        seen: list[pa.Table] = []
+        thread = threading.Thread(target=lambda: seen.extend(follower))
+        thread.start()
+        shop.apply(items=[(10, "ink", 1, "1.00")])
+        shop.sql("CREATE TABLE other (a BIGINT); INSERT INTO other VALUES (1)")
+        shop.apply(items=Delta(deletes=[{"id": 10}]))
+        last = shop.epoch
+        assert_same(pa.concat_tables([next(earlier), next(earlier)]), totals.changes(since=epoch), "later")
+        assert earlier.epoch == last
+        while follower.epoch < last:
+            time.sleep(0.01)
+        follower.close()
+        thread.join()
+        assert_same(pa.concat_tables(seen), totals.changes(since=epoch), "in a thread")
+        assert [set(change.column("_epoch").to_pylist()) for change in seen] == [{epoch + 1}, {last}]
+        assert list(follower) == []
+        with refused(Code.HISTORY, "not committed"):
+            totals.follow(since=last + 1)
+
+    def test_following_in_a_coroutine(self, shop: Database) -> None:
+        epoch = shop.epoch
+
+        async def followed() -> list[int]:
+            found: list[int] = []
+            with shop.view("totals").follow() as follower:
+                await asyncio.to_thread(shop.apply, {"items": [(10, "ink", 1, "1.00")]})
+                async for change in follower:
+                    found.append(change.column("_epoch")[0].as_py())
+                    if len(found) == 2:
+                        break
+                    await asyncio.to_thread(shop.apply, {"items": [(11, "pen", 1, "1.00")]})
+            with pytest.raises(StopAsyncIteration):
+                await anext(follower)
+            return found
+
+        assert asyncio.run(followed()) == [epoch + 1, epoch + 2]
