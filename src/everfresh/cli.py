@@ -6,6 +6,7 @@ something. Heavy modules are imported by the command that needs them, so `--vers
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -103,6 +104,14 @@ def _database(path: str | None, engine: str, read_only: bool = False) -> Iterato
 @click.option("--read-only", is_flag=True, help="Open the folder for reading, beside its writer.")
 @_dialect
 @click.option("-c", "text", metavar="TEXT", help="Run this text.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json"]),
+    default="table",
+    show_default=True,
+    help="How results are written; json: an object a line.",
+)
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 def sql(
     *,
@@ -112,6 +121,7 @@ def sql(
     read_only: bool,
     dialect: str,
     text: str | None,
+    form: str,
     file: str | None,
 ) -> None:
     """Run the script FILE, standard input (-), or statements typed at a prompt.
@@ -130,7 +140,19 @@ def sql(
     with _database(path, engine, read_only) as db:
         for result in _run(db, script, dialect, name):
             if result is not None and not isinstance(result, int):
-                click.echo(str(result))
+                _show(result, form)
+
+
+def _show(result: Any, form: str) -> None:
+    """Write a result to standard output."""
+    if form == "table":
+        click.echo(str(result))
+        return
+    from everfresh.delta.writing import write_text
+
+    text = io.StringIO()
+    write_text(result.to_arrow(), text, form)
+    click.echo(text.getvalue(), nl=False)
 
 
 def _require_folder(path: str | None, create: bool, read_only: bool, asks: bool) -> None:

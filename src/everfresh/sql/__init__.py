@@ -37,6 +37,7 @@ from everfresh.sql.statements import (
     AddColumn,
     Conflict,
     Copy,
+    CopyTo,
     CreateQuery,
     CreateTable,
     CreateView,
@@ -54,7 +55,7 @@ from everfresh.sql.statements import (
 )
 
 __all__ = [
-    "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CreateQuery",
+    "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CopyTo", "CreateQuery",
     "CreateTable", "CreateView", "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain",
     "Filter", "Insert", "Join", "Limit", "Merge", "Parsed", "Plan", "Project", "QuantifiedSubquery",
     "Returning", "ScalarSubquery", "Scan", "Select", "SetOperation", "Show", "Single", "Sort",

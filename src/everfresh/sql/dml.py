@@ -5,7 +5,7 @@ Invariant: an expression for a column has the column's type; a column is assigne
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from sqlglot import exp
 
@@ -22,7 +22,7 @@ from everfresh.sql.queries.query import bind_query
 from everfresh.sql.row_changes import Target, returning
 from everfresh.sql.scope import Catalog, Relation, Scope
 from everfresh.sql.source import Source
-from everfresh.sql.statements import Assignments, Conflict, Copy, Delete, Insert, Update
+from everfresh.sql.statements import Assignments, Conflict, Copy, CopyTo, Delete, Insert, Update
 from everfresh.types import Column, TableSchema
 
 EXCLUDED = "excluded"
@@ -320,28 +320,54 @@ def truncate(parsed: Parsed, catalog: Catalog) -> Delete:
 # -- COPY ------------------------------------------------------------------------------------------------
 
 
-def copy(parsed: Parsed, catalog: Catalog) -> Copy:
-    """COPY table FROM 'file' (options)."""
+def copy(parsed: Parsed, catalog: Catalog) -> Copy | CopyTo:
+    """COPY table FROM 'file' (options), COPY table | (query) TO 'file' (options)."""
     tree, source = parsed.tree, parsed.source
     if not tree.args.get("kind"):
-        raise source.unsupported(
-            "COPY ... TO", hint="read the view, and write it with Arrow, pandas or Polars"
-        )
+        return _copy_to(source, tree, catalog)
     if isinstance(tree.this, exp.Schema):
         raise source.unsupported("COPY with a list of columns", tree.this)
     schema = base_table(catalog, source, tree.this)
     files = tree.args.get("files") or []
     if len(files) != 1 or not isinstance(files[0], exp.Literal):
         raise source.error(Code.SYNTAX, "COPY reads one file, given as 'path'", tree)
+    options = _options(source, tree)
+    kind: Any = _format(source, options.pop("format", None), ("csv", "parquet"))
+    return Copy(schema.name, files[0].name, kind, options, **common(source))
+
+
+def _copy_to(source: Source, tree: Any, catalog: Catalog) -> CopyTo:
+    files = tree.args.get("files") or []
+    if len(files) != 1 or not isinstance(files[0], exp.Literal) or not files[0].is_string:
+        raise source.error(Code.SYNTAX, "COPY writes one file, given as 'path'", tree)
+    what: Any = tree.this
+    if isinstance(what, exp.Schema):
+        names = [exp.column(c.copy()) for c in what.expressions]
+        what = exp.Select(expressions=names, from_=exp.From(this=what.this.copy()))
+    elif isinstance(what, exp.Table):
+        what = exp.Select(expressions=[exp.Star()], from_=exp.From(this=what.copy()))
+    options = _options(source, tree)
+    kind: Any = _format(source, options.pop("format", None), ("csv", "json", "parquet"))
+    known = {"header": bool, "delimiter": str, "delim": str, "sep": str}
+    for name, value in options.items():
+        if name not in known or not isinstance(value, known[name]) or value == "":
+            raise source.unsupported(
+                f"the option {name.upper()} of COPY ... TO, with this value",
+                tree,
+                hint="options are: FORMAT (csv, json, parquet), HEADER (true, false), DELIMITER ('text')",
+            )
+    plan = bind_query(what, catalog, source).plan
+    return CopyTo(plan, files[0].name, kind, options, **common(source))
+
+
+def _options(source: Source, tree: Any) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for parameter in tree.args.get("params") or []:
         name = parameter.name.lower()
         if name in options:
             raise source.error(Code.SYNTAX, f"option '{name}' is given twice")
         options[name] = _option(source, parameter)
-    return Copy(
-        schema.name, files[0].name, _format(source, options.pop("format", None)), options, **common(source)
-    )
+    return options
 
 
 def _option(source: Source, parameter: Any) -> Any:
@@ -359,11 +385,9 @@ def _option(source: Source, parameter: Any) -> Any:
     raise source.unsupported(f"this value of the option {parameter.name.upper()}", value)
 
 
-def _format(source: Source, value: Any) -> Literal["csv", "parquet"] | None:
+def _format(source: Source, value: Any, known: tuple[str, ...]) -> str | None:
     if value is None:
         return None
-    known: dict[str, Literal["csv", "parquet"]] = {"csv": "csv", "parquet": "parquet"}
-    found = known.get(str(value).lower())
-    if found is None:
-        raise source.unsupported(f"the format '{value}'", hint="formats are: csv, parquet")
-    return found
+    if str(value).lower() not in known:
+        raise source.unsupported(f"the format '{value}'", hint=f"formats are: {', '.join(known)}")
+    return str(value).lower()

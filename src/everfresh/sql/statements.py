@@ -186,6 +186,16 @@ class Copy(Statement):
 
 
 @dataclass(frozen=True)
+class CopyTo(Statement):
+    """COPY table | (query) TO 'path' (options): the rows of a plan, written to a file."""
+
+    plan: Plan
+    path: str
+    format: Literal["csv", "json", "parquet"] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Select(Statement):
     """A query to answer once."""
 

@@ -11,6 +11,7 @@ from everfresh import sql as s
 from everfresh.arrays.script import about_arrays, pieces
 from everfresh.compiler import explain
 from everfresh.delta import read_rows
+from everfresh.delta.writing import write_file
 from everfresh.errors import Code, EverfreshError
 from everfresh.following import Following
 from everfresh.program import Batch, Engine, Stale
@@ -135,6 +136,8 @@ class Statements:
                 return self._changes.run(statement)
             case s.Copy():
                 return self._copy(statement)
+            case s.CopyTo():
+                return self._copy_to(statement)
             case _:
                 return self._ddl(statement)
 
@@ -188,6 +191,16 @@ class Statements:
         else:
             rows = read_rows(statement.path, schema, what=what, kind=statement.format)
         return self._db._commit(Batch((part_of(schema, "insert", rows, what),)))
+
+    def _copy_to(self, statement: s.CopyTo) -> Result:
+        """Write the rows of a query to a file; how many they are."""
+        rows = Result((self._db._transaction or self._db._open()).select(statement.plan)).to_arrow()
+        options = statement.options
+        given = next((options[name] for name in ("delimiter", "delim", "sep") if name in options), None)
+        write_file(
+            rows, statement.path, statement.format, header=options.get("header", True), delimiter=given
+        )
+        return Result(pa.table({"Count": pa.array([rows.num_rows], pa.int64())}))
 
     def _describe(self, statement: s.Show | s.Explain) -> Result:
         catalog = self._db.catalog

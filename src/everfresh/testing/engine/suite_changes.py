@@ -149,7 +149,10 @@ class ChangeSuite(SuiteBase):
         for text, code in (
             ("BEGIN; INSERT INTO t VALUES (9, 1); INSERT INTO t VALUES (9, 2); COMMIT", Code.DUPLICATE_KEY),
             ("BEGIN; INSERT INTO t VALUES (1, 1); COMMIT", Code.DUPLICATE_KEY),
-            ("BEGIN; INSERT INTO t VALUES (9, 1); SELECT 1 // 0; COMMIT", Code.DIVISION_BY_ZERO),
+            (
+                "BEGIN; INSERT INTO t VALUES (9, 1); INSERT INTO t SELECT 8, 1 // (k - k) FROM t; COMMIT",
+                Code.DIVISION_BY_ZERO,
+            ),
             ("BEGIN; INSERT INTO t VALUES (9, 1); CREATE TABLE z (a INT); COMMIT", Code.UNSUPPORTED),
             ("BEGIN; BEGIN; COMMIT", Code.EXISTS),
             ("COMMIT", Code.NOT_FOUND),

@@ -157,3 +157,43 @@ class DefinitionSuite(SuiteBase):
             db.sql("ALTER TABLE t DROP COLUMN z")
             db.sql("CREATE TABLE one (a INT DEFAULT 1); INSERT INTO one DEFAULT VALUES")
             assert_rows(db.sql("INSERT INTO one VALUES (DEFAULT), (4) RETURNING a"), (1,), (4,))
+
+    def test_copies_to_files(self, db: Database, tmp_path: Path) -> None:
+        import duckdb
+
+        ddl = """CREATE TABLE v (i INTEGER, d DECIMAL(9,2), s VARCHAR, dt DATE, ts TIMESTAMP, b BOOLEAN,
+            f DOUBLE, h HUGEINT, r REAL)"""
+        rows = """INSERT INTO v VALUES (1, 1.50, 'x,"y', DATE '2020-01-02', TIMESTAMP '2020-01-02 03:04:05.5',
+            true, 1e20, 12345678901234567890123, 1.5),
+            (2, NULL, '', NULL, TIMESTAMP '2020-01-02 00:00:00', false, 0.1, -1, 0.1),
+            (3, -0.05, 'line\nbreak é', NULL, NULL, NULL, NULL, NULL, NULL)"""
+        con = duckdb.connect()
+        for text in (ddl, rows):
+            db.sql(text)
+            con.execute(text)
+        query = "SELECT * FROM v WHERE i <= 3 ORDER BY i"
+        for name, options in (
+            ("a.csv", ""),
+            ("b.tsv", ""),
+            ("c.txt", "(FORMAT csv, HEADER false, DELIMITER '|')"),
+        ):
+            ours, theirs = tmp_path / name, tmp_path / f"theirs-{name}"
+            delimiter = "(DELIMITER '\t', FORMAT csv)" if name == "b.tsv" else options
+            assert answer(db, f"COPY ({query}) TO '{ours}' {options}") == [{"Count": 3}]
+            con.execute(f"COPY ({query}) TO '{theirs}' {delimiter}")
+            assert ours.read_text() == theirs.read_text()
+        db.sql(f"Copy v TO '{tmp_path / 'v.parquet'}'")
+        db.sql(f"COPY v (s, i) TO '{tmp_path / 'v.json'}'")
+        for file, columns in (("v.parquet", "*"), ("v.json", "s, i")):
+            found = con.execute(f"SELECT {columns} FROM '{tmp_path / file}'").fetchall()
+            assert sorted(found, key=repr) == sorted(
+                con.execute(f"SELECT {columns} FROM v").fetchall(), key=repr
+            )
+        with refused(Code.ENVIRONMENT, "nowhere"):
+            db.sql(f"COPY v TO '{tmp_path / 'nowhere' / 'v.csv'}'")
+        with refused(Code.ARGUMENT, "FORMAT"):
+            db.sql(f"COPY v TO '{tmp_path / 'v.xyz'}'")
+        with refused(Code.DIVISION_BY_ZERO):
+            db.sql(f"COPY (SELECT 1 // (i - 1) FROM v) TO '{tmp_path / 'a.csv'}'")
+        assert (tmp_path / "a.csv").read_text().startswith("i,d,s")
+        assert not list(tmp_path.glob(".*"))
