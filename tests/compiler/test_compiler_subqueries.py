@@ -81,9 +81,49 @@ JOINS = {
     "semi": "SELECT a FROM r SEMI JOIN s ON r.b = s.b",
     "not exists": "SELECT a FROM r ANTI JOIN s ON r.b = s.b",
 }
+LATERAL = {
+    "rows": "SELECT a, t.c FROM r, LATERAL (SELECT c FROM s WHERE s.b = r.b) AS t",
+    "left, without the keyword": "SELECT a, t.c FROM r LEFT JOIN (SELECT c FROM s WHERE s.b = r.b) AS t "
+    "ON t.c > r.a",
+    "always one row": "SELECT a, t.n, t.m FROM r, (SELECT count(*) AS n, sum(c) AS m FROM s "
+    "WHERE s.b < r.b) AS t",
+    "first rows": "SELECT a, t.c FROM r LEFT JOIN LATERAL "
+    "(SELECT c FROM s WHERE s.b = r.b ORDER BY c DESC LIMIT 1) AS t ON true",
+    "of each other": "SELECT a, v.d FROM r, LATERAL (SELECT r.a + r.b AS x) AS t, "
+    "LATERAL (SELECT DISTINCT d FROM u WHERE u.c < t.x) AS v",
+    "a set operation": "SELECT a, t.x FROM r, LATERAL (SELECT c AS x FROM s WHERE s.b = r.b "
+    "EXCEPT SELECT r.a) AS t",
+    "groups": "SELECT a, t.b, t.n FROM r, LATERAL (SELECT s.b, count(*) AS n FROM s "
+    "WHERE s.c >= r.a GROUP BY s.b) AS t",
+    "in a subquery": "SELECT a FROM r WHERE EXISTS "
+    "(SELECT 1 FROM s, LATERAL (SELECT s.c + r.a AS x) AS t WHERE t.x > 2 AND s.b = r.b)",
+    "around a subquery": "SELECT a, t.m FROM r, LATERAL (SELECT (SELECT max(c) FROM s WHERE s.b "
+    "= r.b) AS m) AS t",
+    "of a full join": "SELECT r.a, s.c, t.n FROM r FULL JOIN s ON r.b = s.b, "
+    "LATERAL (SELECT count(*) AS n FROM u WHERE u.c = s.c OR u.d = r.a) AS t",
+}
+BELOW = {
+    "an order": "SELECT a, rank() OVER (ORDER BY (SELECT max(c) FROM s WHERE s.b = "
+    "r.b) NULLS FIRST) AS n FROM r",
+    "an argument": f"SELECT a, sum({N}) OVER (PARTITION BY b) AS n FROM r",
+    "a partition": f"SELECT a, count(*) OVER (PARTITION BY {N}) AS n FROM r",
+    "first rows": f"SELECT a FROM r ORDER BY {N} DESC, a NULLS LAST LIMIT 2",
+    "in a subquery": "SELECT a, (SELECT c FROM s WHERE s.b = r.b ORDER BY "
+    "(SELECT count(*) FROM u WHERE u.c = s.c) DESC, c NULLS LAST LIMIT 1) AS n FROM r",
+    "a median": f"SELECT b, median({N}) AS n FROM r GROUP BY b",
+    "rows not in": "SELECT a FROM r WHERE (a, b, a, b, a + 1) NOT IN (SELECT b, c, c, b, c + 1 FROM s)",
+    "rows in": "SELECT a, (a, b, a, b, a) IN (SELECT b, c, b, c, b FROM s) AS n FROM r",
+    "rows without NULLs": "SELECT c, (c, d, c, d, c) NOT IN (SELECT d, c, d, c, d FROM u) AS n FROM u",
+    "rows all": "SELECT a, (a, 1, 1, 1, 1) = ALL (SELECT b, c, 1, 1, 1 FROM s WHERE c < 2) AS n FROM r",
+    "rows any": "SELECT a, (a, b, a, b, a) <> ANY (SELECT b, b, b, b, c FROM s) AS n FROM r",
+}
 
 
-@pytest.mark.parametrize("queries", [COUNT_BUG, SETS, JOINS], ids=["count bug", "sets", "joins"])
+@pytest.mark.parametrize(
+    "queries",
+    [COUNT_BUG, SETS, JOINS, LATERAL, BELOW],
+    ids=["count bug", "sets", "joins", "lateral", "asked below"],
+)
 def test_views(queries: dict[str, str]) -> None:
     for seed in range(2):
         check(TABLES, list(queries.values()), random_batches(random.Random(seed), ROWS, 6))

@@ -25,6 +25,7 @@ from everfresh.compiler.lowering.products import MEMBER, Fresh, Term, arrange, n
 from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.asked_below import asked_below
 from everfresh.sql.logical.conditions import conjuncts
 from everfresh.sql.logical.row_calls import WHOLE
 from everfresh.sql.logical.subqueries import has_subquery, lateral
@@ -486,6 +487,7 @@ def lower(name: str, plan: p.Plan, keys: Keys | None = None, rules: int = RULES)
     """A view's plan in the calculus; raises `NotFlat` if it cannot be maintained incrementally."""
     fresh = Fresh({n.name for n in plan.walk() if isinstance(n, Var)})
     lowering = Lowering(name, fresh, keys or {}, rules)
+    plan = asked_below(plan) if rules else plan
     view = _aggregate_view(lowering, name, plan) or _rows_view(lowering, name, plan)
     return Lowered(tuple(lowering.maps), tuple(lowering.relations), view, tuple(lowering.several))
 

@@ -193,6 +193,27 @@ def _row(
     )
 
 
+def many_columns(query: p.QuantifiedSubquery) -> bool:
+    """Whether a row value has so many columns that a map for each set of them would be too much."""
+    return len(query.args) > _MOST_COLUMNS
+
+
+def by_existence(query: p.QuantifiedSubquery) -> Expr:
+    """A comparison of row values by two questions: whether it is TRUE for a member, and whether for one it is
+    not FALSE."""
+
+    def exists(condition: Expr) -> Expr:
+        return p.ExistsSubquery(p.Filter(query.plan, condition))
+
+    equal = [build.call("=", v, a) for v, a in zip(query.plan.variables, query.args, strict=True)]
+    same = build.conjunction([build.is_true(e) if e.nullable else e for e in equal])
+    perhaps = build.conjunction([build.call("coalesce", e, _TRUE) if e.nullable else e for e in equal])
+    inside = (query.op == "<>") == query.all  # IN and NOT IN; else `<> ANY` and `= ALL`
+    true, false = (same, perhaps) if inside else (build.call("not", perhaps), build.call("not", same))
+    value = build.case([(exists(true), _TRUE), (exists(false), _UNKNOWN)], _FALSE)
+    return build.call("not", value) if query.all else value
+
+
 def _likeness(
     lowering: Lowering,
     args: Sequence[Expr],

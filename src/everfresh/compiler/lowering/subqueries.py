@@ -30,7 +30,7 @@ from everfresh.compiler.lowering.decorrelate import (
 )
 from everfresh.compiler.lowering.partitions import partitioned
 from everfresh.compiler.lowering.products import MEMBER, Term, not_null, settle
-from everfresh.compiler.lowering.quantified import quantified
+from everfresh.compiler.lowering.quantified import by_existence, many_columns, quantified
 from everfresh.expr import FOLD, Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Side, View, component, side_component, side_of
 from everfresh.rewrite import rewrite
@@ -69,6 +69,9 @@ def resolved(lowering: Lowering, rows: Rows, exprs: Sequence[Expr], scope: Scope
                 if isinstance(query, p.QuantifiedSubquery):
                     rows, args = resolved(lowering, rows, query.args, scope)
                     asked = p.QuantifiedSubquery(tuple(args), query.op, query.all, query.plan)
+                    if lowering.rules and many_columns(asked):
+                        rows, (answers[query],) = resolved(lowering, rows, [by_existence(asked)], scope)
+                        continue
                 factors, answer = _ask(lowering, asked, rows, scope)
                 rows = tuple(Term((*t.factors, *factors(t)), t.columns) for t in rows)
                 answers[query] = answer

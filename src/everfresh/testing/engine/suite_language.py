@@ -69,6 +69,8 @@ _QUERIES = {
     "ORDER BY c DESC NULLS LAST LIMIT 2) t ON TRUE",
     "lateral_of_lateral": "SELECT r.a, v.y FROM r, LATERAL (SELECT r.a + r.b AS x) t, "
     "LATERAL (SELECT DISTINCT name AS y FROM u WHERE u.b < t.x) v",
+    "asked_by_a_window": "SELECT a, RANK() OVER (ORDER BY (SELECT SUM(c) FROM s WHERE s.b = r.b)) AS k FROM r",
+    "asked_by_wide_rows": "SELECT a FROM r WHERE (a, b, a, b, a) NOT IN (SELECT k, b, b, b, k FROM u)",
     "derived": "SELECT n, COUNT(*) AS k FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) AS g GROUP BY n",
 }
 VIEWS = {f"v_{name}": query for name, query in _QUERIES.items()}  # some of the names are keywords
@@ -266,9 +268,9 @@ class LanguageSuite(SuiteBase):
             db.sql("CREATE MATERIALIZED VIEW more AS SELECT a, (SELECT c FROM s) AS c FROM r")
         assert "more" not in db.views
 
-    def test_lateral_joins(self, db: Database) -> None:
+    def test_lateral_joins_and_what_is_asked_below(self, db: Database) -> None:
         db.sql(TABLES)
-        chosen = [name for name in VIEWS if name.startswith("v_lateral")]
+        chosen = [name for name in VIEWS if name.startswith(("v_lateral", "v_asked"))]
         for name in chosen:
             db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
             assert db.view(name).explain().startswith("Incremental"), name
