@@ -69,7 +69,8 @@ _QUERIES = {
     "ORDER BY c DESC NULLS LAST LIMIT 2) t ON TRUE",
     "lateral_of_lateral": "SELECT r.a, v.y FROM r, LATERAL (SELECT r.a + r.b AS x) t, "
     "LATERAL (SELECT DISTINCT name AS y FROM u WHERE u.b < t.x) v",
-    "asked_by_a_window": "SELECT a, RANK() OVER (ORDER BY (SELECT SUM(c) FROM s WHERE s.b = r.b)) AS k FROM r",
+    "asked_by_a_window": "SELECT a, RANK() OVER (ORDER BY (SELECT SUM(c) FROM s WHERE s.b = r.b)) AS k "
+    "FROM r",
     "asked_by_wide_rows": "SELECT a FROM r WHERE (a, b, a, b, a) NOT IN (SELECT k, b, b, b, k FROM u)",
     "derived": "SELECT n, COUNT(*) AS k FROM (SELECT b, COUNT(*) AS n FROM r GROUP BY b) AS g GROUP BY n",
 }
