@@ -101,6 +101,10 @@ LATERAL = {
     "= r.b) AS m) AS t",
     "of a full join": "SELECT r.a, s.c, t.n FROM r FULL JOIN s ON r.b = s.b, "
     "LATERAL (SELECT count(*) AS n FROM u WHERE u.c = s.c OR u.d = r.a) AS t",
+    "asks what is padded alone": "SELECT r.a, t.d FROM r FULL JOIN s ON r.b = s.b, "
+    "LATERAL (SELECT d FROM u WHERE 1 <> r.a OR r.a IS NULL) AS t",
+    "a condition of the left alone": "SELECT s.c, t.d FROM r FULL JOIN s ON r.b = s.b, "
+    "LATERAL (SELECT d FROM u WHERE 1 <> r.a) AS t",
 }
 BELOW = {
     "an order": "SELECT a, rank() OVER (ORDER BY (SELECT max(c) FROM s WHERE s.b = "

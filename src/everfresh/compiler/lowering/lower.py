@@ -426,12 +426,19 @@ class Lowering:
 
 def _pair(left: Term, right: Term) -> Term:
     """A term of pairs; where the right side mentions columns of the left one, they are those of its rows."""
-    ties = [
-        Bind(var, value)
-        for name, var in right.free().items()
-        if (value := left.columns.get(name, var)) != var
-    ]
-    return Term((*left.factors, *ties, *right.factors), {**left.columns, **right.columns})
+    if left.columns.keys().isdisjoint(right.free()):
+        return Term((*left.factors, *right.factors), {**left.columns, **right.columns})
+
+    def given(factor: Query) -> Query:
+        match factor:
+            case Cond(condition):
+                return Cond(left.of(condition))
+            case Bind(var, expr):
+                return Bind(var, left.of(expr))
+        return factor
+
+    shown = {n: left.of(e) for n, e in right.columns.items()}
+    return Term((*left.factors, *map(given, right.factors)), {**left.columns, **shown})
 
 
 def _repeats(rows: Rows) -> int:

@@ -148,6 +148,13 @@ class Aggregates(Scalars):
         order = f"ORDER BY {self.leaf(self.kind_in(place), place).sql()}"
         if name in ("row_number", "lag", "lead", "rows frame"):
             order = f"ORDER BY {everything}"
+        if rows.depth > 0 and self.budget > 1 and self.chance("subquery in a window"):
+            asked = self.scalar_subquery("number", rows)
+            if name in ("rank", "dense_rank"):
+                parts.append(asked)
+                order = f"ORDER BY {{{len(parts)}}}"
+            else:
+                argument = asked
         call = {
             "row_number": "ROW_NUMBER()", "rank": "RANK()", "dense_rank": "DENSE_RANK()",
             "rows frame": "SUM({0})",

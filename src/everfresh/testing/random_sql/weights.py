@@ -18,7 +18,7 @@ OPTIONS = {  # the chance of each
     "where": 0.5, "distinct": 0.15, "limit": 0.1, "offset": 0.3, "having": 0.4, "filter": 0.2,
     "position": 0.25, "key expression": 0.3, "hidden key": 0.15, "deviation": 0.12, "second conjunct": 0.3,
     "subquery in an aggregate": 0.06, "view over a view": 0.25, "flat view": 0.25, "self-join": 0.25,
-    "correlated derived table": 0.6, "question": 0.45,
+    "correlated derived table": 0.6, "question": 0.45, "subquery in a window": 0.3,
 }  # fmt: skip
 SETS = {
     "UNION": 1.5, "UNION ALL": 1.5, "INTERSECT": 1.0, "INTERSECT ALL": 1.0, "EXCEPT": 1.3,
