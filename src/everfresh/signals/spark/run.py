@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from everfresh.errors import Code, EverfreshError
@@ -49,17 +50,26 @@ def run(query: Node, frames: Mapping[str, Any], options: Options | None = None) 
                 hint="on Spark the rows of a table are partitioned by one key; give the frame two names",
             )
     names = list(columns)
+    nothing = flat(Pipeline(query, schemas, options).nothing)
+    work = _work(
+        query, {name: (columns[name], _needed(schemas[name], columns[name])) for name in names}, options
+    )
+    made = from_arrow_schema(nothing.schema)
+    if len(names) == 1:  # rows need no tag, nor keys beside their own
+        frame, by = frames[names[0]], keys[names[0]]
+        own = frame.select(*(f.col(f"`{name}`").alias(f"c0_{i}") for i, name in enumerate(columns[names[0]])))
+        places = [columns[names[0]].index(name) for name in by]
+        key = [
+            _whole(f.col(f"c0_{i}"), frame.schema[name].dataType) for i, name in zip(places, by, strict=True)
+        ]
+        return (own.repartition(*key) if key else own.repartition(1)).mapInArrow(work, made)
     parts = [_tagged(f, frames[name], str(i), columns[name], keys[name]) for i, name in enumerate(names)]
     rows = parts[0]
     for part in parts[1:]:
         rows = rows.unionByName(part, allowMissingColumns=True)
     key = [f.col(f"k{i}") for i in range(len(readings[0].key))]
     rows = rows.repartition(*key) if key else rows.repartition(1)
-    nothing = flat(Pipeline(query, schemas, options).nothing)
-    work = _work(
-        query, {name: (columns[name], _needed(schemas[name], columns[name])) for name in names}, options
-    )
-    return rows.drop(*(f"k{i}" for i in range(len(key)))).mapInArrow(work, from_arrow_schema(nothing.schema))
+    return rows.drop(*(f"k{i}" for i in range(len(key)))).mapInArrow(work, made)
 
 
 def _plain(field: pa.Field) -> pa.Field:
@@ -134,9 +144,7 @@ def flat(rows: pa.Table) -> pa.Table:
             values = piece if isinstance(piece, pa.Array) else pa.array(piece.copy())
             if listed:
                 size = field.type.list_size
-                cuts = pa.array(
-                    range(0, size * len(rows) + 1, size) if size else [0] * (len(rows) + 1), pa.int32()
-                )
+                cuts = pa.array(np.arange(len(rows) + 1) * size, pa.int32())
                 values = pa.ListArray.from_arrays(cuts, values)
             made[name] = values
     return pa.table(made)
