@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +17,7 @@ import pytest
 from fake_spark import FakeSession, install
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from raw_files import WRITERS, parquet
+from raw_files import WRITERS, csv, parquet
 from test_external_arrays import QUERIES, SHAPE, answer, loaded, questions, rows
 
 import everfresh as ef
@@ -243,3 +247,62 @@ def test_two_hundred_queries_stay_within_the_budgets(session: FakeSession, tmp_p
             text = ARRAYS[random.integers(len(ARRAYS))].format(a="a", b="a", **numbers)
             assert answer(db, text) == answer(here, text)
             assert max(laid_down(db)) <= 12_000
+
+
+MEMORY = """
+import json, resource, sys
+from pyspark.sql import SparkSession
+import everfresh as ef
+
+times, folder = int(sys.argv[1]), sys.argv[2]
+session = (
+    SparkSession.builder.master("local-cluster[2,1,512]").config("spark.sql.shuffle.partitions", "2")
+    .config("spark.ui.enabled", "false").config("spark.driver.memory", "512m")
+    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.executor.memory", "512m").config("spark.log.level", "ERROR")
+    .config("spark.ui.showConsoleProgress", "false").getOrCreate()
+)
+jvm = session._jvm
+heap = jvm.java.lang.management.ManagementFactory.getMemoryMXBean()
+with ef.connect(engine="spark", spark=session, options=ef.Options(workers=2, durable=False)) as db:
+    db.sql(f"CREATE EXTERNAL ARRAY a <v: INT> [i=0,3999,500; j=0,3999,500] FROM '{folder}'")
+    db.cache.configure(budget=100_000_000, min_cells=400 * times)
+    used = []
+    for k in range(6):
+        box = f"BETWEEN(a, {500 * k}, 300, {500 * k + 1200}, 3600)"
+        db.sql(
+            f"SELECT COUNT(*) AS n FROM {box} x SIMILARITY JOIN {box} y ON (y.i = x.i AND y.j = x.j) "
+            "WITH SHAPE LINF(1)"
+        ).to_pylist()
+        jvm.java.lang.System.gc()
+        used.append(heap.getHeapMemoryUsage().getUsed())
+    print(json.dumps({
+        "python": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "heap": max(used),
+        "pieces": db.statistics()["raw"]["a"]["pieces"], "hits": db.cache.last.hits,
+    }), flush=True)
+session.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.soak
+def test_cells_are_with_the_workers(tmp_path: Path) -> None:
+    """Ten times the cells at the same places: the driver's process and its heap stay as they are."""
+    random, found = np.random.default_rng(1), []
+    places = [random.integers(0, 4000, (15_000, 2)) for _ in range(20)]
+    for times in (1, 10):
+        folder = tmp_path / f"files{times}"
+        folder.mkdir()
+        for k, cells in enumerate(places):
+            i, j = np.repeat(cells, times, axis=0).T
+            csv(folder / f"{k}", pa.table({"i": i, "j": j, "v": np.arange(len(i)) % 9}))
+        command = [sys.executable, "-c", MEMORY, str(times), str(folder)]
+        env = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        ran = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+        (told,) = [line for line in ran.stdout.splitlines() if line.startswith('{"python"')]
+        found.append(json.loads(told))
+    few, more = found
+    assert few["pieces"] == more["pieces"], "the boxes are the same"
+    assert min(few["hits"], more["hits"]) > 0
+    assert more["python"] < 1.1 * few["python"], found
+    assert more["heap"] < 1.1 * few["heap"], found
