@@ -444,6 +444,10 @@ class Tables:
     def names(self) -> list[str]:
         return ["t", "empty"]
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {}
+
 
 @pytest.fixture(scope="module")
 def duck() -> Any:
