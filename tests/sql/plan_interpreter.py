@@ -183,6 +183,8 @@ class _Interpreter:
 
     def aggregate(self, call: p.AggregateCall, rows: list[Row], env: Env) -> Any:
         kept = [r for r in rows if call.filter is None or self.value(call.filter, r, env) is True]
+        if call.order:
+            kept = self.sorted(kept, call.order, env)
         values = [tuple(self.value(a, r, env) for a in call.args) for r in kept]
         if call.distinct:
             values = list(dict.fromkeys(values))
@@ -215,6 +217,15 @@ class _Interpreter:
             case "dense_rank":
                 steps = [j for j in before if self.compare(rows[j], rows[j + 1], call.order, env) != 0]
                 return len(steps) + 1
+            case "percent_rank":
+                return len(before) / (len(rows) - 1) if len(rows) > 1 else 0.0
+            case "cume_dist":
+                peers = [r for r in rows if self.compare(r, rows[at], call.order, env) <= 0]
+                return len(peers) / len(rows)
+            case "ntile":
+                parts = self.value(call.args[0], rows[at], env)
+                sizes = [len(rows) // parts + (k < len(rows) % parts) for k in range(parts)]
+                return next(k + 1 for k in range(parts) if at < sum(sizes[: k + 1]))
             case "lag" | "lead":
                 offset = self.value(call.args[1], rows[at], env)
                 if offset is None:
@@ -227,6 +238,9 @@ class _Interpreter:
         values = [tuple(self.value(a, r, env) for a in call.args) for r in inside]
         if call.fn in ("first_value", "last_value"):
             return values[0 if call.fn == "first_value" else -1][0] if values else None
+        if call.fn == "nth_value":
+            number = self.value(call.args[1], rows[at], env)
+            return values[number - 1][0] if number is not None and 1 <= number <= len(values) else None
         return aggregate(call.fn, [a.type for a in call.args], values)
 
     def in_frame(self, call: p.WindowCall, rows: list[Row], at: int, j: int, env: Env) -> bool:
@@ -289,6 +303,10 @@ def aggregate(fn: str, types: list[ty.SqlType], rows: list[tuple[Any, ...]]) -> 
     """An aggregate over the values of its arguments, one tuple per row."""
     if fn == "count" and len(types) != 1:
         return len(rows)
+    if fn == "first":
+        return rows[0][0] if rows else None
+    if len(types) > 1:
+        return _of_pairs(fn, types, [row for row in rows if None not in row])
     values = [v for (v,) in rows if v is not None]
     if fn == "count":
         return len(values)
@@ -305,6 +323,16 @@ def aggregate(fn: str, types: list[ty.SqlType], rows: list[tuple[Any, ...]]) -> 
         case "avg":
             return (math.fsum(values) if of.is_float else sum(values) / 10**of.scale) / len(values)
     return _spread(fn, [Fraction(v) / 10**of.scale for v in values])
+
+
+def _of_pairs(fn: str, types: list[ty.SqlType], rows: list[tuple[Any, ...]]) -> Any:
+    if fn == "string_agg":
+        return rows[0][1].join(text for text, _ in rows) if rows else None
+    n, less = len(rows), int(fn == "covar_samp")
+    if n <= less:
+        return None
+    y, x = ([Fraction(row[i]) / 10 ** types[i].scale for row in rows] for i in range(2))
+    return float(sum((a - sum(y) / n) * (b - sum(x) / n) for a, b in zip(y, x, strict=True)) / (n - less))
 
 
 def _spread(fn: str, values: list[Fraction]) -> float | None:

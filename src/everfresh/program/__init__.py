@@ -23,6 +23,7 @@ from everfresh.program.ir import (
     beside,
     component,
     component_index,
+    is_unscaled,
     side_component,
     side_of,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "check_epoch",
     "component",
     "component_index",
+    "is_unscaled",
     "one_by_one",
     "parse_program",
     "parse_schedule",

@@ -194,7 +194,8 @@ class View:
 def component(index: int, *, unscaled: bool = False) -> str:
     """The name of the variable that stands for a component in a view's outputs.
 
-    A sum of decimals is read as a DECIMAL (`#2`), or (`unscaled`) as the integer it is held as (`#2u`).
+    A sum of decimals is read as a DECIMAL (`#2`), or (`unscaled`) as the integer it is held as (`#2u`). A sum
+    of doubles is read as the nearest double (`#2`), and `#2u` is what that left of it.
     """
     return Made(f"#{index}u" if unscaled else f"#{index}")
 
@@ -202,6 +203,11 @@ def component(index: int, *, unscaled: bool = False) -> str:
 def component_index(name: str) -> int:
     """The component that a variable of a view's outputs stands for, of its own map or of a side."""
     return int(name[1:].rpartition(".")[2].removesuffix("u"))
+
+
+def is_unscaled(name: str) -> bool:
+    """Whether a variable is the other reading of a component (`#2u`)."""
+    return name.endswith("u")
 
 
 def side_component(side: int, index: int | str) -> str:

@@ -298,6 +298,13 @@ def _filter(binder: Binder, node: Any) -> Expr:
         raise (error if error.place else error.at(binder.source.place(node.this))) from None
 
 
+def _ignore_nulls(binder: Binder, node: Any) -> Expr:
+    fn = aggregate_name(node)
+    if fn is None:
+        raise refusals.refuse(binder.source, node)
+    return bind_aggregate(binder, node, fn)
+
+
 def _grouping(binder: Binder, node: Any) -> Expr:
     if not binder.aggregates or binder.within:
         where = f"inside {binder.within}" if binder.within else f"in {binder.clause}"
@@ -364,6 +371,7 @@ _RULES: dict[type[Any], Rule] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Filter: _filter,
+    exp.IgnoreNulls: _ignore_nulls,
     exp.Anonymous: _anonymous,
     exp.Placeholder: _parameter,
     exp.WithinGroup: _within_group,

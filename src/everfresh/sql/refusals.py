@@ -37,9 +37,10 @@ VOLATILE_NAMES = frozenset(
     current_query current_setting clock_timestamp statement_timestamp sysdate current_database""".split()  # noqa: SIM905
 )
 
-_AGGREGATES = "aggregates are: SUM, COUNT, AVG, MIN, MAX, STDDEV, VARIANCE (SAMP, POP), BOOL_AND, BOOL_OR, "
-_AGGREGATES += (
-    "MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE, ARG_MIN, ARG_MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR"
+_AGGREGATES = (
+    "aggregates are: SUM, COUNT, AVG, MIN, MAX, STDDEV, VARIANCE, COVAR, CORR, REGR_..., BOOL_AND, BOOL_OR, "
+    "COUNT_IF, STRING_AGG, FIRST, LAST, ANY_VALUE, MEDIAN, QUANTILE_CONT, QUANTILE_DISC, MODE, ARG_MIN, "
+    "ARG_MAX, PRODUCT, BIT_AND, BIT_OR, BIT_XOR"
 )
 _NAMES: dict[type[Any], str] = {
     exp.Subquery: "a subquery",

@@ -14,6 +14,7 @@ of it may expect. The subjects:
 - `suite_changes`     SQL that changes rows by other rows, MERGE, RETURNING
 - `suite_definitions` tables made of queries, plain views
 - `suite_values`      types, NULL, groups, exact and float sums
+- `suite_aggregates`  aggregates beyond sums, functions of places
 - `suite_bad_input`   the table of batches that must be refused whole
 - `suite_histories`   random histories of random views, against DuckDB and the reference evaluator
 - `suite_language`    joins, subqueries, set operations, windows, views over views
@@ -24,6 +25,7 @@ of it may expect. The subjects:
 
 from __future__ import annotations
 
+from everfresh.testing.engine.suite_aggregates import AggregateSuite
 from everfresh.testing.engine.suite_api import ApiSuite
 from everfresh.testing.engine.suite_bad_input import BadInputSuite
 from everfresh.testing.engine.suite_changes import ChangeSuite
@@ -52,6 +54,7 @@ class EngineSuite(
     LanguageSuite,
     TimeSuite,
     TypeSuite,
+    AggregateSuite,
     DurabilitySuite,
 ):
     """Everything an engine must do."""

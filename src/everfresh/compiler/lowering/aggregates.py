@@ -8,6 +8,7 @@
 | SUM(x) float | nx, sx over finite x, counts of NaN, inf, -inf | by IEEE rules from the counts |
 | AVG(x) | as SUM | DOUBLE(sum) / nx |
 | VAR(x), STDDEV(x) exact | nx, sx, sum of squares | by exact integers |
+| the same of floats, COVAR | n, sums of both and of their products | n sxy - sx sy, by fractions |
 | BOOL_AND(x), BOOL_OR(x) | nx, count of TRUE | nt = nx, nt > 0 |
 | MIN(x), MAX(x) | a map of the values beside | its least, its greatest value |
 | any with DISTINCT | a map of the different values beside | the aggregate over them |
@@ -26,6 +27,7 @@ from everfresh.algebra import Kind
 from everfresh.expr import Const, Expr, Var, build, substitute, variables
 from everfresh.program import beside, component, side_component
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.row_calls import PAIRS
 from everfresh.types import (
     BIGINT,
     BOOLEAN,
@@ -104,6 +106,8 @@ def aggregate(call: p.AggregateCall, components: Components, *, sure: bool) -> E
         x = build.case([(call.filter, x)], Const(None, x.type))
     if call.fn in ("min", "max"):
         return Var(side_component(components.side(Extreme(call.fn, x)), "x"), x.type, True)
+    if call.fn in PAIRS:
+        return _covariance(call, components)
     n = _var(components.add(Kind.COUNT, build.call("not_null01", x)), BIGINT) if x.nullable else count
     if call.fn == "count":
         return n
@@ -186,8 +190,12 @@ def _float_sum(x: Expr, components: Components) -> Expr:
 
 
 def _variance(fn: str, x: Expr, n: Expr, components: Components) -> tuple[Expr, bool]:
+    sample = fn.endswith("samp")
     if x.type.is_float:
-        raise NotFlat(f"{fn.upper()} of a {x.type}")
+        value = _over_pairs(
+            build.call("greatest", _moment(x, x, n, components), Const(0.0, DOUBLE)), n, sample
+        )
+        return (build.call("sqrt", value) if fn.startswith("stddev") else value), False
     wide = build.cast(x, DECIMAL(MAX_DIGITS, x.type.scale) if x.type.name == "DECIMAL" else HUGEINT)
     first, scale = _exact_sum(wide, components)
     try:
@@ -197,11 +205,47 @@ def _variance(fn: str, x: Expr, n: Expr, components: Components) -> tuple[Expr, 
     if square.type.scale != 2 * scale:
         raise NotFlat(f"{fn.upper()} of a {x.type}")
     second = components.add(Kind.WIDE, square)
-    sample = fn.endswith("samp")
     value = build.call("variance_of", n, _unscaled(first), _unscaled(second), Const(int(sample), BIGINT))
     if scale:
         value = build.call("/", value, Const(float(10 ** (2 * scale)), DOUBLE))
     return (build.call("sqrt", value) if fn.startswith("stddev") else value), False
+
+
+def _covariance(call: p.AggregateCall, components: Components) -> Expr:
+    """A covariance, over the rows in which both values are there and FILTER holds."""
+    nothing = Const(None, DOUBLE)
+    y, x = (nothing if a.type == NULL else build.cast(a, DOUBLE) for a in call.args)
+    there = [build.call("not", build.call("is_null", e)) for e in (y, x) if e.nullable]
+    kept = build.conjunction(there if call.filter is None else [call.filter, *there])
+    n = Var(component(0), BIGINT, False)
+    if kept != build.conjunction([]):
+        y, x = (build.case([(kept, e)], nothing) for e in (y, x))
+        n = _var(components.add(Kind.COUNT, build.call("not_null01", y)), BIGINT)
+    return _over_pairs(_moment(y, x, n, components), n, call.fn == "covar_samp")
+
+
+def _moment(y: Expr, x: Expr, n: Expr, components: Components) -> Expr:
+    """n sxy - sx sy, to the last digit: each product is held as its nearest double and what that left, each
+    sum is read as two doubles. NaN where a product is not finite."""
+    y, x = build.cast(y, DOUBLE), build.cast(x, DOUBLE)
+    product = build.call("*", y, x)
+    exprs = [build.call("finite_or_zero", e) for e in (y, x, product)]
+    parts: list[Expr] = []
+    for expr in (*exprs, build.call("product_rest", y, x)):
+        index = components.add(Kind.FLOAT, expr)
+        parts += [_var(index, DOUBLE), Var(component(index, unscaled=True), DOUBLE, False)]
+    odd = components.add(Kind.COUNT, build.call("is_nan01", build.call("-", product, product)))
+    finite = build.call("=", _var(odd, BIGINT), Const(0, BIGINT))
+    return build.case([(finite, build.call("moment_of", n, *parts))], Const(float("nan"), DOUBLE))
+
+
+def _over_pairs(moment: Expr, n: Expr, sample: bool) -> Expr:
+    """A moment over n or n - 1; NULL over too few."""
+    pairs = build.cast(n, DOUBLE)
+    less = build.call("-", pairs, Const(1.0, DOUBLE)) if sample else pairs
+    value = build.call("/", moment, build.call("*", pairs, less))
+    few = build.call("<=", n, Const(int(sample), BIGINT))
+    return build.case([(few, Const(None, DOUBLE))], value)
 
 
 def _truths(fn: str, x: Expr, n: Expr, components: Components) -> tuple[Expr, bool]:

@@ -20,7 +20,7 @@ from everfresh.algebra import Kind
 from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check, product, rename, union
 from everfresh.compiler.lowering.aggregates import Components, Different, Extreme, NotFlat, aggregate
 from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
-from everfresh.compiler.lowering.partitions import grouped, partitioned
+from everfresh.compiler.lowering.partitions import Partitioned, grouped, one_row_always, partitioned
 from everfresh.compiler.lowering.products import MEMBER, Fresh, Term, arrange, not_null, readable, settle
 from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
@@ -353,10 +353,9 @@ class Lowering:
 
     def _aggregated(self, node: p.Aggregate, scope: Scope) -> Rows:
         if any(call.fn in WHOLE for _, call in node.aggregates):
-            relation = grouped(self, node, scope)
-            atom, _ = self.atom(relation)
-            names = [v.name for v in node.variables]
-            return (Term((atom,), dict(zip(names, atom.vars, strict=True))),)
+            if not node.grouped:
+                return self.rows(one_row_always(node), scope)
+            return self._by_partitions(node, grouped(self, node, scope))
         found = self.reading(node, scope)
         links = [(link.name, found.keys[link.name]) for link in found.links]
         keys = [(n, found.keys[n]) for n, _ in node.keys]
@@ -417,7 +416,9 @@ class Lowering:
 
     def _partitions(self, plan: p.Window | p.Limit, scope: Scope) -> Rows:
         """A plan that is recomputed over whole partitions of its input."""
-        found = partitioned(self, plan, scope)
+        return self._by_partitions(plan, partitioned(self, plan, scope))
+
+    def _by_partitions(self, plan: p.Plan, found: Partitioned) -> Rows:
         atom, linked = self.atom(found.relation, found.links)
         own = atom.vars[len(found.links) :]
         columns = dict(zip((v.name for v in plan.variables), own, strict=True))

@@ -71,29 +71,44 @@ def partitioned(lowering: Lowering, plan: p.Window | p.Limit, scope: Scope) -> P
     return Partitioned(relation, links, gates)
 
 
-def grouped(lowering: Lowering, plan: p.Aggregate, scope: Scope) -> Partitions[Any]:
-    """The relation of aggregates that need all values of a group: the groups are the partitions."""
+def grouped(lowering: Lowering, plan: p.Aggregate, scope: Scope) -> Partitioned:
+    """The relation of aggregates that need all values of a group: the groups are the partitions, with the
+    correlated columns before their keys. Without keys there is one group, if there is any row."""
     exprs = [*(e for _, e in plan.keys), *(call for _, call in plan.aggregates)]
     if any(map(has_subquery, exprs)):
         raise NotFlat("a subquery in such an aggregate")
-    if not plan.grouped:
-        raise NotFlat(f"{plan.aggregates[0][1].fn.upper()} over all rows")
     rows, links, gates = close(lowering, lowering.rows(plan.input, scope), scope)
-    if links or gates:
-        raise NotFlat("such an aggregate in a correlated subquery")
-    first = [(Made(f"$p{i}"), e) for i, (_, e) in enumerate(plan.keys)]
+    first = [(link.name, link.column) for link in links]
+    first += [(Made(f"$p{i}"), e) for i, (_, e) in enumerate(plan.keys)]
     used = {v.name for _, call in plan.aggregates for v in variables(call)}
     own = [(v.name, v) for v in plan.input.variables if v.name in used]
     name, by_name = lowering.define(rows, [*first, *own], apart=[n for n, _ in first])
     items = tuple((n, by_name[n]) for n, _ in (*first, *own))
     new: p.Plan = p.Project(p.Scan(name, name, lowering.map(name).keys), items)
     known = {v.name: v for v in new.variables}
-    keys = tuple((n, known[k]) for (n, _), (k, _) in zip(plan.keys, first, strict=True))
+    shown = [*(link.name for link in links), *(n for n, _ in plan.keys)]
+    keys = tuple((n, known[k]) for n, (k, _) in zip(shown, first, strict=True))
     calls = tuple((n, substitute(call, dict(known))) for n, call in plan.aggregates)
     new = p.Aggregate(new, keys, calls, True)  # type: ignore[arg-type]
     relation = Partitions(lowering.relation_name(), name, new.columns, new, len(first))
     lowering.relations.append(relation)
-    return relation
+    return Partitioned(relation, links, gates)
+
+
+def one_row_always(plan: p.Aggregate) -> p.Plan:
+    """An aggregation without keys by the group that there is if there are rows: where there are none, what
+    it is over nothing stands for it."""
+    fresh = {n: Made(f"$w{i}") for i, (n, _) in enumerate(plan.aggregates)}
+    calls = tuple((fresh[n], call) for n, call in plan.aggregates)
+    group = p.Aggregate(plan.input, (), calls, True)
+    found = p.Join("left", p.Single(), group)
+    by = {v.name: v for v in found.variables}
+    over_nothing = {n: Const(0, BIGINT) for n, call in plan.aggregates if call.fn == "count"}
+    items = tuple(
+        (n, build.call("coalesce", by[fresh[n]], over_nothing[n]) if n in over_nothing else by[fresh[n]])
+        for n, _ in plan.aggregates
+    )
+    return p.Project(found, items)
 
 
 def _as_below(node: p.Plan, child: p.Plan) -> p.Plan:

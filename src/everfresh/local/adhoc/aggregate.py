@@ -25,6 +25,7 @@ from everfresh.local.kernels import pool_values
 from everfresh.local.store.codec import wide_words
 from everfresh.local.store.components import float_total, wide_to_python
 from everfresh.local.store.pool import Layout, Values
+from everfresh.sql.logical.row_calls import KEEPING, PAIRS
 from everfresh.types import BIGINT, DOUBLE, NULL, SqlType
 
 Floats = NDArray[np.float64]
@@ -32,19 +33,23 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The arguments of a function `fn` on some rows, the group of each row, and how many groups there are."""
+    """The arguments of a function `fn` on some rows, the group of each row, and how many groups there are;
+    of a function that sees its rows in an order, the keys of that."""
 
     fn: str
     args: Sequence[Vector]
     type: SqlType
     groups: Ints
     count: int
+    order: tuple[tuple[Vector, bool, bool], ...] = ()
 
     def filter(self, keep: Mask) -> Input:
         """Some of the rows."""
         if keep.all():
             return self
-        return replace(self, args=[arg.filter(keep) for arg in self.args], groups=self.groups[keep])
+        order = tuple((vector.filter(keep), up, first) for vector, up, first in self.order)
+        args = [arg.filter(keep) for arg in self.args]
+        return replace(self, args=args, groups=self.groups[keep], order=order)
 
     @property
     def sizes(self) -> Ints:
@@ -57,7 +62,7 @@ def aggregate(rows: Input, distinct: bool, kept: Mask | None, words: Words) -> V
     if kept is not None:
         rows = rows.filter(kept)
     # Of a row value none is left out: it is not NULL even if its parts are.
-    if len(rows.args) == 1 or rows.fn in WHOLE:
+    if (len(rows.args) == 1 or rows.fn in WHOLE or rows.fn in PAIRS) and rows.fn not in KEEPING:
         rows = rows.filter(known(rows.args, len(rows.groups)))
     if distinct:
         keys = [*rows.args, Vector(BIGINT, rows.groups)]
@@ -191,13 +196,36 @@ def _variances(rows: Input, *, sample: bool) -> Floats:
             for k, a, b in zip(n.tolist(), s1, s2, strict=True)
         )
         return np.fromiter(found, np.float64, rows.count)
-    with np.errstate(all="ignore"):  # two passes: the mean, then the squares of what is left of each value
-        mean = float_sums(values, rows.groups, rows.count) / np.maximum(n, 1)
-        rest = values - mean[rows.groups]
-        odd = float_sums(rest, rows.groups, rows.count)
-        square = float_sums(rest * rest, rows.groups, rows.count) - odd * odd / np.maximum(n, 1)
-        out: Floats = np.maximum(square, 0.0) / np.maximum(n - 1 if sample else n, 1)
+    return np.maximum(_moments(rows, values, values), 0.0) / np.maximum(n - 1 if sample else n, 1)
+
+
+def _moments(rows: Input, x: Floats, y: Floats) -> Floats:
+    """The sum of the products of what values are off their means, of each group; NaN where a product of two
+    of them is not finite."""
+    n = np.maximum(rows.sizes, 1)
+    with np.errstate(all="ignore"):  # two passes: the means, then the products of what is left of each value
+        rests = [v - (float_sums(v, rows.groups, rows.count) / n)[rows.groups] for v in (x, y)]
+        odd = [float_sums(rest, rows.groups, rows.count) for rest in rests]
+        out = float_sums(rests[0] * rests[1], rows.groups, rows.count) - odd[0] * odd[1] / n
+        out[rows.groups[~np.isfinite(x * y)]] = np.nan
     return out
+
+
+def _covariance(*, sample: bool) -> Callable[[Input], Vector]:
+    def run(rows: Input) -> Vector:
+        x, y = (_numbers(arg) for arg in rows.args)
+        n = rows.sizes
+        made = _moments(rows, x, y) / np.maximum(n - 1 if sample else n, 1)
+        return Vector(DOUBLE, canonical(made)).with_valid(n >= (2 if sample else 1))
+
+    return run
+
+
+def _numbers(arg: Vector) -> Floats:
+    if arg.type.is_float:
+        return arg.values.astype(np.float64)
+    made: Floats = arg.values.astype(np.float64) / float(10**arg.type.scale)
+    return made
 
 
 def _spread(*, sample: bool, root: bool) -> Callable[[Input], Vector]:
@@ -256,4 +284,6 @@ FUNCTIONS: dict[str, Callable[[Input], Vector]] = {
     "bool_and": _extreme(False),
     "bool_or": _extreme(True),
     **{name: _spread(sample=sample, root=root) for name, (sample, root) in SPREADS.items()},
+    "covar_pop": _covariance(sample=False),
+    "covar_samp": _covariance(sample=True),
 }

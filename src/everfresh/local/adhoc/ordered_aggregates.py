@@ -1,14 +1,17 @@
 """Aggregates that need the values of a group in their order, or all of them: no sum of them would do.
 
-Each gets the rows that count, none of their arguments NULL, and gives one value per group. Invariant: the
-result does not depend on the order of the rows: of values that are as frequent the least is the mode, of rows
-with the same extreme the least argument is taken.
+Each gets the rows that count, none of their arguments NULL (but for FIRST and LAST), and gives one value per
+group. Invariant: the result does not depend on the order in which the rows came: of values that are as
+frequent the least is the mode, of rows with the same extreme the least argument is taken, and rows that tie
+in an ORDER BY are in the order of their arguments.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +19,8 @@ import numpy as np
 from everfresh.expr import Vector
 from everfresh.expr.column import object_array
 from everfresh.local.adhoc.frame import Ints, take
-from everfresh.local.adhoc.keys import codes
-from everfresh.types import DOUBLE, HUGEINT, canonical_float
+from everfresh.local.adhoc.keys import codes, sort_index
+from everfresh.types import BIGINT, DOUBLE, HUGEINT, VARCHAR, SqlType, canonical_float
 
 if TYPE_CHECKING:
     from everfresh.local.adhoc.aggregate import Input
@@ -81,7 +84,7 @@ def _mode(rows: Input) -> Vector:
 
 def _quantile_disc(rows: Input) -> Vector:
     """The first value that at least the fraction of all are not greater than."""
-    value, _ = rows.args
+    value = rows.args[0]
     found = _Sorted.of(rows, value)
     place = np.ceil(found.sizes * _fraction(rows)).astype(np.int64) - 1
     return take(value, found.at(np.clip(place, 0, np.maximum(found.sizes - 1, 0))))
@@ -89,21 +92,38 @@ def _quantile_disc(rows: Input) -> Vector:
 
 def _quantile_cont(rows: Input) -> Vector:
     """The value at the fraction of the way from the least to the greatest, between two of them by the
-    distance."""
+    distance; of text and truth, where nothing is between, the lower one."""
     value = rows.args[0]
+    if value.type.name in ("VARCHAR", "BOOLEAN"):
+        return _quantile_disc(rows)
     found = _Sorted.of(rows, value)
     place = np.maximum(found.sizes - 1, 0) * _fraction(rows)
     low = np.floor(place).astype(np.int64)
     high = np.ceil(place).astype(np.int64)
-    a, b = (_doubles(take(value, found.at(at))) for at in (low, high))
-    with np.errstate(invalid="ignore"):
-        out = np.where(low == high, a, a + (b - a) * (place - low)) + 0.0
-    out[np.isnan(out)] = np.nan
-    return Vector(DOUBLE, out).with_valid(found.sizes > 0)
+    ends = [take(value, found.at(at)).to_pylist() for at in (low, high)]
+    of = value.type if value.type.name in ("DECIMAL", "TIMESTAMP") else DOUBLE
+    pairs = zip(*ends, (place - low).tolist(), strict=True)
+    return Vector.from_pylist([None if x is None else _between(of, x, y, part) for x, y, part in pairs], of)
 
 
-def _doubles(vector: Vector) -> Any:
-    return np.array([0.0 if v is None else float(v) for v in vector.to_pylist()], np.float64)
+def _between(of: SqlType, low: Any, high: Any, part: float) -> Any:
+    """A value between two others, in physical units, to the same bits as DuckDB: with fused products; times
+    to the nearest, decimals of up to 18 digits towards zero, of more downwards."""
+    if of.is_wide:
+        return low + int((high - low) * part)
+    if of.name == "DECIMAL":
+        return int(_fused(high - low, part, low))
+    found = float(low) if part == 0 else _fused(low, 1 - part, high * part)
+    if of == DOUBLE:
+        return canonical_float(found)
+    return int(math.copysign(math.floor(abs(found) + 0.5), found))
+
+
+def _fused(x: float, y: float, z: float) -> float:
+    """`x * y + z`, rounded once."""
+    if not (math.isfinite(x) and math.isfinite(z)):
+        return x * y + z
+    return float(Fraction(x) * Fraction(y) + Fraction(z))
 
 
 def _fraction(rows: Input) -> float:
@@ -134,6 +154,38 @@ def _bits(fn: Callable[[int, int], int]) -> Callable[[Input], Vector]:
     return run
 
 
+def _in_order(rows: Input) -> Ints:
+    """The rows by group, and in each by the keys of the order and the argument."""
+    keys = [(Vector(BIGINT, rows.groups), True, False), *rows.order, (rows.args[0], True, False)]
+    return sort_index(keys, len(rows.groups))
+
+
+def _string_agg(rows: Input) -> Vector:
+    order, sizes = _in_order(rows), rows.sizes
+    texts = rows.args[0].take(order).to_pylist()
+    separator = rows.args[1].to_pylist()[0] if len(texts) else ""
+    made: list[str | None] = []
+    start = 0
+    for size in sizes.tolist():
+        made.append(separator.join(texts[start : start + size]) if size else None)
+        start += size
+    return Vector.from_pylist(made, VARCHAR)
+
+
+def _at_end(last: bool) -> Callable[[Input], Vector]:
+    """FIRST, LAST and ANY_VALUE: the value of the first or the last row."""
+
+    def run(rows: Input) -> Vector:
+        order, sizes = _in_order(rows), rows.sizes
+        ends = np.cumsum(sizes)
+        some = sizes > 0
+        where = np.full(rows.count, -1, np.int64)
+        where[some] = order[(ends - 1 if last else ends - sizes)[some]]
+        return take(rows.args[0], where)
+
+    return run
+
+
 FUNCTIONS: dict[str, Callable[[Input], Vector]] = {
     "median": _quantile_cont,
     "quantile_cont": _quantile_cont,
@@ -145,4 +197,8 @@ FUNCTIONS: dict[str, Callable[[Input], Vector]] = {
     "bit_and": _bits(lambda a, b: a & b),
     "bit_or": _bits(lambda a, b: a | b),
     "bit_xor": _bits(lambda a, b: a ^ b),
+    "string_agg": _string_agg,
+    "first": _at_end(last=False),
+    "last": _at_end(last=True),
+    "any_value": _at_end(last=False),
 }

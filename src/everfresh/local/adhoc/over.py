@@ -147,6 +147,40 @@ def _at_end(last: bool) -> Callable[[WindowFrames, Sequence[Vector], SqlType], V
     return run
 
 
+def _nth(frames: WindowFrames, args: Sequence[Vector], _: SqlType) -> Vector:
+    value, number = args
+    by = np.clip(number.values, 0, len(frames.low) + 1)  # no frame is longer
+    place = frames.low + by - 1
+    inside = (by > 0) & (place < frames.high) & known([number], len(by))
+    return take(value, np.where(inside, place, -1))
+
+
+def _covariance(sample: bool) -> Callable[[WindowFrames, Sequence[Vector], SqlType], Vector]:
+    least = 2 if sample else 1
+
+    def run(frames: WindowFrames, args: Sequence[Vector], _: SqlType) -> Vector:
+        there = known(args, len(frames.low))
+        both = [Vector(DOUBLE, np.where(there, _plain(arg), 0.0)) for arg in args]
+        (y, below), (x, under) = map(_numbers, both)
+        n = frames.sums(there.astype(np.int64))
+        products, sy, sx = (frames.sums(v.astype(object)) for v in (y * x, y, x))
+        found = [
+            quotient(int(k * p - a * b), k * (k - 1 if sample else k) * below * under) if k >= least else 0.0
+            for k, p, a, b in zip(n.tolist(), products, sy, sx, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            odd = frames.sums((~np.isfinite(both[0].values * both[1].values)).astype(np.int64))
+        return Vector(DOUBLE, canonical(np.where(odd > 0, np.nan, found))).with_valid(n >= least)
+
+    return run
+
+
+def _plain(vector: Vector) -> Array:
+    """Numbers as doubles."""
+    values: Array = vector.values.astype(np.float64)
+    return values if vector.type.is_float else values / float(10**vector.type.scale)
+
+
 OVER: dict[str, Callable[[WindowFrames, Sequence[Vector], SqlType], Vector]] = {
     "count": _count,
     "sum": _sum,
@@ -157,5 +191,8 @@ OVER: dict[str, Callable[[WindowFrames, Sequence[Vector], SqlType], Vector]] = {
     "bool_or": _extreme(True),
     "first_value": _at_end(False),
     "last_value": _at_end(True),
+    "nth_value": _nth,
+    "covar_pop": _covariance(False),
+    "covar_samp": _covariance(True),
     **{name: _spread(sample, root) for name, (sample, root) in SPREADS.items()},
 }

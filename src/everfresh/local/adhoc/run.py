@@ -184,7 +184,8 @@ class QueryRun:
         for name, call in plan.aggregates:
             args = [self.evaluate(arg, frame) for arg in call.args]
             kept = None if call.filter is None else is_true(self.evaluate(call.filter, frame))
-            rows = Input(call.fn, args, call.type, ids, count)
+            order = tuple((self.evaluate(e, frame), *how) for e, *how in call.order)
+            rows = Input(call.fn, args, call.type, ids, count, order)  # type: ignore[arg-type]
             made[name] = aggregate(rows, call.distinct, kept, self.words)
         out = Frame.of(made, count)
         if d is None or outer is None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Vector, concat
 from everfresh.local.adhoc.frame import D, Frame, Ints, take
 from everfresh.local.adhoc.join import Evaluate
@@ -21,9 +22,10 @@ from everfresh.local.adhoc.over import OVER, WindowFrames
 from everfresh.sql.logical.plan import WindowCall
 from everfresh.types import BIGINT, NULL
 
+Array = NDArray[Any]
 Keys = list[tuple[Vector, bool, bool]]
 
-_BY_PLACE = ("row_number", "lag", "lead", "first_value", "last_value")
+_BY_PLACE = ("row_number", "ntile", "lag", "lead", "first_value", "last_value", "nth_value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ def window(
     rows_sorted = _sorted(partition, keys, ties if rows or call.fn in _BY_PLACE else ())
     args = [evaluate(arg, frame).take(rows_sorted.order) for arg in call.args]
     if call.fn in _RANKS:
-        made = Vector(BIGINT, _RANKS[call.fn](rows_sorted))
+        made = Vector(call.type, _RANKS[call.fn](rows_sorted))
+    elif call.fn == "ntile":
+        made = _ntile(args[0], rows_sorted)
     elif call.fn in ("lag", "lead"):
         made = _neighbour(args, rows_sorted, 1 if call.fn == "lead" else -1)
     elif call.fn != "count" and call.args[0].type == NULL:
@@ -109,10 +113,32 @@ def _dense_rank(rows: Sorted) -> Ints:
     return number - number[rows.start] + 1
 
 
-_RANKS: dict[str, Callable[[Sorted], Ints]] = {
+def _percent_rank(rows: Sorted) -> NDArray[np.float64]:
+    others = rows.end - rows.start - 1
+    out: NDArray[np.float64] = (rows.first - rows.start) / np.maximum(others, 1)
+    return out
+
+
+def _ntile(into: Vector, rows: Sorted) -> Vector:
+    """Which of so many parts of nearly the same size a row is in; the first ones are the larger ones."""
+    known = np.ones(len(rows.order), np.bool_) if into.valid is None else into.valid
+    parts = np.where(known, into.values, 1)
+    if len(parts) and parts.min() < 1:
+        message = "NTILE divides rows into one part or more"
+        raise EverfreshError(Code.VALUE, message, hint="its argument is a number greater than 0")
+    place, size = rows.places - rows.start, rows.end - rows.start
+    least, more = size // parts, size % parts
+    edge = more * (least + 1)  # where the smaller parts begin
+    made = np.where(place < edge, place // (least + 1), more + (place - edge) // np.maximum(least, 1))
+    return Vector(BIGINT, made + 1).with_valid(known)
+
+
+_RANKS: dict[str, Callable[[Sorted], Array]] = {
     "row_number": lambda rows: rows.places - rows.start + 1,
     "rank": lambda rows: rows.first - rows.start + 1,
     "dense_rank": _dense_rank,
+    "percent_rank": _percent_rank,
+    "cume_dist": lambda rows: (rows.last - rows.start) / (rows.end - rows.start),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -64,7 +65,10 @@ def components(weight: Weight, kinds: tuple[Kind, ...]) -> dict[str, Any]:
     values: dict[str, Any] = {component(0): weight[0]}
     for index, (kind, value) in enumerate(zip(kinds, weight[1:], strict=True), 1):
         values[component(index)] = _double(value) if kind == Kind.FLOAT else int(value)
-        values[component(index, unscaled=True)] = values[component(index)]
+        own = values[component(index)]
+        values[component(index, unscaled=True)] = (
+            _double(value - Fraction(own)) if kind == Kind.FLOAT and isfinite(own) else own
+        )
     return values
 
 

@@ -203,7 +203,7 @@ class IntervalReader:
         running = self._running(values)
         for name, type_ in self._read.items():
             if "." not in name:
-                env[name] = component_vector(store, running, component_index(name), type_)
+                env[name] = component_vector(store, running, name, type_)
         holds = satisfied(self.relation.having, env, m + 1)
         low, high = self._key.type.bounds
         starts = [low, *(k + self._after for k in keys)]
@@ -237,12 +237,12 @@ class IntervalReader:
         env = {}
         for name, type_ in self._read.items():
             if "." in name:
-                side, index = name[1:].split(".")
+                side, _ = name[1:].split(".")
                 store = self._sides[int(side) - 1]
                 live = store.slots()
                 slots = np.full(rows, live[0] if len(live) else -1, np.int64)
                 values = store.entries(slots, before)
-                env[name] = component_vector(store, values, int(index.removesuffix("u")), type_)
+                env[name] = component_vector(store, values, name, type_)
         return env
 
 

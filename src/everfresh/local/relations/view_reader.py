@@ -25,11 +25,11 @@ from everfresh.local.kernels.netting import netted
 from everfresh.local.order.extremes import NOTHING, Ends, Extremes
 from everfresh.local.order.nearest import Nearest
 from everfresh.local.store.codec import Codec
-from everfresh.local.store.components import float_total, wide_from_int64, wide_to_python
+from everfresh.local.store.components import float_rest, float_total, wide_from_int64, wide_to_python
 from everfresh.local.store.entries import Before, EntryStore, settled
 from everfresh.local.store.pool import Values
 from everfresh.local.store.strings import Interner
-from everfresh.program import Side, View, component_index, side_of
+from everfresh.program import Side, View, component_index, is_unscaled, side_of
 from everfresh.types import BIGINT, DOUBLE, SqlType
 
 Ints = NDArray[np.int64]
@@ -102,8 +102,7 @@ class _Aside:
                 every[able] = slots
                 slots = every
             values = self.store.entries(slots, before)
-            places = {name: component_index(name) for name in mine}
-            return {n: component_cells(self.store, values, places[n], mine[n]) for n in mine}
+            return {name: component_cells(self.store, values, name, mine[name]) for name in mine}
         extremes = self._extremes(before)
         seen = extremes.visited
         found = extremes.at(words)
@@ -336,7 +335,7 @@ class ViewReader:
             if name in names:
                 env[name] = key(names.index(name))
             elif side_of(name) == 0:
-                env[name] = component_cells(self.store, values, component_index(name), type_)
+                env[name] = component_cells(self.store, values, name, type_)
         for aside in self.sides:
             env.update(aside.env(key, rows, wanted, before))
         return env
@@ -383,25 +382,27 @@ class Reading:
         return self.reader.read(at, slots, want, self.before)
 
 
-def component_cells(store: EntryStore, values: Values, index: int, type_: SqlType) -> Cells:
+def component_cells(store: EntryStore, values: Values, name: str, type_: SqlType) -> Cells:
     """`component_vector` as cells: without Python's integers where sums of a wide type are words."""
-    interner = store.codec.interner
+    interner, index = store.codec.interner, component_index(name)
     if index > 0 and type_.is_wide:
         kind, at = store.layout.kinds[index - 1], store.layout.offsets[index - 1]
         if kind == Kind.COUNT:
             return Cells(type_, interner, wide_from_int64(values.ints[at]), None)
         if kind == Kind.WIDE and (values.ints[at] == values.ints[at + 1] >> 63).all():
             return Cells(type_, interner, (values.ints[at], values.ints[at + 1]), None)
-    return Cells.of(component_vector(store, values, index, type_), interner)
+    return Cells.of(component_vector(store, values, name, type_), interner)
 
 
-def component_vector(store: EntryStore, values: Values, index: int, type_: SqlType) -> Vector:
-    """A component of some entries under the type that an expression reads it as."""
+def component_vector(store: EntryStore, values: Values, name: str, type_: SqlType) -> Vector:
+    """A component of some entries under the type that an expression reads it as, and in its way."""
+    index = component_index(name)
     if index == 0:
         return Vector(BIGINT, values.n)
     kind, at = store.layout.kinds[index - 1], store.layout.offsets[index - 1]
     if kind == Kind.FLOAT:
-        return Vector(DOUBLE, float_total(np.ascontiguousarray(values.floats[at : at + 3])))
+        total = float_rest if is_unscaled(name) else float_total
+        return Vector(DOUBLE, total(np.ascontiguousarray(values.floats[at : at + 3])))
     if kind == Kind.COUNT:
         return Vector(type_, values.ints[at].astype(object) if type_.is_wide else values.ints[at])
     low, high = type_.bounds

@@ -121,6 +121,20 @@ def float_total(floats: Floats) -> Floats:
     return out
 
 
+def float_rest(floats: Floats) -> Floats:
+    """What `float_total` leaves of the terms: the sum is that of both, to twice the digits of a double.
+
+    >>> float_rest(np.array([[1e17], [0.5], [-1e-30]])).tolist()
+    [0.5]
+    """
+    total = float_total(floats)
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = floats[0] - total
+        lost = (floats[0] - (near + total)) + ((near + total) - near - total)  # what that rounded away
+        rest = float_total(np.array([near, floats[1], floats[2] + lost]))
+    return np.where(np.isfinite(rest), rest, 0.0)
+
+
 def plain_array(x: Any, dtype: Any) -> NDArray[Any]:
     """`x` as the one array type that kernels are compiled for: of `dtype`, contiguous, writable."""
     array: NDArray[Any] = np.ascontiguousarray(x, dtype)

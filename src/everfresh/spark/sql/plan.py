@@ -33,8 +33,10 @@ from everfresh.spark.sql.rows import (
     window_sql,
 )
 from everfresh.spark.sql.text import name, order_key, spark_type, unsupported, zero
+from everfresh.spark.sql.whole_aggregates import pair_sql, row_struct, whole_sql
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.conditions import conjuncts
+from everfresh.sql.logical.row_calls import PAIRS, WHOLE
 from everfresh.sql.logical.subqueries import answered, free, has_subquery, lateral, names, subqueries
 from everfresh.types import BOOLEAN, INTEGER, INTERVAL
 
@@ -186,6 +188,7 @@ class Writer:
         exprs = [e for _, e in plan.keys]
         for _, call in plan.aggregates:
             exprs += [*call.args, *([call.filter] if call.filter is not None else [])]
+            exprs += [e for e, _, _ in call.order]
         rows, ready = self._ready(self._rows(plan.input, outer), exprs, plan, outer)
         rest = iter(ready)
         keys = [Var(f"c{i}", e.type, e.nullable) for i, (_, e) in enumerate(plan.keys)]
@@ -193,6 +196,12 @@ class Writer:
         made = {v.name: f"min({v.name})" if v.of == INTERVAL else v.name for v in keys}  # one of equal ones
         for i, (_, call) in enumerate(plan.aggregates, len(keys)):
             args = [rows.text(next(rest)) for _ in call.args]
+            if call.fn in WHOLE or call.fn in PAIRS:
+                kept = None if call.filter is None else rows.text(next(rest))
+                order = [rows.text(next(rest)) for _ in call.order]
+                inner[f"a{i}"] = row_struct(call, args, order, kept)
+                made[f"c{i}"] = (whole_sql if call.fn in WHOLE else pair_sql)(call, f"a{i}")
+                continue
             argument, of = (args[0], call.args[0].type) if len(args) == 1 else ("1", INTEGER)
             if len(args) > 1:  # a row value is not NULL even if its parts are
                 parts = (order_key(a, e.type) for a, e in zip(args, call.args, strict=True))

@@ -23,7 +23,7 @@ from everfresh.spark.sql.text import (
     unsupported,
 )
 from everfresh.sql.logical import plan as p
-from everfresh.sql.logical.row_calls import WHOLE
+from everfresh.sql.logical.row_calls import PAIRS
 from everfresh.sql.logical.subqueries import SEVERAL
 from everfresh.types import BIGINT, DOUBLE, INTEGER, INTERVAL, MAX_DIGITS, NULL, SqlType
 
@@ -115,8 +115,6 @@ def aggregate_sql(
     >>> aggregate_sql("max", "c0", INTEGER, INTEGER, over=" OVER (ORDER BY c1)")
     'max(c0) OVER (ORDER BY c1)'
     """
-    if fn in WHOLE:
-        raise unsupported(f"the aggregate {fn}")
     if of == NULL and fn != "count":
         return f"any_value(CAST(NULL AS {spark_type(to)})){over}"
     kept = "DISTINCT " if distinct else ""
@@ -155,7 +153,7 @@ def sort_keys(keys: Iterable[Key]) -> str:
     )
 
 
-_BY_PLACE = ("row_number", "lag", "lead", "first_value", "last_value")
+_BY_PLACE = ("row_number", "ntile", "lag", "lead", "first_value", "last_value", "nth_value")
 
 
 def window_sql(
@@ -207,6 +205,10 @@ def _window(
             return f"CAST({c}_p AS BIGINT)"
         case "rank" | "dense_rank":
             return f"CAST({call.fn}() OVER ({partition}ORDER BY {sort_keys(order) or '0'}) AS BIGINT)"
+        case "percent_rank" | "cume_dist":
+            return f"{call.fn}() OVER ({partition}ORDER BY {sort_keys(order) or '0'})"
+        case "ntile":
+            return _ntile(f"{c}_p", column, partition)
         case "lag" | "lead":
             return _neighbour(call, c, args, partition)
     frame = _frame(call, c, order)
@@ -216,7 +218,31 @@ def _window(
     if call.fn in ("first_value", "last_value"):
         fn = "min_by" if call.fn == "first_value" else "max_by"
         return f"{fn}({column}, {c}_p){over}" if of != NULL else f"CAST(NULL AS {to})"
+    if call.fn == "nth_value":
+        return _nth(column, args[1][0], f"{c}_p", to, over) if of != NULL else f"CAST(NULL AS {to})"
+    if call.fn in PAIRS:
+        return f"({call.fn}(CAST({column} AS DOUBLE), CAST({args[1][0]} AS DOUBLE)){over} + 0D)"
     return aggregate_sql(call.fn, column, of, call.type, over=over)
+
+
+def _ntile(place: str, into: str, partition: str) -> str:
+    """Which of so many parts of nearly the same size a row is in, by its place; the first ones are larger."""
+    size = f"count(1) OVER ({partition.strip()})"
+    least, more, at = "(@1 DIV @2)", "(@1 % @2)", "(@0 - 1)"
+    edge = f"({more} * ({least} + 1))"
+    smaller = f"{more} + ({at} - {edge}) DIV greatest({least}, 1L)"
+    part = f"CASE WHEN {at} < {edge} THEN {at} DIV ({least} + 1) ELSE {smaller} END + 1"
+    wrong = fail(Code.VALUE, "NTILE divides rows into one part or more", "BIGINT")
+    return let(
+        f"CASE WHEN @2 < 1 THEN {wrong} WHEN @2 >= 1 THEN {part} END", f"CAST({place} AS BIGINT)", size, into
+    )
+
+
+def _nth(value: str, number: str, place: str, to: str, over: str) -> str:
+    """A value by its place in the frame."""
+    every = f"array_sort(collect_list(struct({place} AS p, {value} AS v)){over})"
+    inside = "@1 BETWEEN 1 AND size(@0)"
+    return let(f"CAST(CASE WHEN {inside} THEN element_at(@0, CAST(@1 AS INT)).v END AS {to})", every, number)
 
 
 def _neighbour(call: p.WindowCall, c: str, args: list[tuple[str, SqlType]], partition: str) -> str:

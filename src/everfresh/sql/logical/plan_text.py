@@ -23,7 +23,7 @@ from everfresh.expr.nodes import Expr, Var
 from everfresh.expr.text import parse_expr
 from everfresh.expr.tokens import TokenStream, lines_of
 from everfresh.sql.logical import plan as p
-from everfresh.sql.logical.row_calls import aggregate_type
+from everfresh.sql.logical.row_calls import RANKS, aggregate_type
 from everfresh.types import BIGINT, Column, SqlType
 
 E = TypeVar("E", bound=Expr)
@@ -34,8 +34,7 @@ OPERATORS = (
 )  # fmt: skip
 """The words that a plan's text begins with."""
 _LABEL = re.compile(r"((?:scalar|exists|any|all)#\d+):")
-_RANKS = ("row_number", "rank", "dense_rank")
-_VALUES = ("lag", "lead", "first_value", "last_value")
+_VALUES = ("lag", "lead", "first_value", "last_value", "nth_value")
 
 
 def parse_plan(text: str, schemas: Mapping[str, Sequence[Column]]) -> p.Plan:
@@ -164,27 +163,35 @@ class _Node:
             found.append(self.item(value))
         return tuple(found)
 
-    def arguments(self) -> tuple[Expr, ...]:
-        if self.stream.accept("*", ")"):
-            return ()
-        return tuple(self.stream.listed(self.expr, ")"))
+    def arguments(self) -> tuple[tuple[Expr, ...], tuple[tuple[Expr, bool, bool], ...]]:
+        """What stands in the parentheses of a call, and its ORDER BY."""
+        stream = self.stream
+        if stream.accept("*", ")") or stream.accept(")"):
+            return (), ()
+        args = [self.expr()]
+        while stream.accept(","):
+            args.append(self.expr())
+        order = self.order() if stream.accept("ORDER", "BY") else ()
+        stream.expect(")")
+        return tuple(args), order
 
     def aggregate(self) -> p.AggregateCall:
         stream = self.stream
         fn = stream.name()
         stream.expect("(")
         distinct = stream.accept("DISTINCT")
-        args, where = self.arguments(), None
+        args, order = self.arguments()
+        where = None
         if stream.accept("FILTER", "(", "WHERE"):
             where = self.expr()
             stream.expect(")")
-        return p.AggregateCall(fn, args, distinct, where)
+        return p.AggregateCall(fn, args, distinct, where, order)
 
     def window(self) -> p.WindowCall:
         stream = self.stream
         fn = stream.name()
         stream.expect("(")
-        args = self.arguments()
+        args, _ = self.arguments()
         stream.expect("OVER", "(")
         partition: list[Expr] = []
         if stream.accept("PARTITION", "BY"):
@@ -224,6 +231,6 @@ class _Node:
 
 
 def _window_type(fn: str, args: Sequence[Expr]) -> SqlType:
-    if fn in _RANKS:
-        return BIGINT
+    if fn in RANKS or fn == "ntile":
+        return RANKS.get(fn, BIGINT)
     return args[0].type if fn in _VALUES else aggregate_type(fn, [a.type for a in args])

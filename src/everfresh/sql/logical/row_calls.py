@@ -9,7 +9,18 @@ from __future__ import annotations
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Expr
 from everfresh.rewrite import node
-from everfresh.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, MAX_DIGITS, NULL, SqlType
+from everfresh.types import (
+    BIGINT,
+    BOOLEAN,
+    DECIMAL,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    MAX_DIGITS,
+    NULL,
+    VARCHAR,
+    SqlType,
+)
 
 SortKey = tuple[Expr, bool, bool]
 """An expression, whether it ascends, and whether NULLs come first."""
@@ -20,13 +31,15 @@ class AggregateCall(Expr):
     """An aggregate function over the rows for which `filter` is TRUE; only an `Aggregate` may hold one.
 
     `count` without arguments counts rows; with several it is distinct and counts the different rows of
-    values, NULLs in them or not. All others leave out NULLs, and are NULL over nothing.
+    values, NULLs in them or not. All others leave out rows with a NULL among their arguments, but for those
+    of `KEEPING`, and are NULL over nothing. `order` is that of the rows, where it matters (`ORDERED`).
     """
 
     fn: str
     args: tuple[Expr, ...] = ()
     distinct: bool = False
     filter: Expr | None = None
+    order: tuple[SortKey, ...] = ()
 
     def check(self) -> None:
         """Raise unless the function takes arguments of these types."""
@@ -48,6 +61,8 @@ class AggregateCall(Expr):
 
     def __str__(self) -> str:
         inside = ", ".join(map(str, self.args)) if self.args else "*"
+        if self.order:
+            inside += f" ORDER BY {', '.join(sort_key(str(e), *how) for e, *how in self.order)}"
         where = "" if self.filter is None else f" FILTER (WHERE {self.filter})"
         return f"{self.fn}({'DISTINCT ' if self.distinct else ''}{inside}){where}"
 
@@ -83,8 +98,11 @@ def aggregate_type(fn: str, types: list[SqlType]) -> SqlType:
         return BIGINT
     if fn in WHOLE and len(types) == WHOLE[fn]:
         result = _WHOLE_RESULTS[fn](types[0])
-        if result is not None and (len(types) == 1 or fn.startswith("arg_") or types[1] == DOUBLE):
+        if result is not None and (len(types) == 1 or fn not in _QUANTILES or types[1] == DOUBLE):
             return result
+    elif fn in PAIRS and len(types) == 2:
+        if all(_mean_type(t) is not None for t in types):
+            return DOUBLE
     elif len(types) == 1 and fn in _RESULTS:
         result = _RESULTS[fn](types[0])
         if result is not None:
@@ -116,23 +134,43 @@ def _truth_type(of: SqlType) -> SqlType | None:
     return BOOLEAN if of in (BOOLEAN, NULL) else None
 
 
-def _middle_type(of: SqlType) -> SqlType | None:
+def _between_type(of: SqlType) -> SqlType | None:
+    """That of a value between two others."""
+    if of.name in ("DECIMAL", "TIMESTAMP"):
+        return of
     return DOUBLE if of.is_integer or of.is_float or of == NULL else None
+
+
+def _middle_type(of: SqlType) -> SqlType | None:
+    """The same; of values that nothing is between, the lower one of the middle."""
+    return _between_type(of) or (of if of in (VARCHAR, BOOLEAN) else None)
 
 
 def _integer_type(of: SqlType) -> SqlType | None:
     return of if of.is_integer else INTEGER if of == NULL else None
 
 
+def _text_type(of: SqlType) -> SqlType | None:
+    return VARCHAR if of in (VARCHAR, NULL) else None
+
+
 WHOLE = {
     "median": 1, "quantile_cont": 2, "quantile_disc": 2, "mode": 1, "arg_min": 2, "arg_max": 2, "product": 1,
-    "bit_and": 1, "bit_or": 1, "bit_xor": 1,
+    "bit_and": 1, "bit_or": 1, "bit_xor": 1, "string_agg": 2, "first": 1, "last": 1, "any_value": 1,
 }  # fmt: skip
 """Aggregates that need all values of a group, by the number of their arguments: no sum of them would do."""
+ORDERED = ("string_agg", "first", "last", "any_value")
+"""Those of them whose value depends on the order of the rows."""
+KEEPING = ("first", "last")
+"""Those of them that see NULLs."""
+PAIRS = ("covar_pop", "covar_samp")
+"""Aggregates of pairs of numbers, which sums of products make."""
+_QUANTILES = ("quantile_cont", "quantile_disc")
 _WHOLE_RESULTS = {
-    "median": _middle_type, "quantile_cont": _middle_type, "quantile_disc": _same_type, "mode": _same_type,
+    "median": _middle_type, "quantile_cont": _between_type, "quantile_disc": _same_type, "mode": _same_type,
     "arg_min": _same_type, "arg_max": _same_type, "product": _mean_type, "bit_and": _integer_type,
-    "bit_or": _integer_type, "bit_xor": _integer_type,
+    "bit_or": _integer_type, "bit_xor": _integer_type, "string_agg": _text_type,
+    "first": _same_type, "last": _same_type, "any_value": _same_type,
 }  # fmt: skip
 _RESULTS = {
     "sum": _sum_type, "avg": _mean_type, "min": _same_type, "max": _same_type,
@@ -141,12 +179,19 @@ _RESULTS = {
 }  # fmt: skip
 
 
+RANKS = {
+    "row_number": BIGINT, "rank": BIGINT, "dense_rank": BIGINT, "percent_rank": DOUBLE, "cume_dist": DOUBLE,
+}  # fmt: skip
+"""Window functions without arguments that look at the whole partition, with their types."""
+
+
 @node
 class WindowCall(Expr):
     """A function over the rows of a partition in an order; only a `Window` may hold one.
 
-    `fn` is `row_number`, `rank`, `dense_rank`, `lag` or `lead` (args: value, offset BIGINT, default of the
-    value's type), `first_value`, `last_value`, or an aggregate (`count` without arguments counts rows).
+    `fn` is `row_number`, `rank`, `dense_rank`, `percent_rank`, `cume_dist`, `ntile` (args: BIGINT), `lag` or
+    `lead` (args: value, offset BIGINT, default of the value's type), `first_value`, `last_value`, `nth_value`
+    (args: value, BIGINT), or an aggregate (`count` without arguments counts rows).
     `order` is `(expression, ascending, nulls first)`. Ranks, `lag` and `lead` look at the whole partition,
     the others at the frame.
 
@@ -171,7 +216,7 @@ class WindowCall(Expr):
     @property
     def nullable(self) -> bool:
         """Ranks and counts never are."""
-        return self.fn not in ("row_number", "rank", "dense_rank", "count")
+        return self.fn not in (*RANKS, "count")
 
     def __str__(self) -> str:
         parts = [f"PARTITION BY {', '.join(map(str, self.partition))}"] if self.partition else []

@@ -12,8 +12,9 @@ from everfresh.expr import build, evaluate
 from everfresh.expr.nodes import Const, Expr
 from everfresh.sql.logical.plan import AggregateCall
 from everfresh.sql.logical.renaming import free_variables
-from everfresh.sql.logical.row_calls import WHOLE
-from everfresh.types import BOOLEAN, DOUBLE, INTEGER, NULL, REAL, SqlType
+from everfresh.sql.logical.row_calls import ORDERED, WHOLE, SortKey
+from everfresh.sql.queries.composed import COMPOSED, TREES
+from everfresh.types import BOOLEAN, DATE, DOUBLE, INTEGER, NULL, REAL, TIMESTAMP, VARCHAR, SqlType
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -41,10 +42,19 @@ AGGREGATES: dict[type[Any], str] = {
     exp.BitwiseAndAgg: "bit_and",
     exp.BitwiseOrAgg: "bit_or",
     exp.BitwiseXorAgg: "bit_xor",
+    exp.GroupConcat: "string_agg",
+    exp.First: "first",
+    exp.Last: "last",
+    exp.AnyValue: "any_value",
+    exp.CovarPop: "covar_pop",
+    exp.CovarSamp: "covar_samp",
+    **TREES,
 }
 _BY_NAME = {  # those that sqlglot does not know
     "mean": "avg", "every": "bool_and", "quantile": "quantile_disc", "argmin": "arg_min", "argmax": "arg_max",
-    "min_by": "arg_min", "max_by": "arg_max", **{name: name for name in WHOLE},
+    "min_by": "arg_min", "max_by": "arg_max", "arbitrary": "any_value", "listagg": "string_agg",
+    "kahan_sum": "fsum", "sumkahan": "fsum", "geometric_mean": "geomean",
+    **{name: name for name in (*WHOLE, *COMPOSED)},
 }  # fmt: skip
 _FRACTIONS = {"quantile_cont", "quantile_disc"}
 _INDIFFERENT = {"min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "arg_min", "arg_max"}  # to DISTINCT
@@ -54,15 +64,18 @@ _WIDENED: dict[str, dict[SqlType, SqlType]] = {  # the types that a function tak
     "avg": {NULL: INTEGER, REAL: DOUBLE},
     "bool_and": {NULL: BOOLEAN},
     "bool_or": {NULL: BOOLEAN},
-    "median": {REAL: DOUBLE},
-    "quantile_cont": {REAL: DOUBLE},
+    "median": {REAL: DOUBLE, DATE: TIMESTAMP},
+    "quantile_cont": {REAL: DOUBLE, DATE: TIMESTAMP},
     "product": {NULL: DOUBLE, REAL: DOUBLE},
+    "count_if": {NULL: BOOLEAN},
     **{fn: {NULL: DOUBLE, REAL: DOUBLE} for fn in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")},
 }
 
 
 def aggregate_name(node: Any) -> str | None:
     """The aggregate function that a tree calls, if the language has it."""
+    if isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AnyValue):
+        return "any_value"  # as sqlglot reads ANY_VALUE(x)
     if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
         return _BY_NAME.get(node.this.lower())
     return AGGREGATES.get(type(node))
@@ -92,12 +105,14 @@ def bind_aggregate(binder: Binder, node: Any, fn: str, where: Any = None) -> Exp
     if binder.within:
         raise source.error(Code.TYPE, f"aggregate {fn} cannot stand inside {binder.within}", node)
     inside, filtering = (replace(binder, within=w) for w in (f"the aggregate {fn}", "FILTER"))
-    args, distinct = arguments(inside, node, fn)
+    node = node.this if isinstance(node, exp.IgnoreNulls) else node
+    args, distinct, order = arguments(inside, node, fn)
     condition = None if where is None else filtering.condition(where)
     if distinct and len(args) > 1 and not _is_row(node):
         known = [build.call("not", build.call("is_null", a)) for a in args]
         condition = build.conjunction(known if condition is None else [condition, *known])
-    if _is_outer(binder, [*args, condition] if condition is not None else args):
+    parts = [*args, *(e for e, _, _ in order)]
+    if _is_outer(binder, [*parts, condition] if condition is not None else parts):
         raise source.unsupported("an aggregate of the outer query inside a subquery", node)
     if not binder.aggregates:
         raise source.error(
@@ -106,7 +121,11 @@ def bind_aggregate(binder: Binder, node: Any, fn: str, where: Any = None) -> Exp
             node,
             hint="use HAVING" if binder.clause == "WHERE" else None,
         )
-    return AggregateCall(fn, tuple(args), distinct, condition)
+    if fn in COMPOSED:
+        return COMPOSED[fn](args, distinct, condition)
+    if fn in ORDERED and not order and fn != "string_agg":  # any of the values would do
+        return AggregateCall("max" if fn == "last" else "min", tuple(args), False, condition)
+    return AggregateCall(fn, tuple(args), distinct, condition, order)
 
 
 def _is_row(node: Any) -> bool:
@@ -114,17 +133,28 @@ def _is_row(node: Any) -> bool:
     return isinstance(node.this.expressions[0], exp.Tuple)
 
 
-def arguments(binder: Binder, node: Any, fn: str) -> tuple[list[Expr], bool]:
-    """The arguments of an aggregate, and whether it is DISTINCT."""
+_PARTS = ("this", "expression", "quantile", "separator")
+"""Where trees of aggregates have their arguments, in order."""
+
+
+def arguments(binder: Binder, node: Any, fn: str) -> tuple[list[Expr], bool, tuple[SortKey, ...]]:
+    """The arguments of an aggregate, whether it is DISTINCT, and its ORDER BY."""
     source = binder.source
-    trees = list(node.expressions) if isinstance(node, exp.Anonymous) else [node.this, *node.expressions]
-    if fn in WHOLE and not isinstance(node, exp.Anonymous):
-        trees = [node.this, node.args.get("expression") or node.args.get("quantile"), *node.expressions]
+    trees = list(node.expressions)
+    if not isinstance(node, exp.Anonymous):
+        trees = [*(node.args.get(part) for part in _PARTS), *trees]
     trees = [t for t in trees if t is not None]
     if node.args.get("count") or (fn in ("min", "max") and len(trees) > 1):
         raise source.unsupported(f"{fn.upper()} with a number of values", node)
-    if any(isinstance(t, exp.Order) for t in trees):
-        raise source.unsupported("ORDER BY inside an aggregate", node)
+    sorting: list[Any] = []
+    for i, tree in enumerate(trees):
+        if isinstance(tree, exp.Order):
+            trees[i], sorting = tree.this, tree.expressions
+    if fn == "string_agg" and len(trees) == 1:
+        trees.append(exp.Literal.string(","))
+    rest: list[Any] = []
+    if len(trees) > 1 and isinstance(trees[0], exp.Distinct):  # DISTINCT is of the first
+        trees, rest = trees[:1], trees[1:]
     distinct = len(trees) == 1 and isinstance(trees[0], exp.Distinct)
     if distinct:
         if trees[0].args.get("on"):
@@ -137,11 +167,38 @@ def arguments(binder: Binder, node: Any, fn: str) -> tuple[list[Expr], bool]:
             raise source.unsupported("EXCLUDE, REPLACE or RENAME in COUNT(*)", node)
         trees = []
     widened = _WIDENED.get(fn, {})
-    args = [binder.bind(tree) for tree in trees]
+    args = [binder.bind(tree) for tree in (*trees, *rest)]
     args = [build.cast(a, widened[a.type]) if a.type in widened else a for a in args]
     if fn in _FRACTIONS and len(args) == 2:
         args[1] = _fraction(binder, args[1], node)
-    return args, distinct and fn not in _INDIFFERENT
+    if fn == "string_agg":
+        args = [
+            args[0] if args[0].type == VARCHAR else build.cast(args[0], VARCHAR),
+            _separator(binder, args[1], node),
+        ]
+    order = tuple(sort_key(binder, one) for one in sorting) if fn in ORDERED else ()
+    distinct = distinct and fn not in _INDIFFERENT
+    if distinct and any(e not in args for e, _, _ in order):
+        message = "with DISTINCT, ORDER BY inside an aggregate is by its argument"
+        raise source.error(Code.TYPE, message, node)
+    if fn == "string_agg" and not order:
+        order = ((args[0], True, False),)
+    return args, distinct, order
+
+
+def sort_key(binder: Binder, ordered: Any) -> SortKey:
+    """One part of an ORDER BY inside a call or a window."""
+    from everfresh.sql.queries.clauses import refuse_clauses
+
+    refuse_clauses(binder.source, ordered, {"this", "desc", "nulls_first"})
+    return binder.bind(ordered.this), not ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))
+
+
+def _separator(binder: Binder, given: Expr, node: Any) -> Expr:
+    """What STRING_AGG puts between values: a constant."""
+    if free_variables(given) or given.type not in (VARCHAR, NULL):
+        raise binder.source.error(Code.TYPE, "the separator of STRING_AGG is a constant text", node)
+    return Const(evaluate(build.cast(given, VARCHAR), {}), VARCHAR)
 
 
 def _fraction(binder: Binder, given: Expr, node: Any) -> Expr:

@@ -20,10 +20,11 @@ from everfresh.sql.context import VariableNames
 from everfresh.sql.logical.plan import AggregateCall, Plan, WindowCall
 from everfresh.sql.logical.renaming import canonical
 from everfresh.sql.logical.row_calls import WHOLE
-from everfresh.sql.queries.aggregates import aggregate_name, arguments
+from everfresh.sql.queries.aggregates import aggregate_name, arguments, sort_key
+from everfresh.sql.queries.composed import COMPOSED
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import near, words
-from everfresh.types import BIGINT, INTERVAL, SqlType, fold
+from everfresh.types import BIGINT, DOUBLE, INTERVAL, SqlType, fold
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -34,16 +35,23 @@ _RANKS: dict[type[Any], str] = {
     exp.RowNumber: "row_number",
     exp.Rank: "rank",
     exp.DenseRank: "dense_rank",
+    exp.PercentRank: "percent_rank",
+    exp.CumeDist: "cume_dist",
+    exp.Ntile: "ntile",
 }
 _VALUES: dict[type[Any], str] = {
     exp.Lag: "lag",
     exp.Lead: "lead",
     exp.FirstValue: "first_value",
     exp.LastValue: "last_value",
+    exp.NthValue: "nth_value",
 }
 ONLY_OVER = {**_RANKS, **_VALUES}  # functions that need OVER
 _DAY = 86_400_000_000
-_FUNCTIONS = "ROW_NUMBER, RANK, DENSE_RANK, LAG, LEAD, FIRST_VALUE, LAST_VALUE and aggregates have OVER"
+_FUNCTIONS = (
+    "ROW_NUMBER, RANK, DENSE_RANK, PERCENT_RANK, CUME_DIST, NTILE, LAG, LEAD, FIRST_VALUE, LAST_VALUE, "
+    "NTH_VALUE, SUM, COUNT, AVG, MIN, MAX, STDDEV, VARIANCE, COVAR, BOOL_AND and BOOL_OR have OVER"
+)
 _HINT = "a frame's bound is a constant, in whole units of the sort key: numbers, or days for dates"
 
 
@@ -104,7 +112,7 @@ def bind_window(binder: Binder, node: Any) -> Expr:
     over = _over(binder, node, frozenset())
     inner = replace(binder, over=True)
     partition = tuple(inner.bind(p) for p in over.partition)
-    order = tuple(_sort_key(inner, o) for o in (over.order.expressions if over.order is not None else ()))
+    order = tuple(sort_key(inner, o) for o in (over.order.expressions if over.order is not None else ()))
     fn, args, of = _call(inner, call, where)
     frame = None if fn in (*_RANKS.values(), "lag", "lead") else _frame(inner, over.frame, order)
     return WindowCall(fn, args, partition, order, frame, of)
@@ -113,10 +121,10 @@ def bind_window(binder: Binder, node: Any) -> Expr:
 def _call(binder: Binder, call: Any, where: Any) -> tuple[str, tuple[Expr, ...], SqlType]:
     source = binder.source
     fn = aggregate_name(call)
-    if fn in WHOLE:
+    if fn in WHOLE or fn in COMPOSED:
         raise source.unsupported(f"{str(fn).upper()} OVER", call, hint=_FUNCTIONS)
     if fn is not None:
-        args, distinct = arguments(binder, call, fn)
+        args, distinct, _ = arguments(binder, call, fn)
         if distinct:
             raise source.unsupported(f"{fn.upper()}(DISTINCT ...) OVER", call)
         of = AggregateCall(fn, tuple(args)).type
@@ -130,31 +138,34 @@ def _call(binder: Binder, call: Any, where: Any) -> tuple[str, tuple[Expr, ...],
         raise source.unsupported(f"{name} OVER", call, hint=_FUNCTIONS)
     if where is not None:
         raise source.error(Code.TYPE, f"{fn} takes no FILTER", call)
+    if fn == "ntile":
+        return fn, (_whole(binder, call.this, fn),), BIGINT
     if type(call) in _RANKS:
         if any(call.args.values()):
             raise source.error(Code.TYPE, f"{fn} takes no arguments", call)
-        return fn, (), BIGINT
+        return fn, (), DOUBLE if fn in ("percent_rank", "cume_dist") else BIGINT
     value = binder.bind(call.this)
-    if fn not in ("lag", "lead"):
+    if fn not in ("lag", "lead", "nth_value"):
         return fn, (value,), value.type
     offset, default = call.args.get("offset"), call.args.get("default")
-    steps: Expr = Const(1, BIGINT)
-    if offset is not None:
-        steps = binder.bind(offset)
-        if not (steps.type.is_integer or coerce.is_literal(steps)):
-            raise source.error(Code.TYPE, f"the offset of {fn} is a whole number", offset)
-        steps = binder.converted(steps, BIGINT, offset)
+    steps: Expr = Const(1, BIGINT) if offset is None else _whole(binder, offset, fn)
+    if fn == "nth_value":
+        if offset is None:
+            raise source.error(Code.TYPE, "nth_value takes a value and a number", call)
+        return fn, (value, steps), value.type
     other: Expr = Const(None, value.type)
     if default is not None:
         other = binder.converted(binder.bind(default), value.type, default)
     return fn, (value, steps, other), value.type
 
 
-def _sort_key(binder: Binder, ordered: Any) -> tuple[Expr, bool, bool]:
-    from everfresh.sql.queries.clauses import refuse_clauses
-
-    refuse_clauses(binder.source, ordered, {"this", "desc", "nulls_first"})
-    return binder.bind(ordered.this), not ordered.args.get("desc"), bool(ordered.args.get("nulls_first"))
+def _whole(binder: Binder, tree: Any, fn: str) -> Expr:
+    """The number that a function counts by."""
+    given = binder.bind(tree)
+    if not (given.type.is_integer or coerce.is_literal(given)):
+        what = "number" if fn in ("ntile", "nth_value") else "offset"
+        raise binder.source.error(Code.TYPE, f"the {what} of {fn} is a whole number", tree)
+    return binder.converted(given, BIGINT, tree)
 
 
 def _over(binder: Binder, node: Any, seen: frozenset[str]) -> _Over:

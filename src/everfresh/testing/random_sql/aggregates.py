@@ -50,6 +50,13 @@ class Aggregates(Scalars):
             "max": of("max", "MAX({0})", "number"),
             "count distinct": of("count distinct", "COUNT(DISTINCT {0})", some),
             "sum distinct": of("sum distinct", "SUM(DISTINCT {0})", "number"),
+            "count_if": of("count_if", "COUNT_IF({0})", "truth"),
+        }
+        texts: Makers = {
+            "string_agg": of("string_agg", "STRING_AGG({0}, '+' ORDER BY {0} || '')", "text"),
+            "first of a kind": of(
+                "first of a kind", "FIRST({0} ORDER BY {0} || '' DESC NULLS FIRST)", "text"
+            ),
         }
         extremes: Makers = {
             "min of a kind": of("min of a kind", "MIN({0})", kind),
@@ -64,15 +71,20 @@ class Aggregates(Scalars):
             "avg distinct": of("avg distinct", "AVG(DISTINCT {0})", "number"),
             "max of a kind": of("max of a kind", "MAX({0})", "ratio"),
         }
-        made = self.pick({"number": numbers, "truth": truths, "ratio": ratios}.get(kind, extremes))
+        by_kind = {"number": numbers, "truth": truths, "ratio": ratios, "text": {**extremes, **texts}}
+        made = self.pick(by_kind.get(kind, extremes))
         if self.chance("filter"):
             made = self.call("filter", kind, "{0} FILTER (WHERE {1})", made, self.condition(place))
         return made
 
     def deviation(self, rows: Place) -> Expr:
         """A standard deviation or a variance: compared with a tolerance, so never computed with."""
-        name = self.choose(DEVIATIONS)
-        return self.call(name, "deviation", f"{name.upper()}({{0}})", self.value("number", rows.plain()))
+        name, place = self.choose(DEVIATIONS), rows.plain()
+        values = [self.value("number", place)]
+        if name.startswith(("covar", "regr")):
+            values.append(self.value("number", place))
+        inside = ", ".join(f"{{{i}}}" for i in range(len(values)))
+        return self.call(name, "deviation", f"{name.upper()}({inside})", *values)
 
     def over_groups(self, kind: str, groups: Groups) -> Expr:
         """An expression over aggregates and keys."""
@@ -146,7 +158,7 @@ class Aggregates(Scalars):
         )
         argument = self.value("number", place)
         order = f"ORDER BY {self.leaf(self.kind_in(place), place).sql()}"
-        if name in ("row_number", "lag", "lead", "rows frame"):
+        if name in ("row_number", "ntile", "nth_value", "lag", "lead", "rows frame"):
             order = f"ORDER BY {everything}"
         if rows.depth > 0 and self.budget > 1 and self.chance("subquery in a window"):
             asked = self.scalar_subquery("number", rows)
@@ -157,10 +169,12 @@ class Aggregates(Scalars):
                 argument = asked
         call = {
             "row_number": "ROW_NUMBER()", "rank": "RANK()", "dense_rank": "DENSE_RANK()",
-            "rows frame": "SUM({0})",
+            "rows frame": "SUM({0})", "ntile": f"NTILE({self.rng.randrange(1, 5)})",
+            "percent_rank": "PERCENT_RANK()", "cume_dist": "CUME_DIST()",
+            "nth_value": f"NTH_VALUE({{0}}, {self.rng.randrange(1, 4)})",
         }.get(name, f"{name.split()[0].upper()}({{0}})")  # fmt: skip
         if name.endswith(" over") and self.rng.random() < 0.4:
             order = ""
         frame = " ROWS BETWEEN 1 PRECEDING AND CURRENT ROW" if name == "rows frame" else ""
-        kind = "ratio" if name == "avg over" else "number"
+        kind = "ratio" if name in ("avg over", "percent_rank", "cume_dist") else "number"
         return self.call(name, kind, f"{call} OVER ({by}{order}{frame})", argument, *parts)

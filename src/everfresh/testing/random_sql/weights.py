@@ -57,11 +57,12 @@ SUBQUERIES = {
 ROWS_OF_ONE = {"one by an aggregate": 5.0, "one by a limit": 1.0, "one of several": 0.7}
 AGGREGATES = {
     "count rows": 1.2, "count": 1.0, "sum": 2.0, "min": 1.0, "max": 1.0, "count distinct": 0.7,
-    "sum distinct": 0.6,
+    "sum distinct": 0.6, "count_if": 0.4,
 }  # fmt: skip
 EXTREMES = {"min of a kind": 1.0, "max of a kind": 1.0}
 TRUTH_AGGREGATES = {"bool_and": 1.0, "bool_or": 1.0, "compared aggregate": 0.7}
 RATIO_AGGREGATES = {"avg": 3.0, "avg distinct": 0.5, "max of a kind": 1.0}
+TEXT_AGGREGATES = {"string_agg": 0.5, "first of a kind": 0.4}
 DEVIATIONS = {
     "stddev_samp": 1.0,
     "stddev_pop": 1.0,
@@ -69,6 +70,9 @@ DEVIATIONS = {
     "var_pop": 1.0,
     "stddev": 0.3,
     "variance": 0.3,
+    "covar_pop": 0.4,
+    "covar_samp": 0.4,
+    "regr_sxy": 0.3,
 }
 OVER_AGGREGATES = {
     "plain aggregate": 7.0, "group key": 4.0, "sum of aggregates": 0.6, "default of an aggregate": 0.5,
@@ -80,7 +84,8 @@ HAVINGS = {
 }  # fmt: skip
 WINDOWS = {
     "row_number": 1.0, "rank": 1.0, "dense_rank": 1.0, "lag": 0.8, "lead": 0.8, "sum over": 1.0,
-    "count over": 0.7, "avg over": 0.6, "min over": 0.5, "max over": 0.5, "rows frame": 0.6,
+    "count over": 0.7, "ntile": 0.4, "percent_rank": 0.4, "cume_dist": 0.4, "nth_value": 0.4,
+    "avg over": 0.6, "min over": 0.5, "max over": 0.5, "rows frame": 0.6,
 }  # fmt: skip
 BATCHES = {
     "few changes": 10.0, "empty batch": 0.5, "delete all of a table": 0.6, "delete everything": 0.4,
@@ -92,7 +97,7 @@ _TABLES = (
     QUERIES, OPTIONS, SETS, GROUPINGS, SOURCES, JOINS, ON, CORRELATIONS, LEAVES, EXPRESSIONS, NUMBERS, TEXTS,
     DATES,
     RATIOS, TRUTHS, CONDITIONS, SUBQUERIES, ROWS_OF_ONE, AGGREGATES, EXTREMES, TRUTH_AGGREGATES,
-    RATIO_AGGREGATES, DEVIATIONS, OVER_AGGREGATES, HAVINGS, WINDOWS, BATCHES,
+    RATIO_AGGREGATES, TEXT_AGGREGATES, DEVIATIONS, OVER_AGGREGATES, HAVINGS, WINDOWS, BATCHES,
 )  # fmt: skip
 WEIGHTS: dict[str, float] = {name: weight for table in _TABLES for name, weight in table.items()}
 PLACED = tuple(f"{kind} in {clause}" for kind in (*SUBQUERIES, "scalar subquery") for clause in CLAUSES)

@@ -19,7 +19,7 @@ from everfresh.local.native.codegen.scalars import Scalars, Unsupported, Val, bo
 from everfresh.local.relations.intervals import IntervalReader
 from everfresh.local.relations.view_reader import ViewReader
 from everfresh.local.store.entries import EntryStore
-from everfresh.program import component_index, side_of
+from everfresh.program import component_index, is_unscaled, side_of
 from everfresh.types import BIGINT, DOUBLE, SqlType
 
 if TYPE_CHECKING:
@@ -77,6 +77,10 @@ class Entry:
             jump = f"{row} * {self._before}_count + " if row else ""
             code = f"({load}({self._before}_{matrix}, {jump}{self._old}) if {self._old} >= 0 else {code})"
         return code
+
+    def is_float(self, index: int) -> bool:
+        """Whether a component is a sum of doubles."""
+        return index > 0 and self._store.layout.kinds[index - 1] == Kind.FLOAT
 
     def component(self, index: int, type_: SqlType) -> Val:
         """A component under the type that an expression reads it as; 0 where the entry has no count."""
@@ -206,7 +210,10 @@ class RelationRead:
         side = side_of(var.name)
         entry = self._side(side) if side else self._entry
         assert entry is not None
-        return entry.component(component_index(var.name), var.type)
+        index = component_index(var.name)
+        if is_unscaled(var.name) and entry.is_float(index):
+            raise Unsupported("the rest of a sum of doubles")
+        return entry.component(index, var.type)
 
     def _side(self, number: int) -> Entry:
         """The entry of a side at the same keys."""

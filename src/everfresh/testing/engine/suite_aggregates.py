@@ -1,0 +1,108 @@
+"""Aggregates beyond sums and extremes, and window functions of places: after every batch a view equals the
+same query of DuckDB's.
+
+Numbers have large means beside small spreads, groups come and go, NULLs are in every column, and every ORDER
+BY that decides a value is by columns that no two rows share.
+"""
+
+# ruff: noqa: D102 (the name of a test says what it tests)
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+from everfresh.database import Database
+from everfresh.delta.changes import Delta
+from everfresh.testing.engine.suite_base import SuiteBase
+from everfresh.testing.oracle import DuckOracle, assert_same
+
+TABLE = "CREATE TABLE r (id BIGINT PRIMARY KEY, g INT, x DOUBLE, y DOUBLE, i INT, s VARCHAR, b BOOLEAN)"
+_SPREADS = (
+    "stddev(x)", "var_pop(y)", "VARIANCE(x) FILTER (WHERE b)", "stddev_pop(DISTINCT y)", "covar_pop(y, x)",
+    "COVAR_SAMP(y, i)", "corr(y, x)", "regr_slope(y, x)", "regr_intercept(y, x)", "regr_r2(y, x)",
+    "CAST(regr_count(y, x) AS BIGINT)", "regr_avgx(y, x)", "regr_avgy(y, x)", "regr_sxx(y, x)",
+    "regr_syy(y, x)", "regr_sxy(y, x)", "corr(i, x) FILTER (WHERE i > 2)", "sem(i)", "fsum(i)",
+    "favg(i)", "count_if(b)",
+)  # fmt: skip
+_OF_ALL = (
+    "string_agg(s, '-' ORDER BY s DESC)", "string_agg(DISTINCT s, '' ORDER BY s)", "first(i ORDER BY id)",
+    "last(s ORDER BY i NULLS FIRST, id)", "any_value(i ORDER BY id DESC)", "listagg(s, ', ' ORDER BY id)",
+    "string_agg(i, ',' ORDER BY id) FILTER (WHERE b)", "median(i)", "median(s)", "quantile_disc(i, 0.3)",
+    "arg_min(s, id)", "max_by(i, id)", "bit_xor(i)", "product(i)", "median(b)",
+)  # fmt: skip
+_PLACES = (
+    "ntile(3) OVER (ORDER BY id)", "ntile(2) OVER (PARTITION BY g ORDER BY id DESC)",
+    "percent_rank() OVER (PARTITION BY g ORDER BY i)", "cume_dist() OVER (ORDER BY i DESC)",
+    "nth_value(s, 2) OVER (PARTITION BY g ORDER BY id)",
+    "nth_value(s, i) OVER (PARTITION BY g ORDER BY id ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING)",
+    "covar_pop(y, x) OVER (PARTITION BY g)", "stddev(x) OVER (PARTITION BY g ORDER BY id)",
+)  # fmt: skip
+
+
+def _named(exprs: tuple[str, ...]) -> str:
+    return ", ".join(f"{expr} AS c{i}" for i, expr in enumerate(exprs))
+
+
+VIEWS = {
+    "spreads": f"SELECT g, {_named(_SPREADS)} FROM r GROUP BY g",
+    "of_all": f"SELECT g, COUNT(*) AS n, {_named(_OF_ALL)} FROM r GROUP BY g",
+    "places": f"SELECT id, {_named(_PLACES)} FROM r",
+    "over_all_rows": f"SELECT COUNT(*) AS n, SUM(i) AS t, {_named((*_OF_ALL, *_SPREADS))} FROM r WHERE g < 2",
+}
+
+
+class AggregateSuite(SuiteBase):
+    """Variances of doubles, regressions, aggregates of all values, functions of places."""
+
+    aggregate_batches = 8
+
+    def test_views_of_aggregates_follow_their_table(self, db: Database) -> None:
+        db.sql(TABLE)
+        oracle = DuckOracle()
+        oracle.create(db.catalog.tables["r"])
+        for name in list(VIEWS)[:2]:
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+        for number, (come, go) in enumerate(_history(self.aggregate_batches)):
+            db.apply(r=Delta(inserts=come, deletes=go))
+            oracle.apply("r", come, go)
+            if number == self.aggregate_batches // 2:
+                for name in list(VIEWS)[2:]:
+                    db.sql(f"CREATE MATERIALIZED VIEW {name} AS {VIEWS[name]}")
+            for name in db.views:
+                rows = db.view(name).to_arrow()
+                assert_same(oracle.query(VIEWS[name]).cast(rows.schema), rows, f"{name} after {number}", 1e-7)
+        for name in db.views:
+            assert db.view(name).explain().startswith("Incremental")
+            assert db.view(name).verify().num_rows == 0
+        oracle.close()
+
+    def test_what_is_deleted_leaves_no_residue_in_a_variance(self, db: Database) -> None:
+        db.sql("CREATE TABLE t (x DOUBLE); CREATE MATERIALIZED VIEW v AS SELECT var_pop(x) AS v FROM t")
+        db.apply(t=[(1.25,), (2.5,)])
+        for far in (1e12, -3e14, 1e200, float("inf"), float("nan")):
+            db.apply(t=[(far,), (far / 3,)])
+            db.apply(t=Delta(deletes=[(far,), (far / 3,)]))
+            assert db.view("v").to_pylist() == [{"v": 0.390625}]
+
+
+def _history(batches: int) -> list[tuple[list[Any], list[Any]]]:
+    """Batches of rows that come and go, the same each time."""
+    random, there, key = Random(23), list[Any](), 0
+    history = []
+
+    def maybe(value: Any) -> Any:
+        return None if random.random() < 0.15 else value
+
+    for number in range(batches):
+        go = [row for row in there if random.random() < (1.0 if number == batches - 2 else 0.3)]
+        come: list[Any] = []
+        for _ in range(random.randrange(3, 8)):
+            key += 1
+            x = random.choice([1e6, -3.5]) + random.randrange(40) / 8
+            row = (x, x * 2 + random.random(), random.randrange(-2, 7), random.choice("aäbz") + str(key))
+            come.append((key, random.choice([None, 0, 1, 2]), *map(maybe, row), maybe(random.random() < 0.5)))
+        there = [*(Counter(there) - Counter(go)).elements(), *come]
+        history.append((come, go))
+    return history
