@@ -255,11 +255,11 @@ def test_why_a_view_is_computed_anew() -> None:
     ddl = [*TABLES.strip().split("\n")]
     ddl.append(f"CREATE MATERIALIZED VIEW spend WITH (strategy = 're-evaluate') AS {VIEWS['spend']}")
     ddl.append("CREATE MATERIALIZED VIEW total AS SELECT SUM(s) AS s FROM spend")
-    ddl.append("CREATE MATERIALIZED VIEW spread AS SELECT STDDEV(CAST(s AS DOUBLE)) AS d FROM spend")
+    ddl.append("CREATE MATERIALIZED VIEW spread AS SELECT s, (SELECT MEDIAN(s) FROM spend) AS d FROM spend")
     catalog = catalog_of(ddl)
     assert list(incremental(catalog).views) == ["total"]
     assert "as the strategy asks" in explain(catalog.views["spend"].compiled, "")
-    assert "STDDEV" in explain(catalog.views["spread"].compiled, "").upper().split("RE-EVALUATED")[1]
+    assert "MEDIAN" in explain(catalog.views["spread"].compiled, "").upper().split("RE-EVALUATED")[1]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -81,7 +81,9 @@ def grouped(lowering: Lowering, plan: p.Aggregate, scope: Scope) -> Partitioned:
     first = [(link.name, link.column) for link in links]
     first += [(Made(f"$p{i}"), e) for i, (_, e) in enumerate(plan.keys)]
     used = {v.name for _, call in plan.aggregates for v in variables(call)}
-    own = [(v.name, v) for v in plan.input.variables if v.name in used]
+    own: list[tuple[str, Expr]] = [(v.name, v) for v in plan.input.variables if v.name in used]
+    if not (first or own):  # a bag of rows needs a column to be counted by
+        own.append((Made("$one"), Const(1, BIGINT)))
     name, by_name = lowering.define(rows, [*first, *own], apart=[n for n, _ in first])
     items = tuple((n, by_name[n]) for n, _ in (*first, *own))
     new: p.Plan = p.Project(p.Scan(name, name, lowering.map(name).keys), items)
