@@ -189,7 +189,8 @@ def test_components_are_shared() -> None:
 def test_the_variance_of_floats_is_over_sums_of_products_and_their_rests(x: Expr) -> None:
     components = Components()
     aggregate(p.AggregateCall("var_pop", (x,)), components, sure=True)
-    assert [kind for kind, _ in components.items] == [Kind.FLOAT, Kind.FLOAT, Kind.FLOAT, Kind.COUNT]
+    kinds = [kind for kind, _ in components.items]
+    assert kinds == [Kind.COUNT, Kind.FLOAT, Kind.FLOAT, Kind.FLOAT, Kind.COUNT]
     assert {"finite_or_zero", "product_rest", "is_nan01"} <= {e.op for _, e in components.items}
 
 

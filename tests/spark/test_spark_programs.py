@@ -97,7 +97,8 @@ def test_views_over_views_and_static_tables(spark: Any, tmp_path: Path) -> None:
               SELECT COUNT(*) AS n, SUM(total) AS total, (SELECT MAX(price) FROM above) AS top FROM revenue;
             CREATE MATERIALIZED VIEW countries AS
               SELECT k.name, r.total FROM country k LEFT JOIN revenue r ON k.region = r.region;
-            CREATE MATERIALIZED VIEW spread AS SELECT name, (SELECT MEDIAN(CAST(total AS DOUBLE)) FROM countries) AS s FROM countries;
+            CREATE MATERIALIZED VIEW spread AS
+              SELECT name, (SELECT MEDIAN(CAST(total AS DOUBLE)) FROM countries) AS s FROM countries;
             """
         )
         anew = [name for name, view in db.catalog.views.items() if view.compiled.reevaluated]
