@@ -28,7 +28,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 
 if TYPE_CHECKING:
-    from everfresh import arrays, linalg
+    from everfresh import arrays, kv, linalg, signals
     from everfresh.database import Database, connect
     from everfresh.linalg.domain.handles import LinearView
     from everfresh.relations import Result, Table, View
@@ -48,7 +48,9 @@ __all__ = [
     "__version__",
     "arrays",
     "connect",
+    "kv",
     "linalg",
+    "signals",
 ]
 
 # Loaded when first asked for, so that `import everfresh` stays light.
@@ -64,7 +66,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("arrays", "linalg"):
+    if name in ("arrays", "kv", "linalg", "signals"):
         return import_module(f"everfresh.{name}")
     if name in _LAZY:
         return getattr(import_module(f"everfresh.{_LAZY[name]}"), name)

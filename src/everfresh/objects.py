@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from everfresh.linalg.domain.handles import LinearView, Matrix
     from everfresh.linalg.run.setup import Definition
     from everfresh.raw.handles import Cache
+    from everfresh.signals.aggregate import PayloadType
+    from everfresh.signals.queries.base import Ticks
 
 
 def domains_of(options: Options) -> tuple[Domain, ...]:
@@ -204,7 +206,24 @@ class ObjectMethods:
         return self._held("matrix view")
 
     def signal(
-        self, table: str, *, time: str | None = None, key: str | Sequence[str] | None = None, **how: Any
+        self,
+        table: str,
+        *,
+        time: str | None = None,
+        key: str | Sequence[str] | None = None,
+        value: str | Sequence[str] | None = None,
+        end: str | None = None,
+        duration: Ticks | None = None,
+        where: str | None = None,
+        lateness: Ticks = 0,
+        late: str = "refuse",
+        deletes: str = "revise",
+        order: str = "table",
+        idle: Ticks | None = None,
+        nan: str = "keep",
+        retain: Ticks | None = None,
+        overlap: bool = False,
+        type: PayloadType | None = None,
     ) -> Any:
         """Rows of a table or view as a signal, or with `overlap=True` as a stream: where queries over signals
         begin. `time`, `key` and `value` are its columns; see `everfresh.signals.reading` for the rest. Of a
@@ -221,7 +240,11 @@ class ObjectMethods:
         """
         from everfresh.signals.domain.verbs import signal
 
-        return signal(self._database, table, time=time, key=key, **how)
+        return signal(
+            self._database, table, time=time, key=key, value=value, end=end, duration=duration, where=where,
+            lateness=lateness, late=late, deletes=deletes, order=order, idle=idle, nan=nan, retain=retain,
+            overlap=overlap, type=type,
+        )  # fmt: skip
 
     def reference(self, table: str, *, key: str | Sequence[str], value: str | Sequence[str]) -> Any:
         """Rows of a table or SQL view, one for each group, that `join` puts beside the events of a signal."""

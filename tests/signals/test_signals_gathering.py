@@ -165,8 +165,8 @@ def test_mistakes() -> None:
         one.run({"a": table([]), "b": table([]).rename_columns(["k", "t", "e", "x"])})
     with refused(Code.ARGUMENT, "no stream"):
         LEFT.union(3)
-    with refused(Code.SIG_KIND, "anti_join", "a uniform signal"):
-        LEFT.anti_join(GRID)
+    with refused(Code.SIG_KIND, "anti_join", "a windowed signal"):
+        LEFT.anti_join(GRID.window(2, 2))
 
 
 @given(rows=events(intervals=True), shift=st.integers(-9, 9), duration=st.none() | st.integers(1, 40))

@@ -196,11 +196,12 @@ class Function(Node):
 
 @node
 class Scale(Node):
-    """Values times a number, plus another."""
+    """Values times a number, plus another; or divided by one."""
 
     input: Node
     by: float | complex = 1.0
     add: float | complex = 0.0
+    over: float | complex = 1.0
 
 
 @node
@@ -213,7 +214,7 @@ class Shift(Node):
 
 @node
 class Combine(Node):
-    """A signal and another, where both have a value: `plus`, `minus`, `times`."""
+    """A signal and another, where both have a value: `plus`, `minus`, `times`, `divide`."""
 
     input: Node
     right: Node

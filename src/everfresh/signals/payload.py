@@ -110,10 +110,10 @@ def payload_of(schema: pa.Schema, value: tuple[str, ...], table: str) -> Payload
         type_ = schema.field(name).type
         if isinstance(type_, ComplexType):
             found.append(Payload((name,), complex=True))
-        elif pa.types.is_fixed_size_list(type_) and _number(type_.value_type):
+        elif pa.types.is_fixed_size_list(type_) and is_number(type_.value_type):
             names = tuple(f"{name}[{i}]" for i in range(type_.list_size))
             found.append(Payload(names, vector=True))
-        elif _number(type_):
+        elif is_number(type_):
             found.append(Payload((name,)))
         else:
             raise EverfreshError(
@@ -133,7 +133,8 @@ def payload_of(schema: pa.Schema, value: tuple[str, ...], table: str) -> Payload
     return Payload(tuple(each.names[0] for each in found), complex=found[0].complex)
 
 
-def _number(type_: pa.DataType) -> bool:
+def is_number(type_: pa.DataType) -> bool:
+    """Whether values are whole, floating or decimal numbers."""
     return any(is_(type_) for is_ in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal))
 
 

@@ -172,15 +172,16 @@ class Plan:
         return replace(below, payload=Payload(("value",)), function=function)
 
     def _scale(self, node: n.Scale) -> Made:
-        by, add = node.by, node.add
+        by, add, over = node.by, node.add, node.over
         below = self.make(node.input)
         if below.payload.type is not None:
-            return self._scaled_type(below, by, add)
-        complex_ = below.payload.complex or isinstance(by, complex) or isinstance(add, complex)
+            return self._scaled_type(below, by if over == 1.0 else 1.0 / over, add)
+        complex_ = below.payload.complex or any(isinstance(each, complex) for each in (by, add, over))
         payload = replace(below.payload, complex=complex_)
 
         def change(_: Array, values: Array) -> Array:
             scaled = values * by if by != 1.0 else values
+            scaled = scaled / over if over != 1.0 else scaled
             return scaled + add if add != 0.0 else scaled
 
         if below.function is not None:
@@ -218,7 +219,7 @@ class Plan:
         return _later(made, node.ticks)
 
     def _lifetime(self, node: n.Lifetime) -> Made:
-        below = self.make(node.input)
+        below = self._timed(self.make(node.input), node.input)
         points = below.points if node.duration is None else node.duration == 1
         made = replace(
             below, at=self.add(elementwise.Move(below.at, node.shift, node.duration)), points=points
@@ -226,7 +227,7 @@ class Plan:
         return _later(made, node.shift)
 
     def _until_next(self, node: n.UntilNext) -> Made:
-        below = self.make(node.input)
+        below = self._timed(self.make(node.input), node.input)
         made = lifetimes.UntilNext(below.at, node.max, below.width, below.dtype)
         return replace(below, at=self.add(made), points=False)
 
@@ -303,6 +304,7 @@ class Plan:
         left, right = self.make(node.input), self.make(node.right)
         if left.function is not None:
             raise faults.kind("anti_join", "a signal of functions of time", "values", "sample(period) first")
+        left, right = self._timed(left, node.input), self._timed(right, node.right)
         at = self.add(lifetimes.Uncovered(left.at, right.at, (left.width, right.width), left.dtype))
         return replace(left, at=at)
 
@@ -420,6 +422,7 @@ class Plan:
         below = self.make(node.input)
         if below.function is not None:
             raise faults.kind("session", "a signal of functions of time", "values", "sample(period) first")
+        below = self._timed(below, node.input)
         at = self.add(gathering.Sessions(below.at, node.gap))
         return Made(at, Payload(("count",)), None, 1, np.float64, False)
 
@@ -452,7 +455,14 @@ def _later(made: Made, ticks: int) -> Made:
 
 
 def _combining(payload: Payload, op: str) -> joins.Combining:
-    return joins.COMBINING[op] if payload.type is None else typed.combining(payload.type, op)
+    if payload.type is None:
+        return joins.COMBINING[op]
+    if op == "divide":
+        raise faults.type_(
+            f"divide() of values of the payload type '{payload.type.name}'",
+            "it has sums, differences, products and multiples; select(name=expression) gives its numbers",
+        )
+    return typed.combining(payload.type, op)
 
 
 def _joined(left: Payload, right: Payload, op: str) -> Payload:

@@ -355,14 +355,15 @@ def _combined(node: n.Combine, below: Any, *_: Any) -> Rows:
         by = both.offset - two.offset
         right = Rows(right.at + by, right.end + by, right.values, right.known + by)
     at, i, j = np.intersect1d(left.at, right.at, return_indices=True)
-    op = {"plus": np.add, "minus": np.subtract, "times": np.multiply}[node.op]
+    op = {"plus": np.add, "minus": np.subtract, "times": np.multiply,
+          "divide": np.true_divide}[node.op]  # fmt: skip
     known = min(left.known, right.known)
     return Rows(at, at + 1, op(left.values[i], right.values[j]), known).before(known)
 
 
 def _scaled(node: n.Scale, below: Any, *_: Any) -> Rows:
     rows: Rows = below(node.input)
-    return replace(rows, values=rows.values * node.by + node.add)
+    return replace(rows, values=rows.values * node.by / node.over + node.add)
 
 
 def _shifted(node: n.Shift, below: Any, *_: Any) -> Rows:

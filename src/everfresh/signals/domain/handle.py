@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from everfresh.relations import View
+from everfresh.signals.domain.relational import PLACE, far_apart
 from everfresh.signals.queries.base import query
 from everfresh.types import Column
 
@@ -78,6 +79,16 @@ class SignalView(View):
         """The rows that became final, or were corrected, in each epoch after `since`, with `_weight` and
         `_epoch`."""
         return self._form.native(super().changes(since))
+
+    def verify(self, bits: bool = True) -> pa.Table:
+        """The rows that differ from a run of the query over the whole tables, with `_weight`: in their bits,
+        or with `bits=False` by more than a billionth."""
+        found = super().verify()
+        if bits or not len(found):
+            return found
+        pipeline = self._domain.view(self.name).pipeline
+        known = (*pipeline.key_names, pipeline.time_name, "end", PLACE)
+        return far_apart(found, [name for name in known if name in found.column_names])
 
     def spectrum(self) -> pa.Table:
         """The magnitudes of the view's spectra: a row for each key, time and frequency."""

@@ -135,6 +135,26 @@ class Form:
         return rows
 
 
+def far_apart(rows: pa.Table, keys: list[str]) -> pa.Table:
+    """Of rows with `_weight`, those without another of the same keys whose numbers are as good as equal.
+
+    >>> rows = pa.table({"t": [1, 1, 2], "value": [1.0, 1.0 + 1e-12, 3.0], "_weight": [1, -1, 1]})
+    >>> far_apart(rows, ["t"])["t"].to_pylist()
+    [2]
+    """
+    numbers = [n for n in rows.column_names if n not in keys and n != "_weight"]
+    values = np.array([rows.column(n).to_numpy(zero_copy_only=False) for n in numbers], float)
+    places: dict[tuple[object, ...], list[int]] = {}
+    columns = [rows.column(n).to_pylist() for n in (*keys, "_weight")]
+    for i, row in enumerate(zip(*columns, strict=True)):
+        other = places.get((*row[:-1], -row[-1]))
+        if other and np.allclose(values[:, other[-1]], values[:, i], 1e-9, 1e-9, equal_nan=True):
+            other.pop()
+        else:
+            places.setdefault(row, []).append(i)
+    return rows.take(pa.array(sorted(i for each in places.values() for i in each), pa.int64()))
+
+
 def _whole(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     if not isinstance(column, pa.ChunkedArray):
         return column

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,9 @@ from everfresh.types import Column, to_arrow
 
 if TYPE_CHECKING:
     from everfresh.database import Database
+
+
+_DEFAULTS = {each.name: each.default for each in inspect.signature(reading).parameters.values()}
 
 
 def signal(db: Database, table: str, *, time: str | None, key: Any, **how: Any) -> Any:
@@ -69,6 +73,18 @@ def reference(db: Database, table: str, key: Any, value: Any) -> Any:
     return made(name, key=key, value=value)
 
 
+def reference_table(db: Database, table: str, on: Any) -> Any:
+    """A table by its name as a reference: all its columns of numbers that are not the key."""
+    from everfresh.signals.payload import is_number
+
+    with db._reading() as engine:
+        relation = engine.catalog.relation(table)
+        schema = pa.schema([]) if relation is None else schema_of(relation[1])
+    key = (on,) if isinstance(on, str) else tuple(on)
+    values = [field.name for field in schema if is_number(field.type) and field.name not in key]
+    return reference(db, table, key, values)
+
+
 def _names(columns: Sequence[Column]) -> list[str]:
     return [column.name for column in columns]
 
@@ -85,7 +101,7 @@ def _of_view(db: Database, name: str, given: Mapping[str, Any]) -> Any:
     known = {"time": view.pipeline.time_name, "key": names[0] if len(names) == 1 else names or None}
     for what, value in given.items():
         value = list(value) if isinstance(value, tuple) else value
-        if value is not None and what != "value" and value != known.get(what):
+        if value is not None and what != "value" and value != known.get(what, _DEFAULTS.get(what)):
             raise EverfreshError(
                 Code.ARGUMENT,
                 f"signal('{name}', {what}={value!r}): a signal view has its times and keys already",

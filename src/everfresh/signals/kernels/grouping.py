@@ -133,3 +133,11 @@ def admit(slots: Array, offsets: Array, start: Array, end: Array, last: Array, e
             last[slot] = start[b - 1]
             ended[slot] = before
     return -1
+
+
+@compiled
+def latest_ends(offsets: Array, end: Array) -> None:
+    """Each end becomes the latest of its group up to there."""
+    for g in range(offsets.shape[0] - 1):
+        for i in range(offsets[g] + 1, offsets[g + 1]):
+            end[i] = max(end[i], end[i - 1])

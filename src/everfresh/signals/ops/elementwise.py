@@ -100,10 +100,10 @@ class Move(Operator):
         flow = flows[0]
         at = flow.at + self._by
         end = flow.end
-        if end is not None:
+        if self._duration is not None:
+            end = at + self._duration
+        elif end is not None:
             end = np.where(end >= END, END, end + self._by)
-            if self._duration is not None:
-                end = at + self._duration
         progress = np.where(flow.progress >= END, END, flow.progress + self._by)
         return Flow(flow.offsets, at, flow.values, progress, end)
 

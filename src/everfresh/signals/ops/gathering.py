@@ -52,7 +52,9 @@ class Sessions(Operator):
         self.state = (self._s,)
 
     def step(self, step: Step, flows: Sequence[Flow]) -> Flow:
-        """The sessions that have ended."""
+        """The sessions that have ended. Events of a stream may end before those that began before them."""
+        from everfresh.signals.kernels import grouping
+
         flow, s, slots = flows[0], self._s, step.slots
         held = s["count"][slots] > 0
         counts = np.diff(flow.offsets) + held
@@ -67,6 +69,7 @@ class Sessions(Operator):
         start[mine], count[mine] = flow.at, 1
         end[mine] = flow.at + 1 if flow.end is None else flow.end
         group = np.repeat(np.arange(len(slots)), counts)
+        grouping.latest_ends(offsets, end)
         opens = np.ones(offsets[-1], np.bool_)
         opens[1:] = (group[1:] != group[:-1]) | (start[1:] - end[:-1] > self._gap)
         cuts = np.flatnonzero(opens)

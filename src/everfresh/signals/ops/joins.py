@@ -14,7 +14,12 @@ from everfresh.signals.run.flow import Array, Flow, Operator, Step
 from everfresh.signals.run.state import Lines
 
 Combining = Callable[[Array, Array], Array]
-COMBINING: dict[str, Combining] = {"plus": np.add, "minus": np.subtract, "times": np.multiply}
+COMBINING: dict[str, Combining] = {
+    "plus": np.add,
+    "minus": np.subtract,
+    "times": np.multiply,
+    "divide": np.true_divide,
+}
 
 
 class Waiting:

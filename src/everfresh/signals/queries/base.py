@@ -189,6 +189,11 @@ class Query:
         return explain(self.node)
 
 
+def reference_key(reference: Any) -> tuple[str, ...]:
+    """The key of a reference table, if it is one."""
+    return getattr(getattr(reference, "node", None), "key", ())
+
+
 class Events(Query):
     """What streams and signals have."""
 
@@ -202,11 +207,25 @@ class Events(Query):
             raise EverfreshError(Code.ARGUMENT, "select() is given nothing to select")
         return self._with(n.Select(self.node, tuple(expressions), tuple(expressions.values())))
 
-    def join(self: Q, reference: Reference, kind: str = "inner") -> Q:
-        """Each event with the row of its group in a reference table. Events of groups without a row are left
-        out, or have NaN: `kind="left"`. A change of a row computes its group anew."""
+    def join(
+        self: Q, reference: Reference | str, kind: str = "inner", *, on: str | Sequence[str] | None = None
+    ) -> Q:
+        """Each event with the row of its group in a reference table, or in a table of the query's database by
+        its name; `on` are the columns there that are the key, of the same names as the signal's if they are
+        not given. Events of groups without a row are left out, or have NaN: `kind="left"`. A change of a row
+        computes its group anew."""
         if kind not in ("inner", "left"):
             raise EverfreshError(Code.ARGUMENT, f"join(kind={kind!r}) is neither 'inner' nor 'left'")
+        if isinstance(reference, str) and self._db is not None:
+            from everfresh.signals.domain.verbs import reference_table
+
+            mine = next(each.key for each in self.node.walk() if isinstance(each, n.Reading))
+            reference = reference_table(self._db, reference, mine if on is None else on)
+        elif on is not None and tuple([on] if isinstance(on, str) else on) != reference_key(reference):
+            raise EverfreshError(
+                Code.ARGUMENT, f"join(on={on!r}) of a reference whose key is {reference_key(reference)}",
+                hint="reference(table, key=, value=) says the key",
+            )  # fmt: skip
         node = getattr(reference, "node", None)
         if not isinstance(node, n.Reading) or node.timed:
             raise faults.kind("join", "what is no reference table", "reference tables",

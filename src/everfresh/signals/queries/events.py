@@ -9,12 +9,46 @@ from everfresh.signals import faults
 from everfresh.signals import nodes as n
 from everfresh.signals.kinds import SIGNAL, STREAM, UNIFORM, kind_of
 from everfresh.signals.queries.base import CALLED, Events, Q, Query, Ticks, ticks
+from everfresh.signals.queries.policies import policy_of
 
 if TYPE_CHECKING:
     from everfresh.signals.queries.uniform import Uniform
 
 
-class Stream(Events):
+class Timed(Events):
+    """What streams and signals of all kinds have."""
+
+    def lifetime(self, shift: Ticks = 0, duration: Ticks | None = None) -> Any:
+        """The events later by `shift`, or as long as `duration`: a stream, since they may overlap then."""
+        length = None if duration is None else self._ticks(duration, "duration")
+        if length is not None and length < 1:
+            raise faults.period(f"duration {length} is not positive", "a point lasts one tick")
+        later = self._ticks(shift, "shift")
+        if length is None and kind_of(self.node).name == UNIFORM:
+            return self._with(n.Shift(self.node, later))
+        return self._with(n.Lifetime(self.node, later, length))
+
+    def asof_left(self: Q, other: Events, kind: str = "left") -> Q:
+        """Each event with the values of the latest of another signal that starts no later: a struct. Where
+        there is none they are NaN, or with `kind="inner"` the event is left out."""
+        if kind not in ("left", "inner"):
+            raise EverfreshError(Code.ARGUMENT, f"asof_left(kind={kind!r}) is neither 'left' nor 'inner'")
+        if not isinstance(other, Events):
+            raise faults.kind("asof_left", CALLED[getattr(other, "kind", SIGNAL)], "signals",
+                "unwindow() or reduce() makes a signal of windows")  # fmt: skip
+        made: Q = self._with(n.AsofLeft(self.node, other.node, kind))
+        return made
+
+    def session(self, gap: Ticks) -> Signal:
+        """Events that follow each other within `gap` ticks as one event, whose value is how many there
+        were."""
+        length = ticks(gap, self.unit, "gap")
+        if length < 0:
+            raise faults.period(f"session({length}) is negative", "the longest pause within a session")
+        return self._with(n.Session(self.node, length))
+
+
+class Stream(Timed):
     """Events whose lifetimes may overlap."""
 
     kind = STREAM
@@ -36,16 +70,27 @@ class Stream(Events):
             )
         return self._with(n.Snapshot(self.node, agg))
 
-    def lifetime(self, shift: Ticks = 0, duration: Ticks | None = None) -> Stream:
-        """The events at other times."""
-        length = None if duration is None else self._ticks(duration, "duration")
-        if length is not None and length < 1:
-            raise faults.period(f"duration {length} is not positive", "a point lasts one tick")
-        return self._with(n.Lifetime(self.node, self._ticks(shift, "shift"), length))
 
-
-class Valued(Events):
+class Valued(Timed):
     """What signals and uniform signals have."""
+
+    def to_signal(self: Q) -> Q:
+        """It is one."""
+        return self
+
+    def anti_join(self, other: Valued) -> Signal:
+        """The parts of lifetimes in which another signal has no event."""
+        if not isinstance(other, Valued):
+            raise faults.kind("anti_join", CALLED[getattr(other, "kind", SIGNAL)], "signals",
+                "to_signal() makes a stream one")  # fmt: skip
+        return self._with(n.AntiJoin(self.node, other.node))
+
+    def until_next(self, max: Ticks) -> Signal:
+        """Points that last until the next of their group, at most `max`: a signal of steps."""
+        longest = self._ticks(max, "max")
+        if longest < 1:
+            raise faults.period(f"until_next({longest}) is not positive", "a point lasts one tick at least")
+        return self._with(n.UntilNext(self.node, longest))
 
     def scale(self: Q, by: float | complex, add: float | complex = 0.0) -> Q:
         """Values times a number, plus another."""
@@ -67,9 +112,17 @@ class Valued(Events):
         """The product."""
         return self._combined(other, "times", align)
 
+    def divide(self, other: Any, align: str = "shift") -> Any:
+        """The quotient."""
+        return self._combined(other, "divide", align)
+
     __add__ = plus
     __sub__ = minus
     __mul__ = times
+    __truediv__ = divide
+
+    def __neg__(self: Q) -> Q:
+        return self._with(n.Scale(self.node, -1.0))
 
     def __radd__(self, other: float) -> Any:
         return self.plus(other)
@@ -80,21 +133,12 @@ class Valued(Events):
     def __rsub__(self: Q, other: float) -> Q:
         return self._with(n.Scale(self.node, -1.0, number(other)))
 
-    def asof_left(self: Q, other: Events, kind: str = "left") -> Q:
-        """Each event with the values of the latest of another signal that starts no later: a struct. Where
-        there is none they are NaN, or with `kind="inner"` the event is left out."""
-        if kind not in ("left", "inner"):
-            raise EverfreshError(Code.ARGUMENT, f"asof_left(kind={kind!r}) is neither 'left' nor 'inner'")
-        if not isinstance(other, Events):
-            raise faults.kind("asof_left", CALLED[getattr(other, "kind", SIGNAL)], "signals",
-                "unwindow() or reduce() makes a signal of windows")  # fmt: skip
-        made: Q = self._with(n.AsofLeft(self.node, other.node, kind))
-        return made
-
     def _combined(self, other: Any, op: str, align: str) -> Any:
         if isinstance(other, int | float | complex):
             by = number(other)
-            made = {"plus": (1.0, by), "minus": (1.0, -by), "times": (by, 0.0)}[op]
+            made = {
+                "plus": (1.0, by), "minus": (1.0, -by), "times": (by, 0.0), "divide": (1.0, 0.0, by)
+            }[op]  # fmt: skip
             return self._with(n.Scale(self.node, *made))
         if align not in ("shift", "resample", "strict"):
             raise EverfreshError(Code.ARGUMENT, f"align={align!r} is none of 'shift', 'resample', 'strict'")
@@ -120,29 +164,7 @@ class Signal(Valued):
 
     def sample(self, period: Ticks, offset: Ticks = 0, interpolate: n.Policy | None = None) -> Uniform:
         """The signal at the beats of a grid; `interpolate` fills beats between references."""
-        return self._with(n.Sample(self.node, *grid(self, period, offset), interpolate))
-
-    def anti_join(self, other: Signal) -> Signal:
-        """The parts of lifetimes in which another signal has no event."""
-        if not isinstance(other, Signal):
-            raise faults.kind("anti_join", CALLED[getattr(other, "kind", SIGNAL)], "signals",
-                "to_signal() makes a stream one")  # fmt: skip
-        return self._with(n.AntiJoin(self.node, other.node))
-
-    def session(self, gap: Ticks) -> Signal:
-        """Events that follow each other within `gap` ticks as one event, whose value is how many there
-        were."""
-        length = ticks(gap, self.unit, "gap")
-        if length < 0:
-            raise faults.period(f"session({length}) is negative", "the longest pause within a session")
-        return self._with(n.Session(self.node, length))
-
-    def until_next(self, max: Ticks) -> Signal:
-        """Points that last until the next of their group, at most `max`: a signal of steps."""
-        longest = self._ticks(max, "max")
-        if longest < 1:
-            raise faults.period(f"until_next({longest}) is not positive", "a point lasts one tick at least")
-        return self._with(n.UntilNext(self.node, longest))
+        return self._with(n.Sample(self.node, *grid(self, period, offset), policy_of(self, interpolate)))
 
     def as_uniform(self, period: Ticks, offset: Ticks = 0) -> Uniform:
         """Assert that all events lie on a grid; one that does not is an error."""

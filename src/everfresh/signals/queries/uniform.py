@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import EllipsisType
 from typing import TYPE_CHECKING, Any
 
 from everfresh.errors import Code, EverfreshError
@@ -11,6 +12,7 @@ from everfresh.signals import nodes as n
 from everfresh.signals.kinds import UNIFORM, kind_of
 from everfresh.signals.queries.base import Ticks
 from everfresh.signals.queries.events import Valued, grid
+from everfresh.signals.queries.policies import policy_of
 
 if TYPE_CHECKING:
     from everfresh.signals.aggregate import Aggregate
@@ -32,10 +34,18 @@ class Uniform(Valued):
         """The first beat at or after time 0."""
         return kind_of(self.node).offset
 
-    def resample(self, period: Ticks, offset: Ticks = 0, interpolate: n.Policy | None = None) -> Uniform:
-        """The samples as references of another grid; the policy is the signal's own if none is given."""
-        policy = interpolate or kind_of(self.node).policy
+    def resample(
+        self, period: Ticks, offset: Ticks = 0, interpolate: n.Policy | EllipsisType | None = ...
+    ) -> Uniform:
+        """The samples as references of another grid; the policy is the signal's own if none is given. Without
+        one (None) there are samples at beats that both grids have."""
+        own = kind_of(self.node).policy
+        policy = own if isinstance(interpolate, EllipsisType) else policy_of(self, interpolate)
         return self._with(n.Resample(self.node, *grid(self, period, offset), policy))
+
+    def sample(self, period: Ticks, offset: Ticks = 0, interpolate: n.Policy | None = None) -> Uniform:
+        """`resample` by the policy that is given, and not by the signal's own."""
+        return self.resample(period, offset, interpolate)
 
     def upsample(self, factor: int) -> Uniform:
         """`factor` times as many samples, by the signal's own policy."""
