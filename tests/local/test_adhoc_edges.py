@@ -70,11 +70,20 @@ def test_several_rows_of_a_scalar_subquery_are_an_error() -> None:
     assert caught.value.code == Code.VALUE
 
 
-def test_no_row_asks_the_subquery() -> None:
+def test_no_row_asks_a_correlated_subquery() -> None:
+    t, tables = table(a=(BIGINT, [1, 2]))
+    a, b = Var("a", BIGINT), Var("b", BIGINT)
+    inner = p.Filter(p.Scan("t", "t", (b,)), build.call("<", b, a))
+    kept = p.Filter(t, build.call(">", a, Const(5, BIGINT)))
+    assert rows(p.Project(kept, (("v", p.ScalarSubquery(inner)),)), tables) == []
+
+
+def test_the_query_asks_a_subquery_that_is_not_correlated() -> None:
     t, tables = table(a=(BIGINT, [1, 2]))
     inner = p.Scan("t", "t", (Var("b", BIGINT),))
     kept = p.Filter(t, build.call(">", Var("a", BIGINT), Const(5, BIGINT)))
-    assert rows(p.Project(kept, (("v", p.ScalarSubquery(inner)),)), tables) == []
+    with pytest.raises(EverfreshError, match="more than one row"):
+        rows(p.Project(kept, (("v", p.ScalarSubquery(inner)),)), tables)
 
 
 def test_only_rows_that_pass_the_other_conditions_ask() -> None:

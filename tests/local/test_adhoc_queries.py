@@ -52,6 +52,10 @@ class Catalog:
     def names(self) -> list[str]:
         return list(SCHEMAS)
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {}
+
 
 JOINS = [
     "SELECT * FROM r {kind} JOIN t ON a = c",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -36,6 +37,10 @@ class Catalog:
 
     def names(self) -> list[str]:
         return list(self._tables)
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {}
 
 
 class Loaded(DuckOracle):

@@ -159,7 +159,7 @@ def _compiled(
     if strategy == "re-evaluate" and passing is not None:
         raise _reads_rows(passing, strategy)
     if strategy == "re-evaluate":
-        return _reevaluated(name, plan, strategy, "as the strategy asks", setting)
+        return _reevaluated(name, plan, strategy, "its strategy asks for it", setting)
     over = [scan.table for scan in p.scans(plan) if scan.table in set(views)]
     try:
         if over and not joins:
