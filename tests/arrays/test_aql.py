@@ -137,6 +137,20 @@ def test_results_are_chunked_as_they_are_told() -> None:
     assert len(both) == 1 + 1 + 4 + 1
 
 
+def test_a_dimension_that_both_arrays_have_is_that_of_the_array_it_is_selected_from() -> None:
+    other = _array("CREATE ARRAY b <> [i=10,30,4; j=-9,9,5]", [(11, 1), (12, -2)])
+    text = """SELECT y.i, y.j, COUNT(*) AS n INTO t FROM a AS x
+              SIMILARITY JOIN b AS y ON (y.i = x.i + 10 AND y.j = x.j) WITH SHAPE LINF(4) GROUP BY y.i, y.j"""
+    found = evaluate(parse(text), {**ARRAYS, "b": other})
+    assert isinstance(found, Array)
+    assert found.schema.ddl == "CREATE ARRAY t <n: BIGINT NOT NULL> [i=10,30,4; j=-9,9,5]"
+    text = """SELECT y.i AS j, x.i, ROW_NUMBER() OVER (ORDER BY x.i) AS k INTO t
+              FROM a AS x JOIN b AS y ON x.j = y.j ORDER BY 1 LIMIT 1"""
+    found = evaluate(parse(text), {**ARRAYS, "b": other})
+    assert isinstance(found, Array)
+    assert found.schema.ddl == "CREATE ARRAY t <k: BIGINT NOT NULL> [j=10,30,4; i=1,8,2]"
+
+
 @given(st.data())
 def test_similarity_joins_equal_brute_force(data: st.DataObject) -> None:
     """However the arrays are chunked, and for a mapping that mirrors."""
@@ -187,6 +201,7 @@ def test_apply_is_a_join_with_itself(data: st.DataObject) -> None:
         ("", "a name is expected"),
         ("CREATE ARRAY a <v INT> [i=1,2,1]", "':' is expected"),
         ("CREATE ARRAY a <v: NOTYPE> [i=1,2,1]", "NOTYPE"),
+        ("CREATE ARRAY a <v: INT DEFAULT 3> [i=1,2,1]", "is not a type"),
         ("CREATE ARRAY a <v: INT) FROM x> [i=1,2,1]", "not"),
         ("CREATE ARRAY a <v: INT> [i=1,2]", "',' is expected"),
         ("APPLY(a, L1(1))", "needs an aggregate"),

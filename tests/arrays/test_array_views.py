@@ -276,6 +276,21 @@ def test_sources_that_are_computed_and_groups_of_one_array() -> None:
         run(f"CREATE ARRAY VIEW w AS {text}", {"a": array("a", 2)}, random.Random(5), 6)
 
 
+def test_blocks_of_a_query_begin_where_those_of_its_view_do() -> None:
+    """However little of an array the other one can be reached from."""
+    query = """SELECT x.i, COUNT(*) AS n FROM a AS x SIMILARITY JOIN b AS y ON (y.i = x.i) WITH SHAPE L1(1)
+               GROUP BY x.i"""
+    with ef.connect(engine="local") as db:
+        db.sql("CREATE ARRAY a <v: INT> [i=1,29,13]; CREATE ARRAY b <v: INT> [i=5,17,13]")
+        db.apply(a=[(i, i) for i in range(1, 30)], b=[(i, i) for i in range(5, 18)])
+        db.sql(
+            f"CREATE ARRAY VIEW near AS {query}; CREATE ARRAY VIEW r AS REGRID(({query}), 2, COUNT(*) AS n)"
+        )
+        rows = db.view("r").to_pylist()
+        for text in (f"REGRID(({query}), 2, COUNT(*) AS n)", "REGRID(near, 2, COUNT(*) AS n)"):
+            assert db.sql(text).to_pylist() == rows
+
+
 def test_having_and_chunks_of_its_own() -> None:
     join = "FROM a x SIMILARITY JOIN a y ON (x.i=y.i AND x.j=y.j) WITH SHAPE LINF(1) GROUP BY x.i, x.j"
     box = "[i=-3,9,5; j=-2,3,1]"

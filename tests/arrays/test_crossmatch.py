@@ -27,6 +27,9 @@ from everfresh.errors import EverfreshError
 RADII = [0.0, 2 / 3600, 30 / 3600, 0.5, 5.0, 80.0, 120.0, 180.0]
 
 
+SPOT = {"ra": [1.0], "dec": [1.0]}
+
+
 def _set(found: Any) -> set[tuple[int, int]]:
     return set(zip(found.left.tolist(), found.right.tolist(), strict=True))
 
@@ -243,6 +246,40 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(EverfreshError, match="no Parquet file"):
         ef.arrays.crossmatch(tmp_path / "empty", RIGHT, 2)
+
+
+def test_windows_on_whole_numbers_of_over_53_bits_are_exact() -> None:
+    night = 1_700_000_000_000_000_001  # nanoseconds
+    one, other = (
+        {**SPOT, "t": [night]},
+        {"ra": [1.0] * 3, "dec": [1.0] * 3, "t": [night + k for k in (-1, 0, 5)]},
+    )
+    found = ef.arrays.crossmatch(one, other, 2, within={"t": (0, 4)})
+    assert found.column("right_row").to_pylist() == [1]
+    least = {**SPOT, "t": [-(1 << 63)]}
+    assert ef.arrays.crossmatch(least, other, 2, within={"t": (0, None)}).num_rows == 3
+
+
+def test_more_kinds_of_tables_and_radii() -> None:
+    import astropy.units as u
+    import polars as pl
+
+    assert ef.arrays.crossmatch(pl.DataFrame(SPOT).lazy(), SPOT, np.float32(2)).num_rows == 1
+    assert ef.arrays.crossmatch(SPOT, SPOT, 0.001 * u.deg).num_rows == 1
+    assert ef.arrays.crossmatch({"ra": [], "dec": []}, SPOT, 2, how="outer").column(
+        "right_row"
+    ).to_pylist() == [0]
+
+
+def test_columns_that_cannot_be_told_or_read_are_refused() -> None:
+    from astropy.table import Table
+
+    twice = pa.Table.from_arrays([pa.array([1.0])] * 3, ["ra", "ra", "dec"])
+    with pytest.raises(EverfreshError, match="several columns 'ra'"):
+        ef.arrays.crossmatch(twice, SPOT, 2)
+    named = Table({**SPOT, "name": np.array([b"\xff\xfe"])})
+    with pytest.raises(EverfreshError, match="column 'name' is no text"):
+        ef.arrays.crossmatch(named, SPOT, 2, left_columns=["name"])
 
 
 def test_empty_catalogs_match_nothing() -> None:

@@ -190,11 +190,12 @@ def test_points_become_cells() -> None:
     [
         ({"x": [1.0, float("nan")]}, {}, "x = nan is in no cell.*row 1"),
         ({"x": [1e300]}, {}, "is in no cell"),
+        ({"x": [(1 << 62) + 1]}, {}, "is in no cell"),
         ({"y": [1.0]}, {}, "no column 'x'"),
         ({"x": []}, {}, "not numbers|no points"),
         ({"x": [1.0]}, {"cell": 0}, "0 is no size"),
         ({"x": [1.0]}, {"chunk": (1, 2)}, "no size for 1 dimensions"),
-        ({"x": [1.0], "v": [[1]]}, {}, "which no attribute is"),
+        ({"x": [1.0], "v": pa.array([1], pa.duration("s"))}, {}, "which no attribute is"),
     ],
 )
 def test_bad_points_are_refused(data: Any, arguments: Any, message: str) -> None:

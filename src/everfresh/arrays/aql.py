@@ -20,6 +20,8 @@ from everfresh.types import quoted
 
 ROUND_ROBIN = "round-robin"
 AUTO = "auto"
+KEPT = "#"
+"""How names begin under which workers keep what stands inside of a statement."""
 
 
 class Statement(Node):
@@ -269,6 +271,11 @@ class Query(Operand):
         where = f" WHERE {self.where}" if self.where else ""
         group = f" GROUP BY {self.group}" if self.group else ""
         return f"SELECT {self.items}{into} FROM {self.left}{join}{where}{group}{self._end}"
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether it stands inside of another statement, where the workers keep it under a name of theirs."""
+        return not self.into or self.into.startswith(KEPT)
 
     @property
     def _end(self) -> str:

@@ -23,7 +23,8 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr.arrow import vector_from_arrow
 from everfresh.expr.column import Vector
 from everfresh.state import pack_table, unpack_table
-from everfresh.types import SqlType
+from everfresh.types import SqlType, from_arrow
+from everfresh.types.exchange import coded
 
 _MOST = 1 << 62
 
@@ -193,16 +194,26 @@ def _netted(rows: pa.Table, weights: Ints, name: str) -> Ints:
     return np.sort(order[rank < totals[run]])
 
 
+def codes_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column whose equal values are the same to Arrow: 0.0 and -0.0 are one, nested values their codes."""
+    kind = from_arrow(column.type)
+    if pa.types.is_floating(column.type):
+        return pc.add(column, pa.scalar(0.0, column.type))
+    if pa.types.is_interval(column.type):
+        return pa.chunked_array([pa.array([str(span) for span in column.to_pylist()], pa.string())])
+    if kind is not None and (
+        pa.types.is_nested(column.type) or isinstance(column.type, pa.BaseExtensionType)
+    ):
+        return pa.chunked_array([coded(column, kind)])
+    return column
+
+
 def _codes(column: pa.ChunkedArray) -> Ints:
     """Equal numbers for equal values; NULLs are equal, and so are NaNs."""
     if pa.types.is_int64(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(), np.int64)
-    if pa.types.is_floating(column.type):
-        column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is 0.0
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = codes_of(column).combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays(array.chunks)
-    if pa.types.is_interval(array.type):
-        array = pa.array([str(span) for span in array.to_pylist()])
     found = pc.dictionary_encode(array, null_encoding="encode").indices
     return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)

@@ -5,7 +5,9 @@ aggregates, is SQL over those pairs, bound and run by the same code as every que
 an equi-join. APPLY goes block by block, so that the pairs of one block at most are held.
 
 Invariant: the result does not depend on how the arrays are chunked; a query with INTO, or inside of another
-one, gives an array whose dimensions are those named, else the left array's and the right's that are selected.
+one, gives an array whose dimensions are those named, else the left array's and the right's that are selected;
+INTO cuts the left ones to what the right array can be reached from, as Example 2 of the paper has it, while
+inside of another one they are whole, as in views, so that blocks of REGRID begin where they do there.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from everfresh.arrays.mapping import Mapping as CellMapping
 from everfresh.arrays.mapping import check_mapping, reduced
 from everfresh.arrays.model import ArraySchema, Dimension, Ints
 from everfresh.errors import Code, EverfreshError
-from everfresh.sql.logical.plan import Join, Plan, Scan
+from everfresh.expr.nodes import Var
+from everfresh.sql.logical.plan import Aggregate, Join, Plan, Project, Scan
 from everfresh.sql.scalars import bind_select
 from everfresh.types import BIGINT, Column, quoted
 
@@ -270,7 +273,8 @@ def _rows(query: aql.Query, arrays: Mapping[str, Array]) -> tuple[pa.Table, Plan
     if isinstance(query.join, aql.SimilarityJoin):
         pairs, ranges = _chained((query.join, *query.more), given, aliases)
         table = _run(over_pairs(plan), {_PAIRS: pairs})
-        dimensions = (ranges, *dimensions[1:])
+        if not query.is_inside:
+            dimensions = (ranges, *dimensions[1:])
     else:
         table = _run(plan, {a: array.table for a, array in zip(aliases, given, strict=True)})
     return table, plan, _Joined(schemas, aliases, dimensions)
@@ -385,6 +389,8 @@ def _into(query: aql.Query, table: pa.Table, plan: Plan, joined: _Joined) -> Arr
             for d in dimensions:
                 for known in (shown[d.name], d.name):
                     chosen.setdefault(known.lower(), Dimension(known, d.lo, d.hi, d.chunk))
+        own = _own_dimensions(plan, joined)
+        chosen |= {name: d for name, d in own.items() if name in chosen}  # `i` may be that of either array
     picked = tuple(replace(chosen[c.name.lower()], name=c.name) for c in columns if c.name.lower() in chosen)
     if not picked:
         raise EverfreshError(
@@ -393,6 +399,35 @@ def _into(query: aql.Query, table: pa.Table, plan: Plan, joined: _Joined) -> Arr
             hint=f"select some, or name them: INTO {name} [i=1,100,10]",
         )
     return _made(name, picked, table, columns)
+
+
+def _own_dimensions(plan: Plan, joined: _Joined) -> dict[str, Dimension]:
+    """The columns of a query that are dimensions of its arrays as they stand, in lower case."""
+    known: dict[str, Dimension] = {}
+    left = [plan]
+    while left:
+        node = left.pop()
+        left += node.inputs
+        if isinstance(node, Scan) and node.alias in joined.aliases:
+            of = joined.dimensions[joined.aliases.index(node.alias)]
+            known |= {v.name: d for v, d in zip(node.vars, of, strict=False)}
+    found = {c.name: traced(plan, c.name) for c in plan.variables}
+    return {name.lower(): known[at] for name, at in found.items() if at in known}
+
+
+def traced(plan: Plan, name: str) -> str | None:
+    """The variable at the bottom of a plan that one of its columns is, as it stands."""
+    while len(plan.inputs) == 1:
+        if isinstance(plan, (Project, Aggregate)):
+            items = dict(plan.items if isinstance(plan, Project) else plan.keys)
+            found = items.get(name)
+            if not isinstance(found, Var):
+                return None
+            name = found.name
+        elif name not in [v.name for v in plan.inputs[0].variables]:
+            return None
+        (plan,) = plan.inputs
+    return name
 
 
 def described(

@@ -23,7 +23,7 @@ from everfresh.types import Column, from_arrow
 
 def from_points(
     data: Any,
-    names: Sequence[str],
+    names: Sequence[str] | str,
     *,
     cell: float | Sequence[float],
     chunk: int | Sequence[int],
@@ -39,6 +39,7 @@ def from_points(
     >>> a.to_arrow().to_pydict()
     {'x': [-8, 0, 0], 'y': [0, 19, 19], 'v': [3, 1, 2]}
     """
+    names = [names] if isinstance(names, str) else names
     points = read_points(data, None, name)
     missing = [n for n in names if n not in points.table.column_names]
     if missing or not names:

@@ -402,8 +402,13 @@ def base_table(catalog: Catalog, source: Source, node: Any) -> TableSchema:
     schema = catalog.table(name)
     if schema is not None:
         return schema
-    if catalog.relation(name) is not None:
-        raise source.unsupported(f"changing the view '{name}'", node, hint="change the tables it reads")
+    found = catalog.relation(name)
+    if found is not None and found[0] == "array":
+        how = f"cells come and go by db.apply({name}=cells) or db.apply({name}=ef.Delta(inserts, deletes))"
+        raise source.unsupported(f"changing the array '{name}' by a statement", node, hint=how)
+    if found is not None:
+        kind = "view" if found[0] == "plain view" else found[0]
+        raise source.unsupported(f"changing the {kind} '{name}'", node, hint="change what it reads")
     hint = near(name, [n for n in catalog.names() if catalog.table(n)], "tables")
     raise source.error(Code.NOT_FOUND, f"there is no table '{name}'", node, hint=hint)
 

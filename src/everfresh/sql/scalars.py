@@ -60,7 +60,7 @@ def read_type(text: str) -> SqlType:
         if len(parsed) != 1 or parsed[0].tree is None or len(parsed[0].tree.expressions) != 1:
             raise EverfreshError(Code.SYNTAX, f"'{text}' is not a type")
         cast = parsed[0].tree.expressions[0]
-        if "to" not in cast.args:
+        if "to" not in cast.args or any(cast.args.get(rest) is not None for rest in ("default", "format")):
             raise EverfreshError(Code.SYNTAX, f"'{text}' is not a type")
         return sql_type(cast.args["to"], parsed[0].source)
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everfresh.arrays.chunk import coordinates
+from everfresh.arrays.chunk import codes_of, coordinates
 from everfresh.arrays.model import ArraySchema, Ints
 from everfresh.arrays.plan.place import mixed
 
@@ -52,9 +52,7 @@ def _codes(column: pa.ChunkedArray) -> Ints:
     if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
         whole = pc.fill_null(column.cast(pa.int64()), _NOTHING)  # whether there are NULLs beside it or not
         return np.asarray(whole.to_numpy(), np.int64)
-    if pa.types.is_floating(column.type):
-        column = pc.add(column, pa.scalar(0.0, column.type))  # -0.0 is 0.0
-    coded = pc.dictionary_encode(column.combine_chunks())
+    coded = pc.dictionary_encode(codes_of(column).combine_chunks())
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()
     numbers = np.array([crc32(repr(v).encode()) for v in coded.dictionary.to_pylist()] + [-1], np.int64)

@@ -87,7 +87,9 @@ class _Making:
     def kept(self, operand: aql.Operand) -> aql.Read:
         """An operand as an array that workers keep."""
         known_as, inner = aql.name_of(operand), self.around(operand)
-        name = next(f"#{k}" for k in range(len(self.schemas) + 1) if f"#{k}" not in self.schemas)
+        name = next(
+            f"{aql.KEPT}{k}" for k in range(len(self.schemas) + 1) if f"{aql.KEPT}{k}" not in self.schemas
+        )
         if isinstance(inner, aql.Query):
             statement = replace(inner, into=name)
         else:

@@ -227,27 +227,14 @@ def _along(parted: Cut, leaf: Plan, left: ArraySchema, result: ArraySchema) -> t
     found: dict[int, int] = {}
     for at, dimension in enumerate(result.dimensions):
         name, plan = dimension.name, parted.final
-        name_in = _traced(plan, name)
+        name_in = evaluate.traced(plan, name)
         if name_in is None:
             continue
         if name_in.startswith("\0k"):
-            name_in = _traced(parted.below, name_in)
+            name_in = evaluate.traced(parted.below, name_in)
         if name_in in known:
             found[known[name_in]] = at
     return tuple(found[k] for k in range(left.ndim)) if len(found) == left.ndim else ()
-
-
-def _traced(plan: Plan, name: str) -> str | None:
-    """The column of the plan's input that one of its columns is, as it stands."""
-    while not isinstance(plan, Scan):
-        items = dict(getattr(plan, "items", ())) | dict(getattr(plan, "keys", ()))
-        if items or not isinstance(plan, Filter):
-            inner = getattr(items.get(name), "name", None)
-            if inner is None:
-                return None
-            name = inner
-        (plan,) = plan.inputs
-    return name
 
 
 def _regrid(operand: aql.Regrid, schemas: Schemas) -> Work | None:

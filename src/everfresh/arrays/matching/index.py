@@ -22,6 +22,7 @@ from everfresh.arrays.sky.sphere import limit_of
 from everfresh.expr.arrow import vector_from_arrow
 from everfresh.expr.column import Vector, dtype_of, object_array
 from everfresh.types import Column, to_arrow
+from everfresh.types.exchange import arrow_of
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -75,7 +76,7 @@ class Index:
         self.height = max(radius, _LEAST)
         self.ra, self.dec = Grown(np.float64), Grown(np.float64)
         self.bounded = [Grown(np.float64) for _ in range(bounded)]
-        self.shown = [Grown(object if c.type.name == "VARCHAR" else dtype_of(c.type)) for c in columns]
+        self.shown = [Grown(object if c.type.is_text else dtype_of(c.type)) for c in columns]
         self.valid = [Grown(np.bool_) for _ in columns]
         self.alive = Grown(np.bool_)
         self.runs: tuple[Run, ...] = ()
@@ -233,8 +234,10 @@ class Index:
         if not self.ra.size:
             return pa.nulls(len(slots), to_arrow(column.type))
         values, valid = self.shown[at].values[safe], self.valid[at].values[safe] & there
-        if column.type.name == "VARCHAR":
-            return pa.array(values, pa.string(), mask=~valid)
+        if column.type.is_text:
+            return arrow_of(
+                [v if known else None for v, known in zip(values, valid, strict=True)], column.type
+            )
         return Vector(column.type, values, None if valid.all() else valid).to_arrow()
 
 

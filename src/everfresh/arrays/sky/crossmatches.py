@@ -13,13 +13,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from everfresh.arrays.sky.sources import Points, column_of, read_points, write_table
+from everfresh.arrays.sky.sources import Points, column_of, common_base, read_points, write_table
 from everfresh.arrays.sky.sphere import Neighbors, Sky, neighbors
 from everfresh.errors import Code, EverfreshError
 
@@ -97,6 +98,8 @@ def crossmatch(
     >>> [(row["name"], row["right_row"], round(row["separation"], 3)) for row in found.to_pylist()]
     [('a', 1, 0.677), ('b', 0, 0.717)]
     """
+    if hasattr(radius_arcsec, "to_value"):  # a Quantity of astropy
+        radius_arcsec = radius_arcsec.to_value("arcsec")
     checked_match(radius_arcsec, how, find)
     asked = Asked(float(radius_arcsec), how, find, checked_limits(within or {}), (ra, dec))
     folder = None if into is None else _new_folder(into)
@@ -109,9 +112,10 @@ def crossmatch(
     for k, data in enumerate((left, right)):
         what = SIDES[k]
         names = asked.names(k)
-        points = read_points(data, [*names, *columns[k]], what)
-        sides.append((points, _sky(points, names, what)))
-    (a, sky_a), (b, sky_b) = sides
+        sides.append(read_points(data, [*names, *columns[k]], what))
+    a, b = sides
+    bases = [common_base(a, b, _of_sides(name)) for name in asked.limits]
+    sky_a, sky_b = (_sky(points, asked.names(k), bases) for k, points in enumerate(sides))
     found = pairs_of(sky_a, sky_b, asked.radius, asked.bounds, find)
     left_rows, right_rows, separation = _joined(found, len(a), len(b), how)
     table = {"left_row": left_rows, "right_row": right_rows, "separation": separation}
@@ -164,9 +168,14 @@ def _joined(found: Neighbors, lefts: int, rights: int, how: How) -> tuple[pa.Arr
 # -- arguments ---------------------------------------------------------------------------------------------
 
 
-def _sky(points: Points, names: Sequence[str], what: str) -> Sky:
-    ra, dec, *others = (points.numbers(name) for name in names)
-    return Sky.of(ra, dec, others, what)
+def _of_sides(name: Name) -> tuple[str, str]:
+    return (name, name) if isinstance(name, str) else name
+
+
+def _sky(points: Points, names: Sequence[str], bases: Sequence[int]) -> Sky:
+    ra, dec = (points.numbers(name) for name in names[:2])
+    others = [points.numbers(name, base) for name, base in zip(names[2:], bases, strict=True)]
+    return Sky.of(ra, dec, others, points.what)
 
 
 def _new_folder(into: str | os.PathLike[str]) -> Path:
@@ -185,7 +194,7 @@ def _new_folder(into: str | os.PathLike[str]) -> Path:
 
 def checked_match(radius: float, how: str, find: str) -> None:
     """Raise unless this is a crossmatch."""
-    if isinstance(radius, bool) or not isinstance(radius, (int, float)) or not 0 <= radius <= 180 * 3600:
+    if isinstance(radius, bool) or not isinstance(radius, Real) or not 0 <= radius <= 180 * 3600:
         raise EverfreshError(
             Code.ARGUMENT,
             f"a radius of {radius} arcseconds is none on the sphere",

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from everfresh.errors import Code, EverfreshError
@@ -40,10 +41,12 @@ class Points:
         rows: int = self.table.num_rows
         return rows
 
-    def numbers(self, name: str) -> Floats:
-        """A column as doubles; what is NULL is NaN."""
+    def numbers(self, name: str, base: int = 0) -> Floats:
+        """A column as doubles, less `base` before they are made such; what is NULL is NaN."""
         column = self.table.column(name)
         kind = column.type
+        if pa.types.is_null(kind):  # a list without values says no type
+            return np.full(len(column), np.nan)
         if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
             raise EverfreshError(
                 Code.TYPE,
@@ -51,7 +54,17 @@ class Points:
                 place=self.what,
                 hint="cast it to DOUBLE: dates to days, for example",
             )
+        if base:
+            column = pc.subtract(column.cast(pa.int64()), pa.scalar(base, pa.int64()))
         return np.concatenate([np.empty(0), *map(_doubles, column.chunks)])
+
+    def extent(self, name: str) -> tuple[int, int] | None:
+        """The least and the greatest of a column of whole numbers; None if it has none, or other numbers."""
+        column = self.table.column(name)
+        if not pa.types.is_integer(column.type):
+            return None
+        found = pc.min_max(column).as_py()
+        return None if found["min"] is None else (found["min"], found["max"])
 
     def taken(self, name: str, rows: pa.Array) -> Any:
         """A column at these rows; what has no row is NULL."""
@@ -59,6 +72,25 @@ class Points:
         if pa.types.is_string_view(column.type):  # of Polars, which Arrow does not take from
             column = column.cast(pa.large_string())
         return column.take(rows)
+
+
+def common_base(a: Points, b: Points, names: tuple[str, str]) -> int:
+    """What to take from two columns of whole numbers so that their differences are exact in doubles: 0 where
+    they are already.
+
+    >>> one, other = ({"t": [1 << 60]}, {"t": [(1 << 60) + 1]})
+    >>> a, b = read_points(one, None, "left"), read_points(other, None, "right")
+    >>> base = common_base(a, b, ("t", "t"))
+    >>> (b.numbers("t", base) - a.numbers("t", base)).tolist()
+    [1.0]
+    """
+    extents = [side.extent(name) for side, name in zip((a, b), names, strict=True)]
+    if None in extents:
+        return 0
+    least, most = min(e[0] for e in extents if e), max(e[1] for e in extents if e)
+    if max(-least, most) <= 1 << 53 or most - least >= 1 << 63 or most >= 1 << 63:
+        return 0
+    return least
 
 
 def read_points(data: Any, names: Sequence[str] | None, what: str) -> Points:
@@ -80,6 +112,8 @@ def read_points(data: Any, names: Sequence[str] | None, what: str) -> Points:
         columns = list(map(str, data.columns))
         wanted = _known(names, columns, what)
         table = pa.table({n: pa.array(data.iloc[:, columns.index(n)], from_pandas=True) for n in wanted})
+    elif module == "polars" and hasattr(data, "collect"):
+        return read_points(data.collect(), names, what)
     elif hasattr(data, "__arrow_c_stream__"):
         table = pa.table(data)
     else:
@@ -106,7 +140,7 @@ def column_of(values: NDArray[Any], there: NDArray[np.bool_] | None = None) -> p
 def _doubles(chunk: pa.Array) -> Floats:
     """An Arrow array of numbers as doubles, without loading pandas."""
     if not pa.types.is_float64(chunk.type):
-        chunk = chunk.cast(pa.float64())
+        chunk = chunk.cast(pa.float64(), safe=False)  # of a whole number with more digits, the nearest double
     bitmap, values = chunk.buffers()
     start, end = chunk.offset, chunk.offset + len(chunk)
     if end == start:
@@ -123,6 +157,8 @@ def _known(names: Sequence[str] | None, columns: Sequence[str], what: str) -> li
     if names is None:
         return list(columns)
     for name in names:
+        if list(columns).count(name) > 1:
+            raise EverfreshError(Code.ARGUMENT, f"there are several columns '{name}'", place=what)
         if name not in columns:
             raise EverfreshError(
                 Code.NOT_FOUND,
@@ -166,9 +202,16 @@ def _astropy(data: Any, names: Sequence[str], what: str) -> pa.Table:
                 Code.TYPE, f"column '{name}' has no plain values", place=what, hint="choose other columns"
             )
         native = values.astype(values.dtype.newbyteorder("="))  # FITS is big-endian
-        texts = [v.decode() for v in native.tolist()] if native.dtype.kind == "S" else native
+        texts = _decoded(native, name, what) if native.dtype.kind == "S" else native
         columns[name] = pa.array(texts, mask=None if mask is None else np.asarray(mask))
     return pa.table(columns)
+
+
+def _decoded(values: NDArray[Any], name: str, what: str) -> list[str]:
+    try:
+        return [v.decode() for v in values.tolist()]
+    except UnicodeDecodeError as error:
+        raise EverfreshError(Code.VALUE, f"column '{name}' is no text: {error}", place=what) from None
 
 
 def files_of(path: Path, what: str) -> list[str]:

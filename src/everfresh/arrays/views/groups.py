@@ -28,6 +28,7 @@ from everfresh.expr.column import Vector
 from everfresh.local.adhoc import execute
 from everfresh.sql.logical.plan import AggregateCall
 from everfresh.types import DOUBLE, arrow_schema
+from everfresh.types.exchange import arrow_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,8 +295,8 @@ def _zeroed(values: Any, there: Any) -> Any:
 
 def _extreme(argument: Argument, values: Any, there: Any) -> pa.Array:
     kind = argument.type
-    if kind.name == "VARCHAR":
-        return pa.array(values, pa.string(), mask=~there)
+    if kind.is_text:
+        return arrow_of([v if known else None for v, known in zip(values, there, strict=True)], kind)
     valid = None if there.all() else there
     if physical_kind(argument) == "O":
         return Vector(kind, _zeroed(values, there), valid).to_arrow()

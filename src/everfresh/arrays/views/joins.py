@@ -261,7 +261,7 @@ _FIRST, _SECOND = frozenset({0}), frozenset({1})
 def physical_kind(argument: Argument) -> str:
     """Doubles, whole numbers of 64 bits, or objects."""
     kind = argument.type
-    if kind.is_wide or kind.name in ("VARCHAR", "INTERVAL"):
+    if kind.is_wide or kind.is_text or kind.name == "INTERVAL":
         return "O"
     return "f" if kind.name in ("DOUBLE", "REAL") else "i"
 

@@ -108,7 +108,7 @@ def groups_of(of: Definition, table: pa.Table) -> Changes:
     for slot in _every(of.arguments):
         values = table.column(slot.name)
         if slot.stored == VARCHAR:
-            columns[slot.name] = _objects(values.to_pylist(), slot.argument.type != VARCHAR)
+            columns[slot.name] = _objects(values.to_pylist(), not slot.argument.type.is_text)
             continue
         found = _numbers(values)
         if slot.name[:2] in ("lo", "hi"):
