@@ -1,4 +1,4 @@
-"""The stages of distributed programs as Spark's tasks run them, without a JVM: rows, maps, results.
+"""The stages of distributed programs as Spark's tasks run them, without a JVM: rows, and maps level by level.
 
 Units are those of the tasks; exchanges are dictionaries. After every batch the views equal the local
 engine's, and what they publish leads from the rows before to those after.
@@ -38,12 +38,13 @@ from everfresh.spark.jobs.programs import (
     executed,
     home_of,
     incremental,
+    load_program,
     no_catalog,
     placement_of,
     replayed,
     whole_program,
 )
-from everfresh.spark.jobs.stages import MAPS, RESULTS, ROWS, Staged
+from everfresh.spark.jobs.stages import HOMES, MAPS, ROWS, Staged
 from everfresh.spark.state.table_content import TableContent
 from everfresh.sql import parse_and_bind
 from everfresh.testing.oracle import assert_same
@@ -68,7 +69,23 @@ SIZES = {
     "supplier": 10_000,
     "nation": 25,
     "region": 5,
+    "t": 50_000_000,
 }
+
+NESTED = "CREATE TABLE t (id BIGINT PRIMARY KEY, a BIGINT, b BIGINT, x BIGINT)"
+FIRST = "SELECT a, MAX(b) AS b, MAX(x) AS x FROM t GROUP BY a"
+SECOND = f"SELECT b, MAX(x) AS x, COUNT(*) AS n FROM ({FIRST}) l1 GROUP BY b"
+THIRD = f"SELECT x, MAX(n) AS n, COUNT(*) AS k FROM ({SECOND}) l2 GROUP BY x"
+FOURTH = f"SELECT n, MAX(k) AS m, COUNT(*) AS k FROM ({THIRD}) l3 GROUP BY n"
+LEVELS = {
+    2: FIRST,
+    3: "SELECT a, b, x, r, ROW_NUMBER() OVER (PARTITION BY r, x ORDER BY id) AS q FROM"
+    " (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY id) AS r FROM t) l1",
+    4: THIRD,
+    5: FOURTH,
+    6: f"SELECT f.n, f.m, l2.b FROM ({FOURTH}) f LEFT JOIN ({SECOND}) l2 ON f.m = l2.n",
+}
+"""Views over one table, by the stages that a batch of each takes: each step's change is partitioned anew."""
 
 
 def catalog_of(ddl: list[str], sizes: dict[str, int] | None = None) -> Catalog:
@@ -89,8 +106,7 @@ class Cluster:
         self.root = TemporaryDirectory()
         self.world = World(self.root.name, "x", workers, entries, ids, frozenset(), 1, 0, False, None)
         self.units = {
-            role: [TableContent(f"{role}/{w}", self.world) for w in range(workers)]
-            for role in ("base", "maps", "results")
+            role: [TableContent(f"{role}/{w}", self.world) for w in range(workers)] for role in HOMES
         }
         self.driver = TableContent("driver", self.world)
         self.changes: dict[str, list[pa.Table]] = {}
@@ -142,7 +158,8 @@ class Cluster:
                 mine[name] = Net(words[:, to == w].copy(), weights[to == w])
             site = unit.blank(world)
             hand_on(site, ROWS, ran(site, program.blocks[ROWS], given(program, tables, mine))[1])
-        for role, stage in (("maps", MAPS), ("results", RESULTS)):
+        for stage in range(MAPS, program.stages):
+            role = HOMES[stage]
             came_, inbox = inbox, defaultdict(list)
             for w in range(count):
                 site = self.units[role][w].site(world)
@@ -224,6 +241,69 @@ def test_stages_equal_the_local_engine(name: str, workers: int, whole: bool) -> 
             parts_ = cluster.changes[query.view]
             moved = net(pa.concat_tables([weigh(before).cast(parts_[0].schema), *parts_]))
             assert_same(cluster.rows(query.view), expand(moved))
+
+
+def nested(*stages: int) -> list[str]:
+    """The table, and views of so many stages."""
+    return [NESTED, *(f"CREATE MATERIALIZED VIEW v{n} AS {LEVELS[n]}" for n in stages)]
+
+
+@pytest.mark.parametrize("stages", LEVELS)
+def test_each_step_of_a_nested_view_is_a_stage(stages: int) -> None:
+    """And every map is on one level, also when the view is replayed."""
+    catalog = catalog_of(nested(stages), SIZES)
+    again = no_catalog()
+    for _, entry in catalog.ddl:
+        again, _ = replayed(again, entry)
+    for known in (catalog, again):
+        assert not known.views[f"v{stages}"].compiled.reevaluated
+        assert batch_program(known, frozenset("t")).stages == stages
+        assert load_program(known, f"v{stages}").stages == stages
+        assert (whole_program(known, frozenset("t")) is None) == (stages > 2)
+
+
+@pytest.mark.parametrize(("workers", "size", "ddl"), [
+    *((3, 7, nested(stages)) for stages in LEVELS),
+    (2, 1, nested(*LEVELS)),
+    (3, 40, nested(*LEVELS)),
+])  # fmt: skip
+def test_views_of_many_stages(workers: int, size: int, ddl: list[str]) -> None:
+    """Rows that come, go, come again and change: one view alone, and all of them in one job."""
+    cluster, state, random = Cluster(ddl, workers, False), started(ddl), np.random.default_rng(3)
+    names = [*cluster.catalog.views]
+    assert {*incremental(cluster.catalog).views} == {*names}
+    there: dict[int, tuple[int | None, ...]] = {}
+    for _ in range(12):
+        come, go = [], []
+        for number in random.choice(40, min(size, 40), replace=False).tolist():
+            if number in there:
+                go.append((number, *there.pop(number)))
+            if not go or random.random() < 0.7:
+                there[number] = tuple(
+                    None if random.random() < 0.1 else int(v) for v in random.integers(4, size=3)
+                )
+                come.append((number, *there[number]))
+        parts = {
+            "t": [Part("t", op, _rows(some), "t") for op, some in (("delete", go), ("insert", come)) if some]
+        }
+        nets = {n: state.tables[n].resolve(some) for n, some in parts.items()}
+        nets = {n: one for n, one in nets.items() if len(one)}
+        decoded = {n: (state.tables[n].codec.decode(c.words), c.weights.copy()) for n, c in nets.items()}
+        before = {name: cluster.rows(name) for name in names}
+        with state.changing(nets):
+            pass
+        cluster.apply(decoded)
+        for name in names:
+            assert_same(expand(state.maps[name].rows()), cluster.rows(name))
+            if cluster.changes[name]:
+                some = cluster.changes[name]
+                moved = net(pa.concat_tables([weigh(before[name]).cast(some[0].schema), *some]))
+                assert_same(cluster.rows(name), expand(moved))
+
+
+def _rows(rows: list[tuple[int | None, ...]]) -> pa.Table:
+    columns = zip(*rows, strict=True)
+    return pa.table({n: pa.array(c, pa.int64()) for n, c in zip(("id", "a", "b", "x"), columns, strict=True)})
 
 
 def test_decisions_are_kept_with_the_view() -> None:

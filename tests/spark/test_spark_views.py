@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from fake_spark import FakeSession, install
-from test_spark_stages import catalog_of
+from test_spark_stages import catalog_of, nested
 
 import everfresh as ef
 from everfresh.compiler import explain
@@ -33,6 +33,7 @@ from everfresh.spark.jobs.programs import (
     placement_of,
     replayed,
 )
+from everfresh.spark.state.ledger import Ledger
 from everfresh.sql import parse_and_bind
 from everfresh.testing.oracle import assert_same
 from everfresh.testing.random_sql import random_case, spelled
@@ -185,6 +186,48 @@ def test_views_are_filled_and_opened_again(session: FakeSession, tmp_path: Path,
             compare(expected, db)
 
 
+def test_views_of_many_stages_are_opened_again(
+    session: FakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their units are there on each level: filled, read, snapshot, rebuilt from files; a batch is refused on
+    the way."""
+    monkeypatch.setattr(Ledger, "table_sizes", lambda _: {"t": 50_000_000})
+    ddl = nested(4, 6)
+    batches_: list[Any] = [
+        [(k, k % 7, k % 5, k % 3) for k in range(40)],
+        ef.Delta(deletes=[(k, k % 7, k % 5, k % 3) for k in range(0, 40, 3)], inserts=[(50, None, 1, 2)]),
+        [(k, 1, None, k % 4) for k in range(60, 70)],
+        ef.Delta(deletes=[{"id": k} for k in range(1, 40, 3)]),
+    ]
+    with ef.connect(engine="local") as expected:
+        for text in (ddl[0], ddl[1]):
+            expected.sql(text)
+        expected.apply(t=batches_[0])
+        expected.sql(ddl[2])
+        with connect(session, tmp_path, workers=3) as db:
+            db.sql(ddl[0])
+            db.sql(ddl[1])
+            db.apply(t=batches_[0])
+            db.sql(ddl[2])
+            compare(expected, db, "v4", "v6")
+            seen, epoch = db.view("v6").to_arrow(), db.epoch
+            with pytest.raises(EverfreshError):
+                db.apply(t=[(71, 1, 1, 1), (50, 1, 1, 1), (50, 2, 2, 2)])
+        for number, batch in enumerate(batches_[1:]):
+            session.forget()  # every other time from a snapshot
+            with connect(session, tmp_path, snapshot_epochs=1 + number % 2) as db:
+                for one in (expected, db):
+                    one.apply(t=batch)
+                compare(expected, db, "v4", "v6")
+                assert db.statistics()["last batch"]["stages"] == 6
+        session.forget()
+        with connect(session, tmp_path) as db:
+            compare(expected, db, "v4", "v6")
+            change = db.view("v6").changes(since=epoch).drop_columns([EPOCH])
+            moved = net(pa.concat_tables([weigh(seen).cast(change.schema), change]))
+            assert_same(expand(moved), db.view("v6").to_arrow())
+
+
 def test_what_depends_on_a_view_is_known(session: FakeSession) -> None:
     with ef.connect(engine="local") as expected, connect(session) as db:
         for one in (expected, db):
@@ -227,7 +270,7 @@ def test_static_tables_are_on_every_worker() -> None:
     assert all(tags[name] == REPLICATED for name, read in held.items() if "orders" not in read)
     assert [name for name, read in held.items() if "orders" in read] == ["nations"]
     assert set(program.static) == {"customer", "nation"}
-    assert not any(batch_program(catalog, frozenset({"orders"})).sends[1])
+    assert batch_program(catalog, frozenset({"orders"})).stages <= 2
     changing = catalog_of([*(text.replace("STATIC ", "") for text in ddl), view], sizes)
     assert len(changing.views["nations"].compiled.program.maps) > len(program.maps)
     shown = explain(catalog.views["nations"].compiled, view)

@@ -1,8 +1,8 @@
-"""The programs of views in tasks: the stages of maps, of results, and of a batch that is read whole.
+"""The programs of views in tasks: the stages of maps, and that of a batch that is read whole.
 
 A batch is one job. What follows from the change of a worker's rows alone is done by the rows' stage
 (`everfresh.spark.jobs.row_tasks`). After an exchange the *maps* stage of each worker runs the statements on
-its maps, after another the *results* stage adds what came for its results. Where every task may read the
+its maps, after each further one a *later* stage those on the maps of its level. Where every task may read the
 whole batch, the *whole* stage does all of it: its part of the tables, and its part of the maps by the whole
 change. What the driver gathers comes with the job's answer.
 """
@@ -43,7 +43,6 @@ from everfresh.spark.jobs.row_tasks import (
     resolved,
 )
 from everfresh.spark.jobs.stages import MAPS as MAPS_STAGE
-from everfresh.spark.jobs.stages import RESULTS as RESULTS_STAGE
 from everfresh.spark.jobs.tasks import (
     Behind,
     finish,
@@ -57,18 +56,18 @@ FILLING = ("load", "refill")
 """Jobs that run a view's program with all rows of its tables: a new view's, or one that is filled anew."""
 
 
-# -- maps and results: the entries of the views ------------------------------------------------------
+# -- maps: the entries of the views -------------------------------------------------------------------
 
 
 def maps_stage(task: Task) -> Iterator[Message]:
     """Run the statements of what came from the rows on the maps of this worker, publish each view's change,
-    and send on what belongs to results."""
+    and send on what belongs to other maps."""
     yield from _run_program(task, "maps", MAPS_STAGE) if task.job.form is not None else _apply_maps(task)
 
 
-def results_stage(task: Task) -> Iterator[Message]:
-    """Add what came from the maps to the results of this worker."""
-    yield from _run_program(task, "results", RESULTS_STAGE)
+def later_stage(level: int, role: str, task: Task) -> Iterator[Message]:
+    """The same for what came from the stage before, on the maps of this worker that are on this level."""
+    yield from _run_program(task, role, level)
 
 
 def _apply_maps(task: Task) -> Iterator[Message]:
@@ -104,7 +103,7 @@ def _apply_maps(task: Task) -> Iterator[Message]:
 
 
 def _run_program(task: Task, role: str, stage: int) -> Iterator[Message]:
-    """The block of a distributed program that changes this worker's maps, or its results."""
+    """The block of a distributed program that changes this worker's maps of a level."""
     job = task.job
     world, program = job.world, job.program
     assert program is not None

@@ -1,10 +1,9 @@
 """Which views run as distributed programs on Spark, where their maps are, and the programs of their batches.
 
-A batch takes one stage if every task may read all of it, else up to three: tasks that hold the tables' rows
-send what follows from their change alone; tasks that hold maps do everything else; and, where a view's result
-is partitioned otherwise than the maps that it is computed from, tasks that hold results add what came for
-them. Small results are on the driver. A view whose program takes more, or reads the rows of tables, is
-re-evaluated.
+A batch takes one stage if every task may read all of it, else as many as its longest view: tasks that hold
+the tables' rows send what follows from their change alone; tasks that hold maps do everything else, level by
+level (`everfresh.spark.jobs.stages`). Small results are on the driver. A view whose program has no levels, or
+reads the rows of tables, is re-evaluated.
 
 A view over views is a program over the tables below them, as if their definitions stood in its own: it needs
 no view to have changed first, and shares no map with one.
@@ -28,18 +27,19 @@ from everfresh.compiler.ddl_log import Record, record_of, with_engine
 from everfresh.compiler.lowering.static_tables import filled_once
 from everfresh.distributed import RANDOM, REPLICATED, Dist, Known, Limits, Placement, best, distributed
 from everfresh.distributed.plan.early import done_early
+from everfresh.distributed.plan.ir import DistributedProgram, map_id
 from everfresh.distributed.plan.programs import tables_of
 from everfresh.distributed.plan.tags import LOCAL, Tag, parse_tag
 from everfresh.errors import EverfreshError
 from everfresh.expr import TokenStream, stored, unstored
 from everfresh.program import Progress
-from everfresh.spark.jobs.stages import Staged, staged, whole
+from everfresh.spark.jobs.stages import HOMES, MAPS, MOST, Levels, Staged, levels_of, staged, whole
 from everfresh.sql import parse_and_bind
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.inlining import inlined
 
 Ddl = tuple[tuple[str, str], ...]
-DRIVER_HOME, MAPS_HOME, RESULTS_HOME = "driver", "maps", "results"
+DRIVER_HOME = "driver"
 
 
 def no_catalog() -> Catalog:
@@ -161,12 +161,16 @@ def _decided(catalog: Catalog, view: str, sizes: Mapping[str, int]) -> dict[str,
     known: Known = {}
     for limits in (Limits(), Limits(driver=0)):  # what the driver would send back to workers is not there
         placement = best(alone, sizes, limits=limits, known=known)
-        found = _load(alone, placement, view, known)
-        if found is not None and found.late <= {target}:
+        levels = levels_of(_filling(alone, placement, view, known))
+        if levels is not None:
             local = placement.maps[target] == LOCAL
-            home = DRIVER_HOME if local else RESULTS_HOME if found.late else MAPS_HOME
-            return {"home": home, "maps": {stored(name): str(tag) for name, tag in placement.maps.items()}}
-    raise _Recomputed("its distributed program takes more than three stages")
+            home = DRIVER_HOME if local else HOMES[levels.get(map_id(target), MAPS)]
+            maps = {stored(name): str(tag) for name, tag in placement.maps.items()}
+            return {"home": home, "maps": maps, **({"levels": dict(levels)} if levels else {})}
+    raise _Recomputed(
+        f"its distributed program takes more than {MOST} stages, or changes a map by what was made of it"
+        " elsewhere"
+    )
 
 
 def _outside(compiled: CompiledView) -> str | None:
@@ -185,9 +189,21 @@ def decisions(ddl: Ddl) -> Mapping[str, Mapping[str, Any]]:
 
 
 def home_of(catalog: Catalog, view: str) -> str:
-    """The units that hold a view's rows: of the driver, of maps, or of results."""
-    home: str = decisions(catalog.ddl).get(view, {}).get("home", MAPS_HOME)
+    """The units that hold a view's rows: of the driver, or of a stage."""
+    home: str = decisions(catalog.ddl).get(view, {}).get("home", HOMES[MAPS])
     return home
+
+
+def levels_in(catalog: Catalog) -> Levels:
+    """The stages that touch the maps of all views. Earlier releases had results alone in a stage of their
+    own."""
+    found: dict[str, int] = {}
+    for view, decided in decisions(catalog.ddl).items():
+        if "levels" in decided:
+            found.update(decided["levels"])
+        elif decided.get("home") == HOMES[MAPS + 1]:
+            found[map_id(catalog.views[view].compiled.map.name)] = MAPS + 1
+    return found
 
 
 @lru_cache(maxsize=64)
@@ -242,17 +258,18 @@ def incremental(catalog: Catalog, view: str | None = None) -> Catalog:
 # -- programs --------------------------------------------------------------------------------------
 
 
-def _load(alone: Catalog, placement: Placement, view: str, known: Known | None = None) -> Staged | None:
+def _filling(
+    alone: Catalog, placement: Placement, view: str, known: Known | None = None
+) -> DistributedProgram:
     bases = [t for t in alone.tables if t in alone.views[view].compiled.bases]
     changed = sorted(bases, key=lambda name: not alone.tables[name].static)  # see `compiler.static`
-    program = done_early(distributed(alone, placement, changed, RANDOM, rows=False, known=known))
-    first = staged(program, frozenset())
-    return staged(program, first.late) if first is not None and first.late else first
+    return done_early(distributed(alone, placement, changed, RANDOM, rows=False, known=known))
 
 
 def load_program(catalog: Catalog, view: str) -> Staged:
     """What fills a new view: all rows of its tables as one change."""
-    found = _load(incremental(catalog, view), placement_of(catalog), view)
+    program = _filling(incremental(catalog, view), placement_of(catalog), view)
+    found = staged(program, levels_in(catalog))
     assert found is not None, "it was tried when the view was created"
     return found
 
@@ -260,11 +277,9 @@ def load_program(catalog: Catalog, view: str) -> Staged:
 def batch_program(catalog: Catalog, changed: frozenset[str]) -> Staged:
     """What a batch does that changes these tables, each row where its table has it."""
     alone = incremental(catalog)
-    homes = {n: home_of(catalog, n) for n in alone.views}
-    late = frozenset(alone.views[n].compiled.map.name for n, home in homes.items() if home == RESULTS_HOME)
     order = tuple(t for t in catalog.tables if t in changed)
     program = distributed(alone, placement_of(catalog), order, RANDOM, rows=False)
-    found = staged(done_early(program), late)
+    found = staged(done_early(program), levels_in(catalog))
     assert found is not None, "views that run alone run together"
     return found
 
@@ -274,5 +289,5 @@ def whole_program(catalog: Catalog, changed: frozenset[str]) -> Staged | None:
     alone = incremental(catalog)
     order = tuple(t for t in catalog.tables if t in changed)
     found = whole(distributed(alone, placement_of(catalog), order, REPLICATED, rows=False))
-    late = {v.compiled.map.name for n, v in alone.views.items() if home_of(catalog, n) == RESULTS_HOME}
-    return found if found is not None and not found.maps & late else None
+    levels = levels_in(catalog)
+    return found if found is not None and not any(map_id(m) in levels for m in found.maps) else None

@@ -17,17 +17,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from everfresh.program import Applied
+from everfresh.spark.jobs.stages import HOMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger("everfresh.batches")
 _BLOCKS = {
-    "base": ("base",),
     "whole": ("whole",),
-    "maps": ("base", "maps"),
-    "results": ("base", "maps", "results"),
     "change": ("maps",),
+    **{home: HOMES[: stage + 1] for stage, home in enumerate(HOMES)},
 }
 """The last blocks of each kind of job, one stage each; what stands before them reads what was given."""
 BEFORE = "given"

@@ -26,6 +26,7 @@ from everfresh.errors import EverfreshError
 from everfresh.options import Options
 from everfresh.spark.jobs.job import DRIVER, Base, Bases, Job, Link, World
 from everfresh.spark.jobs.programs import no_catalog, replayed
+from everfresh.spark.jobs.stages import RESULTS
 from everfresh.spark.state.chain import snapshot_file
 from everfresh.spark.state.content import known, worker_of
 from everfresh.spark.state.table_content import TABLE_ROLES
@@ -97,7 +98,8 @@ class Ledger:
     def _start(self) -> None:
         """Nothing yet."""
         self.catalog = no_catalog()
-        units = [f"{role.name}/{worker}" for role in TABLE_ROLES for worker in range(self.folder.workers)]
+        roles = TABLE_ROLES[: RESULTS + 1]  # of later stages, units are there once they have something
+        units = [f"{role.name}/{worker}" for role in roles for worker in range(self.folder.workers)]
         self.bases = Bases({unit: Base(unit) for unit in (*units, DRIVER)})
 
     def _loaded(self) -> Snapshot | None:

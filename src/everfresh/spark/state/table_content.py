@@ -1,8 +1,8 @@
 """What units of tables and views hold: a worker's rows of every table, or its entries of maps.
 
-A worker w has three such units: `base/w`, its rows of every table, `maps/w`, its entries of maps, and
-`results/w`, those of results that are held apart from the maps they are computed from. What is on the driver
-is the unit `driver`. All of them are the same content: a unit has what was put into it.
+A worker w has such units by stage: `base/w`, its rows of every table, `maps/w`, its entries of maps, and
+`results/w`, `results3/w`, ..., those of maps on later levels (`everfresh.spark.jobs.stages`). What is on the
+driver is the unit `driver`. All of them are the same content: a unit has what was put into it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from everfresh.local.store.strings import Interner
 from everfresh.local.store.table import Table
 from everfresh.spark.jobs.job import DRIVER, World
 from everfresh.spark.jobs.programs import incremental, placement_of
+from everfresh.spark.jobs.stages import HOMES
 from everfresh.spark.state.chain import Unit
 from everfresh.spark.state.content import RESTORE, Role, register, worker_of
 from everfresh.spark.state.rowlog import replay_rows
@@ -246,13 +247,10 @@ class TableContent:
 
 _AGAIN = f"{RESTORE}, or make the database anew from its tables (docs/durability.md, Damage)"
 """Maps can be had again from tables; tables from a backup only."""
-BASE, MAPS, RESULTS = (
-    Role("base", TableContent),
-    Role("maps", TableContent, _AGAIN),
-    Role("results", TableContent, _AGAIN),
-)
-TABLE_ROLES = (BASE, MAPS, RESULTS)
-"""Of the units that every worker has."""
+BASE = Role("base", TableContent)
+TABLE_ROLES = (BASE, *(Role(home, TableContent, _AGAIN) for home in HOMES[1:]))
+"""Of the units that every worker has, by the stage that touches them."""
+MAPS = TABLE_ROLES[1]
 register(*TABLE_ROLES, Role(DRIVER, TableContent, _AGAIN))
 
 
