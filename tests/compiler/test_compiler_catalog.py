@@ -117,6 +117,34 @@ class Model:
             raise Refused(Code.DEPENDENCY)
         columns.remove(there)
 
+    def rename(self, kind: str, name: str, to: str) -> None:
+        found = self.find(name)
+        if found is None or found not in (self.tables if kind == "TABLE" else self.views):
+            raise Refused(Code.NOT_FOUND)
+        taken = self.find(to)
+        if taken is not None and taken != found:
+            raise Refused(Code.EXISTS)
+        if self.readers(found):
+            raise Refused(Code.DEPENDENCY)
+        for known in (self.tables, self.views):
+            moved = {to if n == found else n: value for n, value in known.items()}  # type: ignore[attr-defined]
+            known.clear()  # type: ignore[attr-defined]
+            known.update(moved)  # type: ignore[attr-defined]
+
+    def rename_column(self, name: str, column: str, to: str) -> None:
+        found = self.find(name)
+        if found is None or found in self.views:
+            raise Refused(Code.NOT_FOUND)
+        columns = self.tables[found]
+        there = next((c for c in columns if c.lower() == column.lower()), None)
+        if there is None:
+            raise Refused(Code.NOT_FOUND)
+        if any(c.lower() == to.lower() and c != there for c in columns):
+            raise Refused(Code.EXISTS)
+        if there != to and any(there in self.views[v][3] for v in self.readers(found)):
+            raise Refused(Code.DEPENDENCY)
+        columns[columns.index(there)] = to
+
 
 NAMES = st.sampled_from(["t", "T", "u", "v", "V", "w w"])
 MODES = st.sampled_from(["", "", "OR REPLACE", "IF NOT EXISTS"])
@@ -131,6 +159,13 @@ OPS = st.one_of(
         NAMES,
         st.sampled_from(["a", "b", "c", "C", "d"]),
         st.booleans(),
+    ),
+    st.tuples(st.just("rename"), st.sampled_from(["TABLE", "VIEW"]), NAMES, NAMES),
+    st.tuples(
+        st.just("rename column"),
+        NAMES,
+        st.sampled_from(["a", "b", "c", "C"]),
+        st.sampled_from(["b", "B", "d", "e"]),
     ),
 )
 
@@ -162,14 +197,23 @@ def text_of(op: tuple[Any, ...]) -> str:
             check = {"ADD": "IF NOT EXISTS ", "DROP": "IF EXISTS "}[action] if exists else ""
             rest = " INTEGER DEFAULT 1" if action == "ADD" else ""
             return f"ALTER TABLE {quoted(name)} {action} COLUMN {check}{column}{rest}"
+        case ("rename", kind, name, to):
+            return f"ALTER {kind} {quoted(name)} RENAME TO {quoted(to)}"
+        case ("rename column", name, column, to):
+            return f"Alter Table {quoted(name)} Rename {column} TO {quoted(to)}"
     raise AssertionError
 
 
 def step(model: Model, op: tuple[Any, ...]) -> None:
     kind, *rest = op
-    {"table": model.create_table, "view": model.create_view, "drop": model.drop, "alter": model.alter}[kind](
-        *rest
-    )
+    {
+        "table": model.create_table,
+        "view": model.create_view,
+        "drop": model.drop,
+        "alter": model.alter,
+        "rename": model.rename,
+        "rename column": model.rename_column,
+    }[kind](*rest)
 
 
 @settings(max_examples=max(120, settings().max_examples))

@@ -152,6 +152,8 @@ def test_nobody_sees_the_table_that_follows(db: ef.Database) -> None:
         ("DROP TABLE a", ef.Code.NOT_FOUND),
         ("DROP TABLE IF EXISTS a", ef.Code.NOT_FOUND),
         ("ALTER TABLE a ADD COLUMN z INT", ef.Code.UNSUPPORTED),
+        ("ALTER TABLE a RENAME TO b", ef.Code.NOT_FOUND),
+        ("ALTER VIEW w RENAME TO a", ef.Code.EXISTS),
         ("CREATE OR REPLACE TABLE a (i INT)", ef.Code.EXISTS),
         ("CREATE MATERIALIZED VIEW a AS SELECT 1 AS x", ef.Code.EXISTS),
         ("CREATE TABLE b (i INT) WITH (follows = true)", ef.Code.UNSUPPORTED),

@@ -3,8 +3,9 @@
 lower -> simplify (`passes`) -> delta -> simplify -> `Program`. Each stage is checked against its spec.
 """
 
-from everfresh.compiler.catalog import Catalog, Effect, ViewDef
+from everfresh.compiler.catalog import Catalog
 from everfresh.compiler.compile import CompiledView, compile_view, reevaluated
+from everfresh.compiler.effect import Effect, ViewDef
 from everfresh.compiler.explain import explain
 from everfresh.compiler.lowering.lower import Lowered, lower
 from everfresh.compiler.lowering.narrow_scans import WIDE

@@ -18,10 +18,12 @@ from everfresh.compiler.altering import altered, holds, reads
 from everfresh.compiler.choice.estimate import Statistics, TableStats
 from everfresh.compiler.compile import CompiledView, Setting, compile_view
 from everfresh.compiler.ddl_log import Record, entry_of, record_of, upkeep_of
+from everfresh.compiler.effect import Effect, ViewDef
 from everfresh.compiler.listing import parse_listing, shown_over
 from everfresh.compiler.lowering.lower import RULES
 from everfresh.compiler.plain_views import PlainView, going
 from everfresh.compiler.plain_views import readers as readers_of
+from everfresh.compiler.redeclaring import redeclared, renamed
 from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, upkeep
 from everfresh.delta.bags import EPOCH, WEIGHT
 from everfresh.errors import Code, EverfreshError
@@ -34,6 +36,9 @@ from everfresh.sql import (
     CreateView,
     Drop,
     DropColumn,
+    Nothing,
+    Redeclare,
+    Rename,
     parse_and_bind,
 )
 from everfresh.sql.logical import plan as p
@@ -41,58 +46,6 @@ from everfresh.sql.logical.plan import scans
 from everfresh.types import Column, TableSchema, fold
 
 _REPEATS, _REPEATS_IN_KEY = 10.0, 4.0
-
-
-@dataclass(frozen=True, slots=True)
-class ViewDef:
-    """A view in the catalog: its text as the user wrote it, and its compiled form."""
-
-    name: str
-    text: str
-    compiled: CompiledView
-    through: tuple[str, ...] = ()
-    """The plain views that the text names."""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns of the view."""
-        return self.compiled.view.columns
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What an engine has to do for a DDL statement: drop, then alter, then create."""
-
-    text: str
-    drop_tables: tuple[str, ...] = ()
-    drop_views: tuple[str, ...] = ()
-    create_table: TableSchema | None = None
-    create_view: ViewDef | None = None
-    alter_table: tuple[TableSchema, TableSchema, Const | None] | None = None
-    create_query: PlainView | None = None
-    drop_queries: tuple[str, ...] = ()
-    cascade: bool = False
-    """Whether what reads the things that go is to go with them."""
-
-    @property
-    def nothing(self) -> bool:
-        """Whether the statement changes nothing (IF [NOT] EXISTS)."""
-        return self == Effect(self.text)
-
-    @property
-    def made(self) -> str | None:
-        """The name of the table or view that it creates."""
-        created = self.create_table or self.create_view or self.create_query
-        return created.name if created is not None else None
-
-    @property
-    def gone(self) -> tuple[str, ...]:
-        """The names of tables and views of which something is no longer there after it."""
-        gone = (*self.drop_tables, *self.drop_views, *self.drop_queries)
-        if self.alter_table is not None:
-            old, new, _ = self.alter_table
-            gone += () if set(old.names) <= set(new.names) else (new.name,)
-        return gone
 
 
 @dataclass(frozen=True)
@@ -261,6 +214,12 @@ class Catalog:
                 return self._add_column(statement)
             case DropColumn():
                 return self._drop_column(statement)
+            case Rename():
+                return self._rename(statement)
+            case Redeclare():
+                return self._redeclare(statement)
+            case Nothing():
+                return self, Effect(entry_of(statement))
         raise TypeError(f"{type(statement).__name__} is not a DDL statement")
 
     def replay(self, entry: str) -> tuple[Catalog, Effect]:
@@ -529,6 +488,21 @@ class Catalog:
             defaults=tuple(pair for pair in old.defaults if pair[0] != name),
         )
         return self._altered(entry_of(s), old, new, None)
+
+    def _rename(self, s: Rename) -> tuple[Catalog, Effect]:
+        entry = entry_of(s)
+        catalog, name = renamed(self, s, entry)
+        if name == s.to:
+            return self, Effect(entry)
+        if name in self.tables:
+            return catalog, Effect(entry, redeclare=(self.tables[name], catalog.tables[s.to]))
+        return catalog, Effect(entry, rename=(name, s.to))
+
+    def _redeclare(self, s: Redeclare) -> tuple[Catalog, Effect]:
+        catalog, old = redeclared(self, s, entry_of(s))
+        if [c.nullable for c in old.columns] != [c.nullable for c in s.schema.columns]:
+            return self._altered(entry_of(s), old, s.schema, None)  # rows have a place for each NULL
+        return catalog, Effect(entry_of(s), redeclare=(old, s.schema))
 
     def _altered(
         self, text: str, old: TableSchema, new: TableSchema, default: Const | None

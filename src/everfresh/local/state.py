@@ -147,6 +147,11 @@ class LocalState:
             del self.tables[name]
         if effect.alter_table is not None:
             self._alter(catalog, *effect.alter_table)
+        if effect.redeclare is not None:
+            old, new = effect.redeclare
+            self.tables[new.name] = self.tables.pop(old.name).declared(new)
+        if effect.rename is not None and effect.rename[0] in self.maps:
+            self._rename(catalog, *effect.rename, epoch)
         if effect.create_table is not None:
             self.tables[effect.create_table.name] = make_table(effect.create_table, self.interner)
         if effect.create_view is not None:
@@ -155,6 +160,14 @@ class LocalState:
         self.catalog = catalog
         used = {id(store.pool) for store in self._every()}
         self._dropped += [store for store in before if id(store.pool) not in used]
+
+    def _rename(self, catalog: Catalog, name: str, to: str, epoch: int) -> None:
+        """A view by another name: its maps keep theirs; the changes that it tells begin anew."""
+        compiled = catalog.views[to].compiled
+        self.maps[to] = MapStore(compiled, self.interner, self.maps.pop(name).pool)
+        self.maps[to].beside(self._store)
+        del self.created[name]
+        self.created[to] = epoch
 
     def _create(self, catalog: Catalog, view: ViewDef, progress: Progress | None) -> None:
         compiled = view.compiled

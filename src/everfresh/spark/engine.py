@@ -269,6 +269,11 @@ class SparkEngine:
             self._runner.observer.batch()
             world = ledger.world(draft.epoch, catalog, ledger.ids_after(effect, draft.epoch))
             self._lay_rows(draft, world, effect.create_table, rows_of_table, "CREATE TABLE")
+        elif effect.redeclare is not None and effect.columns_renamed:
+            old, new = effect.redeclare
+            if new.key:
+                self._runner.observer.batch()
+                draft.add(self._runner.run(draft.job("alter", alter=(old, new, None)), ROWS_ONLY).controls)
         elif effect.alter_table is not None:
             self._runner.observer.batch()
             if effect.alter_table[1].key:

@@ -47,6 +47,9 @@ from everfresh.sql.statements import (
     Explain,
     Insert,
     Merge,
+    Nothing,
+    Redeclare,
+    Rename,
     Returning,
     Select,
     Show,
@@ -57,9 +60,9 @@ from everfresh.sql.statements import (
 __all__ = [
     "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CopyTo", "CreateQuery",
     "CreateTable", "CreateView", "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain",
-    "Filter", "Insert", "Join", "Limit", "Merge", "Parsed", "Plan", "Project", "QuantifiedSubquery",
-    "Returning", "ScalarSubquery", "Scan", "Select", "SetOperation", "Show", "Single", "Sort",
-    "Statement", "Subquery", "Update", "Window", "WindowCall",
+    "Filter", "Insert", "Join", "Limit", "Merge", "Nothing", "Parsed", "Plan", "Project",
+    "QuantifiedSubquery", "Redeclare", "Rename", "Returning", "ScalarSubquery", "Scan", "Select",
+    "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery", "Update", "Window", "WindowCall",
     "bind", "bind_plain", "parse_and_bind", "read_plain", "split", "transaction_word",
 ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.sql import ddl, dml, row_changes
+from everfresh.sql import altering, ddl, dml, row_changes
 from everfresh.sql.ddl import common
 from everfresh.sql.parse import VERBS, Parsed
 from everfresh.sql.queries.query import bind_query
@@ -59,6 +59,8 @@ def _command(parsed: Parsed, catalog: Catalog) -> Statement:
 
 
 def _verb(parsed: Parsed, catalog: Catalog) -> Statement:
+    if parsed.verb == "ALTER":
+        return altering.alter(parsed, catalog)
     if parsed.verb not in VERBS:
         raise parsed.source.unsupported(f"the statement {parsed.verb}")
     return {"EXPLAIN": _explain, "SHOW": _show, "DESCRIBE": _describe}[parsed.verb](parsed, catalog)

@@ -173,7 +173,7 @@ def _parse(source: Source, rules: Any) -> Parsed:
     if _is(first, *VERBS):
         verb = "DESCRIBE" if word == "DESC" else word
         return Parsed(source, verb=verb, inner=_explained(source, rules) if verb == "EXPLAIN" else None)
-    if _is(first, *REFUSED):
+    if _is(first, *REFUSED) or (_is(first, "ALTER") and _read_here(source.tokens)):
         return Parsed(source, verb=word)
     if not _is(first, *STARTS):
         hint = near(first.text, (s for s in STARTS + VERBS if s != "("), "statements")
@@ -254,6 +254,43 @@ def _named_calls(tokens: Sequence[Token]) -> list[Token]:
         if after.token_type == TokenType.L_PAREN and _is(token, "SESSION"):
             found[i] = Token(TokenType.VAR, token.text, token.line, token.col, token.start, token.end)
     return found
+
+
+def _read_here(tokens: Sequence[Token]) -> bool:
+    """Whether an ALTER is read by its words (`everfresh.sql.altering`): all but ADD and DROP COLUMN."""
+    if not any(_is(token, "TABLE") for token in tokens[1:2]):
+        return True
+    depth, words = 0, []
+    for token in tokens[2:]:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        words.append("" if depth or not _is(token, token.text.upper()) else token.text.upper())
+    at = 2 if words[:2] == ["IF", "EXISTS"] else 0
+    at += 1
+    while words[at : at + 1] == ["."]:
+        at += 2
+    action = words[at : at + 2]
+    return action[:1] in (["RENAME"], ["ALTER"]) or (
+        action[:1] in (["ADD"], ["DROP"])
+        and action[1:] != ["COLUMN"]
+        and action[1:] in (["CONSTRAINT"], ["CHECK"], ["UNIQUE"], ["PRIMARY"], ["FOREIGN"])
+    )
+
+
+def expression_of(source: Source, tokens: Sequence[Token]) -> Any:
+    """The tree of an expression that a statement has among its words."""
+    rules = Dialect.get_or_raise(source.dialect)
+    parser = rules.parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=_WHOLE)
+    with _guarded(source.text), _quiet():
+        trees = parser.parse([Token(TokenType.SELECT, "SELECT"), *tokens], source.text)
+    tree = trees[0] if len(trees) == 1 else None
+    if not isinstance(tree, exp.Select) or len(tree.expressions) != 1 or len(_set(tree)) != 1:
+        at = tokens[0].start if tokens else source.tokens[-1].end
+        raise EverfreshError(Code.SYNTAX, "an expression is expected here", place=position(source.text, at))
+    return _tidied(tree).expressions[0].pop()
+
+
+def _set(tree: Any) -> list[str]:
+    return [name for name, value in tree.args.items() if value]
 
 
 def _full_drop_column(tokens: list[Token]) -> list[Token]:

@@ -98,6 +98,30 @@ class DropColumn(Statement):
 
 
 @dataclass(frozen=True)
+class Rename(Statement):
+    """ALTER TABLE | [MATERIALIZED] VIEW name RENAME TO another."""
+
+    name: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Redeclare(Statement):
+    """ALTER TABLE that leaves the rows as they are: the table as it is declared from now on."""
+
+    table: str
+    schema: TableSchema
+    refused: Plan | None = None
+    """The rows that the table may not have then."""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Nothing(Statement):
+    """What IF EXISTS has left of a statement."""
+
+
+@dataclass(frozen=True)
 class Conflict:
     """What an INSERT does with a row whose key is taken.
 

@@ -19,7 +19,7 @@ from everfresh.progress import shown
 from everfresh.relations import Explanation, Result
 from everfresh.sql.parameters import Parameters
 from everfresh.statements.changes import RowChanges, part_of
-from everfresh.types import Column, TableSchema
+from everfresh.types import Column, TableSchema, fold
 
 if TYPE_CHECKING:
     from everfresh.database import Database
@@ -160,12 +160,42 @@ class Statements:
                 place=statement.place,
                 hint="leave the option out",
             )
+        if isinstance(statement, s.Redeclare) and statement.refused is not None:
+            self._look(statement)
+        if isinstance(statement, s.Rename):
+            self._check_streams(statement)
         with shown(self._db._progress) as told:
             epoch = self.following.execute(engine, statement, told)
         self._db._bell.ring()
+        if isinstance(statement, s.Rename) and statement.name in self._db._listeners:
+            self._db._listeners[statement.to] = self._db._listeners.pop(statement.name)
         for view in [name for name in self._db._listeners if not self._db._knows(name)]:
             del self._db._listeners[view]
         return epoch
+
+    def _look(self, statement: s.Redeclare) -> None:
+        """Raise if a table has rows that it may not have when it is declared anew."""
+        rows = self._db._engine.select(statement.refused)
+        found = Result(rows).to_arrow().to_pylist()
+        if found:
+            raise EverfreshError(
+                Code.VALUE,
+                statement.why,
+                place=statement.place,
+                hint=f"change it first; one such row is {found[0]!r}",
+            )
+
+    def _check_streams(self, statement: s.Rename) -> None:
+        """Raise if a stream is at work on what gets another name."""
+        name = fold(statement.name)
+        feeding = [n for n, one in self._db._streams.items() if one.active and fold(one.table) == name]
+        if feeding:
+            raise EverfreshError(
+                Code.DEPENDENCY,
+                f"the stream '{feeding[0]}' brings rows into '{statement.name}'",
+                place=statement.place,
+                hint="stop it first, and start it again with the new name",
+            )
 
     def _copy(self, statement: s.Copy) -> int:
         engine = self._db._writable()

@@ -29,6 +29,7 @@ from everfresh.testing.engine.suite_aggregates import AggregateSuite
 from everfresh.testing.engine.suite_api import ApiSuite
 from everfresh.testing.engine.suite_bad_input import BadInputSuite
 from everfresh.testing.engine.suite_changes import ChangeSuite
+from everfresh.testing.engine.suite_declarations import DeclarationSuite
 from everfresh.testing.engine.suite_definitions import DefinitionSuite
 from everfresh.testing.engine.suite_durability import DurabilitySuite
 from everfresh.testing.engine.suite_feeds import FeedSuite
@@ -46,6 +47,7 @@ class EngineSuite(
     InputSuite,
     FeedSuite,
     StatementSuite,
+    DeclarationSuite,
     DefinitionSuite,
     ChangeSuite,
     ValueSuite,

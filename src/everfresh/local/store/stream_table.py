@@ -70,6 +70,10 @@ class StreamTable(Table):
         """What a snapshot keeps: how much has passed."""
         return {"batches": np.array([self.batches])}
 
+    def declared(self, schema: TableSchema) -> Table:
+        """The same under another declaration."""
+        return StreamTable(schema, self.codec.interner, self.batches)
+
     def altered(self, schema: TableSchema, default: Vector | None) -> Table:
         """The table with a column added or dropped: there are no rows to change."""
         return StreamTable(schema, self.codec.interner, self.batches)

@@ -219,6 +219,14 @@ class Table:
                 self.pool.words_of(row)[slots] = given
             self.codec.interner.whole = True
 
+    def declared(self, schema: TableSchema) -> Table:
+        """The same rows under a schema whose columns are stored alike: other names, another declaration."""
+        if schema is self.schema or schema == self.schema:
+            return self
+        codec = self.codec
+        kept = [new for old, new in zip(self.schema.names, schema.names, strict=True) if old in codec.kept]
+        return Table(schema, codec.interner, self.pool, codec.texts, kept)
+
     def altered(self, schema: TableSchema, default: Vector | None) -> Table:
         """The table with a column added (filled with `default`, one row) or dropped."""
         known = {c.name for c in self.schema.columns} - self.codec.kept

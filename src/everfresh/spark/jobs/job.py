@@ -204,8 +204,10 @@ class World:
 
     def name_of(self, identity: str) -> str | None:
         """The name of a table or view that still exists."""
-        name = identity.rsplit("@", 1)[0]
-        return name if self.ids.get(name) == identity else None
+        name = identity.rsplit("@", 1)[0]  # but for what goes by another name since
+        if self.ids.get(name) == identity:
+            return name
+        return next((name for name, known in self.ids.items() if known == identity), None)
 
 
 STAGED, WHOLE, LOAD = "staged", "whole", "load"

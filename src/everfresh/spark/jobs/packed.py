@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from everfresh.calculus import nodes as q
 from everfresh.compiler import Catalog, CompiledView
-from everfresh.compiler.catalog import ViewDef
+from everfresh.compiler.effect import ViewDef
 from everfresh.compiler.viewlet.decisions import Decision
 from everfresh.distributed import Block, Dist, Temp
 from everfresh.distributed.plan import ir as d

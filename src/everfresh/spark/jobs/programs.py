@@ -184,8 +184,8 @@ def _outside(compiled: CompiledView) -> str | None:
 @lru_cache(maxsize=64)
 def decisions(ddl: Ddl) -> Mapping[str, Mapping[str, Any]]:
     """What was decided for each view."""
-    found = {name: record_of(entry)[1].engine for name, entry in ddl}
-    return {name: decided for name, decided in found.items() if decided}
+    found = ((name, record_of(entry)[1].engine) for name, entry in ddl)
+    return {name: decided for name, decided in found if decided}  # a statement behind the first says nothing
 
 
 def home_of(catalog: Catalog, view: str) -> str:

@@ -306,7 +306,7 @@ def _all_rows(table: Table) -> Net:
 
 
 def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]:
-    """The table with a column added or dropped: the unit is written anew, and its chain starts there."""
+    """The table with a column added, dropped or renamed: the unit is written anew, its chain starts there."""
     assert job.alter is not None
     old_world, (old, new, default) = job.world, job.alter
     unit, _ = open_base(job, worker)
@@ -315,7 +315,9 @@ def _alter_table(job: Job, worker: int, _rows: list[bytes]) -> Iterator[Message]
     table = held.table(old_world, old.name)
     vector = Vector.constant(default.value, default.type, 1) if default is not None else None
     unit.begin()
-    held.tables[old_world.ids[old.name]] = table.altered(new, vector)
+    renamed = len(old.names) == len(new.names) and old.names != new.names
+    known = table.declared(new) if renamed else table.altered(new, vector)
+    held.tables[old_world.ids[old.name]] = known
     tag = next_tag(tag_in, f"{new.ddl} {default}".encode())
     file = write_snapshot(unit, old_world, (old_world.epoch, tag))
     unit.dirty = True  # the unit is of the new catalog: it is read back from its snapshot

@@ -175,6 +175,10 @@ class Ledger:
     def ids_after(self, effect: Effect, epoch: int) -> dict[str, str]:
         """Identities after a DDL statement: what is created gets one with its epoch."""
         ids = {n: i for n, i in self.ids.items() if n not in (*effect.drop_tables, *effect.drop_views)}
+        old, new = effect.redeclare or (None, None)
+        moved = effect.rename or ((old.name, new.name) if old is not None and new is not None else None)
+        if moved is not None and moved[0] in ids:
+            ids[moved[1]] = ids.pop(moved[0])
         created = effect.create_table or effect.create_view
         if created is None and effect.alter_table is not None and not effect.alter_table[1].key:
             created = effect.alter_table[

@@ -7,7 +7,8 @@
 | `table/...` | without one | the rows that have changed, with how often each is there now (0: no more) |
 
 Rows that have come as they were given are written as they were given. Nothing has to be computed to replay a
-section.
+section. The columns of a table without a key may go by other names by then: they are known by their places.
+(A unit with a key is written anew when they are renamed.)
 """
 
 from __future__ import annotations
@@ -76,4 +77,5 @@ def replay_rows(kind: str, table: Table, image: pa.Table) -> None:
         return
     values = Values.zeros(Layout(()), image.num_rows)
     values.n[:] = 1 if table.schema.key else image.column(_N).to_numpy()
-    pool.put(codec.encode(image if table.schema.key else image.drop_columns([_N])), values)
+    rows = image if table.schema.key else image.drop_columns([_N]).rename_columns(list(table.schema.names))
+    pool.put(codec.encode(rows), values)

@@ -93,8 +93,11 @@ class TableContent:
     def table(self, world: World, name: str) -> Table:
         """The worker's rows of a table. Only strings of its key are interned: no view reads them here."""
         identity = world.ids[name]
+        schema = world.catalog.tables[name]
         if identity not in self.tables:
-            self.tables[identity] = make_table(world.catalog.tables[name], self.interner)
+            self.tables[identity] = make_table(schema, self.interner)
+        elif self.tables[identity].schema is not schema:
+            self.tables[identity] = self.tables[identity].declared(schema)
         return self.tables[identity]
 
     def site(self, world: World) -> Site:
