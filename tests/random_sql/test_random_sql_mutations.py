@@ -445,7 +445,7 @@ MUTATIONS: dict[Callable[[Patch], None], tuple[str, int]] = {
     views_over_views_stay: (r"FROM v\d", 20),
     guard_of_unified_keys_dropped: ("JOIN", 12),
     lookups_without_a_default: ("LEFT JOIN|FULL JOIN", 6),
-    null_members_ignored: (r"NOT IN \(SELECT", 40),
+    null_members_ignored: (r"NOT IN \(SELECT", 90),
     true_and_false_of_not_in_swapped: (r"NOT IN \(SELECT", 12),
     columns_of_a_row_all_unknown: (r", \S*\) (NOT IN|<> ALL|= ALL|<> ANY) \(SELECT", 30),
     conditions_of_maps_ignored: ("", 12),

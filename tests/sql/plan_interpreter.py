@@ -305,6 +305,8 @@ def aggregate(fn: str, types: list[ty.SqlType], rows: list[tuple[Any, ...]]) -> 
         return len(rows)
     if fn == "first":
         return rows[0][0] if rows else None
+    if fn == "list":
+        return ty.coding.from_elements([v for (v,) in rows], ty.LIST(types[0])) if rows else None
     if len(types) > 1:
         return _of_pairs(fn, types, [row for row in rows if None not in row])
     values = [v for (v,) in rows if v is not None]
@@ -313,6 +315,8 @@ def aggregate(fn: str, types: list[ty.SqlType], rows: list[tuple[Any, ...]]) -> 
     if not values:
         return None
     (of,) = types
+    if fn == "median":
+        return _quantile(fn, of, values, 0.5)
     match fn:
         case "min" | "max":
             return (min if fn == "min" else max)(values, key=_key)
@@ -328,11 +332,23 @@ def aggregate(fn: str, types: list[ty.SqlType], rows: list[tuple[Any, ...]]) -> 
 def _of_pairs(fn: str, types: list[ty.SqlType], rows: list[tuple[Any, ...]]) -> Any:
     if fn == "string_agg":
         return rows[0][1].join(text for text, _ in rows) if rows else None
+    if fn.startswith("quantile"):
+        return _quantile(fn, types[0], [v for v, _ in rows], rows[0][1]) if rows else None
     n, less = len(rows), int(fn == "covar_samp")
     if n <= less:
         return None
     y, x = ([Fraction(row[i]) / 10 ** types[i].scale for row in rows] for i in range(2))
     return float(sum((a - sum(y) / n) * (b - sum(x) / n) for a, b in zip(y, x, strict=True)) / (n - less))
+
+
+def _quantile(fn: str, of: ty.SqlType, values: list[Any], part: float) -> Any:
+    values = sorted(values, key=_key)
+    if fn == "quantile_disc":
+        return values[max(math.ceil(len(values) * part) - 1, 0)]
+    at = (len(values) - 1) * part
+    low, high = values[math.floor(at)], values[math.ceil(at)]
+    found = low + (high - low) * (at - math.floor(at))
+    return int(found) if of.name == "DECIMAL" else float(found)
 
 
 def _spread(fn: str, values: list[Fraction]) -> float | None:

@@ -387,6 +387,7 @@ def _aggregated(args: Sequence[Expr]) -> Expr:
 
 _OF_LISTS = (
     "sum", "avg", "min", "max", "count", "first", "last", "any_value", "product", "bool_and", "bool_or",
+    "histogram", "entropy", "mad", "skewness", "kurtosis", "kurtosis_pop",
 )  # fmt: skip
 
 _BUILT: dict[str, Callable[[Sequence[Expr]], Expr | None]] = {

@@ -171,7 +171,8 @@ _BY_NAME = {
             "list_indexof", "array_position", "array_indexof", "list_unique", "array_unique",
             "list_reverse_sort", "array_reverse_sort", "list_aggregate", "list_aggr", "array_aggregate",
             "list_sum", "list_avg", "list_min", "list_max", "list_count", "list_first", "list_last",
-            "list_any_value", "list_product", "list_bool_and", "list_bool_or", "list_cat", "array_cat",
+            "list_any_value", "list_product", "list_bool_and", "list_bool_or", "list_histogram",
+            "list_entropy", "list_mad", "list_skewness", "list_kurtosis", "list_kurtosis_pop", "list_cat", "array_cat",
             "list_append", "list_prepend", "list_intersect", "array_intersect", "list_has_any",
             "list_has_all", "array_has_any", "array_has_all", "list_reverse", "array_reverse", "list_sort",
             "array_sort", "list_distinct", "array_distinct", "list_concat", "array_concat", "list_contains",
@@ -223,6 +224,9 @@ def by_name(binder: Binder, node: Any) -> Expr:
             return time
         raise refusals.volatile(binder.source, name.upper(), node)
     if name not in _BY_NAME:
+        refused = refusals.aggregate(binder.source, name, node)
+        if refused is not None:
+            raise refused
         raise binder.source.error(
             Code.NOT_FOUND, f"there is no function '{name}'", node, hint=near(name, _KNOWN, "functions")
         )

@@ -21,6 +21,7 @@ from everfresh.expr.library import (
     moments,
     numeric,
     products,
+    quantiles,
     regex,
     strings,
     structs,
@@ -34,7 +35,7 @@ _ROWS = (
     *arithmetic.ROWS, *compare.ROWS, *logic.ROWS, *numeric.ROWS, *strings.ROWS, *dates.ROWS,
     *time_bucket.ROWS, *calendar.ROWS, *integers.ROWS, *angles.ROWS, *regex.ROWS,
     *text_parts.ROWS, *trying.ROWS, *lists.ROWS, *structs.ROWS,
-    *moments.ROWS, *jsons.ROWS, *products.ROWS,
+    *moments.ROWS, *jsons.ROWS, *products.ROWS, *quantiles.ROWS,
 )  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}

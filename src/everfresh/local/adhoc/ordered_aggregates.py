@@ -1,6 +1,6 @@
 """Aggregates that need the values of a group in their order, or all of them: no sum of them would do.
 
-Each gets the rows that count, none of their arguments NULL (but for FIRST and LAST), and gives one value per
+Each gets the rows that count, none of their arguments NULL (but for FIRST, LAST and LIST), and gives one value per
 group. Invariant: the result does not depend on the order in which the rows came: of values that are as
 frequent the least is the mode, of rows with the same extreme the least argument is taken, and rows that tie
 in an ORDER BY are in the order of their arguments.
@@ -8,19 +8,18 @@ in an ORDER BY are in the order of their arguments.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from everfresh.expr import Vector
 from everfresh.expr.column import object_array
+from everfresh.expr.library.quantiles import between
 from everfresh.local.adhoc.frame import Ints, take
 from everfresh.local.adhoc.keys import codes, sort_index
-from everfresh.types import BIGINT, DOUBLE, HUGEINT, VARCHAR, SqlType, canonical_float
+from everfresh.types import BIGINT, DOUBLE, HUGEINT, VARCHAR, canonical_float, coding
 
 if TYPE_CHECKING:
     from everfresh.local.adhoc.aggregate import Input
@@ -103,27 +102,7 @@ def _quantile_cont(rows: Input) -> Vector:
     ends = [take(value, found.at(at)).to_pylist() for at in (low, high)]
     of = value.type if value.type.name in ("DECIMAL", "TIMESTAMP") else DOUBLE
     pairs = zip(*ends, (place - low).tolist(), strict=True)
-    return Vector.from_pylist([None if x is None else _between(of, x, y, part) for x, y, part in pairs], of)
-
-
-def _between(of: SqlType, low: Any, high: Any, part: float) -> Any:
-    """A value between two others, in physical units, to the same bits as DuckDB: with fused products; times
-    to the nearest, decimals of up to 18 digits towards zero, of more downwards."""
-    if of.is_wide:
-        return low + int((high - low) * part)
-    if of.name == "DECIMAL":
-        return int(_fused(high - low, part, low))
-    found = float(low) if part == 0 else _fused(low, 1 - part, high * part)
-    if of == DOUBLE:
-        return canonical_float(found)
-    return int(math.copysign(math.floor(abs(found) + 0.5), found))
-
-
-def _fused(x: float, y: float, z: float) -> float:
-    """`x * y + z`, rounded once."""
-    if not (math.isfinite(x) and math.isfinite(z)):
-        return x * y + z
-    return float(Fraction(x) * Fraction(y) + Fraction(z))
+    return Vector.from_pylist([None if x is None else between(of, x, y, part) for x, y, part in pairs], of)
 
 
 def _fraction(rows: Input) -> float:
@@ -158,6 +137,17 @@ def _in_order(rows: Input) -> Ints:
     """The rows by group, and in each by the keys of the order and the argument."""
     keys = [(Vector(BIGINT, rows.groups), True, False), *rows.order, (rows.args[0], True, False)]
     return sort_index(keys, len(rows.groups))
+
+
+def _list(rows: Input) -> Vector:
+    order, sizes = _in_order(rows), rows.sizes
+    values = rows.args[0].take(order).to_pylist()
+    ends = np.cumsum(sizes)
+    made = [
+        coding.from_elements(values[start:end], rows.type) if end > start else None
+        for start, end in zip((ends - sizes).tolist(), ends.tolist(), strict=True)
+    ]
+    return Vector.from_pylist(made, rows.type)
 
 
 def _string_agg(rows: Input) -> Vector:
@@ -198,6 +188,7 @@ FUNCTIONS: dict[str, Callable[[Input], Vector]] = {
     "bit_or": _bits(lambda a, b: a | b),
     "bit_xor": _bits(lambda a, b: a ^ b),
     "string_agg": _string_agg,
+    "list": _list,
     "first": _at_end(last=False),
     "last": _at_end(last=True),
     "any_value": _at_end(last=False),

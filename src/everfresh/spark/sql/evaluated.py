@@ -7,6 +7,7 @@ So each function of everfresh can stand in a query on Spark; those that Spark ha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,9 @@ FUNCTION = "everfresh_value"
 """The name of the function in Spark."""
 
 
-def evaluated(expr: Expr) -> str:
-    """The text of an expression whose arguments Spark computes, and everfresh the rest."""
+def evaluated(expr: Expr, known: Mapping[str, str] | None = None) -> str:
+    """The text of an expression whose arguments Spark computes, and everfresh the rest; `known` has the text
+    of some variables."""
     args = [arg for arg in expr.children if isinstance(arg, Expr)]
     names: dict[Expr, Var] = {}
     for arg in args:
@@ -40,7 +42,8 @@ def evaluated(expr: Expr) -> str:
     made = expr.map_children(lambda child: names.get(child, child))
     declared = ", ".join(declaration(v) for v in names.values())
     head = f"{declared}{': ' if declared else ':'}{to_text(made)}"
-    columns = "".join(f", {expr_sql(arg)}" for arg in names)
+    given = {} if known is None else known
+    columns = "".join(f", {given.get(getattr(arg, 'name', '')) or expr_sql(arg)}" for arg in names)
     return _read_back(f"{FUNCTION}({string(head)}{columns})", expr.type)
 
 

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everfresh.expr.nodes import Const
+from everfresh.expr import build
+from everfresh.expr.nodes import Const, Var
+from everfresh.spark.sql.evaluated import evaluated
 from everfresh.spark.sql.text import let, literal, order_key, spark_type, string, unsupported, zero
 from everfresh.sql.logical import plan as p
-from everfresh.sql.logical.row_calls import KEEPING
+from everfresh.sql.logical.row_calls import KEEPING, ORDERED
 from everfresh.types import DOUBLE, NULL, SqlType
 
+_VALUE, _END = "$value", string("\x00")
+"""What stands for a value, and the end of the code of a LIST."""
 Key = tuple[str, SqlType, bool, bool]
 """A field of the struct, its type, whether it ascends, and whether NULLs come first."""
 
@@ -23,6 +27,9 @@ def row_struct(call: p.AggregateCall, args: Sequence[str], order: Sequence[str],
     """A row of such an aggregate; NULL if FILTER or a NULL leaves it out."""
     fields = [f"'v{i}', {arg}" for i, arg in enumerate(args)]
     fields += [f"'k{i}', {key}" for i, key in enumerate(order)]
+    if call.fn == "list":  # Spark does not know the codes of values: each is made as a LIST of its own
+        alone = build.call("list_value", Var(_VALUE, call.args[0].type, call.args[0].nullable))
+        fields.append(f"'c', {evaluated(alone, {_VALUE: args[0]})}")
     tests = [] if kept is None else [kept]
     if call.fn not in KEEPING:
         tests += [f"{arg} IS NOT NULL" for arg in args]
@@ -53,11 +60,14 @@ def whole_sql(call: p.AggregateCall, column: str) -> str:
         case "arg_min" | "arg_max":
             by = ("v1", call.args[1].type, call.fn == "arg_min", False)
             return let("CASE WHEN size(@0) > 0 THEN element_at(@0, 1).v0 END", _sorted(rows, [by, own]))
-    if call.fn in ("first", "last", "any_value", "string_agg"):
+    if call.fn in ORDERED:
         keys = [(f"k{i}", e.type, *how) for i, (e, *how) in enumerate(call.order)]
         found = _sorted(rows, [*keys, own])  # type: ignore[list-item]
         if call.fn == "string_agg":
             return _joined(found, call)
+        if call.fn == "list":
+            codes = "transform(@0, _e -> substring(_e.c, 1, length(_e.c) - 1))"
+            return let(f"CASE WHEN size(@0) > 0 THEN concat(array_join({codes}, ''), {_END}) END", found)
         place = -1 if call.fn == "last" else 1
         return let(f"CASE WHEN size(@0) > 0 THEN element_at(@0, {place}).v0 END", found)
     found = _sorted(rows, [own])

@@ -16,6 +16,8 @@ from everfresh.types import (
     DOUBLE,
     HUGEINT,
     INTEGER,
+    INTERVAL,
+    LIST,
     MAX_DIGITS,
     NULL,
     VARCHAR,
@@ -154,14 +156,19 @@ def _text_type(of: SqlType) -> SqlType | None:
     return VARCHAR if of in (VARCHAR, NULL) else None
 
 
+def _list_type(of: SqlType) -> SqlType | None:
+    return None if of == INTERVAL else LIST(of)
+
+
 WHOLE = {
     "median": 1, "quantile_cont": 2, "quantile_disc": 2, "mode": 1, "arg_min": 2, "arg_max": 2, "product": 1,
     "bit_and": 1, "bit_or": 1, "bit_xor": 1, "string_agg": 2, "first": 1, "last": 1, "any_value": 1,
+    "list": 1,
 }  # fmt: skip
 """Aggregates that need all values of a group, by the number of their arguments: no sum of them would do."""
-ORDERED = ("string_agg", "first", "last", "any_value")
+ORDERED = ("string_agg", "list", "first", "last", "any_value")
 """Those of them whose value depends on the order of the rows."""
-KEEPING = ("first", "last")
+KEEPING = ("first", "last", "list")
 """Those of them that see NULLs."""
 PAIRS = ("covar_pop", "covar_samp")
 """Aggregates of pairs of numbers, which sums of products make."""
@@ -171,6 +178,7 @@ _WHOLE_RESULTS = {
     "arg_min": _same_type, "arg_max": _same_type, "product": _mean_type, "bit_and": _integer_type,
     "bit_or": _integer_type, "bit_xor": _integer_type, "string_agg": _text_type,
     "first": _same_type, "last": _same_type, "any_value": _same_type,
+    "list": _list_type,
 }  # fmt: skip
 _RESULTS = {
     "sum": _sum_type, "avg": _mean_type, "min": _same_type, "max": _same_type,

@@ -14,7 +14,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from everfresh.sql.naming import nested_names, query_names
+from everfresh.sql.naming import aggregate_names, nested_names, query_names
 from everfresh.sql.naming.keywords import quote
 from everfresh.sql.source import Source
 
@@ -65,7 +65,19 @@ class Printer:
         tokens = self.source.tokens
         if i is not None and i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN:
             return str(tokens[i].text).lower()
+        if isinstance(node, exp.AggFunc) and (name := self._before(node)) is not None:
+            return name
         return str(node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
+
+    def _before(self, node: Any) -> str | None:
+        """What stands before the parenthesis of a call that itself has no offset in the tree."""
+        starts = [child.meta["start"] for child in node.walk() if "start" in child.meta]
+        i = bisect_left(self.source.starts, min(starts)) - 1 if starts else -1
+        while i > 0 and self.source.tokens[i].text.upper() in ("(", "[", "DISTINCT"):
+            i -= 1
+        called = i >= 0 and self.source.tokens[i + 1].token_type == TokenType.L_PAREN
+        name = str(self.source.tokens[i].text).lower() if called else ""
+        return name if name.isidentifier() else None
 
     def type_name(self, node: Any) -> str:
         """The type of a CAST as written, except for the keywords of DuckDB's grammar."""
@@ -340,6 +352,7 @@ _RULES: dict[type[Any], Callable[[Printer, Any], str]] = {
     exp.Log: _log,
     exp.Abs: _abs,
     exp.Interval: _interval,
+    **aggregate_names.RULES,
     **query_names.RULES,
     **nested_names.RULES,
 }

@@ -13,8 +13,21 @@ from everfresh.expr.nodes import Const, Expr
 from everfresh.sql.logical.plan import AggregateCall
 from everfresh.sql.logical.renaming import free_variables
 from everfresh.sql.logical.row_calls import ORDERED, WHOLE, SortKey
-from everfresh.sql.queries.composed import COMPOSED, TREES
-from everfresh.types import BOOLEAN, DATE, DOUBLE, INTEGER, NULL, REAL, TIMESTAMP, VARCHAR, SqlType
+from everfresh.sql.queries.composed import COMPOSED, TREES, of_each, several
+from everfresh.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    LIST,
+    NULL,
+    REAL,
+    TIMESTAMP,
+    VARCHAR,
+    SqlType,
+    coding,
+)
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -43,6 +56,7 @@ AGGREGATES: dict[type[Any], str] = {
     exp.BitwiseOrAgg: "bit_or",
     exp.BitwiseXorAgg: "bit_xor",
     exp.GroupConcat: "string_agg",
+    exp.ArrayAgg: "list",
     exp.First: "first",
     exp.Last: "last",
     exp.AnyValue: "any_value",
@@ -52,11 +66,15 @@ AGGREGATES: dict[type[Any], str] = {
 }
 _BY_NAME = {  # those that sqlglot does not know
     "mean": "avg", "every": "bool_and", "quantile": "quantile_disc", "argmin": "arg_min", "argmax": "arg_max",
-    "min_by": "arg_min", "max_by": "arg_max", "arbitrary": "any_value", "listagg": "string_agg",
+    "min_by": "arg_min", "max_by": "arg_max", "arbitrary": "any_value", "array_agg": "list", "listagg": "string_agg",
     "kahan_sum": "fsum", "sumkahan": "fsum", "geometric_mean": "geomean",
     **{name: name for name in (*WHOLE, *COMPOSED)},
 }  # fmt: skip
-_FRACTIONS = {"quantile_cont", "quantile_disc"}
+_FRACTIONS = {"quantile_cont", "quantile_disc", "approx_quantile"}
+_NUMBERED = {"min", "max", "arg_min", "arg_max"}
+"""What takes a number of values as its last argument, and gives a LIST then."""
+_MOST = 1_000_000
+"""As many as DuckDB gives of them, less one."""
 _INDIFFERENT = {"min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "arg_min", "arg_max"}  # to DISTINCT
 
 _WIDENED: dict[str, dict[SqlType, SqlType]] = {  # the types that a function takes by widening them
@@ -68,6 +86,7 @@ _WIDENED: dict[str, dict[SqlType, SqlType]] = {  # the types that a function tak
     "quantile_cont": {REAL: DOUBLE, DATE: TIMESTAMP},
     "product": {NULL: DOUBLE, REAL: DOUBLE},
     "count_if": {NULL: BOOLEAN},
+    "list": {NULL: INTEGER},
     **{fn: {NULL: DOUBLE, REAL: DOUBLE} for fn in ("stddev_samp", "stddev_pop", "var_samp", "var_pop")},
 }
 
@@ -106,7 +125,8 @@ def bind_aggregate(binder: Binder, node: Any, fn: str, where: Any = None) -> Exp
         raise source.error(Code.TYPE, f"aggregate {fn} cannot stand inside {binder.within}", node)
     inside, filtering = (replace(binder, within=w) for w in (f"the aggregate {fn}", "FILTER"))
     node = node.this if isinstance(node, exp.IgnoreNulls) else node
-    args, distinct, order = arguments(inside, node, fn)
+    number = _number(inside, node, fn)
+    args, distinct, order = arguments(inside, node, fn, number is not None)
     condition = None if where is None else filtering.condition(where)
     if distinct and len(args) > 1 and not _is_row(node):
         known = [build.call("not", build.call("is_null", a)) for a in args]
@@ -121,9 +141,15 @@ def bind_aggregate(binder: Binder, node: Any, fn: str, where: Any = None) -> Exp
             node,
             hint="use HAVING" if binder.clause == "WHERE" else None,
         )
+    if number is not None:
+        return several(fn, args, number, distinct, condition)
+    if fn in _FRACTIONS and len(args) == 2 and args[1].type.name == "LIST":
+        fractions = [Const(f, DOUBLE) for f in _elements(args[1])]
+        fn = "quantile_disc" if fn == "approx_quantile" else fn
+        return of_each(fn, args[0], fractions, distinct, condition)
     if fn in COMPOSED:
         return COMPOSED[fn](args, distinct, condition)
-    if fn in ORDERED and not order and fn != "string_agg":  # any of the values would do
+    if fn in ORDERED and not order:  # any of the values would do
         return AggregateCall("max" if fn == "last" else "min", tuple(args), False, condition)
     return AggregateCall(fn, tuple(args), distinct, condition, order)
 
@@ -137,14 +163,34 @@ _PARTS = ("this", "expression", "quantile", "separator")
 """Where trees of aggregates have their arguments, in order."""
 
 
-def arguments(binder: Binder, node: Any, fn: str) -> tuple[list[Expr], bool, tuple[SortKey, ...]]:
+def _number(binder: Binder, node: Any, fn: str) -> int | None:
+    """How many values MIN(x, n) and its like give, a constant; None where they give one."""
+    tree = node.args.get("count")
+    if fn not in _NUMBERED or tree is None:
+        return None
+    given = binder.bind(tree)
+    whole = given.type.is_integer or given.type in (NULL, VARCHAR)
+    if not whole or free_variables(given):
+        raise binder.source.error(
+            Code.TYPE, f"the number of values of {fn.upper()} is a constant whole number", tree
+        )
+    number = evaluate(build.cast(given, BIGINT), {})
+    if number is None or not 0 < number < _MOST:
+        message = f"the number of values of {fn.upper()} is from 1 to {_MOST - 1}"
+        raise binder.source.error(Code.VALUE, message, tree)
+    return int(number)
+
+
+def arguments(
+    binder: Binder, node: Any, fn: str, numbered: bool = False
+) -> tuple[list[Expr], bool, tuple[SortKey, ...]]:
     """The arguments of an aggregate, whether it is DISTINCT, and its ORDER BY."""
     source = binder.source
     trees = list(node.expressions)
     if not isinstance(node, exp.Anonymous):
         trees = [*(node.args.get(part) for part in _PARTS), *trees]
     trees = [t for t in trees if t is not None]
-    if node.args.get("count") or (fn in ("min", "max") and len(trees) > 1):
+    if not numbered and (node.args.get("count") or (fn in ("min", "max") and len(trees) > 1)):
         raise source.unsupported(f"{fn.upper()} with a number of values", node)
     sorting: list[Any] = []
     for i, tree in enumerate(trees):
@@ -177,11 +223,13 @@ def arguments(binder: Binder, node: Any, fn: str) -> tuple[list[Expr], bool, tup
             _separator(binder, args[1], node),
         ]
     order = tuple(sort_key(binder, one) for one in sorting) if fn in ORDERED else ()
-    distinct = distinct and fn not in _INDIFFERENT
+    distinct = distinct and (numbered or fn not in _INDIFFERENT)
+    if distinct and numbered and len(args) > 1:
+        raise source.unsupported(f"DISTINCT in {fn.upper()} with a number of values", node)
     if distinct and any(e not in args for e, _, _ in order):
         message = "with DISTINCT, ORDER BY inside an aggregate is by its argument"
         raise source.error(Code.TYPE, message, node)
-    if fn == "string_agg" and not order:
+    if fn in ("string_agg", "list") and not order:
         order = ((args[0], True, False),)
     return args, distinct, order
 
@@ -202,11 +250,19 @@ def _separator(binder: Binder, given: Expr, node: Any) -> Expr:
 
 
 def _fraction(binder: Binder, given: Expr, node: Any) -> Expr:
-    """The fraction of a quantile: a constant from 0 to 1."""
-    value = None if free_variables(given) else evaluate(build.cast(given, DOUBLE), {})
-    if value is None or not 0 <= value <= 1:
+    """The fraction of a quantile, or a LIST of fractions: constants from 0 to 1."""
+    of = LIST(DOUBLE) if given.type.name == "LIST" else DOUBLE
+    value = None if free_variables(given) else evaluate(build.cast(given, of), {})
+    fractions = [value] if of == DOUBLE else [] if value is None else coding.elements(value, of)
+    if value is None or any(f is None or not 0 <= f <= 1 for f in fractions):
         raise binder.source.error(Code.VALUE, "the fraction of a quantile is a constant from 0 to 1", node)
-    return Const(value, DOUBLE)
+    return Const(value, of)
+
+
+def _elements(given: Expr) -> list[float]:
+    """The values of a constant LIST of doubles."""
+    assert isinstance(given, Const)
+    return coding.elements(given.value, given.of)
 
 
 def _is_outer(binder: Binder, parts: list[Expr]) -> bool:

@@ -16,7 +16,8 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build
 from everfresh.expr.nodes import Const, Expr
 from everfresh.sql.logical.plan import AggregateCall
-from everfresh.types import BOOLEAN, DOUBLE, INTEGER
+from everfresh.sql.logical.row_calls import SortKey
+from everfresh.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, LIST, NULL
 
 TREES: dict[type[Any], str] = {
     exp.CountIf: "count_if",
@@ -31,6 +32,9 @@ TREES: dict[type[Any], str] = {
     exp.RegrSxx: "regr_sxx",
     exp.RegrSyy: "regr_syy",
     exp.RegrSxy: "regr_sxy",
+    exp.Kurtosis: "kurtosis",
+    exp.Skewness: "skewness",
+    exp.ApproxQuantile: "approx_quantile",
 }
 Composed = Callable[[Sequence[Expr], bool, Expr | None], Expr]
 _NULL = Const(None, DOUBLE)
@@ -142,6 +146,60 @@ def _geometric(args: Sequence[Expr], distinct: bool, where: Expr | None) -> Expr
     return build.call("exp", AggregateCall("avg", (logs,), distinct, where))
 
 
+def _approximate(args: Sequence[Expr], distinct: bool, where: Expr | None) -> Expr:
+    """Exact, like the number of different values: the value at the fraction."""
+    of = args[0].type
+    if not (of.is_numeric or of == NULL or of.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")):
+        hint = "use quantile_disc"
+        raise EverfreshError(Code.TYPE, f"there is no aggregate approx_quantile({of})", hint=hint)
+    return AggregateCall("quantile_disc", tuple(args), distinct, where)
+
+
+# -- of the list of all values -------------------------------------------------------------------------------
+
+
+def collected(
+    value: Expr, order: Sequence[SortKey], distinct: bool, where: Expr | None, known: Sequence[Expr]
+) -> Expr:
+    """The LIST of the values in an order, of the rows on which those of `known` are not NULL."""
+    tests = [build.call("not", build.call("is_null", e)) for e in known if e.nullable]
+    kept = tests if where is None else [where, *tests]
+    return AggregateCall("list", (value,), distinct, build.conjunction(kept) if kept else None, tuple(order))
+
+
+def _of_values(fn: str) -> Composed:
+    """A function of the values of a group that are there, in their order."""
+
+    def run(args: Sequence[Expr], distinct: bool, where: Expr | None) -> Expr:
+        if len(args) != 1:
+            raise EverfreshError(Code.TYPE, f"{fn.upper()} takes one value")
+        value = build.cast(args[0], INTEGER) if args[0].type == NULL else args[0]
+        if fn not in ("histogram", "entropy") and not value.type.is_numeric:
+            raise EverfreshError(Code.TYPE, f"there is no aggregate {fn}({value.type})")
+        made = build.call(f"list_{fn}", collected(value, [(value, True, False)], distinct, where, [value]))
+        return build.call("coalesce", made, _ZERO) if fn == "entropy" else made
+
+    return run
+
+
+def several(fn: str, args: Sequence[Expr], number: int, distinct: bool, where: Expr | None) -> Expr:
+    """MIN, MAX, ARG_MIN and ARG_MAX with a number: the first so many values in an order, as a LIST."""
+    up = fn in ("min", "arg_min")
+    value, by = args[0], args[-1]
+    order = [(by, up, False)] if value == by else [(by, up, False), (value, True, False)]
+    found = collected(value, order, distinct, where, dict.fromkeys((value, by)))
+    return build.call("list_slice", found, Const(1, BIGINT), Const(number, BIGINT))
+
+
+def of_each(fn: str, value: Expr, fractions: Sequence[Const], distinct: bool, where: Expr | None) -> Expr:
+    """A quantile for each of some fractions, as a LIST; NULL over nothing."""
+    made = [AggregateCall(fn, (value, fraction), distinct, where) for fraction in fractions]
+    of = AggregateCall(fn, (value, Const(0.5, DOUBLE))).type
+    some = build.cast(build.call("list_value", *made), LIST(of))
+    none = build.call("=", AggregateCall("count", (value,), False, where), Const(0, BIGINT))
+    return build.case([(none, Const(None, LIST(of)))], some)
+
+
 COMPOSED: dict[str, Composed] = {
     "count_if": _count_if,
     "approx_count_distinct": _different,
@@ -162,5 +220,10 @@ COMPOSED: dict[str, Composed] = {
         lambda of, _: build.call("/", of("stddev_pop"), build.call("sqrt", build.cast(of("count"), DOUBLE))),
     ),
     "geomean": _geometric,
+    "approx_quantile": _approximate,
+    **{
+        fn: _of_values(fn)
+        for fn in ("histogram", "entropy", "mad", "skewness", "kurtosis", "kurtosis_pop")
+    },
 }
 """The expression for each: of its arguments, with DISTINCT or not, over the rows of a FILTER."""

@@ -24,13 +24,16 @@ _SPREADS = (
     "COVAR_SAMP(y, i)", "corr(y, x)", "regr_slope(y, x)", "regr_intercept(y, x)", "regr_r2(y, x)",
     "CAST(regr_count(y, x) AS BIGINT)", "regr_avgx(y, x)", "regr_avgy(y, x)", "regr_sxx(y, x)",
     "regr_syy(y, x)", "regr_sxy(y, x)", "corr(i, x) FILTER (WHERE i > 2)", "sem(i)", "fsum(i)",
-    "favg(i)", "count_if(b)",
+    "favg(i)", "count_if(b)", "mad(i)", "entropy(i)", "kurtosis(i)", "kurtosis_pop(x)", "skewness(x)",
 )  # fmt: skip
 _OF_ALL = (
     "string_agg(s, '-' ORDER BY s DESC)", "string_agg(DISTINCT s, '' ORDER BY s)", "first(i ORDER BY id)",
     "last(s ORDER BY i NULLS FIRST, id)", "any_value(i ORDER BY id DESC)", "listagg(s, ', ' ORDER BY id)",
     "string_agg(i, ',' ORDER BY id) FILTER (WHERE b)", "median(i)", "median(s)", "quantile_disc(i, 0.3)",
     "arg_min(s, id)", "max_by(i, id)", "bit_xor(i)", "product(i)", "median(b)",
+    "list(s ORDER BY id)", "array_agg(DISTINCT i ORDER BY i DESC NULLS FIRST) FILTER (WHERE b)",
+    "histogram(i)", "arg_min(s, id, 2)", "max_by(i, id, 3) FILTER (WHERE b)", "min(i, 2)", "max(s, 3)",
+    "quantile_disc(i, [0.2, 0.8])", "quantile_cont(i, [0.5, 0.1])", "list({'a': i, 'b': [s]} ORDER BY id)",
 )  # fmt: skip
 _PLACES = (
     "ntile(3) OVER (ORDER BY id)", "ntile(2) OVER (PARTITION BY g ORDER BY id DESC)",

@@ -10,6 +10,12 @@ from everfresh.testing.random_sql.tree import Expr
 from everfresh.testing.random_sql.weights import DEVIATIONS, WINDOWS
 
 
+_OVER_A_LIST = (
+    "size of a list", "second least", "first of a list", "list of texts", "histogram", "quantiles",
+)  # fmt: skip
+"""What is a function of an aggregate, and takes no FILTER."""
+
+
 @dataclass(frozen=True)
 class Groups:
     """A grouped query from the outside: the rows below it, and its keys."""
@@ -51,12 +57,24 @@ class Aggregates(Scalars):
             "count distinct": of("count distinct", "COUNT(DISTINCT {0})", some),
             "sum distinct": of("sum distinct", "SUM(DISTINCT {0})", "number"),
             "count_if": of("count_if", "COUNT_IF({0})", "truth"),
+            "size of a list": of("size of a list", "LEN(LIST({0}))", some),
+            "second least": of("second least", "LIST_EXTRACT(MIN({0}, 2), 2)", "number"),
+            "quantile_disc": of("quantile_disc", "QUANTILE_DISC({0}, 0.7)", "number"),
+            "first of a list": of(
+                "first of a list", "LIST_EXTRACT(LIST({0} ORDER BY {0} + 0 DESC NULLS FIRST), 1)", "number"
+            ),
         }
         texts: Makers = {
             "string_agg": of("string_agg", "STRING_AGG({0}, '+' ORDER BY {0} || '')", "text"),
             "first of a kind": of(
                 "first of a kind", "FIRST({0} ORDER BY {0} || '' DESC NULLS FIRST)", "text"
             ),
+        }
+        texts |= {
+            "list of texts": of(
+                "list of texts", "ARRAY_TO_STRING(LIST(DISTINCT {0} || '' ORDER BY {0} || ''), '|')", "text"
+            ),
+            "histogram": of("histogram", "CAST(HISTOGRAM({0}) AS VARCHAR)", "text"),
         }
         extremes: Makers = {
             "min of a kind": of("min of a kind", "MIN({0})", kind),
@@ -70,10 +88,12 @@ class Aggregates(Scalars):
             "avg": of("avg", "AVG({0})", "number"),
             "avg distinct": of("avg distinct", "AVG(DISTINCT {0})", "number"),
             "max of a kind": of("max of a kind", "MAX({0})", "ratio"),
+            "median": of("median", "MEDIAN({0})", "ratio"),
+            "quantiles": of("quantiles", "LIST_EXTRACT(QUANTILE_CONT({0}, [0.25, 0.8]), 2)", "ratio"),
         }
         by_kind = {"number": numbers, "truth": truths, "ratio": ratios, "text": {**extremes, **texts}}
         made = self.pick(by_kind.get(kind, extremes))
-        if self.chance("filter"):
+        if made.production not in _OVER_A_LIST and self.chance("filter"):
             made = self.call("filter", kind, "{0} FILTER (WHERE {1})", made, self.condition(place))
         return made
 

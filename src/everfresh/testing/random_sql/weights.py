@@ -57,12 +57,13 @@ SUBQUERIES = {
 ROWS_OF_ONE = {"one by an aggregate": 5.0, "one by a limit": 1.0, "one of several": 0.7}
 AGGREGATES = {
     "count rows": 1.2, "count": 1.0, "sum": 2.0, "min": 1.0, "max": 1.0, "count distinct": 0.7,
-    "sum distinct": 0.6, "count_if": 0.4,
+    "sum distinct": 0.6, "count_if": 0.4, "size of a list": 0.2, "second least": 0.2, "quantile_disc": 0.3,
+    "first of a list": 0.2,
 }  # fmt: skip
 EXTREMES = {"min of a kind": 1.0, "max of a kind": 1.0}
 TRUTH_AGGREGATES = {"bool_and": 1.0, "bool_or": 1.0, "compared aggregate": 0.7}
-RATIO_AGGREGATES = {"avg": 3.0, "avg distinct": 0.5, "max of a kind": 1.0}
-TEXT_AGGREGATES = {"string_agg": 0.5, "first of a kind": 0.4}
+RATIO_AGGREGATES = {"avg": 3.0, "avg distinct": 0.5, "max of a kind": 1.0, "median": 0.5, "quantiles": 0.3}
+TEXT_AGGREGATES = {"string_agg": 0.5, "first of a kind": 0.4, "list of texts": 0.3, "histogram": 0.3}
 DEVIATIONS = {
     "stddev_samp": 1.0,
     "stddev_pop": 1.0,
@@ -73,6 +74,9 @@ DEVIATIONS = {
     "covar_pop": 0.4,
     "covar_samp": 0.4,
     "regr_sxy": 0.3,
+    "mad": 0.2,
+    "entropy": 0.2,
+    "kurtosis_pop": 0.2,
 }
 OVER_AGGREGATES = {
     "plain aggregate": 7.0, "group key": 4.0, "sum of aggregates": 0.6, "default of an aggregate": 0.5,
