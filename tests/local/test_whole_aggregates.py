@@ -13,6 +13,7 @@ import duckdb
 import pytest
 
 import everfresh as ef
+from everfresh.testing.engine.suite_aggregates import ASKED, TABLE
 
 COLUMNS = "g INTEGER, i INTEGER, m DECIMAL(9,2), d DOUBLE, s VARCHAR, b BOOLEAN, h HUGEINT, day DATE"
 AGGREGATES = [
@@ -118,6 +119,14 @@ def test_grouped_ones_are_kept_by_partitions() -> None:
         assert db.view("w").fetchall() == [(0, None)]
 
 
+def test_those_that_rows_ask_for_are_kept_incrementally() -> None:
+    with ef.connect(engine="local") as db:
+        db.sql(TABLE)
+        for name, query in ASKED.items():
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+            assert db.view(name).explain().startswith("Incremental"), name
+
+
 def test_without_an_order_the_least_or_the_values_in_their_order() -> None:
     with ef.connect(engine="local") as db:
         db.sql("CREATE TABLE t (g INTEGER, s VARCHAR)")
@@ -201,7 +210,10 @@ def test_columns_are_called_as_in_duckdb() -> None:
         ("SELECT HISTOGRAM(i, [1]) FROM t", "HISTOGRAM takes one value"),
         ("SELECT MAD(day) FROM t", "there is no aggregate mad"),
         ("SELECT APPROX_QUANTILE(s, 0.5) FROM t", "there is no aggregate approx_quantile"),
-        ("SELECT BITSTRING_AGG(i) FROM t", "the aggregate BITSTRING_AGG, which gives a BIT, is not supported"),
+        (
+            "SELECT BITSTRING_AGG(i) FROM t",
+            "the aggregate BITSTRING_AGG, which gives a BIT, is not supported",
+        ),
         ("SELECT LIST(i) OVER () FROM t", "LIST OVER is not supported"),
         ("SELECT CORR(d, i) OVER () FROM t", "CORR OVER is not supported"),
         ("SELECT QUANTILE_CONT(i, 2) FROM t", "the fraction of a quantile is a constant from 0 to 1"),

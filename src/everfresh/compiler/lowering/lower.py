@@ -20,14 +20,19 @@ from everfresh.algebra import Kind
 from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check, product, rename, union
 from everfresh.compiler.lowering.aggregates import Components, Different, Extreme, NotFlat, aggregate
 from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
-from everfresh.compiler.lowering.partitions import Partitioned, grouped, one_row_always, partitioned
+from everfresh.compiler.lowering.partitions import (
+    Partitioned,
+    grouped,
+    of_all_values,
+    one_row_always,
+    partitioned,
+)
 from everfresh.compiler.lowering.products import MEMBER, Fresh, Term, arrange, not_null, readable, settle
 from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.asked_below import asked_below
 from everfresh.sql.logical.conditions import conjuncts
-from everfresh.sql.logical.row_calls import WHOLE
 from everfresh.sql.logical.subqueries import has_subquery, lateral
 from everfresh.types import BIGINT, BOOLEAN, INTERVAL, NULL, Column
 
@@ -294,8 +299,6 @@ class Lowering:
         """The map of an aggregate, and those beside it."""
         from everfresh.compiler.lowering.subqueries import resolved
 
-        if whole := [call.fn for _, call in node.aggregates if call.fn in WHOLE]:
-            raise NotFlat(f"{whole[0].upper()} in a subquery")
         rows = self.rows(node.input, scope)
         calls = []
         for n, call in node.aggregates:
@@ -352,7 +355,7 @@ class Lowering:
         return Side(beside)
 
     def _aggregated(self, node: p.Aggregate, scope: Scope) -> Rows:
-        if any(call.fn in WHOLE for _, call in node.aggregates):
+        if of_all_values(node):
             if not node.grouped:
                 return self.rows(one_row_always(node), scope)
             return self._by_partitions(node, grouped(self, node, scope))
@@ -516,7 +519,7 @@ def _aggregate_view(lowering: Lowering, name: str, plan: p.Plan) -> View | None:
                 node = child
             case _:
                 return None
-    if any(call.fn in WHOLE for _, call in node.aggregates):
+    if of_all_values(node):
         return None
     found = lowering.reading(node, (), name)
     by: dict[str, Expr] = {**found.keys, **found.values}

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from everfresh.compiler.lowering.aggregates import NotFlat
 from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
+from everfresh.compiler.lowering.products import Term
 from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Partitions
 from everfresh.sql.logical import plan as p
+from everfresh.sql.logical.row_calls import WHOLE
 from everfresh.sql.logical.subqueries import has_subquery
 from everfresh.types import BIGINT, Column
 
@@ -71,17 +73,26 @@ def partitioned(lowering: Lowering, plan: p.Window | p.Limit, scope: Scope) -> P
     return Partitioned(relation, links, gates)
 
 
+def of_all_values(node: p.Aggregate) -> bool:
+    """Whether an aggregation needs all values of its groups, so that these are recomputed."""
+    return any(call.fn in WHOLE for _, call in node.aggregates)
+
+
 def grouped(lowering: Lowering, plan: p.Aggregate, scope: Scope) -> Partitioned:
     """The relation of aggregates that need all values of a group: the groups are the partitions, with the
     correlated columns before their keys. Without keys there is one group, if there is any row."""
     exprs = [*(e for _, e in plan.keys), *(call for _, call in plan.aggregates)]
     if any(map(has_subquery, exprs)):
         raise NotFlat("a subquery in such an aggregate")
-    rows, links, gates = close(lowering, lowering.rows(plan.input, scope), scope)
+    below = {v.name: v for v in plan.input.variables}
+    outer: dict[str, Expr] = {v.name: v for e in exprs for v in variables(e) if v.name not in below}
+    rows = lowering.rows(plan.input, scope)
+    rows = tuple(Term(t.factors, {**t.columns, **outer}) for t in rows) if outer else rows
+    rows, links, gates = close(lowering, rows, scope)
     first = [(link.name, link.column) for link in links]
     first += [(Made(f"$p{i}"), e) for i, (_, e) in enumerate(plan.keys)]
     used = {v.name for _, call in plan.aggregates for v in variables(call)}
-    own: list[tuple[str, Expr]] = [(v.name, v) for v in plan.input.variables if v.name in used]
+    own: list[tuple[str, Expr]] = [(n, v) for n, v in {**below, **outer}.items() if n in used]
     if not (first or own):  # a bag of rows needs a column to be counted by
         own.append((Made("$one"), Const(1, BIGINT)))
     name, by_name = lowering.define(rows, [*first, *own], apart=[n for n, _ in first])

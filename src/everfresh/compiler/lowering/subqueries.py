@@ -28,7 +28,7 @@ from everfresh.compiler.lowering.decorrelate import (
     total,
     within_domain,
 )
-from everfresh.compiler.lowering.partitions import partitioned
+from everfresh.compiler.lowering.partitions import grouped, of_all_values, partitioned
 from everfresh.compiler.lowering.products import MEMBER, Term, not_null, settle
 from everfresh.compiler.lowering.quantified import by_existence, many_columns, quantified
 from everfresh.expr import FOLD, Const, Expr, Made, Var, build, substitute, variables
@@ -147,6 +147,8 @@ def _lifted(lowering: Lowering, query: p.ScalarSubquery, part: Expr, rows: Rows,
     if peeled is None:
         return None
     node, value = peeled
+    if of_all_values(node):
+        return None
     found = lowering.reading(node, (*scope, rows))
     value = substitute(value, dict(found.values))
     over_nothing = rewrite(answered(part, {query: _empty(value)}), FOLD)
@@ -202,6 +204,8 @@ def _ask(lowering: Lowering, query: p.Subquery, rows: Rows, scope: Scope) -> tup
             peeled = _peel(plan)
             if peeled is None:
                 return _single(lowering, plan, inside)
+            if of_all_values(peeled[0]):
+                return _of_all(lowering, *peeled, inside)
             found = lowering.reading(peeled[0], inside)
             value = substitute(peeled[1], dict(found.values))
             factors, answer = total(lowering, found.map, found.links, found.keys, [value], found.sides)
@@ -211,6 +215,34 @@ def _ask(lowering: Lowering, query: p.Subquery, rows: Rows, scope: Scope) -> tup
         case p.QuantifiedSubquery():
             return quantified(lowering, query, rows, scope)
     raise NotFlat(f"the subquery {query.kind}")
+
+
+def _of_all(lowering: Lowering, node: p.Aggregate, value: Expr, scope: Scope) -> tuple[Factors, Expr]:
+    """A value over aggregates of all values: those of the group of a correlated key, if it has rows; else
+    what they are over nothing."""
+    found = grouped(lowering, node, scope)
+    atom, _ = lowering.atom(found.relation, found.links)
+    links = tuple(
+        CorrelatedKey(link.name, var, link.outer, link.strict)
+        for link, var in zip(found.links, atom.vars, strict=False)
+    )
+    group = (Term((atom,), {link.name: link.column for link in links}),)
+    linked = [(link.name, link.column) for link in links]
+    apart = [name for name, _ in linked]
+    name, by_name = lowering.define(group, linked, apart=apart)
+    sides, inner = [], []
+    for number, var in enumerate(atom.vars[len(links) :], 1):
+        there = (Term((atom, Cond(not_null(var))), group[0].columns),)
+        beside, _ = lowering.define(there, [*linked, (MEMBER, var)], apart=[*apart, MEMBER])
+        sides.append(Side(beside, "min"))
+        inner.append(Var(side_component(number, "x"), var.type, True))
+    factors, answers = total(lowering, name, links, by_name, inner, tuple(sides))
+    by: dict[str, Expr] = {}
+    for (n, call), answer in zip(node.aggregates, answers, strict=True):
+        if found.gates:
+            answer = build.case([(build.conjunction(found.gates), answer)], Const(None, answer.type))
+        by[n] = build.call("coalesce", answer, Const(0, BIGINT)) if call.fn == "count" else answer
+    return factors, substitute(value, by)
 
 
 def _exists(lowering: Lowering, inner: Rows, rows: Rows, scope: Scope) -> tuple[Factors, Expr]:

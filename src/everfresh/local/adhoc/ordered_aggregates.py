@@ -1,9 +1,9 @@
 """Aggregates that need the values of a group in their order, or all of them: no sum of them would do.
 
-Each gets the rows that count, none of their arguments NULL (but for FIRST, LAST and LIST), and gives one value per
-group. Invariant: the result does not depend on the order in which the rows came: of values that are as
-frequent the least is the mode, of rows with the same extreme the least argument is taken, and rows that tie
-in an ORDER BY are in the order of their arguments.
+Each gets the rows that count, none of their arguments NULL (but for FIRST, LAST and LIST), and gives one
+value per group. Invariant: the result does not depend on the order in which the rows came: of values that are
+as frequent the least is the mode, of rows with the same extreme the least argument is taken, and rows that
+tie in an ORDER BY are in the order of their arguments.
 """
 
 from __future__ import annotations

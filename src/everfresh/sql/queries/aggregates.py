@@ -66,7 +66,8 @@ AGGREGATES: dict[type[Any], str] = {
 }
 _BY_NAME = {  # those that sqlglot does not know
     "mean": "avg", "every": "bool_and", "quantile": "quantile_disc", "argmin": "arg_min", "argmax": "arg_max",
-    "min_by": "arg_min", "max_by": "arg_max", "arbitrary": "any_value", "array_agg": "list", "listagg": "string_agg",
+    "min_by": "arg_min", "max_by": "arg_max", "arbitrary": "any_value", "array_agg": "list",
+    "listagg": "string_agg",
     "kahan_sum": "fsum", "sumkahan": "fsum", "geometric_mean": "geomean",
     **{name: name for name in (*WHOLE, *COMPOSED)},
 }  # fmt: skip

@@ -187,7 +187,7 @@ def several(fn: str, args: Sequence[Expr], number: int, distinct: bool, where: E
     up = fn in ("min", "arg_min")
     value, by = args[0], args[-1]
     order = [(by, up, False)] if value == by else [(by, up, False), (value, True, False)]
-    found = collected(value, order, distinct, where, dict.fromkeys((value, by)))
+    found = collected(value, order, distinct, where, list(dict.fromkeys((value, by))))
     return build.call("list_slice", found, Const(1, BIGINT), Const(number, BIGINT))
 
 
@@ -221,9 +221,6 @@ COMPOSED: dict[str, Composed] = {
     ),
     "geomean": _geometric,
     "approx_quantile": _approximate,
-    **{
-        fn: _of_values(fn)
-        for fn in ("histogram", "entropy", "mad", "skewness", "kurtosis", "kurtosis_pop")
-    },
+    **{fn: _of_values(fn) for fn in ("histogram", "entropy", "mad", "skewness", "kurtosis", "kurtosis_pop")},
 }
 """The expression for each: of its arguments, with DISTINCT or not, over the rows of a FILTER."""

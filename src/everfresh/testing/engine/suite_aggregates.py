@@ -56,6 +56,21 @@ VIEWS = {
 }
 
 
+ASKED = {
+    "lists": "SELECT id, (SELECT LIST(s ORDER BY id) FROM r b WHERE b.g = a.g AND b.id < a.id) AS l FROM r a",
+    "sizes": "SELECT id, (SELECT COUNT(*) + LEN(COALESCE(LIST(s), [])) FROM r b WHERE b.g > a.g) n FROM r a",
+    "above": "SELECT id FROM r a WHERE x > (SELECT MEDIAN(x) FROM r b WHERE b.g = a.g) AND i IN (SELECT "
+    "QUANTILE_DISC(i, 0.6) FROM r)",
+    "gated": "SELECT id, (SELECT COUNT(s) + COALESCE(MAX(LEN(s)), 50) + COALESCE(MEDIAN(i), -1) FROM r b "
+    "WHERE a.b) AS n, (SELECT HISTOGRAM(b) FROM r) AS h FROM r a",
+    "outside": "SELECT id, (SELECT LIST(i + a.i ORDER BY id) FROM r b WHERE b.g = a.g) AS l, (SELECT "
+    "ARG_MAX(s, id) FROM r b WHERE b.i = a.i HAVING COUNT(*) > 1) AS m FROM r a",
+    "beside": "SELECT id, t.* FROM r a LEFT JOIN LATERAL (SELECT LIST(id ORDER BY id) AS l, MEDIAN(i) AS m "
+    "FROM r b WHERE b.g = a.g) t ON TRUE",
+}
+"""Aggregates of all values as answers to each row."""
+
+
 class AggregateSuite(SuiteBase):
     """Variances of doubles, regressions, aggregates of all values, functions of places."""
 
@@ -79,6 +94,20 @@ class AggregateSuite(SuiteBase):
         for name in db.views:
             assert db.view(name).explain().startswith("Incremental")
             assert db.view(name).verify().num_rows == 0
+        oracle.close()
+
+    def test_rows_ask_for_aggregates_of_all_values(self, db: Database) -> None:
+        db.sql(TABLE)
+        oracle = DuckOracle()
+        oracle.create(db.catalog.tables["r"])
+        for name, query in ASKED.items():
+            db.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        for number, (come, go) in enumerate(_history(self.aggregate_batches)):
+            db.apply(r=Delta(inserts=come, deletes=go))
+            oracle.apply("r", come, go)
+            for name, query in ASKED.items():
+                rows = db.view(name).to_arrow()
+                assert_same(oracle.query(query).cast(rows.schema), rows, f"{name} after {number}", 1e-9)
         oracle.close()
 
     def test_what_is_deleted_leaves_no_residue_in_a_variance(self, db: Database) -> None:

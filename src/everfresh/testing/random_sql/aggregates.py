@@ -9,7 +9,6 @@ from everfresh.testing.random_sql.scalars import COMPARISONS, Makers, Place, Sca
 from everfresh.testing.random_sql.tree import Expr
 from everfresh.testing.random_sql.weights import DEVIATIONS, WINDOWS
 
-
 _OVER_A_LIST = (
     "size of a list", "second least", "first of a list", "list of texts", "histogram", "quantiles",
 )  # fmt: skip
