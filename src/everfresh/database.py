@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import logging
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from everfresh.compiler import Catalog
 from everfresh.delta import Delta
+from everfresh.delta.given import KINDS, is_rows
 from everfresh.epochs import Domain, Objects
 from everfresh.epochs.follower import Bell
 from everfresh.epochs.lazy import Lazy
@@ -35,7 +37,7 @@ from everfresh.sources import Stream, StreamMethods
 from everfresh.sql.parameters import Parameters
 from everfresh.state import is_url, told
 from everfresh.statements import Statements, Transaction, explained, part_of
-from everfresh.types import TableSchema, is_unicode
+from everfresh.types import TableSchema, fold, is_unicode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,6 +134,8 @@ class Database(StreamMethods, ObjectMethods):
         self._bell = Bell()
         self._progress: Progress | None = None
         self._streams: dict[str, Stream] = {}
+        self._registered: dict[str, tuple[str, Any]] = {}
+        """Rows that were registered, and their names as they were given, by the names without case."""
         self._transaction: Transaction | None = None
         """What has been done since BEGIN; whoever began it holds the lock."""
         self._statements = Statements(self)
@@ -530,9 +534,35 @@ class Database(StreamMethods, ObjectMethods):
 
         A SELECT gives a `Result`, which reads like a view; a change gives its epoch. A script stops at its
         first error; what came before it stays done. `parameters` are values for `?` and `$1` in one
-        statement, or by name for `$name`: `db.sql("SELECT * FROM t WHERE k = ?", [7])`.
+        statement, or by name for `$name`: `db.sql("SELECT * FROM t WHERE k = ?", [7])`. A name in FROM that
+        is no table and no view may be a variable of the caller with rows, such as a DataFrame.
         """
-        return self._statements.script(text, dialect, parameters)
+        caller = sys._getframe(1) if self._engine.options.replacement_scans else None
+        return self._statements.script(text, dialect, parameters, caller)
+
+    def register(self, name: str, rows: Any) -> None:
+        """Let statements of this connection read rows by a name: `FROM name`, as if they were a table.
+
+        `rows` are what a variable may be that a query names: a pyarrow Table, a pandas, Polars or Spark
+        DataFrame, whatever has `__arrow_c_stream__`, a list of dicts or a dict of columns. They are looked at
+        by each statement anew; nothing of them is stored.
+        """
+        if not isinstance(name, str) or not name or not is_unicode(name):
+            raise EverfreshError(Code.ARGUMENT, "a name is a text", hint='db.register("new", rows)')
+        if not is_rows(rows):
+            what = f"a {type(rows).__name__} has no columns with names"
+            raise EverfreshError(Code.ARGUMENT, what, place=f"'{name}'", hint=KINDS)
+        with self._reading() as engine:
+            known = engine.catalog.relation(name)
+            if known is not None or engine.objects.find(name) is not None:
+                raise EverfreshError(
+                    Code.EXISTS, f"'{name}' is a {known[0] if known else 'name'} of the database already"
+                )
+        self._registered[fold(name)] = name, rows
+
+    def unregister(self, name: str) -> None:
+        """Forget what was registered by a name; nothing happens if nothing was."""
+        self._registered.pop(fold(name), None)
 
     def explain(self, view: str, format: str = "text", distributed: bool = False) -> str:
         """How a view is maintained, and why: as "text", "json" or "dot"; or (`distributed`) where its maps

@@ -86,6 +86,10 @@ class Options:
     """Array views on Spark: how much longer it takes to send a cell to another worker than to join it; plans
     go by that. None: measured once, when a view reads a million cells, and 4 before."""
 
+    replacement_scans: bool = True
+    """Whether a query may name variables of the caller of `db.sql`, such as a DataFrame, in FROM. What was
+    registered and files are found without it."""
+
     fault: str | None = None
     """Tests only: `point:kind[:unit[:times]]`, a fault to raise at a named point. See
     `everfresh.state.faults`."""

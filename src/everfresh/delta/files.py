@@ -45,17 +45,18 @@ def read_files(
         raise EverfreshError(
             Code.ARGUMENT, "a path is a str, not bytes", place=what, hint="use os.fsdecode(path)"
         )
-    filesystem, root, files = _find(text, what)
+    filesystem, root, files = find(text, what)
     for file in files:
         table = _read(filesystem, file, what, kind)
-        for name, value in _partition(file[len(root) :]):
+        for name, value in partition(file[len(root) :]):
             if fold(name) not in {fold(column) for column in table.column_names}:
                 table = table.append_column(name, pa.repeat(pa.scalar(value, pa.string()), table.num_rows))
         yield file, table
 
 
-def _find(text: str, what: str) -> tuple[Any, str, list[str]]:
-    """The filesystem, the path below which folder names are columns, and the files."""
+def find(text: str, what: str, ends: tuple[str, ...] = ()) -> tuple[Any, str, list[str]]:
+    """The filesystem, the path below which folder names are columns, and the files; in folders those whose
+    names end with one of `ends`, or those of data."""
     if "://" in text:
         try:
             filesystem, root = pa_fs.FileSystem.from_uri(text)
@@ -70,10 +71,10 @@ def _find(text: str, what: str) -> tuple[Any, str, list[str]]:
             found = [
                 file
                 for match in sorted(glob.glob(root, recursive=True))
-                for file in _below(filesystem, match, what)
+                for file in _below(filesystem, match, what, ends)
             ]
             return filesystem, fixed[: fixed.rfind("/") + 1], _some(list(dict.fromkeys(found)), text, what)
-    return filesystem, root, _some(_below(filesystem, root, what), text, what)
+    return filesystem, root, _some(_below(filesystem, root, what, ends), text, what)
 
 
 def _some(files: list[str], text: str, what: str) -> list[str]:
@@ -84,7 +85,7 @@ def _some(files: list[str], text: str, what: str) -> list[str]:
     return files
 
 
-def _below(filesystem: Any, path: str, what: str) -> list[str]:
+def _below(filesystem: Any, path: str, what: str, ends: tuple[str, ...] = ()) -> list[str]:
     """The file at `path`, or the data files in the folder there, without hidden files and markers."""
     try:
         info = filesystem.get_file_info(path)
@@ -99,17 +100,18 @@ def _below(filesystem: Any, path: str, what: str) -> list[str]:
             return [path]
         inside = filesystem.get_file_info(pa_fs.FileSelector(path, recursive=True))
     except (OSError, ValueError) as problem:  # the latter for text that no file system takes as a name
-        raise _unreadable(path, problem, what) from problem
+        raise unreadable(path, problem, what) from problem
     return sorted(
         item.path
         for item in inside
         if item.type == pa_fs.FileType.File
-        and kind_of(item.path)
+        and (item.path.lower().endswith(ends) if ends else kind_of(item.path))
         and not any(part.startswith((".", "_")) for part in item.path[len(path) :].split("/"))
     )
 
 
-def _partition(below: str) -> Iterator[tuple[str, str | None]]:
+def partition(below: str) -> Iterator[tuple[str, str | None]]:
+    """The columns that the folders of a path are, with their values."""
     for part in below.split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals:
@@ -139,16 +141,17 @@ def _read(filesystem: Any, path: str, what: str, given: str | None = None) -> pa
         )
     try:
         if kind != "parquet":
-            return _read_text(filesystem, path, kind, what)
+            return read_text(filesystem, path, kind, what)
         with filesystem.open_input_file(
             path
         ) as file:  # int96 is Spark's old timestamp: its years go beyond nanoseconds
             return pq.ParquetFile(file, coerce_int96_timestamp_unit="us").read()
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as problem:
-        raise _unreadable(path, problem, what) from problem
+        raise unreadable(path, problem, what) from problem
 
 
-def _unreadable(path: str, problem: Exception, what: str) -> EverfreshError:
+def unreadable(path: str, problem: Exception, what: str) -> EverfreshError:
+    """The error of a file that cannot be read."""
     hint = (
         "save the file as UTF-8"
         if "utf" in str(problem).lower()
@@ -157,22 +160,38 @@ def _unreadable(path: str, problem: Exception, what: str) -> EverfreshError:
     return EverfreshError(Code.ARGUMENT, f"cannot read '{path}': {problem}", place=what, hint=hint)
 
 
-def _read_text(filesystem: Any, path: str, separator: str, what: str) -> pa.Table:
-    with filesystem.open_input_stream(path, compression="detect") as stream:
-        names = next(csv.reader(io.TextIOWrapper(stream, "utf-8-sig", newline=""), delimiter=separator), None)
-    if not names:
+def read_text(
+    filesystem: Any,
+    path: str,
+    separator: str,
+    what: str,
+    *,
+    header: bool = True,
+    null: str = "",
+) -> pa.Table:
+    """A text file as a table of texts. Its first line has the names; without such a line (`header`) they are
+    column0, column1, ..."""
+    try:
+        with filesystem.open_input_stream(path, compression="detect") as stream:
+            text = io.TextIOWrapper(stream, "utf-8-sig", newline="")
+            first = next(csv.reader(text, delimiter=separator), None)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as problem:
+        raise unreadable(path, problem, what) from problem
+    if not first:
         raise EverfreshError(
             Code.ARGUMENT,
             f"'{path}' is empty",
             place=what,
             hint="the first line of the file has the column names",
         )
+    given = None if header else [f"column{i}" for i in range(len(first))]
+    names = given or first
 
     def read(handler: Any) -> pa.Table:
         with filesystem.open_input_stream(path, compression="detect") as stream:
             return pa_csv.read_csv(
                 stream,
-                read_options=pa_csv.ReadOptions(use_threads=handler is None),
+                read_options=pa_csv.ReadOptions(use_threads=handler is None, column_names=given),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=separator,
                     newlines_in_values=True,
@@ -181,7 +200,7 @@ def _read_text(filesystem: Any, path: str, separator: str, what: str) -> pa.Tabl
                 ),
                 convert_options=pa_csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()),
-                    null_values=[""],
+                    null_values=[null],
                     strings_can_be_null=True,
                     quoted_strings_can_be_null=False,
                 ),
@@ -232,8 +251,8 @@ def parquet_files(path: str, what: str) -> list[str]:
     """The local Parquet files at a path; none where there are others, or folders whose names are columns."""
     if "://" in path:
         return []
-    _, root, files = _find(path, what)
-    other = any(kind_of(file) != "parquet" or any(_partition(file[len(root) :])) for file in files)
+    _, root, files = find(path, what)
+    other = any(kind_of(file) != "parquet" or any(partition(file[len(root) :])) for file in files)
     return [] if other else files
 
 
@@ -241,15 +260,15 @@ def find_parquet(data: Any, what: str) -> Parquet | None:
     """The Parquet files at a local path, without reading their rows; None if `data` is not such a path."""
     if not isinstance(data, str | os.PathLike) or "://" in str(os.fspath(data)):
         return None
-    filesystem, root, files = _find(str(os.fspath(data)), what)
+    filesystem, root, files = find(str(os.fspath(data)), what)
     if any(kind_of(file) != "parquet" for file in files):
         return None
     try:
         first = pq.read_metadata(files[0], filesystem=filesystem)
         names = first.schema.to_arrow_schema().names
     except (pa.ArrowException, OSError) as problem:
-        raise _unreadable(files[0], problem, what) from problem
-    folders = [name for name, _ in _partition(files[0][len(root) :]) if name not in names]
+        raise unreadable(files[0], problem, what) from problem
+    folders = [name for name, _ in partition(files[0][len(root) :]) if name not in names]
     sizes = [info.size for info in filesystem.get_file_info(files)]
     rows = round(first.num_rows * sum(sizes) / max(sizes[0], 1))
     return Parquet(int(sum(sizes)), (*names, *folders), rows)

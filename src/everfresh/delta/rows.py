@@ -84,12 +84,12 @@ def read_rows(
     >>> read_rows([{"A": 1}, {"A": 2, "b": "x"}], schema, what="table 't'").to_pylist()
     [{'a': 1, 'b': None}, {'a': 2, 'b': 'x'}]
     """
-    if _is_from(data, "pyspark.sql") and hasattr(data, "columns"):
+    if is_from(data, "pyspark.sql") and hasattr(data, "columns"):
         return _read_spark(data, schema, what, op)
     rows = (
         _read_paths(data, schema, what, op, kind)
         if isinstance(data, (str, os.PathLike))
-        else _fit(_open(data, schema, what, op), schema, what, op)
+        else _fit(opened(data, schema, what, op), schema, what, op)
     )
     if op == "insert":  # with "change" it may be a piece of a feed
         check_pairs(rows, schema, what)
@@ -300,18 +300,19 @@ def _read_spark(df: Any, schema: TableSchema, what: str, op: Operation) -> Spark
 # -- which kind ----------------------------------------------------------------------------------------------
 
 
-def _is_from(value: Any, package: str) -> bool:
+def is_from(value: Any, package: str) -> bool:
+    """Whether a value is of a class of a package, which need not be imported for that."""
     module = type(value).__module__
     return module == package or module.startswith(package + ".")
 
 
-def _open(data: Any, schema: TableSchema, what: str, op: Operation) -> _Source:
+def opened(data: Any, schema: TableSchema, what: str, op: Operation) -> _Source:
     """The columns in `data`, whatever it is (but for paths and Spark)."""
     if isinstance(data, list):
         return _from_rows(data, schema, what, op)
     if isinstance(data, pa.Table):
         return _from_table(data)
-    if _is_from(data, "pandas") and hasattr(data, "iloc") and hasattr(data, "columns"):
+    if is_from(data, "pandas") and hasattr(data, "iloc") and hasattr(data, "columns"):
         columns = [_pandas_column(data.iloc[:, index]) for index in range(len(data.columns))]
         return _Source(list(data.columns), columns, len(data))
     if (
@@ -341,8 +342,8 @@ def _from_table(table: pa.Table) -> _Source:
 
 def _is_lazy(data: Any) -> bool:
     """Whether rows are only read when they are asked for: a Polars LazyFrame, a Dataset or a Scanner."""
-    return (_is_from(data, "polars") and hasattr(data, "collect")) or (
-        _is_from(data, "pyarrow") and hasattr(data, "to_table")
+    return (is_from(data, "polars") and hasattr(data, "collect")) or (
+        is_from(data, "pyarrow") and hasattr(data, "to_table")
     )
 
 
@@ -374,7 +375,7 @@ def _is_column(value: Any) -> bool:
     return (
         (isinstance(value, (list, tuple, range, np.ndarray)) and not isinstance(value, pa.MonthDayNano))
         or (hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"))
-        or (_is_from(value, "pandas") and hasattr(value, "isna"))
+        or (is_from(value, "pandas") and hasattr(value, "isna"))
     )
 
 
@@ -412,7 +413,7 @@ def _from_columns(data: Mapping[Any, Any], what: str) -> _Source:
 
 
 def _column(value: Any, name: Any, what: str) -> Any:
-    if _is_from(value, "pandas") and hasattr(value, "dtype"):
+    if is_from(value, "pandas") and hasattr(value, "dtype"):
         return _pandas_column(value)
     if isinstance(value, (pa.Array, pa.ChunkedArray)):
         return value

@@ -24,6 +24,8 @@ import pyarrow as pa
 
 from everfresh.compiler import Catalog, Effect
 from everfresh.delta.bags import WEIGHT, split
+from everfresh.delta.given import given
+from everfresh.delta.given_files import given_files
 from everfresh.epochs import (
     Domain,
     EpochSteps,
@@ -493,6 +495,8 @@ class LocalEngine(InSections):
         named = {scan.table for scan in scans(plan)}
         others = {n: self._rows_for(n, plan) for n in named if self.objects.find(n)}
         return self._look(Committed.select, plan, bound, others)
+
+    given, given_files = staticmethod(given), staticmethod(given_files)
 
     def _rows_for(self, name: str, plan: p.Plan) -> pa.Table:
         """The rows that a query needs of an object of another domain."""

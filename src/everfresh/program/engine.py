@@ -18,6 +18,8 @@ from everfresh.progress import Progress
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from everfresh.delta.given import Given
+    from everfresh.delta.given_files import FileOptions
     from everfresh.options import Options
     from everfresh.state import StateFolder
     from everfresh.types import TableSchema
@@ -152,6 +154,12 @@ class Engine(Protocol):
     def refresh(self) -> None:
         """Be at an epoch, whole: readers move to the last committed one, and a change that was abandoned in
         the middle is done or undone."""
+
+    def given(self, value: Any, name: str) -> Given:
+        """Rows that a query reads beside tables and views, in a value of this name."""
+
+    def given_files(self, paths: tuple[str, ...], kind: str, options: FileOptions, what: str) -> Given:
+        """The same of files, of one kind."""
 
     def execute(self, statement: Any, progress: Progress | None = None) -> int:
         """Run one bound DDL statement; returns the epoch it committed."""

@@ -41,6 +41,7 @@ from everfresh.local.store.map_store import weighted_schema
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
 from everfresh.spark.adaptive import INCREMENTAL, Costs, choose, counted, rows_left
+from everfresh.spark.beside import given_files_on, given_on
 from everfresh.spark.explaining import explained, placed
 from everfresh.spark.frames import Frames, SparkResult
 from everfresh.spark.host import Host
@@ -129,6 +130,7 @@ class SparkEngine:
             raise
         self._workers = self._folder.workers
         self._frames = Frames(self._spark, self._ledger)
+        self.given, self.given_files = given_on(self._spark), given_files_on(self._spark, options)
         self.compaction = Compaction(self._spark, self._ledger, self._runner, options)
         self._released = False
         self._costs = Costs()

@@ -19,12 +19,12 @@ from everfresh.delta import SparkRows
 from everfresh.delta.bags import net
 from everfresh.expr import Expr, Var
 from everfresh.local.store.map_store import weighted_schema
+from everfresh.spark.beside import relations
 from everfresh.spark.jobs.job import DRIVER, Base, World
 from everfresh.spark.jobs.programs import DRIVER_HOME, home_of
 from everfresh.spark.session.failures import translated
 from everfresh.spark.sql.forms import from_held, held, shown_frame
-from everfresh.spark.sql.text import name as quoted
-from everfresh.spark.sql.text import plan_sql, spark_type
+from everfresh.spark.sql.text import plan_sql, spark_schema
 from everfresh.spark.state.chain import read_segment
 from everfresh.spark.state.ledger import Draft, Ledger
 from everfresh.spark.state.reading import given_block, read_block, rows_of
@@ -135,7 +135,9 @@ class Frames:
 
     def select(self, plan: p.Plan, bound: Any = None) -> SparkResult:
         """An ad hoc query, by Spark SQL over the units."""
-        return SparkResult(self._spark.sql(plan_sql(plan, partial(self.view, plan=plan))), plan.columns)
+        with relations(self._spark) as beside:
+            text = plan_sql(plan, partial(self.view, plan=plan), beside)
+            return SparkResult(self._spark.sql(text), plan.columns)
 
     def matching(
         self, table: str, where: Expr | None, assign: Sequence[tuple[str, Expr]] = ()
@@ -159,11 +161,6 @@ class Frames:
             return self.view(name) if name in catalog.tables else self._named(self.recomputed(name))
 
         return self._spark.sql(plan_sql(catalog.views[view].compiled.plan, source))
-
-
-def spark_schema(columns: Sequence[Column]) -> str:
-    """The Spark schema of rows with these columns, as text: a client of Connect parses no types itself."""
-    return ", ".join(f"{quoted(c.name)} {spark_type(c.type)}" for c in columns)
 
 
 @dataclass(frozen=True, slots=True)

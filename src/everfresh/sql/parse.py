@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -72,8 +72,11 @@ class Parsed:
         return self.source.tokens[1:]
 
 
-def split(text: str, dialect: str = "duckdb", given: Parameters | None = None) -> list[Parsed]:
-    """The statements of a script; empty ones are left out. Only one statement takes parameters.
+def split(
+    text: str, dialect: str = "duckdb", given: Parameters | None = None, beside: Any = None
+) -> list[Parsed]:
+    """The statements of a script; empty ones are left out. Only one statement takes parameters. `beside`
+    are rows that its queries may read (`Source.beside`).
 
     >>> [p.tree.key for p in split("CREATE STATIC TABLE t (a INT); ; DELETE FROM t;")]
     ['create', 'delete']
@@ -104,7 +107,7 @@ def split(text: str, dialect: str = "duckdb", given: Parameters | None = None) -
         if dialect == "duckdb":
             check_given(tokens, given)
         with _guarded(text), _quiet():
-            parsed.append(_parse(Source(text, tokens, dialect, given), rules))
+            parsed.append(_parse(Source(text, tokens, dialect, given, beside=beside), rules))
     return parsed
 
 
@@ -224,7 +227,7 @@ def _explained(source: Source, rules: Any) -> Parsed | None:
     rest = source.tokens[1:]
     if not rest or _is(rest[0], "ANALYZE") or not _is(rest[0], *STARTS, *REFUSED, *VERBS):
         return None
-    return _parse(Source(source.text, rest, source.dialect, source.given), rules)
+    return _parse(replace(source, tokens=rest), rules)
 
 
 def _extract(source: Source) -> tuple[list[Token], bool, dict[str, Any]]:

@@ -22,6 +22,7 @@ from everfresh.sql.defaults import default_of, is_default
 from everfresh.sql.logical.plan import Plan, Project, Scan
 from everfresh.sql.parse import Parsed
 from everfresh.sql.queries.clauses import refuse_clauses
+from everfresh.sql.queries.given import goes_by
 from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog
 from everfresh.sql.source import Source
@@ -193,6 +194,9 @@ def merge(parsed: Parsed, catalog: Catalog) -> Merge:
     shown = alias.name if alias is not None and alias.name else schema.name
     target = Target(source, catalog, schema, shown, tree.args.get("with_"))
     using = tree.args["using"]
+    if isinstance(using, exp.Table) and using.args.get("alias") is None:
+        using = using.copy()
+        using.set("alias", exp.TableAlias(this=_name(goes_by(catalog, using))))
     on = tree.args.get("on") or _equal(target, using, tree.args.get("using_cond") or [])
     clauses: list[Clause] = []
     before: dict[str, list[Any]] = {}

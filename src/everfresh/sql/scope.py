@@ -184,7 +184,9 @@ class Scope:
         )
 
 
-def relation_columns(catalog: Catalog, source: Source, node: Any) -> tuple[str, str, tuple[Column, ...]]:
+def relation_columns(
+    catalog: Catalog, source: Source, node: Any, hint: str | None = None
+) -> tuple[str, str, tuple[Column, ...]]:
     """The name as the catalog spells it, the kind and the columns of the relation that a Table node names."""
     name = table_name(source, node)
     found = catalog.relation(name)
@@ -193,7 +195,7 @@ def relation_columns(catalog: Catalog, source: Source, node: Any) -> tuple[str, 
             Code.NOT_FOUND,
             f"there is no table or view '{name}'",
             node,
-            hint=near(name, catalog.names(), "tables and views"),
+            hint=hint or near(name, catalog.names(), "tables and views"),
         )
     return spelled(catalog, name), *found
 

@@ -63,6 +63,8 @@ class Source:
     given: Any = None
     now: Any = None
     """The time of the statement, if it may depend on it; in UTC, without a zone."""
+    beside: Any = None
+    """The rows that its queries may read beside tables and views (`everfresh.sql.queries.given`)."""
     starts: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +20,7 @@ from everfresh.program import Batch, Engine, Stale
 from everfresh.progress import shown
 from everfresh.relations import Explanation, Result
 from everfresh.sql.parameters import Parameters
+from everfresh.statements.beside import Scope
 from everfresh.statements.changes import RowChanges, part_of
 from everfresh.types import Column, TableSchema, fold
 
@@ -33,8 +36,11 @@ class Statements:
         self.following = Following(db)
         self._changes = RowChanges(db)
 
-    def script(self, text: str, dialect: str, given: Parameters | None = None) -> Result | int | None:
-        """Run one statement or a script; what its last statement gives."""
+    def script(
+        self, text: str, dialect: str, given: Parameters | None = None, caller: FrameType | None = None
+    ) -> Result | int | None:
+        """Run one statement or a script; what its last statement gives. Its queries may read the variables of
+        `caller`."""
         plain = s.read_plain(text, dialect) if given is None and self._db._mine() is None else None
         if plain is not None:
             with self._db._lock:
@@ -42,19 +48,24 @@ class Statements:
                 statement = s.bind_plain(plain, _Readable(self._db._engine))
                 if statement is not None:
                     return self.run(statement)
+        engine = self._db._engine
+        with closing(Scope(self._db._registered, caller, engine.given, engine.given_files)) as beside:
+            return self._all(text, dialect, given, beside)
+
+    def _all(self, text: str, dialect: str, given: Parameters | None, beside: Scope) -> Result | int | None:
         if not about_arrays(text):
-            return self._sql(text, dialect, given)
+            return self._sql(text, dialect, given, beside)
         if given is not None:
             raise EverfreshError(Code.UNSUPPORTED, "parameters in a statement about arrays are not supported")
         from everfresh.raw.verbs import run
 
         result: Result | int | None = None
         for piece, of_arrays in pieces(text):
-            result = run(self._db, piece) if of_arrays else self._sql(piece, dialect)
+            result = run(self._db, piece) if of_arrays else self._sql(piece, dialect, None, beside)
         return result
 
-    def _sql(self, text: str, dialect: str, given: Parameters | None = None) -> Result | int | None:
-        db, parsed = self._db, s.split(text, dialect, given)
+    def _sql(self, text: str, dialect: str, given: Parameters | None, beside: Scope) -> Result | int | None:
+        db, parsed = self._db, s.split(text, dialect, given, beside)
         free = db._engine.concurrent and not db._read_only and db._mine() is None
         if len(parsed) == 1 and parsed[0].asks and free:
             return self.ask(parsed[0])

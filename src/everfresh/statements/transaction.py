@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from everfresh.delta import read_rows
 from everfresh.delta.bags import expand, net, split, weigh
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Var
@@ -118,8 +119,9 @@ class Transaction:
     ) -> tuple[pa.Table | None, pa.Table | None]:
         """The rows that a part takes away, and those that it brings."""
         match part.op:
-            case "insert":
-                return None, rows
+            case "insert":  # rows that were fetched may lack columns
+                whole = rows.column_names == list(schema.names)
+                return None, rows if whole else read_rows(rows, schema, what=part.what)
             case "delete":
                 return rows, None
             case "upsert":

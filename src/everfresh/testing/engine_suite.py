@@ -13,6 +13,7 @@ of it may expect. The subjects:
 - `suite_statements`  SQL that changes or asks
 - `suite_changes`     SQL that changes rows by other rows, MERGE, RETURNING
 - `suite_definitions` tables made of queries, plain views
+- `suite_beside`      queries over DataFrames, registered rows and files
 - `suite_values`      types, NULL, groups, exact and float sums
 - `suite_aggregates`  aggregates beyond sums, functions of places
 - `suite_bad_input`   the table of batches that must be refused whole
@@ -28,6 +29,7 @@ from __future__ import annotations
 from everfresh.testing.engine.suite_aggregates import AggregateSuite
 from everfresh.testing.engine.suite_api import ApiSuite
 from everfresh.testing.engine.suite_bad_input import BadInputSuite
+from everfresh.testing.engine.suite_beside import BesideSuite
 from everfresh.testing.engine.suite_changes import ChangeSuite
 from everfresh.testing.engine.suite_declarations import DeclarationSuite
 from everfresh.testing.engine.suite_definitions import DefinitionSuite
@@ -50,6 +52,7 @@ class EngineSuite(
     DeclarationSuite,
     DefinitionSuite,
     ChangeSuite,
+    BesideSuite,
     ValueSuite,
     BadInputSuite,
     HistorySuite,

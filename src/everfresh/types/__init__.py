@@ -75,8 +75,8 @@ __all__ = [
     "INTEGER_BITS", "INTERVAL", "JSON", "LIST", "MAX_DIGITS", "NAN", "NULL", "REAL", "SMALLINT", "STRUCT",
     "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TINYINT", "UBIGINT", "UINTEGER", "UNSIGNED", "USMALLINT",
     "UTINYINT", "UUID", "VARCHAR", "Column", "SqlType", "TableSchema", "arrow_schema", "as_decimal",
-    "canonical_float", "common_type", "comparison_type", "fold", "from_arrow", "is_unicode", "parse_type",
-    "quoted", "read_type", "to_arrow", "to_logical", "to_physical",
+    "canonical_float", "common_type", "comparison_type", "distinct_names", "fold", "from_arrow",
+    "is_unicode", "parse_type", "quoted", "read_type", "to_arrow", "to_logical", "to_physical",
 ]  # fmt: skip
 
 INT64_DIGITS = 18
@@ -445,6 +445,26 @@ def fold(name: str) -> str:
 
 
 _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+
+
+def distinct_names(names: list[str]) -> list[str]:
+    """The names, repeated ones with a number as DuckDB does it: from left to right, whatever comes later.
+
+    >>> distinct_names(["a", "b", "A", "a", "a_1"])
+    ['a', 'b', 'A_1', 'a_2', 'a_1_1']
+    """
+    taken: set[str] = set()
+    numbers: dict[str, int] = {}
+    result = []
+    for name in names:
+        candidate, k = name, numbers.get(fold(name), 0)
+        while fold(candidate) in taken:
+            k += 1
+            candidate = f"{name}_{k}"
+        numbers[fold(name)] = k
+        taken.add(fold(candidate))
+        result.append(candidate)
+    return result
 
 
 def quoted(name: str) -> str:

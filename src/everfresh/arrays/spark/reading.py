@@ -16,10 +16,10 @@ from everfresh.arrays.model import ArraySchema
 from everfresh.arrays.spark.content import CAME, LEFT, TOOK, WENT, ChunkContent, Held, schema_of
 from everfresh.delta.bags import net, subtract, weigh
 from everfresh.errors import EverfreshError
-from everfresh.spark import frames
 from everfresh.spark.jobs.job import EXCHANGE, ROWS, Base, World, cut
 from everfresh.spark.jobs.tasks import Batches, emit
 from everfresh.spark.session.failures import TaskError, translated
+from everfresh.spark.sql.text import spark_schema
 from everfresh.spark.state.chain import open_for_reading, read_segment
 from everfresh.state import pack_table, unpack_table
 
@@ -55,7 +55,7 @@ def frame_of(
 ) -> DataFrame:
     """The rows of an array as a DataFrame, fixed now."""
     read = partial(frame_block, world.left(), bases, array, at)
-    schema = frames.spark_schema(schema_of(array[1]).columns)
+    schema = spark_schema(schema_of(array[1]).columns)
     return session.range(0, len(bases), 1, len(bases)).mapInArrow(read, schema)
 
 

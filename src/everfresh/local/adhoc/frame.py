@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from everfresh.delta.given import Given
 from everfresh.expr import Expr, Var, Vector, concat
 from everfresh.types import BIGINT
 
@@ -26,9 +27,9 @@ D = "\0d"  # no SQL name has this character
 
 
 class TableColumns(Mapping[str, Vector]):
-    """The columns of an Arrow table under other names, converted when they are read."""
+    """The columns of an Arrow table, or of `Given` rows, under other names, converted when they are read."""
 
-    def __init__(self, table: pa.Table, vars_: Sequence[Var]) -> None:
+    def __init__(self, table: pa.Table | Given, vars_: Sequence[Var]) -> None:
         self._table = table
         self._places = {v.name: (i, v.type) for i, v in enumerate(vars_)}
         self._done: dict[str, Vector] = {}

@@ -130,6 +130,10 @@ class QueryRun:
         part, rows = self._tables[plan.table]  # further scans share what the first has converted
         return Frame({v.name: (part, name) for v, name in zip(plan.vars, part.source, strict=True)}, rows)
 
+    def _given(self, plan: p.Given, outer: Outer | None) -> Frame:
+        part = PickedRows(TableColumns(plan.rows, plan.vars))
+        return Frame({v.name: (part, v.name) for v in plan.vars}, plan.rows.rows)
+
     def _graph(self, plan: p.Filter | p.Join, outer: Outer | None) -> Frame:
         if isinstance(plan, p.Join) and lateral(plan):
             return self._lateral(plan, outer)
@@ -254,6 +258,7 @@ def _kept(plan: p.SetOperation, words: Ints, left: int) -> Ints:
 _OPERATORS: dict[type[p.Plan], Callable[[QueryRun, Any, Outer | None], Frame]] = {
     p.Single: QueryRun._single,
     p.Scan: QueryRun._scan,
+    p.Given: QueryRun._given,
     p.Filter: QueryRun._graph,
     p.Join: QueryRun._graph,
     p.Project: QueryRun._project,

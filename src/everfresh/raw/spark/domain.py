@@ -35,11 +35,11 @@ from everfresh.raw.spark.pieces import Cells, Shard, reader_of
 from everfresh.raw.spark.requests import ABOUT, asked
 from everfresh.raw.spark.requests import answer as answer_request
 from everfresh.raw.spark.run import SparkRun, undivided
-from everfresh.spark import frames
 from everfresh.spark.host import Host
 from everfresh.spark.jobs.requests import Requests
 from everfresh.spark.jobs.tasks import Batches
 from everfresh.spark.session.failures import TaskError
+from everfresh.spark.sql.text import spark_schema
 from everfresh.sql.logical.plan import Plan
 from everfresh.types import INTERVAL
 
@@ -190,7 +190,7 @@ class CoordinatorOnSpark(Coordinator):
         reader = self.readers[ask.array]
         boxes = [[b.lo, b.hi] for b in ask.boxes]
         told = json.dumps([self.about(), ask.array, boxes, own])
-        schema = frames.spark_schema(reader.schema.columns)
+        schema = spark_schema(reader.schema.columns)
         workers = self.options.workers
         return session.range(0, workers, 1, workers).mapInArrow(partial(frame_block, told), schema)
 

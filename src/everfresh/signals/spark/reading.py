@@ -19,11 +19,11 @@ from everfresh.signals.domain.bases import Groups
 from everfresh.signals.domain.view import ViewState
 from everfresh.signals.spark.content import CHANGES, GroupContent, Kept
 from everfresh.signals.spark.shipping import Arrived, Shipment, ship_all, shipments
-from everfresh.spark import frames
 from everfresh.spark.jobs.job import DATA, EXCHANGE, Base, World, cut
 from everfresh.spark.jobs.job import ROWS as ROW_MESSAGE
 from everfresh.spark.jobs.tasks import Batches, drain, emit, worker_number
 from everfresh.spark.session.failures import TaskError, translated
+from everfresh.spark.sql.text import spark_schema
 from everfresh.spark.state.chain import open_for_reading, read_segment
 from everfresh.spark.state.content import Role, register
 from everfresh.state import pack_table, unpack_table
@@ -65,7 +65,7 @@ def frame_of(
     """The rows of a view as SQL has them, as a DataFrame, fixed now."""
     world, bases = version
     read = partial(frame_block, role, world.left(), bases, view, at)
-    schema = frames.spark_schema(columns)
+    schema = spark_schema(columns)
     return session.range(0, len(bases), 1, len(bases)).mapInArrow(read, schema)
 
 

@@ -71,8 +71,10 @@ def _unsteady(plan: p.Plan) -> bool:
 class Writer:
     """One statement being written; what several parts of it read is shared in its WITH."""
 
-    def __init__(self, plan: p.Plan, source: Callable[[str], str]) -> None:
-        self._plan, self._source = plan, cache(source)
+    def __init__(
+        self, plan: p.Plan, source: Callable[[str], str], beside: Callable[[Any], str] | None = None
+    ) -> None:
+        self._plan, self._source, self._beside = plan, cache(source), beside
         self._shared: list[str] = []
         self._asked = 0
 
@@ -159,10 +161,18 @@ class Writer:
         return Rows(only([]), {})
 
     def _scan(self, plan: p.Scan, outer: OuterRelation | None) -> Rows:
-        columns = _numbered(plan.vars)
+        return self._read(self._source(plan.table), plan.vars)
+
+    def _given(self, plan: p.Given, outer: OuterRelation | None) -> Rows:
+        if self._beside is None:
+            raise unsupported(f"'{plan.name}' here")
+        return self._read(self._beside(plan.rows), plan.vars)
+
+    def _read(self, relation: str, vars_: Sequence[Var]) -> Rows:
+        """The rows of what Spark knows by a name."""
+        columns = _numbered(vars_)
         items = {v.name: f"({v.name} + {zero(v.of)})" if v.of.is_float else v.name for v in columns.values()}
-        table = name(self._source(plan.table))
-        return Rows(f"{select(items)} FROM {table} AS t({', '.join(items)})", columns)
+        return Rows(f"{select(items)} FROM {name(relation)} AS t({', '.join(items)})", columns)
 
     def _filter(self, plan: p.Filter, outer: OuterRelation | None) -> Rows:
         return self._where(self._rows(plan.input, outer), conjuncts(plan.condition), plan, outer)
@@ -396,8 +406,8 @@ def _distinct(rows: Rows) -> Rows:
 
 
 _OPERATORS: dict[type[p.Plan], Callable[[Writer, Any, OuterRelation | None], Rows]] = {
-    p.Single: Writer._single, p.Scan: Writer._scan, p.Filter: Writer._filter, p.Project: Writer._project,
-    p.Aggregate: Writer._aggregate, p.Window: Writer._window, p.Distinct: Writer._distinct,
-    p.Sort: Writer._sort, p.Limit: Writer._limit, p.Join: Writer._join,
+    p.Single: Writer._single, p.Scan: Writer._scan, p.Given: Writer._given, p.Filter: Writer._filter,
+    p.Project: Writer._project, p.Aggregate: Writer._aggregate, p.Window: Writer._window,
+    p.Distinct: Writer._distinct, p.Sort: Writer._sort, p.Limit: Writer._limit, p.Join: Writer._join,
     p.SetOperation: Writer._set_operation,
 }  # fmt: skip

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.library.civil import DAY_US
@@ -21,7 +22,7 @@ from everfresh.expr.library.render import date_text, decimal_text, timestamp_tex
 from everfresh.expr.nodes import Call, Case, Cast, Const, Expr, Var
 from everfresh.spark.sql.forms import HELD
 from everfresh.sql.logical import plan as p
-from everfresh.types import BIGINT, INTEGER, INTERVAL, MAX_DIGITS, SqlType
+from everfresh.types import BIGINT, INTEGER, INTERVAL, MAX_DIGITS, Column, SqlType
 
 _TYPES = {
     "INTEGER": "INT", "HUGEINT": "DECIMAL(38,0)", "REAL": "FLOAT", "VARCHAR": "STRING", "NULL": "VOID",
@@ -197,11 +198,17 @@ def order_key(text: str, type_: SqlType) -> str:
     return fill(f"((CAST((@0).months AS {WIDE}) * 30 + (@0).days) * {DAY_US}L + (@0).us)", text)
 
 
-def plan_sql(plan: p.Plan, source: Callable[[str], str]) -> str:
+def spark_schema(columns: Sequence[Column]) -> str:
+    """The Spark schema of rows with these columns, as text: a client of Connect parses no types itself."""
+    return ", ".join(f"{name(c.name)} {spark_type(c.type)}" for c in columns)
+
+
+def plan_sql(plan: p.Plan, source: Callable[[str], str], beside: Callable[[Any], str] | None = None) -> str:
     """A plan as a SELECT with the plan's columns, in order, by name.
 
-    `source` gives Spark's name of a table or view, which has exactly its columns.
+    `source` gives Spark's name of a table or view, which has exactly its columns, `beside` that of given rows
+    (`everfresh.delta.given`).
     """
     from everfresh.spark.sql.plan import Writer
 
-    return Writer(plan, source).text()
+    return Writer(plan, source, beside).text()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var, substitute
@@ -23,7 +24,7 @@ from everfresh.sql.logical.row_calls import AggregateCall, WindowCall, sort_key
 from everfresh.types import BOOLEAN, Column, SqlType
 
 __all__ = [
-    "Aggregate", "AggregateCall", "Distinct", "ExistsSubquery", "Filter", "Join",
+    "Aggregate", "AggregateCall", "Distinct", "ExistsSubquery", "Filter", "Given", "Join",
     "Limit", "Named", "Plan", "Project", "QuantifiedSubquery", "ScalarSubquery", "Scan", "SetOperation",
     "Single", "Sort", "Subquery", "Window", "WindowCall",
     "projected", "scans",
@@ -132,6 +133,30 @@ class Scan(Plan):
         """`Scan table AS alias (columns)`."""
         alias = "" if self.alias == self.table else f" AS {_name(self.alias)}"
         return f"Scan {_name(self.table)}{alias} ({', '.join(_name(v.name) for v in self.vars)})"
+
+
+@node
+class Given(Plan):
+    """Rows that are in no table (`everfresh.delta.given`): a variable of the caller, or files. Only a query
+    that is answered once has them; the compiler sees none. They print without their rows."""
+
+    rows: Any
+    name: str
+    vars: tuple[Var, ...]
+
+    @property
+    def variables(self) -> tuple[Var, ...]:
+        """One variable per column."""
+        return self.vars
+
+    @property
+    def inputs(self) -> tuple[Plan, ...]:
+        """None."""
+        return ()
+
+    def line(self) -> str:
+        """`Given name (columns)`."""
+        return f"Given {_name(self.name)} ({', '.join(_name(v.name) for v in self.vars)})"
 
 
 @node

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var
 from everfresh.rewrite import Node
-from everfresh.sql.logical.plan import Aggregate, Project, Scan, Window
+from everfresh.sql.logical.plan import Aggregate, Given, Project, Scan, Window
 from everfresh.sql.logical.subqueries import has_subquery
 
 E = TypeVar("E", bound=Expr)
@@ -22,7 +22,7 @@ def defined(node: Node) -> Iterator[str]:
     """The names of the variables that plans in or below a node introduce, some of them more than once."""
     for part in node.walk():
         match part:
-            case Scan():
+            case Scan() | Given():
                 yield from (v.name for v in part.vars)
             case Project():
                 yield from (name for name, _ in part.items)

@@ -33,7 +33,7 @@ def names(node: Node) -> Names:
 @lru_cache(maxsize=4096)
 def free(plan: p.Plan) -> Names:
     """The variables of outer plans that a plan mentions."""
-    if isinstance(plan, p.Scan):
+    if isinstance(plan, p.Scan | p.Given):
         return frozenset()
     inside = {v.name for child in plan.inputs for v in child.variables}
     own = frozenset().union(*(names(c) for c in plan.children if not isinstance(c, p.Plan))) - inside

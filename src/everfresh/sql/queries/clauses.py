@@ -18,7 +18,7 @@ from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import Limit, Plan
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import Source
-from everfresh.types import BIGINT, fold
+from everfresh.types import BIGINT, distinct_names
 
 _CLAUSES = {  # argument of the tree: what it is called, and the word it starts with
     "with_": ("WITH (a common table expression)", "WITH"),
@@ -55,26 +55,6 @@ class Query:
     def columns(self) -> tuple[tuple[str, Var], ...]:
         """The output names, made distinct, with their variables."""
         return tuple(zip(distinct_names(list(self.names)), self.plan.variables, strict=True))
-
-
-def distinct_names(names: list[str]) -> list[str]:
-    """The names, repeated ones with a number as DuckDB does it: from left to right, whatever comes later.
-
-    >>> distinct_names(["a", "b", "A", "a", "a_1"])
-    ['a', 'b', 'A_1', 'a_2', 'a_1_1']
-    """
-    taken: set[str] = set()
-    numbers: dict[str, int] = {}
-    result = []
-    for name in names:
-        candidate, k = name, numbers.get(fold(name), 0)
-        while fold(candidate) in taken:
-            k += 1
-            candidate = f"{name}_{k}"
-        numbers[fold(name)] = k
-        taken.add(fold(candidate))
-        result.append(candidate)
-    return result
 
 
 def refuse_clauses(source: Source, node: Any, bound: set[str]) -> None:

@@ -21,11 +21,12 @@ from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import ExistsSubquery, Filter, Join, Plan, Project, Scan, Single
 from everfresh.sql.logical.subqueries import lateral
 from everfresh.sql.queries.asof import asof_join
-from everfresh.sql.queries.clauses import Query, distinct_names, refuse_clauses
+from everfresh.sql.queries.clauses import Query, refuse_clauses
+from everfresh.sql.queries.given import file_function, given_function, given_name, not_given
 from everfresh.sql.queries.time_windows import is_time_window, time_window
 from everfresh.sql.scope import Merged, Relation, Scope, relation_columns
 from everfresh.sql.source import near
-from everfresh.types import fold
+from everfresh.types import distinct_names, fold
 
 Bound = tuple[Plan, Scope]
 _JOIN = {"this", "side", "kind", "on", "using", "method"}
@@ -102,6 +103,9 @@ class _From:
             refuse_clauses(self.source, node, {"this", "alias", "view", "outer"})
             refuse_clauses(self.source, node.this, _DERIVED - {"alias"})
             plan, scope = self._derived(node, beside)
+        elif file_function(node) is not None:
+            refuse_clauses(self.source, node, _TABLE)
+            plan, scope = self._relation(*given_function(self.context, node), node)
         elif isinstance(node, (exp.Table, exp.Unnest, exp.Func)):
             raise self.source.unsupported("a table function", node)
         else:
@@ -123,7 +127,12 @@ class _From:
             query = cte.context.bind(cte.tree, cte.outer, shown)
             names = self._renamed(list(query.names), list(cte.columns), node)
             return self._relation(Query(query.plan, tuple(names)), node.name, node)
-        name, _, columns = relation_columns(self.context.catalog, self.source, node)
+        if self.context.catalog.relation(node.name) is None:
+            found = given_name(self.context, node)
+            if found is not None:
+                return self._relation(*found, node)
+        hint = not_given(self.context, node)
+        name, _, columns = relation_columns(self.context.catalog, self.source, node, hint)
         shown = alias.name if alias is not None and alias.name else name
         fresh = self.context.names.fresh
         scan = Scan(name, shown, tuple(Var(fresh(c.name, shown), c.type, c.nullable) for c in columns))

@@ -25,7 +25,6 @@ from everfresh.sql.naming.column_names import output_name
 from everfresh.sql.queries.aggregates import calls_aggregate
 from everfresh.sql.queries.clauses import (
     Query,
-    distinct_names,
     limited,
     position,
     refuse_clauses,
@@ -36,7 +35,7 @@ from everfresh.sql.queries.grouping import Grouping
 from everfresh.sql.queries.grouping_sets import grouping_sets
 from everfresh.sql.queries.windows import Windows
 from everfresh.sql.source import near
-from everfresh.types import BIGINT, fold
+from everfresh.types import BIGINT, distinct_names, fold
 
 _BOUND = {
     "expressions", "from_", "joins", "where", "group", "having", "distinct", "order", "limit", "offset",

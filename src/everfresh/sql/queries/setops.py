@@ -18,9 +18,9 @@ from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import Limit, Plan, Project, SetOperation, Single, Sort, projected
 from everfresh.sql.logical.row_calls import SortKey
 from everfresh.sql.naming.column_names import output_name
-from everfresh.sql.queries.clauses import Query, distinct_names, limited, refuse_clauses, sort_items
+from everfresh.sql.queries.clauses import Query, limited, refuse_clauses, sort_items
 from everfresh.sql.scope import Relation, Scope
-from everfresh.types import NULL, VARCHAR, SqlType, fold
+from everfresh.types import NULL, VARCHAR, SqlType, distinct_names, fold
 
 _OPERATIONS: dict[type[Any], str] = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
 _BOUND = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
