@@ -25,9 +25,9 @@ def test_a_process_of_its_own_answers_in_json() -> None:
 
 def test_tables_of_tpcds_have_their_keys() -> None:
     columns = [("ss_sold_date_sk", "BIGINT"), ("ss_item_sk", "BIGINT"), ("ss_ticket_number", "BIGINT")]
-    made = fill_views._create_table("store_sales", columns)
+    made = fill_views.create_table("store_sales", columns)
     assert made.endswith("PRIMARY KEY (ss_item_sk, ss_ticket_number))")
-    assert fill_views._create_table("reason", [("r_reason_sk", "INTEGER")]).count("NOT NULL") == 1
+    assert fill_views.create_table("reason", [("r_reason_sk", "INTEGER")]).count("NOT NULL") == 1
 
 
 def test_the_limit_is_ten_times_duckdb_or_two_seconds() -> None:

@@ -96,7 +96,7 @@ def tpcds_fills(
 ) -> Iterator[Fill]:
     """Each query of TPC-DS (or some, by number) as a view over tables of this scale factor, one after the
     other."""
-    home, index = _tpcds(sf, folder, generator)
+    home, index = tpcds_everything(sf, folder, generator)
     for number, query in sorted(index["queries"].items(), key=lambda item: int(item[0])):
         if queries is None or int(number) in queries:
             found = json.loads(python("-m", __name__, "tpcds", str(home), number).splitlines()[-1])
@@ -118,7 +118,9 @@ def group_fills(rows: int = 100_000) -> dict[str, dict[str, float]]:
     }
 
 
-def _tpcds(sf: float, folder: Path | str | None, generator: Path | str) -> tuple[Path, dict[str, Any]]:
+def tpcds_everything(
+    sf: float, folder: Path | str | None, generator: Path | str
+) -> tuple[Path, dict[str, Any]]:
     """The folder with all tables, and what is in it: columns, queries, DuckDB's times."""
 
     def make(fresh: Path) -> None:
@@ -164,7 +166,7 @@ def _measure_query(home: Path, number: str) -> dict[str, Any]:
     for step in ("warm", "empty", "filled"):  # the first time, modules are imported and kernels loaded
         with ef.connect(engine="local") as db:
             for name, columns in index["tables"].items():
-                db.sql(_create_table(name, columns))
+                db.sql(create_table(name, columns))
             if step == "filled":
                 for name in index["tables"]:
                     if name in text:
@@ -179,7 +181,7 @@ def _measure_query(home: Path, number: str) -> dict[str, Any]:
     return found
 
 
-def _create_table(name: str, columns: Sequence[tuple[str, str]]) -> str:
+def create_table(name: str, columns: Sequence[tuple[str, str]]) -> str:
     """Facts are known by their first key columns of the specification, dimensions by their first column."""
     wanted = {
         "inventory": ("inv_date_sk", "inv_item_sk", "inv_warehouse_sk"),

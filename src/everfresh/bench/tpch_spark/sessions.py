@@ -11,13 +11,25 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
 from everfresh.bench.tpch_spark.plan import Plan
 
 
+class Machine(Protocol):
+    """What a session of a run is started with."""
+
+    @property
+    def workers(self) -> int:
+        """Cores of the session."""
+
+    @property
+    def memory(self) -> str:
+        """Of the JVM."""
+
+
 @contextmanager
-def started(plan: Plan, master: str = "", **settings: str) -> Iterator[Any]:
+def started(plan: Machine, master: str = "", **settings: str) -> Iterator[Any]:
     """A session; one that is there already (in tests) is used and left."""
     from pyspark.sql import SparkSession
 
