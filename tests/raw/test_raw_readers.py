@@ -149,7 +149,10 @@ def test_fits_as_stored_equals_what_astropy_gives(tmp_path: Path, packed: bool) 
         for name in plain:
             field, _, k = name.partition("_")
             values = np.asarray(file[1].data[field]).reshape(50, -1)[:, int(k or 0)]
-            assert stored.column(name).to_pylist() == values.tolist()
+            known = [
+                None if name == "N" and v == 7 else v for v in values.tolist()
+            ]  # TNULL, as in its Tables
+            assert stored.column(name).to_pylist() == known
 
 
 @pytest.mark.parametrize("fields", [["b"], ["b", "x"]])

@@ -25,7 +25,7 @@ from everfresh.local.adhoc import execute
 from everfresh.raw.boxes import Box, Mask
 from everfresh.raw.definition import CreateExternal
 from everfresh.raw.files.formats import format_of
-from everfresh.raw.files.protocol import Reader
+from everfresh.raw.files.protocol import Reader, corrupt
 from everfresh.sql.logical.plan import Plan, Project, Scan
 from everfresh.sql.scalars import bind_select
 from everfresh.types import BIGINT, Column, from_arrow, quoted, to_arrow
@@ -56,7 +56,13 @@ class CellReader:
     def cells(self, path: str) -> Iterator[tuple[int, pa.Table]]:
         """The cells of a file, batch by batch, each with how many rows have been read."""
         reader, done = self.format(path), 0
-        columns = self._columns(path, reader)
+        try:
+            columns = self._columns(path, reader)
+        except EverfreshError as error:
+            # Columns of text that have no values tell no type.
+            if error.code == Code.TYPE and not any(batch.num_rows for batch in reader.rows(path, [])):
+                return
+            raise
         for batch in reader.rows(path, columns):
             cells = self._cells(pa.Table.from_batches([batch]), path, done)
             done += batch.num_rows
@@ -82,7 +88,10 @@ class CellReader:
             both = ranges.get(next(iter(names)).lower())
             if both is None or any(value is None or value != value for value in both):
                 return None
-            corners.append(self._ends(file, next(iter(names)), both, dimension.name))
+            try:
+                corners.append(self._ends(file, next(iter(names)), both, dimension.name))
+            except pa.ArrowException:  # the header says what no value of the column is
+                return None
         lo, hi = zip(*((min(ends), max(ends)) for ends in corners), strict=True)
         return Box.of(lo, hi).met(self._range)
 
@@ -98,14 +107,19 @@ class CellReader:
 
     def _columns(self, path: str, reader: Reader) -> list[str]:
         """The columns of a file that cells are made of."""
-        file = _readable(reader.columns(path))
+        given = reader.columns(path)
+        file = _readable(given)
         try:
             plan = self._plan(file)
         except EverfreshError as error:
             raise error.at(path) from None
-        scan = next(node for node in _nodes(plan) if isinstance(node, Scan))
-        used = {v.name for node in _nodes(plan) for v in _variables(node)}
+        assert isinstance(plan, Project)
+        scan = plan.input
+        used = {v.name for _, expr in plan.items for v in _variables(expr)}
         names = [f.name for f, v in zip(file, scan.variables, strict=True) if v.name in used]
+        twice = [name for name in names if given.names.count(name) > 1]
+        if twice:
+            raise corrupt(path, ValueError(f"there are several columns '{twice[0]}'"))
         return names or [file.names[0]]
 
     def _plan(self, file: pa.Schema) -> Plan:
@@ -120,6 +134,12 @@ class CellReader:
                 for a in self.schema.attributes
             ]
             found = bind_select(f"SELECT {', '.join(items)} FROM {_FILE}", relation)
+            if not (isinstance(found, Project) and isinstance(found.input, Scan)) or found.subqueries:
+                raise EverfreshError(
+                    Code.UNSUPPORTED,
+                    "an expression over more than one row of a file makes no cells of its rows",
+                    hint="leave aggregates, windows and subqueries out",
+                )
             for dimension, column in zip(self.schema.dimensions, found.columns, strict=False):
                 if not column.type.is_numeric:
                     raise EverfreshError(

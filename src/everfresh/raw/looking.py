@@ -16,7 +16,7 @@ from everfresh.raw.boxes import Box
 from everfresh.raw.catalog import UNKNOWN, Catalog, Piece, RawFile
 from everfresh.raw.cells import CellReader
 from everfresh.raw.files.formats import ENDINGS, FORMATS
-from everfresh.raw.files.places import Found, found
+from everfresh.raw.files.places import Found, found, is_there
 from everfresh.raw.scan import first_scan
 
 _log = logging.getLogger("everfresh")
@@ -66,7 +66,7 @@ def look(
     definition = reader.definition
     known = definition.option("format")
     now = {one.path: one for one in found(definition.files, FORMATS[known].endings if known else ENDINGS)}
-    if not now:
+    if not now and not (before.files and is_there(definition.files)):
         raise EverfreshError(
             Code.NOT_FOUND,
             f"there is no file '{definition.files}'",

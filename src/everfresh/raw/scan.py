@@ -23,6 +23,7 @@ from everfresh.raw.catalog import UNKNOWN, Piece, RawFile
 from everfresh.raw.cells import CellReader
 from everfresh.raw.chunking import Cut, Cutting, Halves
 from everfresh.raw.files.places import Found, stamped
+from everfresh.raw.files.protocol import corrupt
 
 
 @dataclass
@@ -107,13 +108,18 @@ def scan_file(
     ndim = reader.schema.ndim
     touched = [Touched(p, Cutting(boxes, p.box if p.cells != UNKNOWN else None, cuts), ndim) for p in pieces]
     room = np.empty(0, np.int64)
-    for _, table in reader.cells(file.path):
+    by_header = [one.piece.cells for one in touched] == [UNKNOWN]  # whose box holds all cells, it says
+    for done, table in reader.cells(file.path):
         if table.num_rows:
             size = ndim * table.num_rows
             room = room if len(room) >= size else np.empty(size, np.int64)
             coords = coordinates(table, ndim, room[:size].reshape(ndim, -1))
+            dealt_out = 0
             for place, some, mine in dealt(table, coords, [one.piece.box for one in touched]):
                 touched[place].add(some, mine, limit)
+                dealt_out += some.num_rows
+            if by_header and dealt_out < table.num_rows:
+                raise corrupt(file.path, ValueError("cells lie outside of the ranges in its header"), done)
         yield touched
     check_same(file, stamped(file.path))
     for one in touched:

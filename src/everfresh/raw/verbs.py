@@ -19,6 +19,7 @@ from everfresh.raw.catalog import Catalog
 from everfresh.raw.cells import CellReader
 from everfresh.raw.definition import CreateExternal, about_files, parse
 from everfresh.raw.domain import External, Made, Seen
+from everfresh.raw.files.places import absolute
 from everfresh.raw.following import create_follower, create_view
 from everfresh.raw.looking import look
 from everfresh.raw.needs import Needs, needs_of
@@ -74,6 +75,7 @@ def domain_of(db: Database) -> External:
 
 def create(db: Database, definition: CreateExternal) -> int:
     """CREATE EXTERNAL ARRAY: its files are looked at, and the array is there."""
+    definition = replace(definition, files=absolute(definition.files))
     with db._lock:
         db._check_free(definition.schema.name)
         domain = domain_of(db)

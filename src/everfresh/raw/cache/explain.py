@@ -104,7 +104,12 @@ def picture(
         workers = {piece.number: cache.memory.workers(piece.number) for piece in pieces}
     text = _svg(name, [schema.dimension_names[k] for k in chosen], chosen, pieces, workers)
     if path is not None:
-        Path(path).write_text(text)
+        try:
+            Path(path).write_text(text)
+        except OSError as error:
+            raise EverfreshError(
+                Code.ENVIRONMENT, f"the picture cannot be written: {error.strerror}", place=str(path)
+            ) from error
     return text
 
 

@@ -44,7 +44,8 @@ def arrow_column(values: Any) -> pa.Array:
         kind = (
             np.dtype(np.float32) if values.dtype.itemsize == 2 and values.dtype.kind == "f" else values.dtype
         )
-        return pa.array(np.ascontiguousarray(values, kind.newbyteorder("=")))
+        mask = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
+        return pa.array(np.ascontiguousarray(values, kind.newbyteorder("=")), mask=mask)
     if values.dtype.kind == "M":
         return pa.array(values.astype("datetime64[us]"))
     return pa.array([_text(value) for value in values.tolist()], pa.string())

@@ -79,7 +79,7 @@ def _after(
 @contextmanager
 def _batches(path: str, types: dict[str, Any] | None, columns: Sequence[str] | None) -> Iterator[Any]:
     packed = next((kind for ending, kind in _COMPRESSED.items() if path.endswith(ending)), None)
-    text = next(ending for ending in _TEXT if ending in path.rpartition("/")[2])
+    is_tabbed = ".tsv" in path.rpartition("/")[2]
     convert = pcsv.ConvertOptions(
         column_types=types, include_columns=list(columns) if columns is not None else None
     )
@@ -90,7 +90,7 @@ def _batches(path: str, types: dict[str, Any] | None, columns: Sequence[str] | N
             found = pcsv.open_csv(
                 stream,
                 read_options=pcsv.ReadOptions(block_size=_BLOCK),
-                parse_options=pcsv.ParseOptions(delimiter="\t" if text == ".tsv" else ","),
+                parse_options=pcsv.ParseOptions(delimiter="\t" if is_tabbed else ","),
                 convert_options=convert,
             )
         except (pa.ArrowException, OSError, EOFError) as error:

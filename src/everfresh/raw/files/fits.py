@@ -19,7 +19,7 @@ _MAGIC = b"SIMPLE  ="
 
 
 class Fits:
-    """Binary and ASCII tables, or the first image, of FITS."""
+    """Binary and ASCII tables of FITS."""
 
     name = "fits"
     endings: tuple[str, ...] = (".fits", ".fit", ".fits.gz")
@@ -35,7 +35,11 @@ class Fits:
             found = {}
             for k, name in enumerate(table.columns.names, 1):
                 least, greatest = table.header.get(f"TDMIN{k}"), table.header.get(f"TDMAX{k}")
-                if least is not None and greatest is not None:
+                if (
+                    isinstance(least, (int, float))
+                    and isinstance(greatest, (int, float))
+                    and least <= greatest
+                ):
                     found[name] = (least, greatest)
             return found
 
@@ -47,7 +51,7 @@ class Fits:
             for begin, end in steps(table.header["NAXIS2"]):
                 try:
                     some = table.data[begin:end] if slabs is None else slabs(begin, end)
-                    batch = batch_of([(n, np.asarray(some[n])) for n in names], columns)
+                    batch = batch_of([(n, _known(table, n, np.asarray(some[n]))) for n in names], columns)
                 except (OSError, TypeError, ValueError) as error:
                     raise corrupt(path, error, begin) from error
                 yield batch
@@ -58,6 +62,18 @@ def _is_plain(table: Any, name: str) -> bool:
     column = table.columns[name]
     scaled = column.bscale not in (None, "", 1) or column.bzero not in (None, "", 0)
     return not scaled and column.format[-1:] in "BIJKED" and column.dtype.base.kind in "iuf"
+
+
+def _known(table: Any, name: str, values: Any) -> Any:
+    """The values of a column, masked where the header says that a number stands for none (TNULL); as astropy
+    has it, that number is one as it is read, of fractions one as it is stored."""
+    column = table.columns[name]
+    if not isinstance(column.null, int) or values.dtype.kind not in "iuf":
+        return values
+    missing = column.null
+    if values.dtype.kind == "f":
+        missing = missing * (column.bscale or 1) + (column.bzero or 0)
+    return np.ma.masked_equal(values, missing)
 
 
 def _records(path: str, table: Any, stack: ExitStack) -> Callable[[int, int], Any] | None:

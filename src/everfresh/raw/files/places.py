@@ -7,11 +7,14 @@ or the tag of the object store.
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import glob
 import io
+import itertools
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -40,12 +43,28 @@ def found(pattern: str, endings: tuple[str, ...]) -> list[Found]:
     """The files of a pattern, by their paths; of a folder those with one of these endings."""
     if is_url(pattern):
         return _objects(pattern, endings)
-    path = os.path.abspath(os.path.expanduser(pattern))
-    if os.path.isdir(path) and not path.endswith(endings):
+    path, packs = absolute(pattern), tuple(end for end in endings if end in FOLDERS)
+    if os.path.isdir(path) and not path.endswith(packs):
         names = [name for name in glob.glob(os.path.join(glob.escape(path), "*")) if name.endswith(endings)]
     else:
         names = glob.glob(path, recursive=True)
+    if packs != endings:  # of others a folder is no file
+        names = [name for name in names if not os.path.isdir(name) or name.endswith(packs)]
     return [stamped(name) for name in sorted(names)]
+
+
+def absolute(pattern: str) -> str:
+    """A pattern that means the same from any folder."""
+    return pattern if is_url(pattern) else os.path.abspath(os.path.expanduser(pattern))
+
+
+def is_there(pattern: str) -> bool:
+    """Whether the folder that a pattern looks into is there, whatever is in it."""
+    if is_url(pattern):
+        return False
+    parts = Path(absolute(pattern)).parts
+    fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), parts))
+    return os.path.isdir(os.path.join(*(fixed[:-1] if len(fixed) == len(parts) else fixed)))
 
 
 def stamped(path: str) -> Found:
@@ -92,6 +111,9 @@ def opened(path: str) -> Iterator[BinaryIO]:
         return
     try:
         descriptor = os.open(path, os.O_RDONLY)
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     except OSError as error:
         raise missing(path, error) from error
     with os.fdopen(descriptor, "rb") as handle:
