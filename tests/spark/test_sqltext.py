@@ -178,6 +178,7 @@ isoyear(da); yearweek(ts); era(da); decade(da); century(ts); millennium(da); dec
 millennium(iv); last_day(da); last_day(ts); dayname(da); monthname(ts)
 date_trunc('decade', iw); date_trunc(NULL, ts); make_date(i, 1, 1); make_date(2000 + j, 2, 28)
 make_date(2020, j, 3); to_years(j); to_months(j); to_quarters(j); to_weeks(j); to_days(i); to_hours(j)
+to_decades(j); to_centuries(j); to_millennia(j)
 to_minutes(i); to_seconds(d); to_milliseconds(bi); to_microseconds(bi); to_months(i); to_seconds(j + 0.5)
 """,
     "casts": """

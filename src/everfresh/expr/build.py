@@ -16,6 +16,7 @@ from typing import Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import coerce
+from everfresh.expr.built import MORE
 from everfresh.expr.coerce import integer_type, is_integer_literal, is_literal
 from everfresh.expr.library.casts import cast_value, castable
 from everfresh.expr.library.dates import part_name
@@ -224,10 +225,11 @@ def call(name: str, *args: Expr) -> Expr:
     """
     name = name.lower()
     name = _ALIASES.get(name, name)
-    if name in _BUILT:
+    found = MORE[name](call, args) if name in MORE else None
+    if found is None and name in _BUILT:
         found = _BUILT[name](args)
-        if found is not None:
-            return found
+    if found is not None:
+        return found
     function = FUNCTIONS.get(name)
     if function is None:
         raise _unknown(name)
@@ -242,10 +244,13 @@ _OF_MOMENTS = frozenset({
     "+", "-", "year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "second",
     "millisecond", "microsecond", "epoch", "epoch_ms", "epoch_us", "epoch_ns", "date_trunc", "time_bucket",
     "date_diff", "date_sub", "age", "last_day", "dayname", "monthname", "isoyear", "yearweek", "era",
-    "century", "decade", "millennium", "isfinite", "strftime",
+    "century", "decade", "millennium", "julian", "days_in_month", "nanosecond",
 })  # fmt: skip
 """Functions that take a TIMESTAMP, and a TIMESTAMPTZ as one in UTC."""
-_OF_TIMES = frozenset({"hour", "minute", "second", "millisecond", "microsecond", "epoch"})
+_OF_TIMES = frozenset({
+    "hour", "minute", "second", "millisecond", "microsecond", "epoch", "epoch_ms", "epoch_us", "epoch_ns",
+    "nanosecond", "date_diff", "date_sub",
+})  # fmt: skip
 
 
 def _on_the_clock(name: str, args: Sequence[Expr]) -> Expr | None:
@@ -257,8 +262,8 @@ def _on_the_clock(name: str, args: Sequence[Expr]) -> Expr | None:
         return implicit(found, TIMESTAMPTZ) if found.type == TIMESTAMP else found
     if TIME not in types:
         return None
-    if name in _OF_TIMES and len(args) == 1:
-        return call(name, call("on_first_day", *args))
+    if name in _OF_TIMES and (len(args) == 1 or types[1:] == [TIME, TIME]):
+        return call(name, *(call("on_first_day", a) if a.type == TIME else a for a in args))
     if name in ("+", "-") and len(args) == 2 and types[types.index(TIME) - 1] == INTERVAL:
         day = [call("on_first_day", a) if a.type == TIME else a for a in args]
         return cast(call(name, *day), TIME)
@@ -375,19 +380,21 @@ def _element(args: Sequence[Expr]) -> Expr | None:
 
 
 def _aggregated(args: Sequence[Expr]) -> Expr:
-    _arity("list_aggregate", args, 2)
+    _arity("list_aggregate", args, 2, 3)
     name = args[1].value if isinstance(args[1], Const) else None
     if not isinstance(name, str) or f"list_{name.lower()}" not in FUNCTIONS or name.lower() not in _OF_LISTS:
         hint = "one of " + ", ".join(_OF_LISTS)
         raise EverfreshError(
             Code.UNSUPPORTED, "list_aggregate with another aggregate than a constant", hint=hint
         )
-    return call(f"list_{name.lower()}", args[0])
+    return call(f"list_{name.lower()}", args[0], *args[2:])
 
 
 _OF_LISTS = (
     "sum", "avg", "min", "max", "count", "first", "last", "any_value", "product", "bool_and", "bool_or",
     "histogram", "entropy", "mad", "skewness", "kurtosis", "kurtosis_pop",
+    "median", "mode", "var_pop", "var_samp", "stddev_pop", "stddev_samp", "string_agg", "bit_and", "bit_or",
+    "bit_xor",
 )  # fmt: skip
 
 _BUILT: dict[str, Callable[[Sequence[Expr]], Expr | None]] = {

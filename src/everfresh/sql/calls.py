@@ -17,7 +17,9 @@ from sqlglot.tokens import TokenType
 from everfresh.errors import Code
 from everfresh.expr import build
 from everfresh.expr.nodes import Expr
-from everfresh.sql import refusals
+from everfresh.sql import lambdas, nested, refusals
+from everfresh.sql.naming.column_names import Printer
+from everfresh.sql.naming.nested_names import type_text
 from everfresh.sql.source import near
 from everfresh.types import BIGINT, DATE, INTERVAL
 
@@ -108,6 +110,11 @@ _DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
             exp.MD5,
             exp.Dayname,
             exp.Monthname,
+            exp.Cbrt,
+            exp.Acosh,
+            exp.Asinh,
+            exp.Atanh,
+            exp.Unhex,
         )
     },
     exp.Atan2: ("atan2", ("this", "expression")),
@@ -121,10 +128,22 @@ _DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     exp.RegexpFullMatch: ("regexp_full_match", ("this", "expression", "options")),
     exp.SimilarTo: ("regexp_full_match", ("this", "expression")),
     exp.RegexpReplace: ("regexp_replace", ("this", "expression", "replacement", "modifiers")),
+    exp.RegexpExtractAll: ("regexp_extract_all", ("this", "expression", "group", "parameters")),
+    exp.RegexpSplit: ("string_split_regex", ("this", "expression", "limit")),
+    exp.ToBase64: ("to_base64", ("this",)),
+    exp.FromBase64: ("from_base64", ("this",)),
+    exp.SHA: ("sha1", ("this",)),
+    exp.Overlay: ("overlay", ("this", "expression", "from_", "for_")),
+    exp.JarowinklerSimilarity: ("jaro_winkler_similarity", ("this", "expression", "case_insensitive")),
+    exp.Format: ("format", ("this", "expressions")),
+    exp.TimeFromParts: ("make_time", ("hour", "min", "sec")),
+    exp.MapFromEntries: ("map_from_entries", ("this",)),
     exp.RegexpExtract: ("regexp_extract", ("this", "expression", "group", "parameters")),
     exp.LastDay: ("last_day", ("this",)),
     exp.TimestampFromParts: ("make_timestamp", ("year", "month", "day", "hour", "min", "sec")),
     exp.DateAdd: ("+", ("this", "expression")),
+    exp.EuclideanDistance: ("list_distance", ("this", "expression")),
+    exp.CosineDistance: ("list_cosine_distance", ("this", "expression")),
     exp.ArraySize: ("array_length", ("this", "expression")),
     exp.ArrayContains: ("list_contains", ("this", "expression")),
     exp.ArrayConcat: ("list_concat", ("this", "expressions")),
@@ -134,6 +153,7 @@ _DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     exp.ArrayPrepend: ("list_prepend", ("expression", "this")),
     exp.ArrayOverlaps: ("list_has_any", ("this", "expression")),
     exp.ArrayContainsAll: ("list_has_all", ("this", "expression")),
+    exp.ArrayContainedBy: ("list_has_all", ("expression", "this")),
     exp.ArrayIntersect: ("list_intersect", ("expressions",)),
     exp.ArrayToString: ("array_to_string", ("this", "expression")),
     exp.Flatten: ("flatten", ("this",)),
@@ -142,6 +162,9 @@ _DIRECT: dict[type[Any], tuple[str, tuple[str, ...]]] = {
     exp.MapKeys: ("map_keys", ("this",)),
     exp.JSONKeys: ("json_keys", ("this", "expression")),
     exp.ParseJSON: ("json", ("this",)),
+    exp.ArraySlice: ("list_slice", ("this", "start", "end", "step")),
+    exp.ToBinary: ("bin", ("this",)),
+    exp.JSONArray: ("json_array", ("expressions",)),
     exp.ArrayMin: ("list_min", ("this",)),
     exp.ArrayMax: ("list_max", ("this",)),
 }
@@ -183,11 +206,41 @@ _BY_NAME = {
             "json_array_length", "json_keys", "json_exists", "json_valid", "json", "to_json", "json_type",
             "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "timezone",
             "cardinality", "element_at", "len", "array_length", "range", "generate_series",
+            "bin", "unbin", "binom", "millisecond", "microsecond", "url_encode", "url_decode", "octet_length",
+            "to_base", "strip_accents",
+            "nfc_normalize", "regexp_escape", "format_bytes", "jaccard", "damerau_levenshtein",
+            "jaro_similarity", "jaro_winkler_similarity", "printf", "format", "try_strptime", "fmod", "fdiv",
+            "nextafter", "signbit", "make_timestamp_ms", "make_timestamptz", "julian", "days_in_month",
+            "nanosecond", "normalized_interval", "to_quarters", "to_decades", "to_centuries",
+            "to_millennia", "to_milliseconds", "to_microseconds", "list_where", "list_select", "list_resize",
+            "list_grade_up", "list_inner_product", "list_negative_inner_product", "list_distance",
+            "list_cosine_similarity", "list_cosine_distance", "list_median", "list_mode", "list_var_pop",
+            "list_var_samp", "list_stddev_pop", "list_stddev_samp", "list_string_agg",
+            "list_bit_and", "list_bit_or", "list_bit_xor", "struct_keys", "map_concat",
+            "map_from_entries", "map_contains_value", "map_contains_entry", "list_pop_back",
+            "list_pop_front", "make_time", "strftime", "strptime",
         )
     },
+    "like_escape": "like", "ilike_escape": "ilike", "json_quote": "to_json", "array_to_json": "to_json",
+    "row_to_json": "to_json",
+    "base64": "to_base64", "to_binary": "bin", "from_binary": "unbin", "from_hex": "unhex",
+    "string_split_regex": "string_split_regex", "str_split_regex": "string_split_regex",
+    "regexp_split_to_array": "string_split_regex", "formatreadablesize": "format_bytes",
+    "formatreadabledecimalsize": "format_decimal_bytes", "array_push_front": "list_push_front",
+    "array_pop_back": "list_pop_back", "array_pop_front": "list_pop_front", "array_where": "list_where",
+    "array_select": "list_select", "array_resize": "list_resize", "array_grade_up": "list_grade_up",
+    "grade_up": "list_grade_up", "list_dot_product": "list_inner_product",
+    "list_negative_dot_product": "list_negative_inner_product", "character_length": "length",
+    "aggregate": "list_aggregate", "array_aggr": "list_aggregate",
     "list_pack": "list_value",
     "add": "+", "subtract": "-", "multiply": "*", "divide": "//",
 }  # fmt: skip
+_LAMBDAS = {
+    "list_reduce": "list_reduce", "array_reduce": "list_reduce", "list_apply": "list_transform",
+    "array_apply": "list_transform", "array_transform": "list_transform", "list_transform": "list_transform",
+    "list_filter": "list_filter", "array_filter": "list_filter",
+}  # fmt: skip
+_STRUCTS = frozenset({"struct_insert", "struct_update", "struct_concat", "struct_extract_at"})
 _KNOWN = [name for name, _ in _DIRECT.values() if name.isidentifier()] + [
     *_BY_NAME, "sum", "count", "avg", "coalesce", "greatest", "least", "concat", "trim", "ltrim", "rtrim",
     "lpad", "rpad",
@@ -224,6 +277,10 @@ def by_name(binder: Binder, node: Any) -> Expr:
         if time is not None:
             return time
         raise refusals.volatile(binder.source, name.upper(), node)
+    if name in _LAMBDAS:
+        return lambdas.by_name(binder, _LAMBDAS[name], node)
+    if name in _STRUCTS:
+        return nested.STRUCTS[name](binder, node)
     if name not in _BY_NAME:
         refused = refusals.aggregate(binder.source, name, node)
         if refused is not None:
@@ -236,12 +293,11 @@ def by_name(binder: Binder, node: Any) -> Expr:
 
 def _log(binder: Binder, node: Any) -> Expr:
     """LOG(x) is the decimal logarithm; sqlglot reads LOG2(x) and LOG10(x) as LOG(2, x) and LOG(10, x)."""
-    base = node.expression and node.this.name
-    if base is None:
+    if node.expression is None:
         return build.call("log10", binder.bind(node.this))
     if refusals.written(binder.source, node) not in ("LOG2", "LOG10"):
-        raise binder.source.unsupported("LOG with a base", node, hint="use LN, LOG2 or LOG10")
-    return build.call(f"log{base}", binder.bind(node.expression))
+        return build.call("log_to", binder.bind(node.this), binder.bind(node.expression))
+    return build.call(f"log{node.this.name}", binder.bind(node.expression))
 
 
 def _extreme(name: str) -> _Rule:
@@ -255,6 +311,8 @@ def _extreme(name: str) -> _Rule:
 
 def _concat(binder: Binder, node: Any) -> Expr:
     args = _args(binder, node, ("expressions",), frozenset({"coalesce"}))
+    if any(arg.type.name == "LIST" for arg in args):
+        return build.call("list_concat", *args)
     if node.args.get("coalesce"):
         return build.call("concat", *args)
     return reduce(lambda a, b: build.call("||", a, b), args)
@@ -314,11 +372,9 @@ def _date_diff(binder: Binder, node: Any) -> Expr:
 
 
 def _from_epoch(binder: Binder, node: Any) -> Expr:
-    """EPOCH_MS and MAKE_TIMESTAMP of one argument; sqlglot reads TO_TIMESTAMP as the same."""
+    """EPOCH_MS, MAKE_TIMESTAMP of one argument and TO_TIMESTAMP, which sqlglot reads as the same."""
     scale = node.args.get("scale")
-    name = {"3": "epoch_ms", "6": "make_timestamp"}.get("" if scale is None else scale.name)
-    if name is None:
-        raise binder.source.unsupported(f"{refusals.written(binder.source, node) or 'TO_TIMESTAMP'}", node)
+    name = {"3": "epoch_ms", "6": "make_timestamp"}.get("" if scale is None else scale.name, "to_timestamp")
     return build.call(name, binder.bind(node.this))
 
 
@@ -326,6 +382,34 @@ def _sha2(binder: Binder, node: Any) -> Expr:
     if str(node.args.get("length") or "") not in ("", "256"):
         raise binder.source.unsupported(f"SHA2 of {node.args['length']} bits", node)
     return build.call("sha256", binder.bind(node.this))
+
+
+def _coded(name: str) -> _Rule:
+    """ENCODE and DECODE, of UTF-8 only."""
+
+    def rule(binder: Binder, node: Any) -> Expr:
+        if Printer(binder.source).written(node) != 1:
+            raise binder.source.unsupported(f"{name.upper()} by a character set", node, hint="it is UTF-8")
+        return build.call(name, binder.bind(node.this))
+
+    return rule
+
+
+def _by_format(name: str) -> _Rule:
+    """STRFTIME and STRPTIME: sqlglot makes 'None' of an empty format."""
+
+    def rule(binder: Binder, node: Any) -> Expr:
+        args = _args(binder, node, ("this", "format"))
+        if len(args) != 2 or node.args["format"].name == "None":
+            raise binder.source.error(Code.VALUE, f"{name} takes a time and a format that is not empty", node)
+        return build.call(name, *args)
+
+    return rule
+
+
+def _json_object(binder: Binder, node: Any) -> Expr:
+    parts = [part for pair in node.expressions for part in (pair.this, pair.expression)]
+    return build.call("json_object", *(binder.bind(part) for part in parts))
 
 
 def _pi(binder: Binder, node: Any) -> Expr:
@@ -413,6 +497,12 @@ RULES: dict[type[Any], _Rule] = {
     exp.DateDiff: _date_diff,
     exp.UnixToTime: _from_epoch,
     exp.SHA2: _sha2,
+    exp.JSONObject: _json_object,
+    exp.TimeToStr: _by_format("strftime"),
+    exp.StrToTime: _by_format("strptime"),
+    exp.Encode: _coded("encode"),
+    exp.Decode: _coded("decode"),
+    exp.Typeof: lambda binder, node: build.literal(type_text(binder.bind(node.this).type)),
     exp.Pi: _pi,
     exp.Date: _to_date,
     exp.TsOrDsToDate: _to_date,

@@ -17,7 +17,7 @@ from sqlglot import exp
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build
 from everfresh.expr.nodes import Const, Expr
-from everfresh.sql import calls, nested, refusals
+from everfresh.sql import calls, lambdas, nested, refusals
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.logical.row_calls import GroupingCall
 from everfresh.sql.parameters import value_of
@@ -43,6 +43,7 @@ class Binder:
     over: bool = False  # inside of a window function
     named: Mapping[str, Any] = field(default_factory=dict)  # lower-case name -> tree of the WINDOW clause
     open: frozenset[str] = frozenset()  # aliases that are being expanded
+    parameters: Mapping[str, Expr] = field(default_factory=dict)  # of the lambdas around, by lower-case name
 
     @property
     def source(self) -> Source:
@@ -93,12 +94,37 @@ def _column(binder: Binder, node: Any) -> Expr:
     if "bound" in node.meta:  # made by the expansion of a star
         bound: Expr = node.meta["bound"]
         return bound
+    if binder.parameters:
+        named = _parameter_of(binder, node)
+        if named is not None:
+            return named
     found = _named(binder, node) if not node.args.get("db") else None
     if found is None and node.table:
         found = nested.field_of_column(binder, node)
     if found is None:
         raise binder.scope.missing(node, list(binder.aliases))
     return found
+
+
+def _parameter_of(binder: Binder, node: Any) -> Expr | None:
+    """A parameter of a lambda, or a field of one, which hide columns."""
+    parts = list(node.parts)
+    if len(parts) > 1 and binder.scope.resolve(node) is not None:
+        return None
+    found = binder.parameters.get(fold(parts[0].name))
+    for part in parts[1:]:
+        found = None if found is None else nested.field(found, part.name)
+    return found
+
+
+def _identifier(binder: Binder, node: Any) -> Expr:
+    """A name in the body of a lambda, where sqlglot takes each for a parameter."""
+    found = lambdas.parameter(binder, node)
+    if found is not None:
+        return found
+    column = exp.Column(this=node.copy())
+    column.meta.update(node.meta)
+    return _column(binder, column)
 
 
 def _named(binder: Binder, node: Any) -> Expr | None:
@@ -345,6 +371,7 @@ def _needs_over(binder: Binder, node: Any) -> Expr:
 
 _RULES: dict[type[Any], Rule] = {
     exp.Column: _column,
+    exp.Identifier: _identifier,
     exp.Literal: _literal,
     exp.RawString: lambda b, n: build.literal(n.this),
     exp.Boolean: lambda b, n: build.literal(bool(n.this)),
@@ -384,4 +411,6 @@ _RULES: dict[type[Any], Rule] = {
     **dict.fromkeys(windows.ONLY_OVER, _needs_over),
     **calls.RULES,
     **nested.RULES,
+    exp.Transform: lambdas.transform,
+    exp.ArrayFilter: lambdas.keep,
 }

@@ -11,7 +11,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build
 from everfresh.expr.library.structs import field_of
 from everfresh.expr.nodes import Call, Const, Expr
-from everfresh.types import BIGINT, STRUCT, VARCHAR, SqlType
+from everfresh.types import BIGINT, STRUCT, VARCHAR, SqlType, fold
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -20,8 +20,10 @@ _END = (1 << 31) - 1  # a list has fewer values
 
 
 def _array(binder: Binder, node: Any) -> Expr:
-    if any(isinstance(part, exp.Comprehension) for part in node.expressions):
-        raise binder.source.unsupported("a list comprehension", node)
+    if len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Comprehension):
+        from everfresh.sql import lambdas
+
+        return lambdas.comprehension(binder, node.expressions[0])
     return build.call("list_value", *(binder.bind(part) for part in node.expressions))
 
 
@@ -107,6 +109,10 @@ def _part(binder: Binder, held: Expr, place: Any) -> Expr:
 def _dot(binder: Binder, node: Any) -> Expr:
     if not isinstance(node.expression, exp.Identifier):
         raise binder.source.unsupported(f"'{node.sql('duckdb')[:40]}'", node)
+    if isinstance(node.this, exp.Identifier):  # in a lambda: a column of a table comes before a parameter
+        column = exp.Column(this=node.expression.copy(), table=node.this.copy())
+        if binder.scope.resolve(column) is not None:
+            return binder.bind(column)
     return field(binder.bind(node.this), node.expression.name)
 
 
@@ -183,6 +189,68 @@ def _json_type(binder: Binder, node: Any) -> Expr:
 def _at_zone(binder: Binder, node: Any) -> Expr:
     return build.call("timezone", binder.bind(node.args["zone"]), binder.bind(node.this))
 
+
+def _fields(binder: Binder, node: Any) -> list[tuple[str, Expr]]:
+    """The fields that a call gives behind its first argument."""
+    found = []
+    for part in node.expressions[1:]:
+        if not isinstance(part, exp.PropertyEQ):
+            raise binder.source.error(
+                Code.TYPE, "a field has a name", node, hint="as in struct_insert(s, a := 1)"
+            )
+        found.append((part.this.name, binder.bind(part.expression)))
+    return found
+
+
+def _first(binder: Binder, node: Any) -> Expr:
+    if not node.expressions:
+        raise binder.source.error(Code.TYPE, f"{node.name.lower()} takes a struct", node)
+    return binder.bind(node.expressions[0])
+
+
+def _parts_of(held: Expr) -> list[tuple[str, Expr]]:
+    if held.type.name != "STRUCT":
+        raise EverfreshError(Code.TYPE, f"this takes a struct, not {held.type}")
+    return [(name, field(held, name)) for name in held.type.names]
+
+
+def _insert(binder: Binder, node: Any) -> Expr:
+    return packed([*_parts_of(_first(binder, node)), *_fields(binder, node)])
+
+
+def _update(binder: Binder, node: Any) -> Expr:
+    """The fields of a struct, some with other values; new ones come last."""
+    given = {fold(name): (name, value) for name, value in _fields(binder, node)}
+    kept = [
+        (name, given.pop(fold(name))[1] if fold(name) in given else value)
+        for name, value in _parts_of(_first(binder, node))
+    ]
+    return packed([*kept, *given.values()])
+
+
+def _struct_concat(binder: Binder, node: Any) -> Expr:
+    _first(binder, node)
+    return packed([part for held in node.expressions for part in _parts_of(binder.bind(held))])
+
+
+def _extract_at(binder: Binder, node: Any) -> Expr:
+    held, at = [*(binder.bind(part) for part in node.expressions), None, None][:2]
+    if held is None or not isinstance(at, Const) or not at.type.is_integer or at.value is None:
+        raise binder.source.unsupported("STRUCT_EXTRACT_AT without a struct and a constant place", node)
+    parts = _parts_of(held)
+    if not 1 <= at.value <= len(parts):
+        raise binder.source.error(Code.VALUE, f"the struct has {len(parts)} fields, none at {at.value}", node)
+    found: Expr = parts[at.value - 1][1]
+    return found
+
+
+STRUCTS: dict[str, Callable[[Binder, Any], Expr]] = {
+    "struct_insert": _insert,
+    "struct_update": _update,
+    "struct_concat": _struct_concat,
+    "struct_extract_at": _extract_at,
+}
+"""Functions of structs that take names."""
 
 RULES: dict[type[Any], Callable[[Binder, Any], Expr]] = {
     exp.Array: _array,

@@ -21,6 +21,7 @@ of it may expect. The subjects:
 - `suite_language`    joins, subqueries, set operations, windows, views over views
 - `suite_time`        ASOF joins and windows in time
 - `suite_types`       types beside numbers, text and dates: lists, structs, UUID, time zones, ...
+- `suite_functions`   functions in views, with lambdas
 - `suite_durability`  reopening, readers, locks, damage
 """
 
@@ -35,6 +36,7 @@ from everfresh.testing.engine.suite_declarations import DeclarationSuite
 from everfresh.testing.engine.suite_definitions import DefinitionSuite
 from everfresh.testing.engine.suite_durability import DurabilitySuite
 from everfresh.testing.engine.suite_feeds import FeedSuite
+from everfresh.testing.engine.suite_functions import FunctionSuite
 from everfresh.testing.engine.suite_histories import HistorySuite
 from everfresh.testing.engine.suite_inputs import InputSuite
 from everfresh.testing.engine.suite_language import LanguageSuite
@@ -60,6 +62,7 @@ class EngineSuite(
     TimeSuite,
     TypeSuite,
     AggregateSuite,
+    FunctionSuite,
     DurabilitySuite,
 ):
     """Everything an engine must do."""

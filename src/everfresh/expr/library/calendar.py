@@ -12,7 +12,7 @@ from typing import Any
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.coerce import takes
 from everfresh.expr.library.civil import DAY_US, civil, day_number, month_length, weekday
-from everfresh.expr.library.dates import part_name, part_of
+from everfresh.expr.library.dates import part_name, part_of, span_us
 from everfresh.expr.library.signature import Function, Signature, check
 from everfresh.types import BIGINT, DATE, DOUBLE, INTERVAL, TIMESTAMP, VARCHAR
 
@@ -108,8 +108,8 @@ def _age(_: Signature, end: int, start: int) -> Interval:
     return -months, -days, -us
 
 
-_DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_MONTH_NAMES = (
+DAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTH_NAMES = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
     "November", "December",
 )  # fmt: skip
@@ -125,7 +125,8 @@ def _last_day(day: int) -> int:
     return int(day_number(year, month, month_length(year, month)))
 
 
-def _make_timestamp(_: Signature, *parts: Any) -> int:
+def timestamp_of(_: Signature, *parts: Any) -> int:
+    """A time from microseconds, or from a year, a month, a day, an hour, a minute and seconds."""
     if len(parts) == 1:
         return int(parts[0])
     year, month, day, hour, minute, seconds = parts
@@ -139,11 +140,13 @@ def _make_timestamp(_: Signature, *parts: Any) -> int:
     return check(int(found), BIGINT, lambda: f"the time {year}-{month}-{day} {hour}:{minute}")
 
 
-def _epoch(factor: int, divisor: int) -> Callable[[Signature, int], int]:
-    def scalar(types: Signature, value: int) -> int:
+def _epoch(factor: int, divisor: int) -> Callable[[Signature, Any], int]:
+    def scalar(types: Signature, value: Any) -> int:
         if types.result == TIMESTAMP:
             return check(value * divisor, BIGINT, lambda: f"{value} milliseconds")
         us = value * DAY_US if types.args[0] == DATE else value
+        if types.args[0] == INTERVAL:
+            us = span_us(value)
         return check(us * factor // divisor, BIGINT, lambda: "the number of a time")
 
     return scalar
@@ -151,7 +154,7 @@ def _epoch(factor: int, divisor: int) -> Callable[[Signature, int], int]:
 
 _BETWEEN = takes(((VARCHAR, DATE, DATE), BIGINT), ((VARCHAR, TIMESTAMP, TIMESTAMP), BIGINT))
 _NAME = takes(((DATE,), VARCHAR), ((TIMESTAMP,), VARCHAR))
-_NUMBER = takes(((DATE,), BIGINT), ((TIMESTAMP,), BIGINT))
+_NUMBER = takes(((DATE,), BIGINT), ((TIMESTAMP,), BIGINT), ((INTERVAL,), BIGINT))
 _SIX = (BIGINT, BIGINT, BIGINT, BIGINT, BIGINT, DOUBLE)
 
 ROWS = (
@@ -159,12 +162,10 @@ ROWS = (
     Function("date_sub", _BETWEEN, _sub),
     Function("age", takes(((TIMESTAMP, TIMESTAMP), INTERVAL)), _age),
     Function("last_day", takes(((DATE,), DATE), ((TIMESTAMP,), DATE)), _of_day(_last_day)),
-    Function("dayname", _NAME, _of_day(lambda day: _DAY_NAMES[int(weekday(day))])),
-    Function("monthname", _NAME, _of_day(lambda day: _MONTH_NAMES[int(civil(day)[1]) - 1])),
-    Function("make_timestamp", takes(((BIGINT,), TIMESTAMP), (_SIX, TIMESTAMP)), _make_timestamp),
-    Function(
-        "epoch_ms", takes(((DATE,), BIGINT), ((TIMESTAMP,), BIGINT), ((BIGINT,), TIMESTAMP)), _epoch(1, 1_000)
-    ),
+    Function("dayname", _NAME, _of_day(lambda day: DAY_NAMES[int(weekday(day))])),
+    Function("monthname", _NAME, _of_day(lambda day: MONTH_NAMES[int(civil(day)[1]) - 1])),
+    Function("make_timestamp", takes(((BIGINT,), TIMESTAMP), (_SIX, TIMESTAMP)), timestamp_of),
+    Function("epoch_ms", takes(*_NUMBER.rows, ((BIGINT,), TIMESTAMP)), _epoch(1, 1_000)),
     Function("epoch_us", _NUMBER, _epoch(1, 1)),
     Function("epoch_ns", _NUMBER, _epoch(1_000, 1)),
 )

@@ -214,11 +214,15 @@ def part_of(name: str, type_: SqlType, value: Any) -> Any:
     return _OF_TIME[name](value * 0 if type_ == DATE else value % DAY_US)
 
 
+def span_us(span: Interval) -> int:
+    """An interval in microseconds: DuckDB's year has 365.25 days here, its month 30."""
+    years = _trunc(span[0], 12)
+    return (years * 1461 * DAY_US) // 4 + ((span[0] - years * 12) * 30 + span[1]) * DAY_US + span[2]
+
+
 def _epoch(types: Signature, value: Any) -> float:
     if types.args[0] == INTERVAL:
-        years = _trunc(value[0], 12)
-        # DuckDB's year has 365.25 days here, its month 30.
-        us = (years * 1461 * DAY_US) // 4 + ((value[0] - years * 12) * 30 + value[1]) * DAY_US + value[2]
+        us = span_us(value)
     else:
         us = value * DAY_US if types.args[0] == DATE else value
     return float(us) / 1e6
@@ -364,6 +368,9 @@ ROWS = (
         columns=_truncate_columns,
     ),
     Function("make_date", takes(((BIGINT, BIGINT, BIGINT), DATE)), _make_date),
+    _constructor("to_millennia", 12_000, 0, 0),
+    _constructor("to_centuries", 1_200, 0, 0),
+    _constructor("to_decades", 120, 0, 0),
     _constructor("to_years", 12, 0, 0),
     _constructor("to_quarters", 3, 0, 0),
     _constructor("to_months", 1, 0, 0),

@@ -29,13 +29,19 @@ from everfresh.expr.library import (
     time_bucket,
     trying,
 )
+from everfresh.expr.library.collections import entries, lambdas, more_lists
 from everfresh.expr.library.signature import Function, Signature
+from everfresh.expr.library.texts import distances, encodings, formats, patterns
+from everfresh.expr.library.times import makers
+from everfresh.expr.library.times import texts as time_texts
 
 _ROWS = (
     *arithmetic.ROWS, *compare.ROWS, *logic.ROWS, *numeric.ROWS, *strings.ROWS, *dates.ROWS,
     *time_bucket.ROWS, *calendar.ROWS, *integers.ROWS, *angles.ROWS, *regex.ROWS,
     *text_parts.ROWS, *trying.ROWS, *lists.ROWS, *structs.ROWS,
-    *moments.ROWS, *jsons.ROWS, *products.ROWS, *quantiles.ROWS,
+    *moments.ROWS, *jsons.ROWS, *products.ROWS, *encodings.ROWS, *distances.ROWS,
+    *formats.ROWS, *patterns.ROWS, *time_texts.ROWS, *makers.ROWS, *lambdas.ROWS, *more_lists.ROWS,
+    *entries.ROWS, *quantiles.ROWS,
 )  # fmt: skip
 
 FUNCTIONS: dict[str, Function] = {row.name: row for row in _ROWS}

@@ -77,6 +77,14 @@ def _factorial(_: Signature, n: int) -> int:
     return math.factorial(n)
 
 
+def _binom(types: Signature, n: int, k: int) -> int:
+    if n < 0 or k < 0:
+        raise EverfreshError(Code.OVERFLOW, f"binom({n}, {k}) is not defined")
+    if min(k, n - k) > 128:
+        raise EverfreshError(Code.OVERFLOW, f"binom({n}, {k}) is outside HUGEINT")
+    return check(math.comb(n, k), types.result, lambda: f"binom({n}, {k})")
+
+
 def _bit_count(types: Signature, a: int) -> int:
     return (a % (1 << _WIDTHS[types.args[0].name])).bit_count()
 
@@ -100,5 +108,6 @@ ROWS = (
     Function("bit_count", _COUNTS, _bit_count, fails=never_fails),
     Function("gcd", _DIVISORS, _gcd),
     Function("lcm", _DIVISORS, _lcm),
+    Function("binom", takes(((INTEGER, INTEGER), HUGEINT)), _binom),
     Function("factorial", takes(((INTEGER,), HUGEINT)), _factorial),
 )

@@ -100,7 +100,7 @@ def to_json(value: Any, type_: SqlType) -> str:
             return "true" if value else "false"
         case "DECIMAL":
             return written(value / 10**type_.scale)
-        case "REAL" | "DOUBLE" if value - value == 0:
+        case "REAL" | "DOUBLE":
             return written(value)
     return str(value) if type_.is_integer else _quoted(render(value, type_))
 

@@ -15,7 +15,7 @@ from typing import Any
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.coerce import takes
 from everfresh.expr.library.json_values import NOTHING, Object, parsed, text_of, to_json, written
-from everfresh.expr.library.signature import Function, Rule, Signature, never_fails
+from everfresh.expr.library.signature import Function, Rule, Signature, never_fails, never_null
 from everfresh.expr.nodes import Expr
 from everfresh.types import BIGINT, BOOLEAN, JSON, LIST, UBIGINT, VARCHAR, SqlType, coding
 
@@ -138,6 +138,30 @@ def _to_json(types: Signature, value: Any) -> str:
     return to_json(value, types.args[0])
 
 
+def _array_of(types: Signature, *values: Any) -> str:
+    return f"[{','.join(to_json(v, t) for v, t in zip(values, types.args, strict=True))}]"
+
+
+def _object_of(types: Signature, *values: Any) -> str:
+    """The fields are names and values in turn."""
+    parts = [to_json(v, t) for v, t in zip(values, types.args, strict=True)]
+    return "{" + ",".join(f"{k}:{v}" for k, v in zip(parts[::2], parts[1::2], strict=True)) + "}"
+
+
+def _no_interval(types: Sequence[SqlType]) -> bool:
+    return all(t.name != "INTERVAL" for t in types)
+
+
+def _is_object(types: Sequence[SqlType]) -> SqlType | None:
+    named = all(t.name == "VARCHAR" for t in types[::2])
+    return JSON if len(types) % 2 == 0 and named and _no_interval(types) else None
+
+
+_VALUES = Rule(lambda types: JSON if _no_interval(types) else None, lambda args: [a.type for a in args])
+_FIELDS = Rule(
+    _is_object,
+    lambda args: [a.type for a in args] if _is_object([a.type for a in args]) else None,
+)
 _ANY = Rule(
     lambda types: JSON if len(types) == 1 and types[0].name != "INTERVAL" else None,
     lambda args: [args[0].type] if len(args) == 1 else None,
@@ -163,4 +187,6 @@ ROWS = (
     Function("json_valid", takes(((VARCHAR,), BOOLEAN)), _valid, fails=never_fails),
     Function("json", takes(((JSON,), JSON)), _minified),
     Function("to_json", _ANY, _to_json),
+    Function("json_array", _VALUES, _array_of, strict=False, null=never_null, fails=never_fails),
+    Function("json_object", _FIELDS, _object_of, strict=False, null=never_null, fails=never_fails),
 )

@@ -52,7 +52,7 @@ def is_list(type_: SqlType) -> bool:
 # -- typing --------------------------------------------------------------------------------------------------
 
 
-def _of_list(result: Callable[[SqlType], SqlType | None], *rest: SqlType) -> Rule:
+def of_list(result: Callable[[SqlType], SqlType | None], *rest: SqlType) -> Rule:
     """A list, and arguments of fixed types behind it, all of them or the first few."""
 
     def of_types(types: Types) -> SqlType | None:
@@ -138,12 +138,13 @@ def _value(types: Signature, *values: Any) -> str:
     return coding.from_elements(values, types.result)
 
 
-def _parts(types: Signature, code: str, place: int = 0) -> list[Any]:
+def parts_of(types: Signature, code: str, place: int = 0) -> list[Any]:
+    """The physical values in a list."""
     return coding.elements(code, types.args[place])
 
 
 def _extract(types: Signature, code: str, at: int) -> Any:
-    found = _parts(types, code)
+    found = parts_of(types, code)
     place = at - 1 if at > 0 else len(found) + at
     return found[place] if at and 0 <= place < len(found) else None
 
@@ -160,7 +161,7 @@ def bounds(size: int, begin: int, end: int) -> slice:
 
 
 def _slice(types: Signature, code: str, begin: int, end: int) -> str:
-    found = _parts(types, code)
+    found = parts_of(types, code)
     return coding.from_elements(found[bounds(len(found), begin, end)], types.result)
 
 
@@ -169,7 +170,7 @@ def _contains(types: Signature, code: str, value: Any) -> bool:
 
 
 def _place(types: Signature, code: str, value: Any) -> int | None:
-    found = enumerate(_parts(types, code), 1)
+    found = enumerate(parts_of(types, code), 1)
     return next((i for i, part in found if part is not None and _equal(types.args[1], part, value)), None)
 
 
@@ -178,7 +179,7 @@ def _position(types: Signature, code: Any, value: Any) -> int | None:
         return None
     if value is not None:
         return _place(types, code, value)
-    return next((i for i, part in enumerate(_parts(types, code), 1) if part is None), None)
+    return next((i for i, part in enumerate(parts_of(types, code), 1) if part is None), None)
 
 
 def _equal(type_: SqlType, a: Any, b: Any) -> bool:
@@ -188,7 +189,10 @@ def _equal(type_: SqlType, a: Any, b: Any) -> bool:
 # -- lists from lists ----------------------------------------------------------------------------------------
 
 
-def _order(type_: SqlType) -> Callable[[Any], Any]:
+def list_order(types: Signature) -> Callable[[Any], Any]:
+    """How the values of a list are brought into order: by a key."""
+    type_ = types.args[0].inner[0]
+
     def two(a: Any, b: Any) -> int:
         return compare(operator.gt, type_, a, b) - compare(operator.lt, type_, a, b)
 
@@ -196,15 +200,21 @@ def _order(type_: SqlType) -> Callable[[Any], Any]:
 
 
 def _sorted(types: Signature, code: str, order: str = "ASC", nulls: str = "NULLS LAST") -> str:
+    found = parts_of(types, code)
+    places = sorted_places(found, list_order(types), order, nulls)
+    return coding.from_elements([found[i] for i in places], types.result)
+
+
+def sorted_places(parts: list[Any], key: Callable[[Any], Any], order: str, nulls: str) -> list[int]:
+    """The places of values in their order, from 0."""
     up, first = order.strip().upper(), nulls.strip().upper()
     if up not in ("ASC", "DESC") or first not in ("NULLS FIRST", "NULLS LAST"):
         hint = "ASC or DESC, NULLS FIRST or NULLS LAST"
         raise EverfreshError(Code.VALUE, f"a list is not sorted by {up} {first}", hint=hint)
-    found, order_of = _parts(types, code), _order(types.args[0].inner[0])
-    known = sorted((v for v in found if v is not None), key=order_of, reverse=up == "DESC")
-    missing = [None] * (len(found) - len(known))
-    parts = [*missing, *known] if first == "NULLS FIRST" else [*known, *missing]
-    return coding.from_elements(parts, types.result)
+    there = [i for i, part in enumerate(parts) if part is not None]
+    there.sort(key=lambda i: key(parts[i]), reverse=up == "DESC")
+    missing = [i for i, part in enumerate(parts) if part is None]
+    return [*missing, *there] if first == "NULLS FIRST" else [*there, *missing]
 
 
 def _reverse_sorted(types: Signature, code: str, nulls: str = "NULLS LAST") -> str:
@@ -217,17 +227,17 @@ def _distinct_values(values: list[Any]) -> list[Any]:
 
 
 def _distinct(types: Signature, code: str) -> str:
-    return coding.from_elements(_distinct_values(_parts(types, code)), types.result)
+    return coding.from_elements(_distinct_values(parts_of(types, code)), types.result)
 
 
 def _unique(types: Signature, code: str) -> int:
-    return len(_distinct_values(_parts(types, code)))
+    return len(_distinct_values(parts_of(types, code)))
 
 
 def _concat(types: Signature, *codes: str | None) -> str | None:
     if all(code is None for code in codes):
         return None
-    found = [part for code in codes if code is not None for part in _parts(types, code)]
+    found = [part for code in codes if code is not None for part in parts_of(types, code)]
     return coding.from_elements(found, types.result)
 
 
@@ -236,20 +246,22 @@ def _joined(types: Signature, a: str, b: str) -> str:
 
 
 def _append(types: Signature, code: str | None, value: Any) -> str:
-    return coding.from_elements([*(_parts(types, code) if code is not None else []), value], types.result)
+    return coding.from_elements([*(parts_of(types, code) if code is not None else []), value], types.result)
 
 
 def _prepend(types: Signature, value: Any, code: str | None) -> str:
-    return coding.from_elements([value, *(_parts(types, code, 1) if code is not None else [])], types.result)
+    return coding.from_elements(
+        [value, *(parts_of(types, code, 1) if code is not None else [])], types.result
+    )
 
 
 def _reverse(types: Signature, code: str) -> str:
-    return coding.from_elements(_parts(types, code)[::-1], types.result)
+    return coding.from_elements(parts_of(types, code)[::-1], types.result)
 
 
 def _flatten(types: Signature, code: str) -> str:
     inner = types.args[0].inner[0]
-    found = [part for sub in _parts(types, code) if sub is not None for part in coding.elements(sub, inner)]
+    found = [part for sub in parts_of(types, code) if sub is not None for part in coding.elements(sub, inner)]
     return coding.from_elements(found, types.result)
 
 
@@ -258,16 +270,16 @@ def _flat(inner: SqlType) -> SqlType | None:
 
 
 def _has_any(types: Signature, a: str, b: str) -> bool:
-    return not set(_distinct_values(_parts(types, a))).isdisjoint(_distinct_values(_parts(types, b)))
+    return not set(_distinct_values(parts_of(types, a))).isdisjoint(_distinct_values(parts_of(types, b)))
 
 
 def _has_all(types: Signature, a: str, b: str) -> bool:
-    return set(_distinct_values(_parts(types, b))) <= set(_distinct_values(_parts(types, a)))
+    return set(_distinct_values(parts_of(types, b))) <= set(_distinct_values(parts_of(types, a)))
 
 
 def _intersect(types: Signature, a: str, b: str) -> str:
-    there = set(_distinct_values(_parts(types, b)))
-    found = [v for v in _distinct_values(_parts(types, a)) if v in there]
+    there = set(_distinct_values(parts_of(types, b)))
+    found = [v for v in _distinct_values(parts_of(types, a)) if v in there]
     return coding.from_elements(found, types.result)
 
 
@@ -276,7 +288,7 @@ def _intersect(types: Signature, a: str, b: str) -> str:
 
 def _to_text(types: Signature, code: str, by: str = "") -> str:
     inner = types.args[0].inner[0]
-    return by.join(render(part, inner) for part in _parts(types, code) if part is not None)
+    return by.join(render(part, inner) for part in parts_of(types, code) if part is not None)
 
 
 def _split(types: Signature, text: str, by: str) -> str:
@@ -305,12 +317,13 @@ def _sum_type(inner: SqlType) -> SqlType | None:
     return HUGEINT if inner.is_integer or inner in (BOOLEAN, NULL) else None
 
 
-def _known(types: Signature, code: str) -> list[Any]:
-    return [part for part in _parts(types, code) if part is not None]
+def known(types: Signature, code: str) -> list[Any]:
+    """Those that are not NULL."""
+    return [part for part in parts_of(types, code) if part is not None]
 
 
 def _sum(types: Signature, code: str) -> Any:
-    found = _known(types, code)
+    found = known(types, code)
     if not found:
         return None
     total = sum(found)
@@ -323,7 +336,7 @@ def _sum(types: Signature, code: str) -> Any:
 
 
 def _mean(types: Signature, code: str) -> float | None:
-    found, inner = _known(types, code), types.args[0].inner[0]
+    found, inner = known(types, code), types.args[0].inner[0]
     if not found:
         return None
     total = sum(found)
@@ -334,7 +347,7 @@ def _mean(types: Signature, code: str) -> float | None:
 def _extreme(op: Callable[[Any, Any], Any]) -> Callable[[Signature, str], Any]:
     def scalar(types: Signature, code: str) -> Any:
         best = None
-        for part in _known(types, code):
+        for part in known(types, code):
             if best is None or compare(op, types.result, part, best):
                 best = part
         return best
@@ -342,12 +355,13 @@ def _extreme(op: Callable[[Any, Any], Any]) -> Callable[[Signature, str], Any]:
     return scalar
 
 
-def _number(inner: SqlType) -> SqlType | None:
+def number_type(inner: SqlType) -> SqlType | None:
+    """DOUBLE for numbers."""
     return DOUBLE if inner.is_numeric or inner == NULL else None
 
 
 def _product(types: Signature, code: str) -> float | None:
-    found, inner = _known(types, code), types.args[0].inner[0]
+    found, inner = known(types, code), types.args[0].inner[0]
     result = 1.0
     for part in found:
         result *= cast_value(part, inner, DOUBLE)
@@ -355,24 +369,24 @@ def _product(types: Signature, code: str) -> float | None:
 
 
 def _first(types: Signature, code: str) -> Any:
-    return next(iter(_parts(types, code)), None)
+    return next(iter(parts_of(types, code)), None)
 
 
 def _last(types: Signature, code: str) -> Any:
-    return next(reversed(_parts(types, code)), None)
+    return next(reversed(parts_of(types, code)), None)
 
 
 def _any_value(types: Signature, code: str) -> Any:
-    return next(iter(_known(types, code)), None)
+    return next(iter(known(types, code)), None)
 
 
 def _all_true(types: Signature, code: str) -> bool | None:
-    found = _known(types, code)
+    found = known(types, code)
     return all(found) if found else None
 
 
 def _some_true(types: Signature, code: str) -> bool | None:
-    found = _known(types, code)
+    found = known(types, code)
     return any(found) if found else None
 
 
@@ -404,16 +418,17 @@ _RANGE = Rule(
 )
 
 
-def _same(inner: SqlType) -> SqlType:
+def same_type(inner: SqlType) -> SqlType:
+    """The type of the values itself."""
     return inner
 
 
 def _size(types: Signature, code: str) -> int:
-    return len(_parts(types, code))
+    return len(parts_of(types, code))
 
 
 def _count(types: Signature, code: str) -> int:
-    return len(_known(types, code))
+    return len(known(types, code))
 
 
 def _truth(inner: SqlType) -> SqlType | None:
@@ -432,37 +447,37 @@ _FAILS: dict[str, Any] = {"fails": may_fail}
 
 ROWS = (
     _row("list_value", Rule(_values_result, _values_coerce), _value, **_ALWAYS),
-    _row("list_extract", _of_list(_same, BIGINT), _extract, **_MAYBE),
-    _row("list_slice", _of_list(LIST, BIGINT, BIGINT), _slice),
-    _row("list_length", _of_list(lambda _: BIGINT), _size),
+    _row("list_extract", of_list(same_type, BIGINT), _extract, **_MAYBE),
+    _row("list_slice", of_list(LIST, BIGINT, BIGINT), _slice),
+    _row("list_length", of_list(lambda _: BIGINT), _size),
     _row("list_contains", _with_value(lambda _: BOOLEAN), _contains),
     _row("list_position", _with_value(lambda _: INTEGER), _position, **_ANY),
-    _row("list_sort", _of_list(LIST, VARCHAR, VARCHAR), _sorted, **_FAILS),
-    _row("list_reverse_sort", _of_list(LIST, VARCHAR), _reverse_sorted, **_FAILS),
-    _row("list_distinct", _of_list(LIST), _distinct),
-    _row("list_unique", _of_list(lambda _: UBIGINT), _unique),
-    _row("list_concat", _lists(_same), _concat, **_ANY),
-    _row("list_joined", _lists(_same, 2, 2), _joined),
+    _row("list_sort", of_list(LIST, VARCHAR, VARCHAR), _sorted, **_FAILS),
+    _row("list_reverse_sort", of_list(LIST, VARCHAR), _reverse_sorted, **_FAILS),
+    _row("list_distinct", of_list(LIST), _distinct),
+    _row("list_unique", of_list(lambda _: UBIGINT), _unique),
+    _row("list_concat", _lists(same_type), _concat, **_ANY),
+    _row("list_joined", _lists(same_type, 2, 2), _joined),
     _row("list_append", _with_value(LIST), _append, **_ALWAYS),
     _row("list_prepend", _with_value(LIST, False), _prepend, **_ALWAYS),
-    _row("list_reverse", _of_list(LIST), _reverse),
+    _row("list_reverse", of_list(LIST), _reverse),
     _row("list_has_any", _lists(lambda _: BOOLEAN, 2, 2), _has_any),
     _row("list_has_all", _lists(lambda _: BOOLEAN, 2, 2), _has_all),
-    _row("list_intersect", _lists(_same, 2, 2), _intersect),
-    _row("flatten", _of_list(_flat), _flatten),
-    _row("array_to_string", _of_list(lambda _: VARCHAR, VARCHAR), _to_text),
+    _row("list_intersect", _lists(same_type, 2, 2), _intersect),
+    _row("flatten", of_list(_flat), _flatten),
+    _row("array_to_string", of_list(lambda _: VARCHAR, VARCHAR), _to_text),
     _row("string_split", _SPLIT, _split),
-    _row("list_sum", _of_list(_sum_type), _sum, **_MAYBE, **_FAILS),
-    _row("list_avg", _of_list(_number), _mean, **_MAYBE),
-    _row("list_product", _of_list(_number), _product, **_MAYBE),
-    _row("list_min", _of_list(_same), _extreme(operator.lt), **_MAYBE),
-    _row("list_max", _of_list(_same), _extreme(operator.gt), **_MAYBE),
-    _row("list_count", _of_list(lambda _: BIGINT), _count),
-    _row("list_first", _of_list(_same), _first, **_MAYBE),
-    _row("list_last", _of_list(_same), _last, **_MAYBE),
-    _row("list_any_value", _of_list(_same), _any_value, **_MAYBE),
-    _row("list_bool_and", _of_list(_truth), _all_true, **_MAYBE),
-    _row("list_bool_or", _of_list(_truth), _some_true, **_MAYBE),
+    _row("list_sum", of_list(_sum_type), _sum, **_MAYBE, **_FAILS),
+    _row("list_avg", of_list(number_type), _mean, **_MAYBE),
+    _row("list_product", of_list(number_type), _product, **_MAYBE),
+    _row("list_min", of_list(same_type), _extreme(operator.lt), **_MAYBE),
+    _row("list_max", of_list(same_type), _extreme(operator.gt), **_MAYBE),
+    _row("list_count", of_list(lambda _: BIGINT), _count),
+    _row("list_first", of_list(same_type), _first, **_MAYBE),
+    _row("list_last", of_list(same_type), _last, **_MAYBE),
+    _row("list_any_value", of_list(same_type), _any_value, **_MAYBE),
+    _row("list_bool_and", of_list(_truth), _all_true, **_MAYBE),
+    _row("list_bool_or", of_list(_truth), _some_true, **_MAYBE),
     _row("range", _RANGE, _range(False), **_FAILS),
     _row("generate_series", _RANGE, _range(True), **_FAILS),
 )

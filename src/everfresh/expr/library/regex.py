@@ -6,7 +6,7 @@ line, and `g`, of `regexp_replace`, replaces all matches. A pattern that cannot 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ from everfresh.expr.library.signature import Function, Signature
 from everfresh.types import BIGINT, BOOLEAN, VARCHAR
 
 
-def _flags(options: str, more: str = "") -> str:
+def flags_of(options: str, more: str = "") -> str:
+    """The options of a regular expression, if all are known."""
     unknown = [c for c in options if c not in "icslmnp" + more]
     if unknown:
         raise EverfreshError(
@@ -29,7 +30,7 @@ def _flags(options: str, more: str = "") -> str:
     return options
 
 
-def _pattern(pattern: str, options: str) -> str:
+def pattern_of(pattern: str, options: str) -> str:
     """The pattern with its options inside."""
     if "l" in options:
         pattern = "".join(c if c.isalnum() or ord(c) > 127 else f"\\{c}" for c in pattern)
@@ -37,7 +38,8 @@ def _pattern(pattern: str, options: str) -> str:
     return f"(?{letters}){pattern}" if letters else pattern
 
 
-def _run(kernel: Callable[..., Any], text: str, **how: Any) -> Any:
+def run(kernel: Callable[..., Any], text: str, **how: Any) -> Any:
+    """What a kernel of Arrow gives for a text."""
     try:
         return kernel(pa.scalar(text, pa.large_string()), **how).as_py()
     except pa.ArrowInvalid as error:
@@ -46,18 +48,18 @@ def _run(kernel: Callable[..., Any], text: str, **how: Any) -> Any:
 
 
 def _matches(_: Signature, text: str, pattern: str, options: str = "") -> bool:
-    return bool(_run(pc.match_substring_regex, text, pattern=_pattern(pattern, _flags(options))))
+    return bool(run(pc.match_substring_regex, text, pattern=pattern_of(pattern, flags_of(options))))
 
 
 def _full_match(_: Signature, text: str, pattern: str, options: str = "") -> bool:
-    whole = f"\\A(?:{_pattern(pattern, _flags(options))})\\z"
-    return bool(_run(pc.match_substring_regex, text, pattern=whole))
+    whole = f"\\A(?:{pattern_of(pattern, flags_of(options))})\\z"
+    return bool(run(pc.match_substring_regex, text, pattern=whole))
 
 
 def _replace(_: Signature, text: str, pattern: str, by: str, options: str = "") -> str:
-    most = None if "g" in _flags(options, "g") else 1
-    found = _run(
-        pc.replace_substring_regex, text, pattern=_pattern(pattern, options), replacement=by,
+    most = None if "g" in flags_of(options, "g") else 1
+    found = run(
+        pc.replace_substring_regex, text, pattern=pattern_of(pattern, options), replacement=by,
         max_replacements=-1 if most is None else most,
     )  # fmt: skip
     return str(found)
@@ -65,9 +67,40 @@ def _replace(_: Signature, text: str, pattern: str, by: str, options: str = "") 
 
 def _extract(_: Signature, text: str, pattern: str, group: int = 0, options: str = "") -> str:
     """The text of the first match, or of a group in it; '' where there is none."""
-    whole = _named(_pattern(pattern, _flags(options)))
-    found = _run(pc.extract_regex, text, pattern=f"(?P<g0>{whole})")
-    return "" if found is None else str(found.get(f"g{group}") or "")
+    return group_of(text, pattern_of(pattern, flags_of(options)), group) or ""
+
+
+def group_of(text: str, pattern: str, group: int) -> str | None:
+    """The text of a group in the first match; None where there is none."""
+    found = run(pc.extract_regex, text, pattern=f"(?P<g0>{_named(pattern)})")
+    value = None if found is None else found.get(f"g{group}")
+    return None if value is None else str(value)
+
+
+def groups_in(pattern: str) -> int:
+    """How many groups a pattern has."""
+    return len(_openings(pattern))
+
+
+def group_at(pattern: str, group: int) -> tuple[int, int]:
+    """Where a group begins, and where it ends: with its parentheses."""
+    start = _openings(pattern)[group - 1]
+    depth, inside = 0, False
+    for i, c in _unescaped(pattern):
+        if i >= start and not inside:
+            depth += (c == "(") - (c == ")")
+        inside = c == "[" or (inside and c != "]")
+        if i >= start and not depth:
+            return start, i + 1
+    return start, len(pattern)
+
+
+def _unescaped(pattern: str) -> Iterator[tuple[int, str]]:
+    i = 0
+    while i < len(pattern):
+        if pattern[i] != "\\":
+            yield i, pattern[i]
+        i += 1 + (pattern[i] == "\\")
 
 
 def _openings(pattern: str) -> list[int]:

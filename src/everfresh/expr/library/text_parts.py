@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from everfresh.errors import Code, EverfreshError
@@ -67,13 +66,18 @@ def _hamming(_: Signature, a: str, b: str) -> int:
     return sum(x != y for x, y in zip(left, right, strict=True))
 
 
-def _hex(_: Signature, text: str) -> str:
-    return text.encode().hex().upper()
+def _overlay(_: Signature, text: str, by: str, start: int, size: int | None = None) -> str:
+    """A part of a text replaced, as long as what comes in its place unless a length is given."""
+    begin = max(start - 1, 0)
+    end = start - 1 + (len(by) if size is None or size < 0 else size)
+    return text[:begin] + by + text[max(end, 0) :]
 
 
 _NUMBER_OF = takes(((VARCHAR,), INTEGER))
 _DISTANCE = takes(((VARCHAR, VARCHAR), BIGINT))
-_TEXT = takes(((VARCHAR,), VARCHAR))
+_OVERLAY = takes(
+    ((VARCHAR, VARCHAR, BIGINT), VARCHAR), ((VARCHAR, VARCHAR, BIGINT, BIGINT), VARCHAR)
+)  # fmt: skip
 
 ROWS = (
     Function("split_part", takes(((VARCHAR, VARCHAR, BIGINT), VARCHAR)), _split_part, fails=never_fails),
@@ -88,7 +92,5 @@ ROWS = (
     Function("hamming", _DISTANCE, _hamming),
     Function("strlen", takes(((VARCHAR,), BIGINT)), lambda _, text: len(text.encode()), fails=never_fails),
     Function("bit_length", takes(((VARCHAR,), BIGINT)), lambda _, t: 8 * len(t.encode()), fails=never_fails),
-    Function("hex", _TEXT, _hex, fails=never_fails),
-    Function("md5", _TEXT, lambda _, t: hashlib.md5(t.encode()).hexdigest(), fails=never_fails),
-    Function("sha256", _TEXT, lambda _, t: hashlib.sha256(t.encode()).hexdigest(), fails=never_fails),
+    Function("overlay", _OVERLAY, _overlay, fails=never_fails),
 )

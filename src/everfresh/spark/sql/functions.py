@@ -12,11 +12,15 @@ from collections.abc import Callable
 from functools import cache
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr.library import jsons, lists, moments, structs
+from everfresh.expr.library import jsons, lists, moments, quantiles, structs
 from everfresh.expr.library.civil import DAY_US
+from everfresh.expr.library.collections import entries, lambdas, more_lists
 from everfresh.expr.library.dates import part_name
 from everfresh.expr.library.strings import lower, upper
+from everfresh.expr.library.texts import distances, encodings, formats, patterns
 from everfresh.expr.library.time_bucket import JANUARY, MONDAY, month_of, width_of
+from everfresh.expr.library.times import makers
+from everfresh.expr.library.times import texts as times
 from everfresh.expr.nodes import Call, Const
 from everfresh.spark.sql.casts import WIDE_QUOTIENT, decimal_digits, decimal_sql
 from everfresh.spark.sql.evaluated import evaluated
@@ -465,12 +469,25 @@ def _bits(symbol: str) -> Maker:
     return make
 
 
+_EVALUATED = (
+    lists.ROWS, structs.ROWS, jsons.ROWS, moments.ROWS, encodings.ROWS, distances.ROWS, formats.ROWS,
+    patterns.ROWS, times.ROWS, makers.ROWS, lambdas.ROWS, more_lists.ROWS, entries.ROWS, quantiles.ROWS,
+)  # fmt: skip
+_KNOWN_TO_SPARK = frozenset({"hex", "md5", "sha256"})
+
+
+def _hex(call: Call, args: list[str]) -> str:
+    """Spark has it for texts as everfresh does."""
+    return f"hex({args[0]})" if call.signature.args == (VARCHAR,) else evaluated(call)
+
+
 IN_PROGRAMS_ONLY = frozenset({
     "age", "ascii", "bit_count", "bitwise_not", "chr", "date_diff", "date_sub", "epoch_ms", "epoch_ns",
     "epoch_us", "even", "factorial", "gcd", "hamming", "lcm", "levenshtein", "make_timestamp",
     "regexp_extract", "regexp_full_match", "regexp_matches", "regexp_replace", "shift_left", "shift_right",
     "split_part", "try_cast", "unicode",
-    *(row.name for row in (*lists.ROWS, *structs.ROWS, *jsons.ROWS, *moments.ROWS)),
+    "acosh", "asinh", "atanh", "binom", "cbrt", "fdiv", "fmod", "log_to", "nextafter", "overlay", "signbit",
+    *(row.name for rows in _EVALUATED for row in rows if row.name not in _KNOWN_TO_SPARK),
 })  # fmt: skip
 """Functions that Spark SQL lacks, or has with other values: `evaluated` computes them."""
 
@@ -513,6 +530,8 @@ SQL: dict[str, str | Maker] = {
     "make_date": "make_date(CAST(@0 AS INT), CAST(@1 AS INT), CAST(@2 AS INT))",
     "to_years": _to_span(months=12), "to_quarters": _to_span(months=3), "to_months": _to_span(months=1),
     "to_weeks": _to_span(days=7), "to_days": _to_span(days=1), "to_seconds": _SECONDS,
+    "to_millennia": _to_span(months=12_000), "to_centuries": _to_span(months=1_200),
+    "to_decades": _to_span(months=120),
     **{f"to_{part}s": _to_span(us=n) for part, n in _US.items() if part != "second"},
     **{fn: f"{fn}(@0)" for fn in _ANGLES}, "atan2": "atan2(@0, @1)", "degrees": "degrees(@0)",
     "radians": "radians(@0)",
@@ -520,7 +539,7 @@ SQL: dict[str, str | Maker] = {
     "bitwise_and": _bits("&"), "bitwise_or": _bits("|"), "bitwise_xor": _bits("^"),
     "translate": "translate(@0, @1, @2)", "concat_ws": lambda call, args: f"concat_ws({', '.join(args)})",
     "strlen": "CAST(octet_length(@0) AS BIGINT)", "bit_length": "CAST(bit_length(@0) AS BIGINT)",
-    "hex": "hex(@0)", "md5": "md5(@0)", "sha256": "sha2(@0, 256)",
+    "hex": _hex, "md5": "md5(@0)", "sha256": "sha2(@0, 256)",
     "last_day": "last_day(CAST(@0 AS DATE))", "dayname": "date_format(CAST(@0 AS DATE), 'EEEE')",
     "monthname": "date_format(CAST(@0 AS DATE), 'MMMM')",
 }  # fmt: skip

@@ -26,6 +26,8 @@ _TYPE_KEYWORDS = {
     "JSON": '"json"',
 }  # fmt: skip
 
+_OPENING = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE})
+_CLOSING = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE})
 _TYPED_LITERALS = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "UUID", "BLOB", "JSON")  # DATE '2020-01-01'
 
 
@@ -55,9 +57,25 @@ class Printer:
 
     def call(self, node: Any, *args: Any) -> str:
         """A function call, under the name it was written with."""
-        shown = args or [a for v in node.args.values() for a in (v if isinstance(v, list) else [v])]
+        shown = list(args) or [a for v in node.args.values() for a in (v if isinstance(v, list) else [v])]
+        if not args:  # sqlglot adds some that were not written
+            shown = [a for a in shown if isinstance(a, exp.Expr)][: self.written(node)]
         inside = ", ".join(self.show(a) for a in shown if isinstance(a, exp.Expr))
         return f"{quote(self.function(node))}({inside})"
+
+    def written(self, node: Any) -> int | None:
+        """How many arguments a function call has in the text; None if that is not known."""
+        i, tokens = self.source.index(node), self.source.tokens
+        if i is None or i + 1 >= len(tokens) or tokens[i + 1].token_type != TokenType.L_PAREN:
+            return None
+        depth, commas = 0, 0
+        for j in range(i + 1, len(tokens)):
+            kind = tokens[j].token_type
+            depth += (kind in _OPENING) - (kind in _CLOSING)
+            commas += kind == TokenType.COMMA and depth == 1
+            if not depth:
+                return commas + 1 if j > i + 2 else 0
+        return None
 
     def function(self, node: Any) -> str:
         """The name of the function as written, in lower case."""
@@ -281,6 +299,13 @@ def _log(p: Printer, node: Any) -> str:
     return p.call(node, node.expression) if p.function(node) in ("log2", "log10") else p.call(node)
 
 
+def _date_diff(p: Printer, node: Any) -> str:
+    i = p.source.index(node)
+    there = i is not None and i + 2 < len(p.source.tokens)
+    unit = p.source.tokens[i + 2].text if there and i is not None else node.args["unit"].name
+    return f"{p.function(node)}({_text(unit)}, {p.show(node.expression)}, {p.show(node.this)})"
+
+
 def _abs(p: Printer, node: Any) -> str:
     return p.call(node) if "start" in node.meta else f"(@({p.show(node.this)}))"
 
@@ -351,6 +376,11 @@ _RULES: dict[type[Any], Callable[[Printer, Any], str]] = {
     exp.Substring: _substring,
     exp.Log: _log,
     exp.Abs: _abs,
+    exp.DateDiff: _date_diff,
+    exp.Overlay: lambda p, n: p.call(
+        n, *(n.args[k] for k in ("this", "expression", "from_", "for_") if n.args.get(k) is not None)
+    ),
+    exp.Decode: lambda p, n: p.call(n, n.this),
     exp.Interval: _interval,
     **aggregate_names.RULES,
     **query_names.RULES,

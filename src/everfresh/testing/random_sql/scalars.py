@@ -16,6 +16,12 @@ from everfresh.testing.random_sql.weights import Choices
 COMPARISONS = ("=", "=", "<>", "<", "<=", ">", ">=")
 KINDS = ("number", "number", "number", "text", "date", "truth")
 Makers = dict[str, Callable[[], Expr]]
+_LAMBDAS = (
+    "LIST_SUM(LIST_TRANSFORM([{0}, {1}], LAMBDA x: x + {2}))",
+    "LIST_MAX(LIST_FILTER([{0}, {1}], LAMBDA x, i: x > {2} OR i = 1))",
+    "LIST_REDUCE([{0}, {1}], LAMBDA x, y: LEAST(x, y, {2}))",
+)
+_JOINED = "ARRAY_TO_STRING(LIST_TRANSFORM([{0}, {1}], LAMBDA x: UPPER(x) || {2}), '-')"
 
 
 @dataclass(frozen=True)
@@ -102,19 +108,40 @@ class Scalars(Choices):
                     "date part": lambda: self.date_part(place),
                     "truth as number": of("truth as number", "CAST({0} AS INTEGER)", "truth"),
                     "days between": of("days between", "({0} - {1})", "date", "date"),
+                    "list of numbers": of(
+                        "list of numbers",
+                        f"LIST_{self.rng.choice(('MIN', 'MAX'))}([{{0}}, {{1}}])",
+                        "number",
+                        "number",
+                    ),
+                    "lambda": lambda: self.lambda_call("lambda", kind, self.rng.choice(_LAMBDAS), place),
+                    "distance": of("distance", "DAMERAU_LEVENSHTEIN({0}, {1})", "text", "text"),
                 }
             case "text":
                 return {
                     "upper": of("upper", "UPPER({0})", "text"),
                     "concatenation": of("concatenation", "({0} || {1})", "text", "text"),
                     "substring": of("substring", "SUBSTRING({0}, 1, 1)", "text"),
+                    "pattern": of("pattern", "FORMAT('{{}}|{{:>2}}', {0}, {1})", "text", "text"),
+                    "formatted date": of("formatted date", "STRFTIME({0}, '%Y-%b')", "date"),
+                    "encoded": of("encoded", f"{self.rng.choice(('HEX', 'URL_ENCODE'))}({{0}})", "text"),
+                    "joined list": lambda: self.lambda_call("joined list", kind, _JOINED, place),
                 }
             case "date":
-                return {"next day": of("next day", "({0} + 1)", "date")}
+                read = "CAST(STRPTIME(STRFTIME({0}, '%d.%m.%Y'), '%d.%m.%Y') AS DATE)"
+                return {
+                    "next day": of("next day", "({0} + 1)", "date"),
+                    "date of a text": of("date of a text", read, "date"),
+                }
             case "ratio":
                 return {"as double": of("as double", "CAST({0} AS DOUBLE)", "number")}
         makers: Makers = {"condition": lambda: self.call("condition", kind, "({0})", self.condition(place))}
         return makers | self.questions(place) if place.clause and place.depth > 0 else makers
+
+    def lambda_call(self, name: str, kind: str, template: str, place: Place) -> Expr:
+        """A list of two values, and a lambda that uses what is around it; no subquery may stand in one."""
+        used = self.leaf(kind, place)
+        return self.call(name, kind, template, self.value(kind, place), self.value(kind, place), used)
 
     def product(self, place: Place) -> Expr:
         """A product of values that are small for sure; one of them is an integer, so that scales stay 2.

@@ -39,10 +39,15 @@ EXPRESSIONS = {
 }  # fmt: skip
 NUMBERS = {
     "plus": 1.0, "minus": 0.7, "times": 0.7, "half": 0.2, "negation": 0.3, "absolute": 0.3, "length": 0.2,
-    "date part": 0.3, "truth as number": 0.2, "days between": 0.2,
+    "date part": 0.3, "truth as number": 0.2, "days between": 0.2, "list of numbers": 0.2,
+    "lambda": 0.25, "distance": 0.15,
 }  # fmt: skip
-TEXTS = {"upper": 0.5, "concatenation": 0.4, "substring": 0.4}
-DATES = {"next day": 0.6}
+TEXTS = {
+    "upper": 0.5, "concatenation": 0.4, "substring": 0.4, "pattern": 0.2, "formatted date": 0.2,
+    "encoded": 0.2,
+    "joined list": 0.2,
+}  # fmt: skip
+DATES = {"next day": 0.6, "date of a text": 0.2}
 RATIOS = {"as double": 3.0}
 TRUTHS = {"condition": 7.0}
 CONDITIONS = {

@@ -1,0 +1,1 @@
+"""Functions of texts beyond their parts: other forms of them, how alike two are, and values in a pattern."""
