@@ -564,6 +564,19 @@ class Database(StreamMethods, ObjectMethods):
         """Forget what was registered by a name; nothing happens if nothing was."""
         self._registered.pop(fold(name), None)
 
+    def backup(self, folder: str | Path) -> int:
+        """Copy the database to a new folder, as it is at its last committed epoch; returns that epoch.
+
+        Others go on changing it meanwhile; a database without a path waits until it is written. The copy is a
+        database of its own, whole, or not there: what is called `folder` with `.unfinished` behind it was
+        interrupted, and goes when the backup is made again. `BACKUP TO 'folder'` does the same.
+        """
+        if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+            raise EverfreshError(Code.ARGUMENT, "a backup needs a folder", hint='db.backup("shop-monday.ef")')
+        with self._reading() as engine:
+            pass  # the last epoch is known; nothing is held while files are copied
+        return engine.backup(folder)
+
     def explain(self, view: str, format: str = "text", distributed: bool = False) -> str:
         """How a view is maintained, and why: as "text", "json" or "dot"; or (`distributed`) where its maps
         are on a cluster, and what runs where."""

@@ -45,11 +45,11 @@ from everfresh.local.followed import check_followed, nets_of
 from everfresh.local.input.arrivals import Arrivals
 from everfresh.local.phases import Untimed, phases_of
 from everfresh.local.relations.alike import Changes, merged
-from everfresh.local.sections import InSections
 from everfresh.local.sizes import sizes
 from everfresh.local.state import LocalState, Shaken
 from everfresh.local.store.table import Net
 from everfresh.local.workers import Workers, cores
+from everfresh.local.writing import Writes
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress
 from everfresh.sql.logical import plan as p
@@ -60,7 +60,7 @@ from everfresh.types import TableSchema
 _AT_ONCE = 1 << 20  # words among which strings in use are counted while somebody waits
 
 
-class LocalEngine(InSections):
+class LocalEngine(Writes):
     """Tables and views in this process. See `everfresh.program.Engine`."""
 
     name = "local"
@@ -437,17 +437,8 @@ class LocalEngine(InSections):
 
     def _snapshot(self) -> None:
         assert self._folder is not None
-        sections: dict[str, Any] = self._state.to_sections()
-        sections.update(self._shown.to_sections())
-        for domain in self.objects.domains.values():
-            sections.update(domain.to_sections())
         epoch, timeline = self._shown.epoch, self._timeline
-        meta = {
-            "ddl": [list(item) for item in self._state.catalog.ddl],
-            "created": self._state.created,
-            **timeline.to_meta(),
-        }
-        self._folder.snapshots.write(epoch, sections, meta)
+        sections = self._write(self._folder.snapshots)
         timeline.taken(epoch, timeline.log_bytes, sum(memoryview(data).nbytes for data in sections.values()))
         self._altered = {}
         self._folder.commits.rotate()

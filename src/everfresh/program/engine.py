@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from everfresh.errors import Code, EverfreshError
@@ -214,6 +215,9 @@ class Engine(Protocol):
 
     def statistics(self) -> dict[str, Any]:
         """Sizes of tables, views and their state, for people."""
+
+    def backup(self, target: str | Path) -> int:
+        """Copy the last committed epoch into a new folder, while others change the database; the epoch."""
 
     def close(self) -> None:
         """Release everything; a second call goes on where the first was interrupted."""

@@ -69,6 +69,7 @@ from everfresh.spark.state.compaction import Compaction
 from everfresh.spark.state.ledger import Draft, Ledger
 from everfresh.sql.logical import plan as p
 from everfresh.state import StateFolder, told
+from everfresh.state.backup import back_up
 from everfresh.state.interrupts import HeldBack
 from everfresh.types import TableSchema
 
@@ -598,6 +599,11 @@ class SparkEngine:
         }
         found.update((d.name, some) for d in self.objects.domains.values() if (some := d.statistics()))
         return found
+
+    def backup(self, target: str | Path) -> int:
+        """Copy the folder, beside the jobs that write it."""
+        ledger, fault = self._ledger, self._options.fault
+        return back_up(self._folder, target, lambda: ledger.epoch, ledger.nothing_removed, fault)
 
     def close(self) -> None:
         """Release the folder, once a snapshot that is under way has ended; a session that was started here is

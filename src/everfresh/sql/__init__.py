@@ -35,6 +35,7 @@ from everfresh.sql.plain import read as read_plain
 from everfresh.sql.scope import Catalog
 from everfresh.sql.statements import (
     AddColumn,
+    Backup,
     Conflict,
     Copy,
     CopyTo,
@@ -58,7 +59,7 @@ from everfresh.sql.statements import (
 )
 
 __all__ = [
-    "AddColumn", "Aggregate", "AggregateCall", "Catalog", "Conflict", "Copy", "CopyTo", "CreateQuery",
+    "AddColumn", "Aggregate", "AggregateCall", "Backup", "Catalog", "Conflict", "Copy", "CopyTo", "CreateQuery",
     "CreateTable", "CreateView", "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain",
     "Filter", "Insert", "Join", "Limit", "Merge", "Nothing", "Parsed", "Plan", "Project",
     "QuantifiedSubquery", "Redeclare", "Rename", "Returning", "ScalarSubquery", "Scan", "Select",

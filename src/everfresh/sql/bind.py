@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from sqlglot import exp
+from sqlglot.tokens import TokenType
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.sql import altering, ddl, dml, row_changes
@@ -18,7 +19,7 @@ from everfresh.sql.parse import VERBS, Parsed
 from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog, spelled
 from everfresh.sql.source import moment, near
-from everfresh.sql.statements import Explain, Select, Show, Statement
+from everfresh.sql.statements import Backup, Explain, Select, Show, Statement
 
 
 def bind(parsed: Parsed, catalog: Catalog) -> Statement:
@@ -63,7 +64,8 @@ def _verb(parsed: Parsed, catalog: Catalog) -> Statement:
         return altering.alter(parsed, catalog)
     if parsed.verb not in VERBS:
         raise parsed.source.unsupported(f"the statement {parsed.verb}")
-    return {"EXPLAIN": _explain, "SHOW": _show, "DESCRIBE": _describe}[parsed.verb](parsed, catalog)
+    rules = {"EXPLAIN": _explain, "SHOW": _show, "DESCRIBE": _describe, "BACKUP": _backup}
+    return rules[parsed.verb](parsed, catalog)
 
 
 def _explain(parsed: Parsed, catalog: Catalog) -> Explain:
@@ -97,6 +99,14 @@ def _describe(parsed: Parsed, catalog: Catalog) -> Show:
     return Show(
         "describe", _name(parsed, catalog, words, "DESCRIBE needs a table or view"), **common(parsed.source)
     )
+
+
+def _backup(parsed: Parsed, catalog: Catalog) -> Backup:
+    rest = parsed.rest
+    path = rest[1] if len(rest) == 2 and rest[0].text.upper() == "TO" else None
+    if path is None or path.token_type != TokenType.STRING or not path.text:
+        raise parsed.source.error(Code.SYNTAX, "a backup is written BACKUP TO 'folder'")
+    return Backup(path.text, **common(parsed.source))
 
 
 def _name(parsed: Parsed, catalog: Catalog, words: list[str], usage: str, kind: str = "") -> str:

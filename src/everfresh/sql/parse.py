@@ -24,7 +24,7 @@ from everfresh.sql.parameters import Parameters, check_given, numbered
 from everfresh.sql.source import Source, near, position
 from everfresh.types import is_unicode
 
-VERBS = ("EXPLAIN", "SHOW", "DESCRIBE", "DESC")  # statements whose rest we read ourselves
+VERBS = ("EXPLAIN", "SHOW", "DESCRIBE", "DESC", "BACKUP")  # statements whose rest we read ourselves
 STARTS = (
     "SELECT",
     "WITH",

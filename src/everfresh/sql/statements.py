@@ -235,6 +235,13 @@ class Explain(Statement):
 
 
 @dataclass(frozen=True)
+class Backup(Statement):
+    """BACKUP TO 'path'."""
+
+    path: str
+
+
+@dataclass(frozen=True)
 class Show(Statement):
     """SHOW TABLES, SHOW VIEWS, or DESCRIBE name."""
 

@@ -66,6 +66,8 @@ class Statements:
 
     def _sql(self, text: str, dialect: str, given: Parameters | None, beside: Scope) -> Result | int | None:
         db, parsed = self._db, s.split(text, dialect, given, beside)
+        if len(parsed) == 1 and parsed[0].verb == "BACKUP":  # nobody waits for it
+            return self.run(s.bind(parsed[0], _Readable(db._engine)))
         free = db._engine.concurrent and not db._read_only and db._mine() is None
         if len(parsed) == 1 and parsed[0].asks and free:
             return self.ask(parsed[0])
@@ -145,6 +147,8 @@ class Statements:
                 return self._describe(statement)
             case s.Insert() | s.Update() | s.Delete() | s.Merge():
                 return self._changes.run(statement)
+            case s.Backup(path=path):
+                return self._db.backup(path)
             case s.Copy():
                 return self._copy(statement)
             case s.CopyTo():

@@ -335,6 +335,10 @@ class Ledger:
                 self.stale = True
                 raise
 
+    def nothing_removed(self) -> threading.Lock:
+        """What is held while no file may go."""
+        return self._sweeping
+
     def clean(self, epoch: int) -> None:
         """Remove what an epoch that will not be has left."""
         with self._sweeping:

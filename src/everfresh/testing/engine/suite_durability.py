@@ -11,11 +11,13 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute
 import pytest
 
 from everfresh import Code, Delta, EverfreshError
@@ -248,6 +250,45 @@ class DurabilitySuite(SuiteBase):
             assert copy.view("totals").verify().num_rows == 0
         with self.connect(tmp_path / "db") as db:
             assert len(db.table("items")) == 0
+
+    def test_a_backup_is_made_while_batches_go_on(self, tmp_path: Path) -> None:
+        options = self.options(history=3, snapshot_epochs=3)
+        with self.connect(tmp_path / "shop", options=options) as db:
+            fill_shop(db)
+            found: list[tuple[int, int]] = []
+            copying = threading.Thread(target=lambda: found.append((0, db.backup(tmp_path / "beside"))))
+            copying.start()
+            for i in range(10, 14):
+                db.apply({"items": [(i, "pen", 1, "3.00")]}, key=f"load-{i}")
+            copying.join()
+            db.sql(f"BACKUP TO '{tmp_path / 'after'}'")
+            expected, changes = state_of(db), db.view("totals").changes()
+            db.sql("DELETE FROM items")
+        for name in ("beside", "after"):
+            with self.connect(tmp_path / name, options=options) as db:
+                last = db.epoch
+                assert last == (found[0][1] if name == "beside" else expected[0])
+                assert len(db.table("items")) == last  # four rows at epoch 4, and one more for each
+                if name == "after":
+                    assert_state(db, expected)
+                    since = db.view("totals").changes(since=last - 1)
+                    wanted = changes.filter(pyarrow.compute.field("_epoch") == last)
+                    assert_same(wanted, since, "changes")
+                if last > 4:  # keys are kept
+                    assert db.apply({"items": [(13, "pen", 1, "3.00")]}, key=f"load-{5 + last}") == last
+                db.apply(items=[(99, "ink", 1, "1.00")])
+                assert not db.view("totals").verify().num_rows
+
+    def test_a_backup_of_what_is_in_memory(self, tmp_path: Path) -> None:
+        with self.connect() as db:
+            fill_shop(db)
+            before = state_of(db)
+            assert db.backup(tmp_path / "copy") == before[0]
+            with refused(Code.EXISTS, "copy"):
+                db.backup(tmp_path / "copy")
+            db.sql("DELETE FROM items")
+        with self.connect(tmp_path / "copy") as db:
+            assert_state(db, before)
 
     def test_a_newer_format_is_refused(self, tmp_path: Path) -> None:
         with self.connect(tmp_path / "db") as db:
