@@ -51,11 +51,10 @@ def making(target: str | Path) -> Iterator[Path]:
             hint="back up to a folder, and copy that",
         )
     path = local_path(target).absolute()
-    if path.exists():
-        if not path.is_dir() or any(path.iterdir()):
-            raise EverfreshError(
-                Code.EXISTS, f"{path} is there already", hint="give the path of a new folder for the backup"
-            )
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise EverfreshError(
+            Code.EXISTS, f"{path} is there already", hint="give the path of a new folder for the backup"
+        )
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(path.name + UNFINISHED)
     unfinished.mkdir(exist_ok=True)
