@@ -60,8 +60,8 @@ from everfresh.sql.statements import (
 
 __all__ = [
     "AddColumn", "Aggregate", "AggregateCall", "Backup", "Catalog", "Conflict", "Copy", "CopyTo",
-    "CreateQuery", "CreateTable", "CreateView", "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery", "Explain",
-    "Filter", "Insert", "Join", "Limit", "Merge", "Nothing", "Parsed", "Plan", "Project",
+    "CreateQuery", "CreateTable", "CreateView", "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery",
+    "Explain", "Filter", "Insert", "Join", "Limit", "Merge", "Nothing", "Parsed", "Plan", "Project",
     "QuantifiedSubquery", "Redeclare", "Rename", "Returning", "ScalarSubquery", "Scan", "Select",
     "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery", "Update", "Window", "WindowCall",
     "bind", "bind_plain", "parse_and_bind", "read_plain", "split", "transaction_word",
