@@ -21,19 +21,20 @@ import pytest
 import everfresh as ef
 import everfresh.compiler.lowering.lower
 import everfresh.local.adhoc.run
-from everfresh.calculus import Cond, Prod, product, union
+from everfresh.calculus import Cond, Each, Prod, product, union
 from everfresh.compiler import Catalog, Monomial
 from everfresh.compiler.lowering import decorrelate as closing
 from everfresh.compiler.lowering import partitions, quantified, subqueries
 from everfresh.compiler.lowering import products as rows
 from everfresh.compiler.viewlet import map_registry as held
 from everfresh.compiler.viewlet import materialize
-from everfresh.expr import Call, Const, build
+from everfresh.expr import Call, Const, Vector, build, concat
 from everfresh.local import state
 from everfresh.local.adhoc import aggregate, graph, join, run, window
 from everfresh.local.adhoc.subquery import SubqueryAnswers
 from everfresh.local.batch import linked_programs as wiring
 from everfresh.local.batch import steps
+from everfresh.local.interpret import interpreter
 from everfresh.local.relations import view_reader as reading
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.conditions import conjuncts
@@ -224,6 +225,48 @@ def no_padding_on_the_right(patch: Patch) -> None:
 def no_padding_on_the_left(patch: Patch) -> None:
     """LEFT JOIN keeps no row without partner."""
     _join_as(patch, {"left": "inner"})
+
+
+# -- lists ---------------------------------------------------------------------------------------------------
+
+
+def short_lists_end_all(patch: Patch) -> None:
+    """Lists side by side are as long as the shortest."""
+    right = interpreter.spread
+
+    def wrong(lists: Any, columns: Any, rows: int) -> Any:
+        index, found = right(lists, columns, rows)
+        each = [np.bincount(right([e], columns, rows)[0], minlength=rows) for e in lists]
+        place = np.arange(len(index)) - np.searchsorted(index, index)
+        kept = place < np.min(each, axis=0)[index]
+        return index[kept], [values.take(kept) for values in found]
+
+    patch.setattr(interpreter, "spread", wrong)
+
+
+def empty_lists_keep_their_row(patch: Patch) -> None:
+    """A list without values has a row with NULL."""
+    right = interpreter.spread
+
+    def wrong(lists: Any, columns: Any, rows: int) -> Any:
+        index, found = right(lists, columns, rows)
+        gone = np.setdiff1d(np.arange(rows), index)
+        padded = [concat([v, Vector.nulls(v.type, len(gone)).contiguous()]) for v in found]
+        return np.concatenate([index, gone]), padded if len(gone) else found
+
+    patch.setattr(interpreter, "spread", wrong)
+
+
+def values_of_lists_are_not_compared(patch: Patch) -> None:
+    """A list that is taken apart where a value of it is known gives all of its values."""
+    right = interpreter._STEPS[Each]
+
+    def wrong(frame: Any, step: Any, *args: Any) -> Any:
+        for v in step.factor.vars:
+            frame.columns.pop(v.name, None)
+        return right(frame, step, *args)
+
+    patch.setitem(interpreter._STEPS, Each, wrong)
 
 
 def _join_as(patch: Patch, kinds: dict[str, str]) -> None:
@@ -458,6 +501,12 @@ MUTATIONS: dict[Callable[[Patch], None], tuple[str, int]] = {
     groups_by_their_sums: (r"SUM\(.* GROUP BY", 12),
     sides_read_old: (r"(MIN|MAX)\(", 20),
     old_rows_are_not_taken_back: ("", 6),
+    short_lists_end_all: (r"(ORDINALITY AS|UNNEST\(.*UNNEST\()", 12),
+    empty_lists_keep_their_row: (r"(THEN \[|RANGE\()", 12),
+    values_of_lists_are_not_compared: (
+        r"FROM (t\d) AS r\d+ CROSS JOIN (UNNEST|RANGE).* JOIN [^(]* ON \(?r",
+        60,
+    ),
     several_rows_are_one: (r"(,|SELECT|[=<>]) \(SELECT DISTINCT [^()]* AS x0 FROM", 60),
 }
 """Broken rules of maintenance: what views must contain, and in how many histories of such views each must be

@@ -35,7 +35,7 @@ def _definitions(plan: p.Plan, outermost: list[p.Plan]) -> list[str]:
                 found += _computed(node.items, node.input)
             case p.Aggregate():
                 found += _computed(node.keys, node.input) + [n for n, _ in node.aggregates]
-            case p.Window():
+            case p.Window() | p.Unnest():
                 found += [n for n, _ in node.items]
     return found
 

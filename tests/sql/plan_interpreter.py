@@ -8,6 +8,7 @@ column order.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,6 +57,8 @@ class _Interpreter:
                 return [r for r in self.rows(plan.input, env) if self.value(plan.condition, r, env) is True]
             case p.Project():
                 return [{n: self.value(e, r, env) for n, e in plan.items} for r in self.rows(plan.input, env)]
+            case p.Unnest():
+                return self.unnested(plan, env)
             case p.Join():
                 return self.joined(plan, env)
             case p.Aggregate():
@@ -73,6 +76,14 @@ class _Interpreter:
                 kept = self.rows(plan.input, env)[plan.offset :]
                 return kept if plan.count is None else kept[: plan.count]
         raise AssertionError(plan)
+
+    def unnested(self, plan: p.Unnest, env: Env) -> list[Row]:
+        names, found = [n for n, _ in plan.items], []
+        for r in self.rows(plan.input, env):
+            codes = [(self.value(e, r, env), e.type) for _, e in plan.items]
+            lists = [[] if code is None else ty.coding.elements(code, of) for code, of in codes]
+            found += [r | dict(zip(names, row, strict=True)) for row in itertools.zip_longest(*lists)]
+        return found
 
     def joined(self, plan: p.Join, env: Env) -> list[Row]:
         left, each = self.rows(plan.left, env), bool(lateral(plan))

@@ -311,3 +311,31 @@ SELECT k.id, t.q FROM k JOIN LATERAL (SELECT b AS q FROM s WHERE s.b > k.id EXCE
 SELECT id FROM k WHERE EXISTS (SELECT 1 FROM u, LATERAL (SELECT u.a + k.id AS z) t WHERE t.z > 4)
 SELECT k.id, t.n FROM k, LATERAL (SELECT u.g, count(*) AS n, row_number() OVER (ORDER BY u.g NULLS FIRST) AS rn FROM u LEFT JOIN r ON r.a = k.a AND r.c = u.c GROUP BY u.g) t WHERE t.rn = 1
 SELECT a.id, t.x, w.y FROM k a FULL JOIN k b ON a.a = b.id, LATERAL (SELECT a.id + b.id AS x) t, LATERAL (VALUES (t.x), (b.a)) w(y)
+-- lists taken apart
+SELECT * FROM r, UNNEST([a, b]) AS l(x)
+SELECT a, n.unnest, m FROM r, UNNEST([a, NULL, b]) n, UNNEST([c]) m WHERE n IS NOT NULL
+SELECT id, x, o FROM k LEFT JOIN UNNEST(CASE WHEN a > 1 THEN [a, id] END) WITH ORDINALITY l(x, o) ON TRUE
+SELECT id, x FROM k LEFT JOIN UNNEST([a, id]) l(x) ON x > 1
+SELECT UNNEST([a, b]) AS x, UNNEST([c]), a + 1 FROM r
+SELECT UNNEST([a, b]) AS x, count(*) FROM r GROUP BY x
+SELECT c, UNNEST([min(b), max(b)]) AS m, count(*) FROM r GROUP BY c ORDER BY c NULLS FIRST, m NULLS FIRST --ordered
+SELECT DISTINCT UNNEST([a, b]) FROM r
+SELECT id, UNNEST(range(id)) + 1, row_number() OVER (ORDER BY id DESC) FROM k
+SELECT UNNEST([3, 1, 2]) AS x ORDER BY x DESC LIMIT 2 --ordered
+SELECT UNNEST({'p': id, 'q': name}), id FROM k
+SELECT l.p, t.l FROM (SELECT {'p': id, 'q': name} AS l FROM k) t
+SELECT l.*, l.q FROM (SELECT {'p': id, 'q': name} AS l FROM k) t
+SELECT u FROM UNNEST([1, 2]) WITH ORDINALITY u
+SELECT * FROM range(3), generate_series(2, 4) g, range(5, 0, -2) AS h(y)
+SELECT g.generate_series, id FROM generate_series(0, 4) g LEFT JOIN k ON k.id = g
+SELECT id, n FROM k, range(id, 4) w(n)
+SELECT e, d FROM range(DATE '2024-01-01', DATE '2024-01-04', INTERVAL 1 DAY) t(day) LEFT JOIN s ON e = day
+SELECT * FROM generate_series(TIMESTAMP '2024-01-31', TIMESTAMP '2024-05-31', INTERVAL '1 month')
+SELECT generate_series(TIMESTAMP '2024-01-31', TIMESTAMP '2023-12-01', INTERVAL '-1 month'), range(2), generate_series(1, NULL)
+SELECT id FROM k WHERE id IN (SELECT UNNEST([a, 3])) OR EXISTS (SELECT 1 FROM UNNEST([a, 4]) l(x) WHERE x = id)
+SELECT id, (SELECT sum(x) FROM UNNEST([a, id, NULL]) l(x) WHERE x >= k.a) FROM k
+SELECT k.id, t.x FROM k, LATERAL (SELECT x FROM UNNEST([a, id]) l(x) ORDER BY x DESC NULLS LAST LIMIT 1) t
+SELECT x, r.b FROM k, UNNEST([id, a]) l(x) JOIN r ON r.a = x
+SELECT x FROM UNNEST((SELECT [min(a), max(a)] FROM r)) l(x)
+SELECT x FROM r, UNNEST([[a], [b, 1]]) l(y), UNNEST(y) m(x)
+SELECT UNNEST([]), UNNEST(NULL)

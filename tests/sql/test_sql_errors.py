@@ -90,7 +90,7 @@ BAD: list[tuple[str, str, str, int]] = [
     ("SELECT date_trunc(s, dt) FROM t", U, "DATE_TRUNC", 8),
     ("SELECT dt + INTERVAL '1.5 days' FROM t", U, "INTERVAL '1.5", 8),
     ("SELECT i FROM main.t", U, "main.t", 15),
-    ("SELECT i FROM range(3)", U, "table function", 15),
+    ("SELECT i FROM glob(s)", U, "table function", 15),
     ("SELECT DISTINCT i FROM t ORDER BY d", U, "SELECT DISTINCT", 35),
     ("SELECT i FROM t LIMIT 50%", U, "PERCENT", 17),
     ("SELECT * REPLACE (i + 1 AS i) FROM t", U, "REPLACE", 19),

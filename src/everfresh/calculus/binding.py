@@ -10,7 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import singledispatch
 
-from everfresh.calculus.nodes import Bind, Cond, Exists, Lift, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
+from everfresh.calculus.nodes import (
+    Bind,
+    Cond,
+    Each,
+    Exists,
+    Lift,
+    MapRef,
+    Neg,
+    Plus,
+    Prod,
+    Query,
+    Rel,
+    Sum,
+    Value,
+)
 from everfresh.expr.nodes import Expr, Var, variables
 from everfresh.rewrite import remembered
 
@@ -85,6 +99,11 @@ def _vars(expr: Expr) -> tuple[Var, ...]:
 @binding.register
 def _(query: Bind) -> Pattern:
     return variables(query.expr), (query.var,)
+
+
+@binding.register
+def _(query: Each) -> Pattern:
+    return _unique(v for item in query.lists for v in _vars(item)), query.vars
 
 
 @binding.register

@@ -20,6 +20,7 @@ from everfresh.calculus.nodes import (
     ZERO,
     Bind,
     Cond,
+    Each,
     Exists,
     Lift,
     Neg,
@@ -121,4 +122,5 @@ RULES: dict[type[Query], Callable[[Any, Names], Query]] = {
     Cond: _zero,
     Value: _zero,
     Bind: _zero,
+    Each: _zero,
 }

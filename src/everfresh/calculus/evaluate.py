@@ -17,6 +17,7 @@ from everfresh.calculus.binding import inputs, outputs
 from everfresh.calculus.nodes import (
     Bind,
     Cond,
+    Each,
     Exists,
     Lift,
     MapRef,
@@ -29,6 +30,7 @@ from everfresh.calculus.nodes import (
     Value,
     arity,
 )
+from everfresh.expr import each
 from everfresh.expr import evaluate as scalar
 from everfresh.types import canonical_float
 
@@ -133,6 +135,14 @@ def _(query: Bind, db: Database, env: Env, k: int) -> Rows:
     row = _match([query.var.name], (value,), env)
     if row is not None:
         yield row, one(k)
+
+
+@_rows.register
+def _(query: Each, db: Database, env: Env, k: int) -> Rows:
+    for values in each(query.lists, env):
+        row = _match([v.name for v in query.vars], values, env)
+        if row is not None:
+            yield row, one(k)
 
 
 @_rows.register

@@ -12,6 +12,7 @@ from left to right. Variables, tuples and groups are compared by *identity*: NUL
 | `[x < y]` | `Cond` | 1 where the condition is TRUE, else 0 |
 | `⟨x, x * y⟩` | `Value` | count 1 and these values |
 | `(x := y + 1)` | `Bind` | 1 on the tuple that gives x this value |
+| `Each_[x, y](l1, l2)` | `Each` | of each tuple, how often it is a row of the lists, side by side |
 | `Q1 * Q2`, `Q1 + Q2`, `-Q` | `Prod`, `Plus`, `Neg` | the ring; `1` is the empty product, `0` the empty sum |
 | `Sum_[x](Q)` | `Sum` | the sum over all other variables |
 | `(x :=: Q)`, `(x :=! Q)` | `Lift` | 1 where Q's value is x; grouped, or closed (always one row) |
@@ -141,6 +142,17 @@ class Bind(Query):
 
     var: Var
     expr: Expr
+
+
+@node
+class Each(Query):
+    """A tuple for each place in the longest of some lists: what each list has there, NULL behind its end.
+
+    Variables that are bound already are compared by identity. A list that is NULL is empty.
+    """
+
+    vars: tuple[Var, ...]
+    lists: tuple[Expr, ...]
 
 
 @node

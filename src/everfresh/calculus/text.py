@@ -20,6 +20,7 @@ from everfresh.calculus.nodes import (
     ZERO,
     Bind,
     Cond,
+    Each,
     Exists,
     Lift,
     MapRef,
@@ -36,7 +37,7 @@ from everfresh.expr.nodes import Expr, Var
 from everfresh.expr.text import declaration, parse_expr, parse_type_at
 from everfresh.expr.text import to_text as expr_text
 from everfresh.expr.tokens import NAMES, TokenStream, quote_name
-from everfresh.types import Column, SqlType, quoted
+from everfresh.types import NULL, Column, SqlType, quoted
 
 _WORDS = frozenset({"SUM_", "EXISTS"})
 _SUM, _PRODUCT, _FACTOR = 0, 1, 2
@@ -101,6 +102,8 @@ def _text(query: Query, place: int, marked: Marked) -> str:
         case Bind(var, expr):
             same = var.type == expr.type and var.nullable == expr.nullable
             return f"({quote_name(var.name) if same else declaration(var)} := {expr})"
+        case Each(vars_, lists):
+            return f"Each_[{', '.join(map(declaration, vars_))}]({', '.join(map(expr_text, lists))})"
         case Lift(var, body, closed):
             return f"({declaration(var)} {':=!' if closed else ':=:'} {_text(body, _SUM, marked)})"
         case Exists(body):
@@ -175,6 +178,8 @@ class _Parser:
             return Value(tuple(self.stream.listed(self.expr, "⟩")))
         if stream.at("Sum_", "["):
             return self.aggregate()
+        if stream.at("Each_", "["):
+            return self.each()
         if stream.peek().kind == "name" and stream.accept("Exists", "("):
             body = self.sum()
             stream.expect(")")
@@ -196,6 +201,18 @@ class _Parser:
         body = self.sum()
         self.stream.expect(")")
         return Sum(tuple(self.known[name] for name in names), body)
+
+    def each(self) -> Query:
+        def one() -> Var:
+            name = self.stream.name()
+            of, nullable = self.declared() or (NULL, True)
+            return Var(name, of, nullable)
+
+        self.stream.expect("Each_", "[")
+        found = self.stream.listed(one, "]")
+        self.stream.expect("(")
+        lists = self.stream.listed(self.expr, ")")
+        return Each(tuple(self.declare(var) for var in found), tuple(lists))
 
     def atom(self) -> Query:
         token = self.stream.peek()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from everfresh.algebra import Kind
-from everfresh.calculus import Bind, Query, Rel, Value
+from everfresh.calculus import Bind, Each, Query, Rel, Value, inputs, outputs
 from everfresh.compiler.viewlet.map_registry import products
 from everfresh.expr import Call, Case, Cast, Const, Expr, Var, variables
 from everfresh.program import MapDef, Program, View, component
@@ -207,11 +207,11 @@ def _together(factors: tuple[Query, ...]) -> Together:
     """Of a product: what bindings make of the variables of one relation counts as its."""
     held = [{v.name for v in f.vars} for f in factors if isinstance(f, Rel)]
     for f in factors:
-        if isinstance(f, Bind):
-            used = {v.name for v in variables(f.expr)}
+        if isinstance(f, Bind | Each):
+            used = {v.name for v in inputs(f)}
             for names in held:
                 if used <= names:
-                    names.add(f.var.name)
+                    names.update(v.name for v in outputs(f))
     return lambda names: any(names <= own for own in held) or not names
 
 

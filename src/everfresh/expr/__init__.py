@@ -15,6 +15,7 @@ from everfresh.expr.scalar import evaluate
 from everfresh.expr.text import parse, parse_expr, to_text
 from everfresh.expr.tokens import Token, TokenStream, quote_name
 from everfresh.expr.total import total
+from everfresh.expr.unnesting import each, element, spread
 from everfresh.expr.vector import evaluate_vector, satisfied
 
 __all__ = [
@@ -34,12 +35,15 @@ __all__ = [
     "Vector",
     "build",
     "concat",
+    "each",
+    "element",
     "evaluate",
     "evaluate_vector",
     "parse",
     "parse_expr",
     "quote_name",
     "satisfied",
+    "spread",
     "stored",
     "substitute",
     "to_text",

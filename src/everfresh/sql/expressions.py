@@ -21,7 +21,7 @@ from everfresh.sql import calls, lambdas, nested, refusals
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.logical.row_calls import GroupingCall
 from everfresh.sql.parameters import value_of
-from everfresh.sql.queries import subqueries, windows
+from everfresh.sql.queries import subqueries, unnesting, windows
 from everfresh.sql.queries.aggregates import AGGREGATES, aggregate_name, bind_aggregate
 from everfresh.sql.scope import Scope
 from everfresh.sql.source import Source
@@ -41,6 +41,7 @@ class Binder:
     within: str = ""  # the aggregate whose arguments are being bound
     windows: bool = False  # whether window functions may be called here
     over: bool = False  # inside of a window function
+    lists: bool = False  # whether UNNEST may be called here
     named: Mapping[str, Any] = field(default_factory=dict)  # lower-case name -> tree of the WINDOW clause
     open: frozenset[str] = frozenset()  # aliases that are being expanded
     parameters: Mapping[str, Expr] = field(default_factory=dict)  # of the lambdas around, by lower-case name
@@ -405,6 +406,7 @@ _RULES: dict[type[Any], Rule] = {
     exp.Grouping: _grouping,
     exp.GroupingId: _grouping,
     exp.Window: windows.bind_window,
+    exp.Explode: unnesting.unnest_call,
     exp.Subquery: subqueries.scalar,
     exp.Exists: subqueries.exists,
     **{kind: _aggregate(fn) for kind, fn in AGGREGATES.items()},

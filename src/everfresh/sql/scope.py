@@ -49,6 +49,8 @@ class Relation:
 
     alias: str
     columns: tuple[tuple[str, Var], ...]
+    hidden: tuple[tuple[str, Var], ...] = ()
+    """Further names of columns, that `*` does not list."""
 
     def find(self, name: str) -> tuple[str, Var] | None:
         """The column called `name`, spelled as declared; the first, if there are several."""
@@ -56,7 +58,7 @@ class Relation:
 
     @cached_property
     def _by_name(self) -> dict[str, tuple[str, Var]]:
-        return {fold(n): (n, v) for n, v in reversed(self.columns)}
+        return {fold(n): (n, v) for n, v in reversed((*self.columns, *self.hidden))}
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,8 @@ class Scope:
         if node.table:
             relation = self.relation(node.table)
             found = None if relation is None else relation.find(node.name)
+            if found is None and any(v.type.name == "STRUCT" for *_, v in self.unqualified(node.table)):
+                return None  # a field of a column
             if relation is not None and found is None:
                 names = [n for n, _ in relation.columns]
                 raise self.source.error(
@@ -150,7 +154,11 @@ class Scope:
         """The same names for the variables as a plan yields them: an outer join makes some nullable."""
         now = {v.name: v for v in plan.variables}
         relations = tuple(
-            Relation(r.alias, tuple((n, now.get(v.name, v)) for n, v in r.columns)) for r in self.relations
+            Relation(
+                r.alias,
+                *(tuple((n, now.get(v.name, v)) for n, v in listed) for listed in (r.columns, r.hidden)),
+            )
+            for r in self.relations
         )
         merged = tuple(replace(m, var=now.get(m.var.name, m.var)) for m in self.merged)
         return replace(self, relations=relations, merged=merged)

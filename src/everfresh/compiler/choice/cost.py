@@ -19,6 +19,7 @@ from functools import cached_property
 from everfresh.calculus import (
     Bind,
     Cond,
+    Each,
     Exists,
     Lift,
     MapRef,
@@ -131,6 +132,8 @@ class Model:
                 return Work(0.0, before.where(condition))
             case Bind(var, expr):
                 return Work(0.0, before.bound(var.name, values_of(expr, before)))
+            case Each(vars_, lists):
+                return Work(0.0, before.spread([v.name for v in vars_], lists))
             case Value():
                 return Work(0.0, before)
             case Prod(factors):

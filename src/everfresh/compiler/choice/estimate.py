@@ -16,6 +16,7 @@ from everfresh.expr import Call, Const, Expr, Var, variables
 
 _RANGE, _LIKE, _OTHER = 1 / 3, 0.1, 1 / 3  # shares of tuples that a condition leaves
 _ROWS = 10_000.0  # of a relation of which nothing is known
+_LIST = 4.0  # values of a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,14 @@ class Estimate:
         if name in self.distinct:
             return replace(self, rows=self.rows / max(self.distinct[name], values, 1.0))
         return replace(self, distinct={**self.distinct, name: values})
+
+    def spread(self, names: Collection[str], lists: Collection[Expr]) -> Estimate:
+        """With the values of lists; known ones are compared."""
+        if all(name in self.distinct for name in names):
+            return self
+        values = max(values_of(e, self) for e in lists) * _LIST
+        added = {name: values for name in names if name not in self.distinct}
+        return replace(self, rows=self.rows * _LIST, distinct={**self.distinct, **added})
 
     def groups(self, names: Iterable[str]) -> float:
         """How many different tuples over `names` there are among them."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from everfresh.algebra import Kind
-from everfresh.calculus import QUERY, Bind, Cond, Query, Rel, Sum, Value, check, product, rename, union
+from everfresh.calculus import QUERY, Bind, Cond, Each, Query, Rel, Sum, Value, check, product, rename, union
 from everfresh.compiler.lowering.aggregates import Components, Different, Extreme, NotFlat, aggregate
 from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
 from everfresh.compiler.lowering.partitions import (
@@ -28,7 +28,7 @@ from everfresh.compiler.lowering.partitions import (
     partitioned,
 )
 from everfresh.compiler.lowering.products import MEMBER, Fresh, Term, arrange, not_null, readable, settle
-from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
+from everfresh.expr import Const, Expr, Made, Var, build, element, substitute, variables
 from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.asked_below import asked_below
@@ -254,6 +254,8 @@ class Lowering:
                 )
             case p.Join():
                 return self._join(plan, scope, where)
+            case p.Unnest():
+                return self._unnested(plan, scope)
             case p.Aggregate():
                 return self._aggregated(plan, scope)
             case p.Distinct(child):
@@ -271,6 +273,23 @@ class Lowering:
         products out; but not above subqueries, which would be asked for each product."""
         read = self.rows if any(map(has_subquery, exprs)) else self.terms
         return read(plan, scope, where)
+
+    def _unnested(self, plan: p.Unnest, scope: Scope) -> Rows:
+        """The rows of lists. Those of constants are a relation that never changes, which is joined like any
+        other."""
+        from everfresh.compiler.lowering.subqueries import resolved
+
+        lists = [e for _, e in plan.items]
+        rows, lists = resolved(self, self._below(plan.input, lists, scope, ()), lists, scope)
+        found = []
+        for t in rows:
+            vars_ = tuple(element(self.fresh.name(n), e) for (n, _), e in zip(plan.items, lists, strict=True))
+            each = Each(vars_, tuple(substitute(e, dict(t.columns)) for e in lists))
+            columns = {n: v for (n, _), v in zip(plan.items, vars_, strict=True)}
+            found.append(Term((*t.factors, each), {**t.columns, **columns}))
+        if isinstance(plan.input, p.Single) and not any(t.free() for t in found):
+            return self._bag(tuple(found), plan, scope)
+        return tuple(found)
 
     def _join(self, plan: p.Join, scope: Scope, where: Conditions) -> Rows:
         from everfresh.compiler.lowering.subqueries import filtered, unmatched
@@ -439,6 +458,8 @@ def _pair(left: Term, right: Term) -> Term:
                 return Cond(left.of(condition))
             case Bind(var, expr):
                 return Bind(var, left.of(expr))
+            case Each(vars_, lists):
+                return Each(vars_, tuple(substitute(e, dict(left.columns)) for e in lists))
         return factor
 
     shown = {n: left.of(e) for n, e in right.columns.items()}

@@ -18,7 +18,7 @@ WIDE = 64
 """Columns from which on a table is wide."""
 _SOME = (p.Project, p.Aggregate)
 """What takes only those columns of its input that it names."""
-_ON = (p.Filter, p.Join, p.Sort, p.Limit, p.Window)
+_ON = (p.Filter, p.Join, p.Sort, p.Limit, p.Window, p.Unnest)
 """What takes as many columns of its input as are taken of itself, and those that it names."""
 
 

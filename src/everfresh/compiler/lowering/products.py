@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from everfresh.calculus import ZERO, Bind, Cond, MapRef, Query, Rel, Value, inputs, outputs, rename
+from everfresh.calculus import ZERO, Bind, Cond, Each, MapRef, Query, Rel, Value, inputs, outputs, rename
 from everfresh.compiler.passes.partial import PARTIAL
 from everfresh.expr import FOLD, Call, Const, Expr, Made, Var, build, substitute, variables
 from everfresh.rewrite import rewrite
@@ -171,14 +171,18 @@ def _apart(x: Expr, y: Expr, rest: list[Query]) -> bool:
     if not all(sides) or sides[0] & sides[1]:
         return False
     holders = [
-        {i for i, f in enumerate(rest) if isinstance(f, Rel | MapRef) and side & names([f])} for side in sides
+        {i for i, f in enumerate(rest) if isinstance(f, _BINDING) and side & names([f])} for side in sides
     ]
-    bound = names(atoms(rest))
+    bound = names(f for f in rest if isinstance(f, _BINDING))
     return all(holders) and not holders[0] & holders[1] and sides[0] <= bound and sides[1] <= bound
 
 
+_BINDING = Rel | MapRef | Each
+"""What gives its variables values of its own."""
+
+
 def _same_atom(x: Var, y: Var, rest: list[Query]) -> bool:
-    return any({x.name, y.name} <= names([f]) for f in atoms(rest))
+    return any({x.name, y.name} <= names([f]) for f in rest if isinstance(f, _BINDING))
 
 
 def _unify_bind(factor: Bind, rest: list[Query]) -> Found | None:
@@ -246,6 +250,6 @@ def _rank(factor: Query, bound: Mapping[str, int], always: Mapping[str, int]) ->
         return (3, _depth(factor, bound), unbound) if set(vars_) & set(bound) else (5, 0, unbound)
     if {v.name for v in inputs(factor)} - set(bound):
         return _NEVER, 0, 0
-    if isinstance(factor, Cond | Bind):
+    if isinstance(factor, Cond | Bind) or (isinstance(factor, Each) and names([factor]) <= set(bound)):
         return 1, 0, 0
-    return 4, 0, 0  # values and sums of their own
+    return 4, 0, 0  # values, sums of their own, and lists that are taken apart

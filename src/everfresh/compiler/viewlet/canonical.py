@@ -32,6 +32,7 @@ from functools import lru_cache, partial
 from everfresh.calculus import (
     Bind,
     Cond,
+    Each,
     MapRef,
     Neg,
     Plus,
@@ -160,6 +161,9 @@ def _text(factor: Query, names: Names) -> str:
             return f"[{_expr(condition, names)}]"
         case Bind(var, expr):
             return f"({names[var.name]} := {_expr(expr, names)})"
+        case Each(vars_, lists):
+            shown = ", ".join(names[v.name] for v in vars_)
+            return f"each {shown} ({', '.join(_expr(e, names) for e in lists)})"
         case Value(items):
             return f"⟨{', '.join(_expr(item, names) for item in items)}⟩"
     raise SpecError(f"not a factor of a flat definition: {factor}")

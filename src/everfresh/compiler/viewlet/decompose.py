@@ -14,6 +14,7 @@ from everfresh.calculus import (
     ONE,
     Bind,
     Cond,
+    Each,
     Prod,
     Query,
     Rel,
@@ -59,7 +60,7 @@ def take_local(plan: Component, rest: list[Query], bound: set[str]) -> None:
         grown = False
         for f in list(rest):
             used = read_by(f)
-            if isinstance(f, Bind | Cond) and used <= inside and used - bound:
+            if isinstance(f, Bind | Cond | Each) and used <= inside and used - bound:
                 plan.local.append(f)
                 rest.remove(f)
                 inside |= names([f])
@@ -128,8 +129,8 @@ def bindable(rest: Iterable[Query], bound: set[str]) -> set[str]:
         grown = False
         for f in rest:
             known = bound | found
-            if isinstance(f, Bind) and f.var.name not in known and read_by(f) <= known:
-                found.add(f.var.name)
+            if isinstance(f, Bind | Each) and not names([f]) <= known and read_by(f) <= known:
+                found |= names([f])
                 grown = True
     return found
 
@@ -193,7 +194,7 @@ def read_by(f: Query) -> set[str]:
 def _components(still: list[Rel], rest: list[Query], bound: set[str]) -> list[list[Rel]]:
     """Atoms joined, directly or through others, by variables that are not bound already; a binding over
     variables of theirs alone joins too."""
-    links = [f for f in rest if isinstance(f, Bind) and variables(f.expr) and not read_by(f) & bound]
+    links = [f for f in rest if isinstance(f, Bind | Each) and read_by(f) and not read_by(f) & bound]
     return components(still, bound, links)
 
 
@@ -251,4 +252,4 @@ def held_by(work: Transform, plan: Component, outside: set[str], target: MapDraf
 
 def own_variables(f: Query) -> tuple[Var, ...]:
     """The variables that a relation or a binding brings."""
-    return f.vars if isinstance(f, Rel) else (f.var,) if isinstance(f, Bind) else ()
+    return f.vars if isinstance(f, Rel | Each) else (f.var,) if isinstance(f, Bind) else ()

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from everfresh.calculus import Bind, Cond, MapRef, Prod, Query, Rel, inputs, outputs
+from everfresh.calculus import Bind, Cond, Each, MapRef, Prod, Query, Rel, inputs, outputs
 from everfresh.compiler.lowering.products import names
 from everfresh.compiler.viewlet.decisions import Decision, DecisionKind, any_of
 from everfresh.compiler.viewlet.decompose import form, guard, read_by
@@ -75,7 +75,7 @@ def _filters(keyed: Keyed, atom: Rel, rest: Sequence[Query], bound: set[str], re
         and key <= bound
         and not own & read
         and all(isinstance(f, Cond) and read_by(f) <= all_ for f in users)
-        and not any(isinstance(f, Bind) and f.var.name in own for f in rest)
+        and not any(isinstance(f, Bind | Each) and names([f]) & own for f in rest)
     )
 
 

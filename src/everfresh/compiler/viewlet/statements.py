@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from everfresh.algebra import Kind
 from everfresh.calculus import (
     Bind,
+    Each,
     MapRef,
     Neg,
     Prod,
@@ -115,7 +116,7 @@ def term_over_maps(work: Transform, term: Query, target: MapDraft, index: int) -
         for v in variables(value)
     }
     outside = asked | whole
-    outside |= {f.var.name for f in rest if isinstance(f, Bind)} | names(late)
+    outside |= names(f for f in rest if isinstance(f, Bind | Each)) | names(late)
     outside |= {v.name for plan in plans if plan.virtual for v in plan.atoms[0].vars}
     for plan in plans:
         plan.held = held_by(work, plan, outside, target)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from everfresh.calculus import Bind, Prod, Query, Rel, Sum, inputs, outputs
+from everfresh.calculus import Bind, Each, Prod, Query, Rel, Sum, inputs, outputs
 from everfresh.calculus.nodes import MapRef
 from everfresh.distributed.plan.located import (
     AtomTag,
@@ -81,10 +81,10 @@ class _Product:
         return not isinstance(atom, Rel) or atom.delta or self.where.needs(atom) <= self.bound
 
     def _bind_ahead(self) -> None:
-        """Bind one variable ahead of its place: an atom can only be read then."""
+        """Bind variables ahead of their place: an atom can only be read then."""
         for i in self.left:
             factor = self.factors[i]
-            if isinstance(factor, Bind) and self._is_bound(factor):
+            if isinstance(factor, Bind | Each) and self._is_bound(factor):
                 self._join(factor)
                 self.left.remove(i)
                 return

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
+from everfresh.calculus import Bind, Cond, Each, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value
 from everfresh.calculus.binding import Pattern, binding, outputs, pattern
 from everfresh.distributed.plan.tags import LOCAL, RANDOM, REPLICATED, Dist, Local, Replicated, Tag, summed
 from everfresh.expr import Var
@@ -54,7 +54,7 @@ def parts(query: Query) -> Iterator[Query]:
     while left:
         found = left.pop()
         yield found
-        if not isinstance(found, Rel | MapRef | Cond | Bind | Value):
+        if not isinstance(found, Rel | MapRef) and not is_scalar(found):
             left.extend(c for c in found.children[::-1] if isinstance(c, Query))
 
 
@@ -72,7 +72,7 @@ def moves(query: Query) -> bool:
 
 def is_scalar(query: Query) -> bool:
     """Whether a factor has no location: its value is known wherever its variables are."""
-    return isinstance(query, Cond | Bind | Value)
+    return isinstance(query, Cond | Bind | Each | Value)
 
 
 @remembered

@@ -71,7 +71,8 @@ def scale_interval(span: Interval, by: int) -> Interval:
     return _interval(span[0] * by, span[1] * by, span[2] * by)
 
 
-def _shift(us: int, span: Interval) -> int:
+def shift(us: int, span: Interval) -> int:
+    """A timestamp an interval later: months first, which clamp to the last day, then days, then time."""
     days, rest = divmod(us, DAY_US)
     if span[0]:
         days = add_months(days, span[0])
@@ -79,7 +80,7 @@ def _shift(us: int, span: Interval) -> int:
 
 
 def _unshift(us: int, span: Interval) -> int:
-    return _shift(us, scale_interval(span, -1))
+    return shift(us, scale_interval(span, -1))
 
 
 def _between(a: int, b: int) -> Interval:
@@ -97,8 +98,8 @@ ARITHMETIC: dict[tuple[str, str, str], Callable[[Any, Any], Any]] = {
     ("+", "INTEGER", "DATE"): lambda a, b: _day(a + b),
     ("-", "DATE", "INTEGER"): lambda a, b: _day(a - b),
     ("-", "DATE", "DATE"): lambda a, b: a - b,
-    ("+", "TIMESTAMP", "INTERVAL"): _shift,
-    ("+", "INTERVAL", "TIMESTAMP"): lambda a, b: _shift(b, a),
+    ("+", "TIMESTAMP", "INTERVAL"): shift,
+    ("+", "INTERVAL", "TIMESTAMP"): lambda a, b: shift(b, a),
     ("-", "TIMESTAMP", "INTERVAL"): _unshift,
     ("-", "TIMESTAMP", "TIMESTAMP"): _between,
     ("+", "INTERVAL", "INTERVAL"): _add_intervals,

@@ -16,19 +16,24 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr.coerce import common, is_null_literal, is_string_literal
 from everfresh.expr.library.casts import cast_value
 from everfresh.expr.library.compare import compare
+from everfresh.expr.library.dates import shift
 from everfresh.expr.library.render import render
 from everfresh.expr.library.signature import Function, Rule, Signature, may_fail, never_fails, never_null
 from everfresh.expr.nodes import Expr, Var
 from everfresh.types import (
     BIGINT,
     BOOLEAN,
+    DATE,
     DECIMAL,
     DOUBLE,
     HUGEINT,
     INTEGER,
+    INTERVAL,
     LIST,
     MAX_DIGITS,
     NULL,
+    TIMESTAMP,
+    TIMESTAMPTZ,
     UBIGINT,
     VARCHAR,
     SqlType,
@@ -392,30 +397,72 @@ def _some_true(types: Signature, code: str) -> bool | None:
 
 # -- numbers in a row ----------------------------------------------------------------------------------------
 
-_LONGEST = 1 << 24
+LONGEST = 1 << 24
+"""The most values in a range."""
+
+
+def too_long(count: int) -> EverfreshError:
+    """The refusal of a range."""
+    return EverfreshError(
+        Code.OVERFLOW,
+        f"a range of {count} values is longer than {LONGEST}",
+        hint="give it nearer bounds, or a longer step",
+    )
 
 
 def _range(inclusive: bool) -> Callable[..., str]:
-    def scalar(types: Signature, *values: int) -> str:
+    def scalar(types: Signature, *values: Any) -> str:
+        if types.args[-1] == INTERVAL:
+            start, stop, step = values
+            return coding.from_elements(_times(start, stop, step, inclusive), types.result)
         start, stop, step = (0, values[0], 1) if len(values) == 1 else (*values, 1)[:3]
         if step == 0:
             raise EverfreshError(Code.VALUE, "the step of a range is not zero")
         found = range(start, stop + (1 if step > 0 else -1) * inclusive, step)
-        if len(found) > _LONGEST:
-            raise EverfreshError(Code.OVERFLOW, f"a range of {len(found)} values is longer than {_LONGEST}")
+        if found and abs(found[-1] - found[0]) // abs(step) >= LONGEST:
+            raise too_long(abs(found[-1] - found[0]) // abs(step) + 1)
         return coding.from_elements(found, types.result)
 
     return scalar
 
 
-_RANGE = Rule(
-    lambda types: LIST(BIGINT) if 1 <= len(types) <= 3 and all(t == BIGINT for t in types) else None,
-    lambda args: (
-        [BIGINT] * len(args)
-        if 1 <= len(args) <= 3 and all(a.type.is_integer or is_null_literal(a) for a in args)
-        else None
-    ),
-)
+def _times(start: int, stop: int, step: tuple[int, int, int], inclusive: bool) -> list[int]:
+    """Each time is one step after the time before: the months of a 31st end with it."""
+    up = all(part >= 0 for part in step)
+    if not any(step) or not (up or all(part <= 0 for part in step)):
+        raise EverfreshError(
+            Code.VALUE,
+            "the step of a range is not zero, and its parts have one sign",
+        )
+    found: list[int] = []
+    while (start < stop if up else start > stop) or (inclusive and start == stop):
+        if len(found) == LONGEST:
+            raise too_long(LONGEST + 1)
+        found.append(start)
+        start = shift(start, step)
+    return found
+
+
+_MOMENTS = (TIMESTAMP, TIMESTAMPTZ)
+
+
+def _range_result(types: Types) -> SqlType | None:
+    if len(types) == 3 and types[2] == INTERVAL:
+        return LIST(types[0]) if types[0] == types[1] and types[0] in _MOMENTS else None
+    return LIST(BIGINT) if 1 <= len(types) <= 3 and all(t == BIGINT for t in types) else None
+
+
+def _range_coerce(args: Sequence[Expr]) -> list[SqlType] | None:
+    if len(args) == 3 and (args[2].type == INTERVAL or args[0].type in (DATE, *_MOMENTS)):
+        of = TIMESTAMPTZ if TIMESTAMPTZ in (args[0].type, args[1].type) else TIMESTAMP
+        if not all(a.type in (DATE, *_MOMENTS) or is_null_literal(a) for a in args[:2]):
+            return None
+        return [of, of, INTERVAL] if args[2].type == INTERVAL or is_null_literal(args[2]) else None
+    fits = all(a.type.is_integer or is_null_literal(a) or is_string_literal(a) for a in args)
+    return [BIGINT] * len(args) if 1 <= len(args) <= 3 and fits else None
+
+
+_RANGE = Rule(_range_result, _range_coerce)
 
 
 def same_type(inner: SqlType) -> SqlType:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everfresh.expr import FOLD, Expr, Var, Vector, evaluate_vector
+from everfresh.expr import FOLD, Expr, Var, Vector, evaluate_vector, spread
 from everfresh.local.adhoc.aggregate import Input, aggregate
 from everfresh.local.adhoc.frame import (
     AROUND,
@@ -172,6 +172,17 @@ class QueryRun:
         d = frame.d
         return out if outer is None or d is None else outer.attach(out, d)
 
+    def _unnest(self, plan: p.Unnest, outer: Outer | None) -> Frame:
+        frame = self._bound(self.frame(plan.input, outer), [e for _, e in plan.items], outer)
+        lists = [e for _, e in plan.items]
+        if any(map(has_subquery, lists)):
+            asked: dict[str, Vector] = {f"\0l{i}": self.evaluate(e, frame) for i, e in enumerate(lists)}
+            held, lists = frame.having(asked), [Var(n, v.type) for n, v in asked.items()]
+        else:
+            held = frame
+        index, found = spread(lists, held, held.rows)
+        return frame.take(index).having({n: v for (n, _), v in zip(plan.items, found, strict=True)})
+
     def _aggregate(self, plan: p.Aggregate, outer: Outer | None) -> Frame:
         exprs = [e for _, e in (*plan.keys, *plan.aggregates)]
         frame = self._bound(self.frame(plan.input, outer), exprs, outer)
@@ -262,6 +273,7 @@ _OPERATORS: dict[type[p.Plan], Callable[[QueryRun, Any, Outer | None], Frame]] =
     p.Filter: QueryRun._graph,
     p.Join: QueryRun._graph,
     p.Project: QueryRun._project,
+    p.Unnest: QueryRun._unnest,
     p.Aggregate: QueryRun._aggregate,
     p.SetOperation: QueryRun._set_operation,
     p.Distinct: QueryRun._distinct,

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everfresh.algebra import Kind
-from everfresh.calculus import Bind, Cond, MapRef, Query, Rel, Sum, Value, arity
+from everfresh.calculus import Bind, Cond, Each, MapRef, Query, Rel, Sum, Value, arity
 from everfresh.compiler import Crossing
 from everfresh.errors import EverfreshError
-from everfresh.expr import Var, evaluate_vector, satisfied
+from everfresh.expr import Var, evaluate_vector, satisfied, spread
 from everfresh.local.interpret.atoms import Atom, Found, Picked, Pooled
 from everfresh.local.interpret.frame_columns import Cells, VectorsOf, assemble, same
 from everfresh.local.interpret.join_order import Needs, Step, Term, atom_vars
@@ -167,7 +167,7 @@ def _run(term: Term, k: int, scope: StatementScope, turns: bool = False) -> _Fra
                 continue
             left += reversed(_STEPS[type(step.factor)](frame, step, k, scope) or ())
         except EverfreshError as error:
-            row, own = getattr(error, "row", None), isinstance(step.factor, Cond | Bind | Value)
+            row, own = getattr(error, "row", None), isinstance(step.factor, Cond | Bind | Each | Value)
             named = row is not None and own and frame.origin is not None
             error.row = int(frame.origin[row]) if named else None  # type: ignore[attr-defined,index]
             raise
@@ -272,6 +272,21 @@ def _bind(frame: _Frame, step: Step, k: int, scope: StatementScope) -> None:
         frame.columns[name] = cells
 
 
+def _each(frame: _Frame, step: Step, k: int, scope: StatementScope) -> None:
+    """A row for each place in the lists."""
+    factor = step.factor
+    assert isinstance(factor, Each)
+    index, found = spread(factor.lists, VectorsOf(frame.columns), frame.rows)
+    scope.visited += len(index)
+    names = [v.name for v in factor.vars]
+    frame.take(index, step.keep | {name for name in names if name in frame.columns})
+    made = {name: Cells.of(v, scope.interner) for name, v in zip(names, found, strict=True)}
+    equal = [same(frame.columns[name], cells) for name, cells in made.items() if name in frame.columns]
+    frame.columns.update({n: c for n, c in made.items() if n in step.keep and n not in frame.columns})
+    if equal:
+        frame.filter(np.logical_and.reduce(equal), step.keep)
+
+
 def _values(frame: _Frame, step: Step, k: int, scope: StatementScope) -> None:
     factor = step.factor
     assert isinstance(factor, Value)
@@ -288,6 +303,7 @@ _STEPS: dict[type[Query], Callable[[_Frame, Step, int, Any], Sequence[Step] | No
     Sum: _sum,
     Cond: _filter,
     Bind: _bind,
+    Each: _each,
     Value: _values,
 }
 

@@ -17,7 +17,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from everfresh.calculus import Bind, Cond, MapRef, Neg, Plus, Prod, Query, Rel, Sum, Value, inputs, outputs
+from everfresh.calculus import (
+    Bind,
+    Cond,
+    Each,
+    MapRef,
+    Neg,
+    Plus,
+    Prod,
+    Query,
+    Rel,
+    Sum,
+    Value,
+    inputs,
+    outputs,
+)
 from everfresh.compiler import Crossing, Ordered, Range, crossing, range_of
 from everfresh.expr import Var, total
 from everfresh.local.interpret.self_products import apart
@@ -180,7 +194,7 @@ def _order(
 ) -> list[Query]:
     left = [(place, f) for place, f in enumerate(factors) if isinstance(f, Rel | MapRef | Sum)]
     scalars = [(place, f) for place, f in enumerate(factors) if not isinstance(f, Rel | MapRef | Sum)]
-    if strange := [f for _, f in scalars if not isinstance(f, Cond | Bind | Value)]:
+    if strange := [f for _, f in scalars if not isinstance(f, Cond | Bind | Each | Value)]:
         raise TypeError(f"{type(strange[0]).__name__} is no factor of a statement")
     bound: set[str] = set()
     done: list[Query] = []
@@ -255,11 +269,11 @@ def _emit_scalars(scalars: list[tuple[int, Query]], bound: set[str], done: list[
 
 
 def _emit_bind(scalars: list[tuple[int, Query]], bound: set[str], done: list[Query]) -> bool:
-    """Bind one variable ahead of its place, so that an atom is joined and not crossed."""
+    """Bind variables ahead of their place, so that an atom is joined and not crossed."""
     for i, (_, factor) in enumerate(scalars):
-        if isinstance(factor, Bind) and _bound(factor, bound):
+        if isinstance(factor, Bind | Each) and _bound(factor, bound):
             done.append(scalars.pop(i)[1])
-            bound.add(factor.var.name)
+            bound |= {v.name for v in outputs(factor)}
             return True
     return False
 

@@ -37,12 +37,12 @@ T = TypeVar("T")
 
 EXPRESSIONS = (e.Var, e.Const, e.Call, e.Cast, e.Case)
 QUERIES = (
-    q.Rel, q.MapRef, q.Prod, q.Plus, q.Neg, q.Sum, q.Cond, q.Value, q.Bind, q.Lift, q.Exists,
+    q.Rel, q.MapRef, q.Prod, q.Plus, q.Neg, q.Sum, q.Cond, q.Value, q.Bind, q.Each, q.Lift, q.Exists,
 )  # fmt: skip
 PLANS = (
     p.Single, p.Scan, p.Filter, p.Project, p.Aggregate, p.Join, p.SetOperation, p.Window, p.Distinct, p.Sort,
     p.Limit, p.ScalarSubquery, p.ExistsSubquery, p.QuantifiedSubquery, p.AggregateCall, p.WindowCall,
-    GroupingCall,
+    GroupingCall, p.Unnest,
 )  # fmt: skip
 PROGRAMS = (
     program.MapDef, program.Side, program.Partitions, program.Intervals, program.Statement, program.Trigger,

@@ -3,6 +3,7 @@
 One function, registered with each session, takes the text of an expression, the declarations of its variables
 and their values, and gives the values of the expression as text: whatever its type is, a cast reads it back.
 So each function of everfresh can stand in a query on Spark; those that Spark has are left to Spark.
+Another one gives the values of a list, which Spark holds as a code, as an array of such texts.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ from everfresh.expr.tokens import TokenStream
 from everfresh.expr.vector import evaluate_vector
 from everfresh.spark.sql.forms import from_held
 from everfresh.spark.sql.text import expr_sql, spark_type, string, unsupported
-from everfresh.types import INTERVAL, NULL, Column, SqlType, arrow_schema
+from everfresh.types import INTERVAL, NULL, Column, SqlType, arrow_schema, coding
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FUNCTION = "everfresh_value"
 """The name of the function in Spark."""
+ELEMENTS = "everfresh_elements"
+"""The name of the function of lists."""
 
 
 def evaluated(expr: Expr, known: Mapping[str, str] | None = None) -> str:
@@ -44,14 +47,22 @@ def evaluated(expr: Expr, known: Mapping[str, str] | None = None) -> str:
     head = f"{declared}{': ' if declared else ':'}{to_text(made)}"
     given = {} if known is None else known
     columns = "".join(f", {given.get(getattr(arg, 'name', '')) or expr_sql(arg)}" for arg in names)
-    return _read_back(f"{FUNCTION}({string(head)}{columns})", expr.type)
+    return read_back(f"{FUNCTION}({string(head)}{columns})", expr.type)
+
+
+def elements(text: str, type_: SqlType) -> str:
+    """The values of a list of a type as an array of texts, which `read_back` reads."""
+    if type_.inner[0] in (INTERVAL, NULL):
+        raise unsupported(f"a list of {type_.inner[0]}")
+    return f"{ELEMENTS}({string(declaration(Var('l', type_, True)))}, {text})"
 
 
 def _constant(expr: Expr) -> bool:
     return not any(isinstance(n, Var) for n in expr.walk())
 
 
-def _read_back(text: str, type_: SqlType) -> str:
+def read_back(text: str, type_: SqlType) -> str:
+    """The value of a type that a text stands for."""
     to = spark_type(type_)
     if to == "STRING":
         return text
@@ -63,11 +74,12 @@ def _read_back(text: str, type_: SqlType) -> str:
 
 
 def register(session: SparkSession) -> None:
-    """Make the function known to a session."""
+    """Make the functions known to a session."""
     from pyspark.sql.functions import arrow_udf
-    from pyspark.sql.types import StringType
+    from pyspark.sql.types import ArrayType, StringType
 
     session.udf.register(FUNCTION, arrow_udf(_values, StringType()))
+    session.udf.register(ELEMENTS, arrow_udf(_elements, ArrayType(StringType())))
 
 
 @lru_cache(maxsize=256)
@@ -103,6 +115,22 @@ def _values(head: pa.Array, *columns: pa.Array) -> pa.Array:
     except EverfreshError as error:
         raise TaskError(error) from error
     return pa.array([None if v is None else _text(v, expr.type) for v in found.to_pylist()], pa.string())
+
+
+def _elements(head: pa.Array, codes: pa.Array) -> pa.Array:
+    """The values of each list, as texts."""
+    of = pa.list_(pa.string())
+    if not len(head):
+        return pa.array([], of)
+    type_ = parse_declaration(TokenStream(head[0].as_py())).of
+    inner = type_.inner[0]
+
+    def texts(code: str | None) -> list[str | None] | None:
+        if code is None:
+            return None
+        return [None if v is None else _text(v, inner) for v in coding.elements(code, type_)]
+
+    return pa.array(map(texts, codes.to_pylist()), of)
 
 
 def _text(value: Any, type_: SqlType) -> str:

@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 from everfresh.expr.nodes import Const, Expr, Var
+from everfresh.spark.sql.evaluated import elements, read_back
 from everfresh.spark.sql.rows import (
     ANSWER,
     AskedSubquery,
@@ -192,6 +193,25 @@ class Writer:
         rows, exprs = self._ready(self._rows(plan.input, outer), [e for _, e in plan.items], plan, outer)
         items = {f"c{i}": rows.text(e) for i, e in enumerate(exprs)} | {d: d for d in rows.d}
         return Rows(f"{select(items)} FROM ({rows.sql})", _numbered(plan.variables), rows.outer)
+
+    def _unnest(self, plan: p.Unnest, outer: OuterRelation | None) -> Rows:
+        """Each row with each element of an array, or of several, side by side."""
+        lists = [e for _, e in plan.items]
+        rows, exprs = self._ready(self._rows(plan.input, outer), lists, plan, outer)
+        kept = [v.name for n, v in rows.columns.items() if not n.startswith(ANSWER)]
+        columns = _numbered(plan.variables)
+        made = list(columns.values())[len(kept) :]
+        texts = [elements(rows.text(e), e.type) for e in exprs]
+        if len(lists) > 1:  # of which one may be NULL
+            texts = [f"coalesce({text}, CAST(array() AS ARRAY<STRING>))" for text in texts]
+        held = {c: c for c in [*kept, *rows.d]} | {v.name: t for v, t in zip(made, texts, strict=True)}
+        names = [v.name for v in made]
+        several = len(names) > 1
+        each = {v.name: read_back(f"one.{v.name}" if several else "one", v.of) for v in made}
+        items = {c: c for c in kept} | each | {d: d for d in rows.d}
+        below = f"({select(held)} FROM ({rows.sql}))"
+        one = f"arrays_zip({', '.join(names)})" if several else names[0]
+        return Rows(f"{select(items)} FROM {below} LATERAL VIEW explode({one}) AS one", columns, rows.outer)
 
     def _aggregate(self, plan: p.Aggregate, outer: OuterRelation | None) -> Rows:
         """Keys and arguments come from a SELECT of their own, an argument only where its FILTER is TRUE."""
@@ -409,5 +429,5 @@ _OPERATORS: dict[type[p.Plan], Callable[[Writer, Any, OuterRelation | None], Row
     p.Single: Writer._single, p.Scan: Writer._scan, p.Given: Writer._given, p.Filter: Writer._filter,
     p.Project: Writer._project, p.Aggregate: Writer._aggregate, p.Window: Writer._window,
     p.Distinct: Writer._distinct, p.Sort: Writer._sort, p.Limit: Writer._limit, p.Join: Writer._join,
-    p.SetOperation: Writer._set_operation,
+    p.SetOperation: Writer._set_operation, p.Unnest: Writer._unnest,
 }  # fmt: skip

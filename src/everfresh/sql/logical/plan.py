@@ -19,6 +19,7 @@ from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var, substitute
 from everfresh.expr.text import KEYWORDS
 from everfresh.expr.tokens import indented, quote_name
+from everfresh.expr.unnesting import element
 from everfresh.rewrite import Node, node, remembered
 from everfresh.sql.logical.row_calls import AggregateCall, WindowCall, sort_key
 from everfresh.types import BOOLEAN, Column, SqlType
@@ -26,7 +27,7 @@ from everfresh.types import BOOLEAN, Column, SqlType
 __all__ = [
     "Aggregate", "AggregateCall", "Distinct", "ExistsSubquery", "Filter", "Given", "Join",
     "Limit", "Named", "Plan", "Project", "QuantifiedSubquery", "ScalarSubquery", "Scan", "SetOperation",
-    "Single", "Sort", "Subquery", "Window", "WindowCall",
+    "Single", "Sort", "Subquery", "Unnest", "Window", "WindowCall",
     "projected", "scans",
 ]  # fmt: skip
 
@@ -251,6 +252,24 @@ class Join(Plan):
         """`Join kind on condition`."""
         on = "" if self.condition is None else f" on {self.text(self.condition)}"
         return f"Join {self.kind}{on}"
+
+
+@node
+class Unnest(Plan):
+    """The input once for each place in the longest of some lists, with what each list has there, NULL behind
+    its end; not at all where they are empty or NULL."""
+
+    input: Plan
+    items: tuple[Named, ...]
+
+    @cached_property
+    def variables(self) -> tuple[Var, ...]:
+        """The input's, then one per list."""
+        return self.input.variables + tuple(element(name, e) for name, e in self.items)
+
+    def line(self) -> str:
+        """`Unnest name = list, ...`."""
+        return f"Unnest {_items(self, self.items)}"
 
 
 @node

@@ -101,6 +101,8 @@ class _Parser:
                 return p.SetOperation(op.lower(), stream.accept("all"), inputs[0], inputs[1])
             case "Window":
                 return p.Window(inputs[0], node.items(node.window))
+            case "Unnest":
+                return p.Unnest(inputs[0], node.items(node.expr))
             case "Distinct":
                 return p.Distinct(inputs[0])
             case "Sort":

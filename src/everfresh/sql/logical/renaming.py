@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from everfresh.expr.names import Made
 from everfresh.expr.nodes import Expr, Var
 from everfresh.rewrite import Node
-from everfresh.sql.logical.plan import Aggregate, Given, Project, Scan, Window
+from everfresh.sql.logical.plan import Aggregate, Given, Project, Scan, Unnest, Window
 from everfresh.sql.logical.subqueries import has_subquery
 
 E = TypeVar("E", bound=Expr)
@@ -24,7 +24,7 @@ def defined(node: Node) -> Iterator[str]:
         match part:
             case Scan() | Given():
                 yield from (v.name for v in part.vars)
-            case Project():
+            case Project() | Unnest():
                 yield from (name for name, _ in part.items)
             case Aggregate():
                 yield from (name for name, _ in (*part.keys, *part.aggregates))
@@ -66,6 +66,8 @@ def renamed(node: Any, names: Mapping[str, str]) -> Any:
         case Aggregate():
             below = renamed(node.input, names)
             return Aggregate(below, items(node.keys), items(node.aggregates), node.grouped)
+        case Unnest():
+            return Unnest(renamed(node.input, names), items(node.items))
         case Window():
             return Window(renamed(node.input, names), items(node.items))
     return node.map_children(lambda child: renamed(child, names))

@@ -110,7 +110,10 @@ def _says(node: Any) -> bool | None:
 
 
 def _series(p: Printer, node: Any) -> str:
-    shown = [p.show(node.args[key]) for key in ("start", "end", "step") if node.args.get(key) is not None]
+    start = node.args.get("start")
+    added = isinstance(start, exp.Literal) and "start" not in start.meta  # of a call with one argument
+    keys = ("end", "step") if added else ("start", "end", "step")
+    shown = [p.show(node.args[key]) for key in keys if node.args.get(key) is not None]
     return f"{quote(p.function(node))}({', '.join(shown)})"
 
 

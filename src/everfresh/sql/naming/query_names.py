@@ -192,6 +192,10 @@ def _factor(p: Printer, node: Any) -> str:
         text = _from(p, node.this, node.this.args.get("joins") or [])
     elif isinstance(node, exp.Subquery):
         text = f"({query_text(p, node.this)})"
+    elif isinstance(node, exp.Unnest):
+        text = f"unnest({', '.join(p.show(e) for e in node.expressions)})"
+    elif isinstance(node.this, exp.GenerateSeries):
+        text = p.show(node.this)
     else:
         text = quote(node.name)
     return _aliased(f"{text} AS ", alias) if alias is not None else text

@@ -23,6 +23,13 @@ from everfresh.sql.logical.subqueries import lateral
 from everfresh.sql.queries.asof import asof_join
 from everfresh.sql.queries.clauses import Query, refuse_clauses
 from everfresh.sql.queries.given import file_function, given_function, given_name, not_given
+from everfresh.sql.queries.list_relations import (
+    is_list_relation,
+    list_relation,
+    listed_columns,
+    name_of,
+    paired,
+)
 from everfresh.sql.queries.time_windows import is_time_window, time_window
 from everfresh.sql.scope import Merged, Relation, Scope, relation_columns
 from everfresh.sql.source import near
@@ -31,6 +38,7 @@ from everfresh.types import distinct_names, fold
 Bound = tuple[Plan, Scope]
 _JOIN = {"this", "side", "kind", "on", "using", "method"}
 _TABLE = {"this", "alias", "db", "catalog", "joins"}
+_LISTS = {"this", "alias", "joins", "expressions", "offset", "ordinality"}
 _DERIVED = {"this", "expressions", "alias", "joins", "order", "limit", "offset", "with_"}
 
 
@@ -63,7 +71,7 @@ class _From:
         plan, scope = self._chain(*chains[0], self._empty())
         for factor, rest in chains[1:]:
             right, names = self._chain(factor, rest, scope)
-            plan, scope = Join("inner", plan, right), self._together(scope, names, factor)
+            plan, scope = paired("inner", plan, right, None), self._together(scope, names, factor)
         return plan, replace(scope, outer=self.outer)
 
     def _empty(self) -> Scope:
@@ -99,6 +107,11 @@ class _From:
         elif isinstance(node, (exp.Subquery, exp.Values)):
             refuse_clauses(self.source, node, _DERIVED)
             plan, scope = self._derived(node, beside)
+        elif is_list_relation(node):
+            refuse_clauses(
+                self.source, node, {"this", "alias", "joins", "expressions", "offset", "ordinality"}
+            )
+            plan, scope = self._lists(node, beside)
         elif isinstance(node, exp.Lateral) and isinstance(node.this, exp.Subquery):
             refuse_clauses(self.source, node, {"this", "alias", "view", "outer"})
             refuse_clauses(self.source, node.this, _DERIVED - {"alias"})
@@ -138,10 +151,25 @@ class _From:
         scan = Scan(name, shown, tuple(Var(fresh(c.name, shown), c.type, c.nullable) for c in columns))
         return self._relation(Query(scan, tuple(c.name for c in columns)), name, node)
 
+    def _around(self, beside: Scope) -> Binder | None:
+        """What a relation may use: those to its left (LATERAL), with the keyword or without."""
+        return Binder(replace(beside, outer=self.outer), "FROM") if beside.relations else self.outer
+
+    def _lists(self, node: Any, beside: Scope) -> Bound:
+        """The values of a list. A single column is called as the relation, and by its own name as well."""
+        known = Scope(self.source, context=self.context, outer=self._around(beside))
+        query, name = list_relation(node, self.context, Binder(known, name_of(node)))
+        alias, listed = node.args.get("alias"), listed_columns(node)
+        shown = alias.name if alias is not None and alias.name else name
+        names = self._renamed(list(query.names), listed or [shown], node)
+        columns = tuple(zip(names, query.plan.variables, strict=True))
+        hidden = ((name, query.plan.variables[0]),) if shown != name and not listed else ()
+        return query.plan, replace(self._empty(), relations=(Relation(shown, columns, hidden),))
+
     def _derived(self, node: Any, beside: Scope) -> Bound:
-        """A query in FROM; it may use the relations to its left (LATERAL), with the keyword or without."""
+        """A query in FROM."""
         alias = node.args.get("alias")
-        outer = Binder(replace(beside, outer=self.outer), "FROM") if beside.relations else self.outer
+        outer = self._around(beside)
         shown = alias.name if alias is not None else ""
         query = self.context.bind(node.this if isinstance(node, exp.Lateral) else node, outer, shown)
         kind = "valueslist" if isinstance(node, exp.Values) else "unnamed_subquery"
@@ -246,7 +274,7 @@ class _From:
             assert condition is not None
             plan = asof_join(self.context, join.this, how, left, right, condition)
         else:
-            plan = Join(how, left, right, condition)
+            plan = paired(how, left, right, condition)
         return self._merge(plan, both.over(plan), pairs, how, names, others)
 
     def _together(self, left: Scope, right: Scope, node: Any) -> Scope:

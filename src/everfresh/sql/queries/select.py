@@ -33,6 +33,7 @@ from everfresh.sql.queries.clauses import (
 from everfresh.sql.queries.from_clause import bind_from
 from everfresh.sql.queries.grouping import Grouping
 from everfresh.sql.queries.grouping_sets import grouping_sets
+from everfresh.sql.queries.unnesting import Unnests
 from everfresh.sql.queries.windows import Windows
 from everfresh.sql.source import near
 from everfresh.types import BIGINT, distinct_names, fold
@@ -71,6 +72,8 @@ class _Select:
         self.items = self._expand(node.expressions)
         self.aliases = {fold(i.name): i.tree for i in reversed(self.items) if i.aliased}
         self.windows = Windows(self.names)
+        self.lists = Unnests(self.names)  # above groups and windows
+        self.grouped_lists = Unnests(self.names)  # below groups, whose keys they are
         self.groups: Grouping | None = None
 
     def bind(self) -> Query:
@@ -88,20 +91,24 @@ class _Select:
         order = self._order(bound)
         once = self._distinct_on(bound)
         if self.groups is not None:
-            self.plan = self.groups.over(self.plan)
+            self.plan = self.groups.over(self.grouped_lists.over(self.plan))
         if kept is not None:
             self.plan = Filter(self.plan, kept)
         if self.windows.items:
             self.plan = Window(self.plan, self.windows.items)
         if chosen is not None:
             self.plan = Filter(self.plan, chosen)
+        self.plan = self.lists.over(self.plan)
         return Query(self._finish(self._outputs(bound), order, once), tuple(i.name for i in self.items))
 
-    def _binder(self, clause: str, upto: int | None = None, windows: bool = False) -> Binder:
+    def _binder(
+        self, clause: str, upto: int | None = None, windows: bool = False, lists: bool = False
+    ) -> Binder:
         aliases = self.aliases
         if upto is not None:  # in the SELECT list, an alias is seen only to its right
             aliases = {fold(i.name): i.tree for i in reversed(self.items[:upto]) if i.aliased}
-        return Binder(self.scope, clause, aliases, self.groups is not None, windows=windows, named=self.named)
+        return Binder(self.scope, clause, aliases, self.groups is not None, windows=windows, named=self.named,
+                      lists=lists)  # fmt: skip
 
     # -- the SELECT list ----------------------------------------------------------------------------------
 
@@ -109,7 +116,10 @@ class _Select:
         items: list[Item] = []
         for tree in map(unwrap, trees):
             star = tree.this if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star) else tree
-            if isinstance(star, exp.Star):
+            fields = self._fields(tree, items)
+            if fields is not None:
+                items += fields
+            elif isinstance(star, exp.Star):
                 items += self._star(tree, star)
             elif isinstance(tree, exp.Alias):
                 items.append(Item(tree.alias, True, tree.this))
@@ -121,6 +131,26 @@ class _Select:
             else:
                 items.append(Item(output_name(tree, self.source), False, tree))
         return items
+
+    def _fields(self, tree: Any, before: list[Item]) -> list[Item] | None:
+        """The fields of a struct as columns: `s.*`, `UNNEST(s)`; None for what is none of these."""
+        if isinstance(tree, exp.Explode):
+            of = tree.this
+        elif isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star) and not tree.args.get("db"):
+            if not tree.table or self.scope.relation(tree.table) is not None or any(tree.this.args.values()):
+                return None
+            of = exp.Column(this=tree.args["table"])
+            if not self.scope.unqualified(tree.table):
+                return None
+        else:
+            return None
+        aliases = {fold(i.name): i.tree for i in reversed(before) if i.aliased}
+        binder = Binder(self.scope, "SELECT", aliases, True, windows=True, named=self.named)
+        type_ = binder.bind(of).type
+        if type_.name != "STRUCT":
+            return None
+        field = exp.Literal.string
+        return [Item(n, False, exp.StructExtract(this=of.copy(), expression=field(n))) for n in type_.names]
 
     def _star(self, tree: Any, star: Any) -> list[Item]:
         refuse_clauses(self.source, star, {"except_"})
@@ -151,17 +181,18 @@ class _Select:
         return [Item(n, False, _reference(a, n, v, tree)) for a, n, v in kept]
 
     def _item(self, i: int) -> Expr:
-        binder = self._binder("SELECT", upto=i, windows=True)
+        binder = self._binder("SELECT", upto=i, windows=True, lists=True)
         return self._lift(binder.bind(self.items[i].tree), self.items[i].tree, binder)
 
     def _lift(self, expr: Expr, tree: Any, binder: Binder) -> Expr:
         """An expression over the rows that the SELECT list sees."""
         if self.groups is not None:
-            expr = self.groups.lift(expr, tree, binder)
-        return self.windows.lift(expr)
+            expr = self.groups.lift(self.grouped_lists.lift(expr, known=True), tree, binder)
+        return self.lists.lift(self.windows.lift(expr))
 
     def _lifted(self, tree: Any, clause: str, condition: bool = False) -> Expr:
-        binder = self._binder(clause, windows=clause != "HAVING")
+        lists = clause in ("ORDER BY", "DISTINCT ON")
+        binder = self._binder(clause, windows=clause != "HAVING", lists=lists)
         return self._lift(binder.condition(tree) if condition else binder.bind(tree), tree, binder)
 
     def _outputs(self, bound: list[Expr]) -> tuple[Named, ...]:
@@ -193,9 +224,10 @@ class _Select:
             refuse_clauses(self.source, group, {"expressions", "all"})
         listed = [] if group is None else self._listed_keys(group)
         inputs = {v.name for v in self.plan.variables}
+        lists = not (group is not None and group.args.get("all"))
         groups = Grouping(self.source, inputs, self.names, by_sets=len(listed) > 1 or listed == [()])
         hints = {fold(i.name): i.tree for i in reversed(self.items)}
-        binder = self._binder("GROUP BY")
+        binder = self._binder("GROUP BY", lists=lists)
         sets = []
         for listed_keys in listed:
             own = []
@@ -204,7 +236,8 @@ class _Select:
                     (n for n, t in hints.items() if t is tree),
                     tree.name if isinstance(tree, exp.Column) else "",
                 )
-                own.append(groups.add_key(self._spelled(name), binder.bind(tree)))
+                key = self.grouped_lists.lift(binder.bind(tree))
+                own.append(groups.add_key(self._spelled(name), key))
             sets.append(frozenset(own))
         groups.sets = tuple(sets)
         return groups
@@ -213,7 +246,7 @@ class _Select:
         """The sets of keys of GROUP BY."""
         if group.args.get("all"):
             trees = [i.tree for i in self.items if not calls_aggregate(i.tree)]
-            binder = self._binder("GROUP BY")
+            binder = self._binder("GROUP BY ALL")
             keys = tuple(t for t in trees if free_variables(binder.bind(t)))
             return [keys] if keys else []
         return grouping_sets(self.source, group.expressions)

@@ -69,6 +69,15 @@ _QUERIES = {
     "ORDER BY c DESC NULLS LAST LIMIT 2) t ON TRUE",
     "lateral_of_lateral": "SELECT r.a, v.y FROM r, LATERAL (SELECT r.a + r.b AS x) t, "
     "LATERAL (SELECT DISTINCT name AS y FROM u WHERE u.b < t.x) v",
+    "unnest": "SELECT r.a, x.v, x.o FROM r LEFT JOIN UNNEST(CASE WHEN b > 0 THEN [a, b, NULL] END) "
+    "WITH ORDINALITY x(v, o) ON TRUE",
+    "unnest_join": "SELECT x.v, SUM(s.c) AS t, COUNT(*) AS n FROM r, UNNEST([a, b]) AS x(v) "
+    "JOIN s ON s.b = x.v GROUP BY x.v",
+    "unnest_items": "SELECT UNNEST([a, b]) AS x, UNNEST(RANGE(b)) AS y, a FROM r",
+    "unnest_groups": "SELECT UNNEST([a, b]) AS x, COUNT(*) AS n, MAX(b) AS m FROM r GROUP BY x",
+    "unnest_asked": "SELECT k, (SELECT SUM(v) FROM UNNEST([b, k, 1]) x(v) WHERE v > 1) AS t FROM u "
+    "WHERE k NOT IN (SELECT UNNEST([a, b]) FROM r WHERE a > 1 AND b > 1)",
+    "series": "SELECT g.n, COUNT(r.a) AS k FROM RANGE(5) g(n) LEFT JOIN r ON r.b = g.n GROUP BY g.n",
     "asked_by_a_window": "SELECT a, RANK() OVER (ORDER BY (SELECT SUM(c) FROM s WHERE s.b = r.b)) AS k "
     "FROM r",
     "asked_by_wide_rows": "SELECT a FROM r WHERE (a, b, a, b, a) NOT IN (SELECT k, b, b, b, k FROM u)",

@@ -22,6 +22,7 @@ from everfresh.testing.random_sql.tree import (
     Derived,
     Expr,
     Join,
+    Listed,
     Query,
     Select,
     SetOperation,
@@ -29,11 +30,13 @@ from everfresh.testing.random_sql.tree import (
     With,
     column,
 )
-from everfresh.testing.random_sql.weights import GROUPINGS, JOINS, ROWS_OF_ONE, SETS
+from everfresh.testing.random_sql.weights import GROUPINGS, JOINS, LISTS, ROWS_OF_ONE, SETS
 
 BUDGET = 14
 FLAT_BUDGET = 4
-INNER = ("no join", "JOIN", "JOIN", "CROSS JOIN", "NATURAL JOIN", "JOIN USING", "comma")
+INNER = (
+    "no join", "JOIN", "JOIN", "CROSS JOIN", "NATURAL JOIN", "JOIN USING", "comma", "CROSS JOIN UNNEST",
+)  # fmt: skip
 DEPTH = 3
 Tables = dict[str, Columns]
 
@@ -103,6 +106,8 @@ class Queries(Aggregates):
                 items[0] = self.call(  # any kind of column can depend on a number
                     "case", kinds[0], "CASE WHEN {0} > 1 THEN {1} END", made, items[0]
                 )
+        if not window and not outer and self.chance("unnested item"):
+            items = [self.unnested(item, place) if i < 2 else item for i, item in enumerate(items)]
         distinct = not window and self.chance("distinct")
         select = Select(_named(items), source, where, distinct=distinct)
         return self.limited(select) if not window and not outer and self.chance("limit") else select
@@ -232,12 +237,45 @@ class Queries(Aggregates):
         name = self.rng.choice(list(self.tables))
         return _base(name, alias, self.tables[name], table=True)
 
+    def unnested(self, item: Expr, place: Place) -> Expr:
+        """One row for each of some values, side by side with others."""
+        more = [self.leaf(item.kind, place) for _ in range(self.rng.choice((0, 1, 2)))]
+        holes = ", ".join(f"{{{i}}}" for i in range(1 + len(more)))
+        return self.call("unnest", item.kind, f"UNNEST([{holes}])", item, *more)
+
+    def listed(self, place: Place) -> tuple[Listed, tuple[Expr, ...]]:
+        """The values of a list, mostly one of what stands to the left."""
+        how, kind = self.choose(LISTS), self.kind_in(place)
+        if how == "constants":
+            many = self.rng.choice(("1, 3", "3", "0, 9, 2", "-1, 5"))
+            call, kind = Expr("list", "number", f"GENERATE_SERIES({many})"), "number"
+        elif how == "range":
+            to = self.leaf("number", place)
+            call = Expr("list", "number", "RANGE(LEAST(CAST({0} AS BIGINT), 4))", (to,))
+            kind = "number"
+        else:
+            values = tuple(self.value(kind, place.plain()) for _ in range(self.rng.choice((1, 2, 3))))
+            text = f"[{', '.join(f'{{{i}}}' for i in range(len(values)))}]"
+            if how == "values or none":
+                text = f"CASE WHEN {{{len(values)}}} THEN {text} END"
+                values = (*values, self.condition(place.plain()))
+            call = Expr("list", kind, f"UNNEST({text})", values)
+        alias, numbered = self.alias(), self.chance("ordinality")
+        columns: Columns = (("x0", kind), ("x1", "number")) if numbered else (("x0", kind),)
+        return Listed(call, alias, columns, numbered), tuple(column(alias, n, k) for n, k in columns)
+
     def joined(
         self, join: str, left: Source, own: tuple[Expr, ...], depth: int, outer: tuple[Expr, ...]
     ) -> tuple[Source, tuple[Expr, ...]]:
         """One more relation; a merged column of those before could be ambiguous now."""
         own = tuple(c for c in own if "." in c.template)
-        right: Base | Derived
+        right: Base | Derived | Listed
+        if "UNNEST" in join:
+            if not own:
+                return left, own
+            right, more = self.listed(Place(own, outer))
+            always = Expr("literal", "truth", "TRUE") if join == "LEFT JOIN UNNEST" else None
+            return Join(join.removesuffix(" UNNEST"), left, right, always), own + more
         if "LATERAL" in join:
             if depth < 1 or self.budget < 2 or not own:
                 return left, own

@@ -64,6 +64,21 @@ class Derived:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """The values of a list under an alias."""
+
+    call: Expr
+    alias: str
+    columns: Columns
+    ordinality: bool = False
+
+    def sql(self) -> str:
+        """As text."""
+        names = ", ".join(name for name, _ in self.columns)
+        return f"{self.call.sql()}{' WITH ORDINALITY' if self.ordinality else ''} AS {self.alias} ({names})"
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Two sources, joined by ON, USING, names, or nothing."""
 
@@ -144,9 +159,9 @@ class With:
 
 
 Query: TypeAlias = Select | SetOperation | With
-Source: TypeAlias = Base | Derived | Join
+Source: TypeAlias = Base | Derived | Listed | Join
 Tree: TypeAlias = Expr | Query | Source
-_NODES = (Expr, Base, Derived, Join, Select, SetOperation, With)
+_NODES = (Expr, Base, Derived, Listed, Join, Select, SetOperation, With)
 
 
 def column(alias: str, name: str, kind: str, table: bool = False) -> Expr:

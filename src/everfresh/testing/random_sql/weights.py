@@ -19,6 +19,7 @@ OPTIONS = {  # the chance of each
     "position": 0.25, "key expression": 0.3, "hidden key": 0.15, "deviation": 0.12, "second conjunct": 0.3,
     "subquery in an aggregate": 0.06, "view over a view": 0.25, "flat view": 0.25, "self-join": 0.25,
     "correlated derived table": 0.6, "question": 0.45, "subquery in a window": 0.3,
+    "ordinality": 0.25, "unnested item": 0.06,
 }  # fmt: skip
 SETS = {
     "UNION": 1.5, "UNION ALL": 1.5, "INTERSECT": 1.0, "INTERSECT ALL": 1.0, "EXCEPT": 1.3,
@@ -29,8 +30,9 @@ SOURCES = {"table": 8.0, "derived table": 2.0}
 JOINS = {
     "no join": 6.0, "JOIN": 3.0, "LEFT JOIN": 3.0, "RIGHT JOIN": 1.2, "FULL JOIN": 1.5, "CROSS JOIN": 0.7,
     "NATURAL JOIN": 0.6, "JOIN USING": 0.8, "LEFT JOIN USING": 0.5, "FULL JOIN USING": 0.4, "comma": 0.6,
-    "CROSS JOIN LATERAL": 0.5, "LEFT JOIN LATERAL": 0.4,
+    "CROSS JOIN LATERAL": 0.5, "LEFT JOIN LATERAL": 0.4, "CROSS JOIN UNNEST": 0.7, "LEFT JOIN UNNEST": 0.5,
 }  # fmt: skip
+LISTS = {"values": 2.0, "values or none": 1.2, "range": 1.0, "constants": 0.7}
 ON = {"equality": 5.0, "equality and more": 3.0, "inequality": 1.3, "sameness": 0.8, "any condition": 1.0}
 CORRELATIONS = {"equality correlation": 5.0, "inequality correlation": 2.0, "uncorrelated": 1.5}
 LEAVES = {"column": 10.0, "outer column": 3.0, "literal": 1.0}
@@ -103,9 +105,8 @@ BATCHES = {
 
 CLAUSES = ("select", "where", "having", "on")
 _TABLES = (
-    QUERIES, OPTIONS, SETS, GROUPINGS, SOURCES, JOINS, ON, CORRELATIONS, LEAVES, EXPRESSIONS, NUMBERS, TEXTS,
-    DATES,
-    RATIOS, TRUTHS, CONDITIONS, SUBQUERIES, ROWS_OF_ONE, AGGREGATES, EXTREMES, TRUTH_AGGREGATES,
+    QUERIES, OPTIONS, SETS, GROUPINGS, SOURCES, JOINS, LISTS, ON, CORRELATIONS, LEAVES, EXPRESSIONS, NUMBERS,
+    TEXTS, DATES, RATIOS, TRUTHS, CONDITIONS, SUBQUERIES, ROWS_OF_ONE, AGGREGATES, EXTREMES, TRUTH_AGGREGATES,
     RATIO_AGGREGATES, TEXT_AGGREGATES, DEVIATIONS, OVER_AGGREGATES, HAVINGS, WINDOWS, BATCHES,
 )  # fmt: skip
 WEIGHTS: dict[str, float] = {name: weight for table in _TABLES for name, weight in table.items()}
