@@ -150,3 +150,82 @@ def test_verify_by_bits_or_nearly() -> None:
         view.parts = (rows.set_column(1, "value", pa.array([2.0 + moved, 3.0])),)
         assert db.view("v").verify().num_rows == 2
         assert db.view("v").verify(bits=False).num_rows == differ
+
+
+@pytest.mark.filterwarnings("error")
+def test_values_that_are_infinite_are_values() -> None:
+    """They pass by every operation without a word."""
+    value = [1.0, np.inf, -np.inf, 1e308, 1e308, np.nan, 0.0, np.inf, 3.0, 4.0]
+    rows = pa.table({"t": range(0, 20, 2), "k": [1] * 10, "value": value})
+    for made in (
+        GRID - GRID.shift(2), GRID / GRID, GRID * 1e300, GRID.scale(0.0, np.inf),
+        GRID.sum(3, 1), GRID.power(3, 1),
+        GRID.filter_fir([1.0, -1.0], tail=True),
+        GRID.filter_iir([1.0], [1.0, -2.0]), GRID.correlate([1.0, 1j]),
+        GRID.window(4, 2).taper("hann").fft().ifft().unwindow("sum", normalize=True),
+        GRID.window(4, 2).autocorrelate().reduce(_first), GRID.select(value="value * value"),
+        GRID.resample(1, interpolate=s.second_order()), GRID.resample_poly(2, 1, [1.0, -1.0]),
+        GRID.window(4, 1).fft(bins=[0, 1], method="sliding").reduce(_first), GRID.where("value > 1"),
+    ):  # fmt: skip
+        assert made.run(rows).num_rows > 0
+
+
+def _first(windows: Any) -> Any:
+    return np.abs(windows[:, 0]) * 1e308
+
+
+def test_numbers_of_numpy() -> None:
+    """SciPy gives coefficients as arrays, NumPy sizes and periods: a query has plain numbers."""
+    from scipy import signal
+
+    n, rows = np.int64, pa.table({"t": range(0, 40, 2), "k": [1] * 20, "value": np.arange(20.0) ** 1.5})
+    b, a = signal.butter(3, 0.2)
+    x, grid = rows["value"].to_numpy(), s.reading("a", time="t", key="k").as_uniform(n(2))
+    np.testing.assert_allclose(grid.filter_iir(b, a).run(rows)["value"], signal.lfilter(b, a, x), atol=1e-12)
+    made = [
+        grid.filter_iir(b, a),
+        grid.filter_sos(signal.butter(4, 0.2, output="sos")),
+        grid.filter_fir(b),
+        grid.correlate(np.array([1j, 2], np.complex64)),
+        grid.scale(np.float32(2), n(1)) + n(3),
+        grid * np.float64(2),
+        grid.shift(n(2)),
+        grid.sum(n(4), n(2)),
+        grid.resample(n(4)),
+        grid.downsample(n(2), n(1)),
+        grid.upsample(n(2)),
+        grid.resample_poly(n(2), n(1), b),
+        grid.window(n(4), n(2)).multiply(np.ones(4)).fft(bins=np.arange(2)),
+        grid.window(n(4), n(2)).unwindow("sum", size=n(4)),
+        grid.sample(n(2), interpolate=s.last(n(9))),
+        grid.sample(4, interpolate=s.constant(np.float64(1.5), n(9))),
+        grid.until_next(n(3)),
+        grid.session(n(3)),
+        grid.aggregate(s.Aggregate(np.float64(1), _product, name="product"), n(2), n(1)),
+    ]
+    for q in made:
+        assert "np." not in str(q)
+        assert s.parse(str(q), {"_product": _product}) == q.node
+    spectrum = grid.window(4, 4).multiply([1j, 1, 1, 1]).ifft().map(np.abs)
+    assert spectrum.run(rows)["value"].to_pylist()[0] == np.abs(np.fft.ifft(x[:4] * [1j, 1, 1, 1])).tolist()
+    for wrong in (
+        lambda: grid.window(4.5, 2),
+        lambda: grid.sum("4", 2),
+        lambda: grid.filter_fir(3.0),
+        lambda: grid.filter_fir("ab"),
+        lambda: grid.filter_fir([]),
+        lambda: grid.filter_iir([1j], [1.0]),
+        lambda: grid.filter_iir(b),
+        lambda: grid.scale("x"),
+        lambda: grid.filter_sos([[1, 2, 3]]),
+        lambda: grid.downsample(1.5),
+        lambda: grid.window(4, 2).fft(bins=[0.5]),
+        lambda: s.constant(1j),
+        lambda: grid.filter(_product, forward=1.5),
+    ):
+        with refused(Code.ARGUMENT):
+            wrong()
+
+
+def _product(state: float, x: float) -> float:
+    return state * x

@@ -33,7 +33,7 @@ class Aggregate:
     def node(self) -> Agg:
         """As part of a query."""
         made = [None if f is None else Fn.of(f) for f in (self.combine, self.result, self.deaccumulate)]
-        return Agg(self.name, self.init, Fn.of(self.accumulate), *made)
+        return Agg(self.name, float(self.init), Fn.of(self.accumulate), *made)
 
 
 @dataclass(frozen=True)

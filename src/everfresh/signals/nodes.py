@@ -365,7 +365,7 @@ class Multiply(Node):
     """Each window times a vector: a taper."""
 
     input: Node
-    vector: tuple[float, ...]
+    vector: tuple[float | complex, ...]
     name: str = ""
 
 

@@ -127,8 +127,18 @@ def reduced(plan: Plan, node: n.ReduceWindows) -> Made:
     if found.shape != (2,):
         raise faults.size(f"reduce({name})", found.shape, (2,))
     dtype = np.dtype(np.complex128 if np.iscomplexobj(found) else np.float64)
-    at = plan.add(windows.Reduce(below.at, name, call, dtype, kind_of(node.input).moved))
+    moved, hop = kind_of(node.input).moved, _hop(node.input)
+    at = plan.add(windows.Reduce(below.at, name, call, dtype, moved, hop))
     return Made(at, Payload(("value",), dtype == np.complex128), None, 1, dtype, True)
+
+
+def _hop(node: Node) -> int:
+    """How many indices further the next window ends, where windows are numbered by their ends."""
+    if isinstance(node, n.Window):
+        return 1 if node.align == "first" else node.hop
+    if isinstance(node, n.CrossCorrelate):
+        return max(_hop(node.input), _hop(node.right))
+    return _hop(node.children[0])
 
 
 def unwindow(plan: Plan, node: n.Unwindow) -> Made:
@@ -192,5 +202,5 @@ def _squares(node: Node, size: int) -> Array:
     found = np.ones(size)
     for each in _frame_nodes(node):
         if isinstance(each, n.Multiply) and len(each.vector) == size:
-            found = found * np.array(each.vector) ** 2
+            found = found * np.abs(np.array(each.vector)) ** 2
     return found

@@ -181,7 +181,7 @@ def count_back(
             grown += stop - end
             end = stop
         extra[g] = grown
-        final = progress[g] * hop - size if progress[g] < (1 << 60) else end
+        final = progress[g] * hop - size
         if final > base:
             total += min(final, end) - base
     out[slots.shape[0]] = total
@@ -287,7 +287,7 @@ def flush(
     for g in range(slots.shape[0]):
         slot = slots[g]
         base, end = base_[slot], end_[slot]
-        final = min(progress[g] * hop - size, end) if progress[g] < (1 << 60) else end
+        final = min(progress[g] * hop - size, end)
         n = final - base
         if n > 0:
             _emit(n, cursor[g], base, head[slot, 0], head[slot, 2], arena, arena.shape[0] > 1, index, out)

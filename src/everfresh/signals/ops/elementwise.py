@@ -149,5 +149,5 @@ class ToTime(Operator):
         return Flow(flow.offsets, at, flow.values, progress, at + 1)
 
     def when(self, slots: Array, progress: Array, side: int = 0) -> Array:
-        """The least index whose time is not before."""
-        return -((self._offset - progress) // self._period)
+        """What `step` takes to say it: the index behind the last beat before that time."""
+        return -((self._offset + 1 - progress) // self._period) + 1

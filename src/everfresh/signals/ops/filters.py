@@ -113,8 +113,8 @@ class BlockFir(Operator):
 
     def when(self, slots: Array, progress: Array, side: int = 0) -> Array:
         """The end of the block."""
-        safe = np.minimum(progress, END // 4)
-        return np.where(progress >= END // 4, NEVER, -(-safe // self._block) * self._block)
+        safe = np.minimum(progress, END)
+        return np.where(progress >= END, NEVER, -(-safe // self._block) * self._block)
 
 
 class Recursive(Operator):

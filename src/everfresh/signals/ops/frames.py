@@ -44,7 +44,8 @@ def step_of(
         case n.Multiply():
             if len(node.vector) != size:
                 raise faults.size("multiply()", (len(node.vector),), (size,))
-            return [*steps, Taper(np.array(node.vector))], size, dtype
+            vector = np.array(node.vector)
+            return [*steps, Taper(vector)], size, np.result_type(dtype, vector)
         case n.Autocorrelate():
             return [*steps, Autocorrelation()], 2 * size - 1, dtype
         case n.MapWindows():

@@ -174,9 +174,9 @@ class OverlapAdd(Windows):
 
     def when(self, slots: Array, progress: Array, side: int = 0) -> Array:
         """A sample is final when all windows that reach it are decided."""
-        safe = np.minimum(progress, END // 4)
+        safe = np.minimum(progress, END)
         k = -((-safe - self._n) // self.hop)
-        return np.where(progress >= END // 4, NEVER, (k - 1) * self.hop)
+        return np.where(progress >= END, NEVER, (k - 1) * self.hop)
 
 
 class OnFrames(Operator):
@@ -199,10 +199,11 @@ class Reduce(Operator):
     """One number of each window."""
 
     def __init__(
-        self, source: int, name: str, function: Callable[[Array], Any], dtype: Any, moved: int
+        self, source: int, name: str, function: Callable[[Array], Any], dtype: Any, moved: int, hop: int
     ) -> None:
         super().__init__((source,))
         self._name, self._function, self._dtype, self._moved = name, function, dtype, moved
+        self._end = END // hop
 
     def step(self, step: Step, flows: Sequence[Flow]) -> Flow:
         """The numbers, as samples of the grid of windows."""
@@ -210,7 +211,7 @@ class Reduce(Operator):
         found = np.asarray(self._function(flow.values[0]))
         if found.shape != (flow.rows,):
             raise faults.size(f"reduce({self._name})", found.shape, (flow.rows,))
-        progress = np.where(flow.progress >= END // 4, END, flow.progress + self._moved)
+        progress = np.where(flow.progress >= self._end, END, flow.progress + self._moved)
         return Flow(flow.offsets, flow.at + self._moved, found.astype(self._dtype)[None], progress)
 
     def when(self, slots: Array, progress: Array, side: int = 0) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from everfresh.errors import Code, EverfreshError
@@ -41,13 +42,13 @@ def ticks(value: Ticks, unit: str, what: str) -> int:
     >>> ticks("100 ms", "us", "period"), ticks(dt.timedelta(seconds=1), "ms", "period")
     (100000, 1000)
     """
-    if isinstance(value, bool) or not isinstance(value, int | str | dt.timedelta):
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, str | dt.timedelta):
         raise faults.period(
             f"{what} is {value!r}, which is no span of time",
             "a whole number of ticks, a timedelta, or text like '100 ms'",
         )
-    if isinstance(value, int):
-        return value
     if isinstance(value, dt.timedelta):
         nanos = (value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000
     else:

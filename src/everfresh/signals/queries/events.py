@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from everfresh.errors import Code, EverfreshError
@@ -10,6 +11,7 @@ from everfresh.signals import nodes as n
 from everfresh.signals.kinds import SIGNAL, STREAM, UNIFORM, kind_of
 from everfresh.signals.queries.base import CALLED, Events, Q, Query, Ticks, ticks
 from everfresh.signals.queries.policies import policy_of
+from everfresh.signals.queries.quantities import number
 
 if TYPE_CHECKING:
     from everfresh.signals.queries.uniform import Uniform
@@ -94,7 +96,7 @@ class Valued(Timed):
 
     def scale(self: Q, by: float | complex, add: float | complex = 0.0) -> Q:
         """Values times a number, plus another."""
-        return self._with(n.Scale(self.node, number(by), number(add)))
+        return self._with(n.Scale(self.node, number(by, "by"), number(add, "add")))
 
     def shift(self: Q, by: Ticks) -> Q:
         """The signal later by so many ticks."""
@@ -134,7 +136,7 @@ class Valued(Timed):
         return self._with(n.Scale(self.node, -1.0, number(other)))
 
     def _combined(self, other: Any, op: str, align: str) -> Any:
-        if isinstance(other, int | float | complex):
+        if isinstance(other, Number):
             by = number(other)
             made = {
                 "plus": (1.0, by), "minus": (1.0, -by), "times": (by, 0.0), "divide": (1.0, 0.0, by)
@@ -148,13 +150,6 @@ class Valued(Timed):
                 "to_signal() makes a stream one",
             )  # fmt: skip
         return self._join(n.Combine(self.node, getattr(other, "node", self.node), op, align), other, op)
-
-
-def number(value: Any) -> float | complex:
-    """A number that a user gave."""
-    if isinstance(value, bool) or not isinstance(value, int | float | complex):
-        raise EverfreshError(Code.ARGUMENT, f"{value!r} is no number")
-    return value if isinstance(value, complex) else float(value)
 
 
 class Signal(Valued):

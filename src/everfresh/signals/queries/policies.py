@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.signals import faults
 from everfresh.signals import nodes as n
 from everfresh.signals.queries.base import Query, Ticks, ticks
+from everfresh.signals.queries.quantities import real
 
 
 def constant(value: float, window: Ticks | None = None) -> n.Policy:
     """Beats between references have a constant."""
-    return n.Policy("constant", _given(window), float(value))
+    return n.Policy("constant", _given(window), real(value, "constant"))
 
 
 def last(window: Ticks | None = None, causal: bool = False) -> n.Policy:
@@ -51,7 +53,7 @@ def user(
 
 def _given(window: Ticks | None) -> Any:
     """A window as it was given: how many ticks it has is known with the signal's times."""
-    if isinstance(window, int) and not isinstance(window, bool) and window < 0:
+    if isinstance(window, Integral) and not isinstance(window, bool) and window < 0:
         raise faults.period(f"window {window} is negative", "the longest pause that is filled")
     return window
 

@@ -13,6 +13,7 @@ from everfresh.signals.kinds import UNIFORM, kind_of
 from everfresh.signals.queries.base import Ticks
 from everfresh.signals.queries.events import Valued, grid
 from everfresh.signals.queries.policies import policy_of
+from everfresh.signals.queries.quantities import numbers, reals, whole
 
 if TYPE_CHECKING:
     from everfresh.signals.aggregate import Aggregate
@@ -49,7 +50,7 @@ class Uniform(Valued):
 
     def upsample(self, factor: int) -> Uniform:
         """`factor` times as many samples, by the signal's own policy."""
-        period, offset = self.period, self.offset
+        period, offset, factor = self.period, self.offset, whole(factor, "factor")
         if factor < 1 or period % factor:
             raise faults.period(
                 f"upsample({factor}) of period {period}: the period is no multiple of {factor}",
@@ -59,6 +60,7 @@ class Uniform(Valued):
 
     def downsample(self, factor: int, phase: int = 0) -> Uniform:
         """Every `factor`-th sample, those with absolute index `factor * k + phase`."""
+        factor, phase = whole(factor, "factor"), whole(phase, "phase")
         if factor < 1 or not 0 <= phase < factor:
             raise faults.period(
                 f"downsample({factor}, phase={phase}): the phase is not from 0 to {factor - 1}",
@@ -74,13 +76,14 @@ class Uniform(Valued):
         """`up` times as many samples through a filter, and each `down`-th of them, as SciPy's
         `upfirdn(taps, x, up, down)`: causal, and stamped with the newest sample that was used, on the finer
         grid. There is an output where that sample is."""
+        up, down = whole(up, "up"), whole(down, "down")
         if up < 1 or down < 1 or self.period * down % up:
             raise faults.period(
                 f"resample_poly({up}, {down}) of period {self.period}: {self.period} * {down} ticks are no "
                 f"multiple of {up}",
                 "both are at least 1, and the new period is whole ticks",
             )
-        return self._with(n.Polyphase(self.node, up, down, _taps(taps)))
+        return self._with(n.Polyphase(self.node, up, down, numbers(taps, "taps")))
 
     def as_uniform(self, period: Ticks, offset: Ticks = 0) -> Uniform:
         """It is uniform: refused if its grid is another."""
@@ -103,13 +106,13 @@ class Uniform(Valued):
             raise EverfreshError(Code.ARGUMENT, "tail=True goes with missing='zero' and method='auto'")
         if method not in ("auto", "direct", "fft"):
             raise EverfreshError(Code.ARGUMENT, f"method={method!r} is none of 'auto', 'direct', 'fft'")
-        return self._with(n.Fir(self.node, _taps(b), _missing(missing), method, tail))
+        return self._with(n.Fir(self.node, numbers(b, "b"), _missing(missing), method, tail))
 
     convolve = filter_fir
 
     def correlate(self, a: Sequence[float | complex], missing: str = "zero") -> Uniform:
         """The dot product of `a` with the newest samples, oldest first: `sum x[n - K + 1 + i] conj(a[i])`."""
-        taps = tuple(x.conjugate() if isinstance(x, complex) else x for x in reversed(_taps(a)))
+        taps = tuple(x.conjugate() if isinstance(x, complex) else x for x in reversed(numbers(a, "a")))
         return self._with(n.Fir(self.node, taps, _missing(missing)))
 
     def filter_iir(
@@ -123,14 +126,16 @@ class Uniform(Valued):
     ) -> Uniform:
         """SciPy's `lfilter(b, a, x)`; or by the coefficients of the thesis, which adds what is fed back."""
         if b is None:
-            b, a = feed_forward, (1.0, *(-float(x) for x in feed_backward or ()))
-        if not b or not a or float(a[0]) == 0.0:
+            fed = () if feed_backward is None else reals(feed_backward, "feed_backward")
+            b, a = feed_forward, (1.0, *(-x for x in fed))
+        forward, backward = (() if x is None else reals(x, name) for x, name in ((b, "b"), (a, "a")))
+        if not forward or not backward or backward[0] == 0.0:
             raise EverfreshError(Code.ARGUMENT, "filter_iir() takes b and a, or feed_forward, feed_backward")
-        return self._with(n.Iir(self.node, reals(b), reals(a), _missing(missing)))
+        return self._with(n.Iir(self.node, forward, backward, _missing(missing)))
 
     def filter_sos(self, sos: Any, missing: str = "zero") -> Uniform:
         """SciPy's `sosfilt(sos, x)`: second-order sections."""
-        rows = tuple(reals(row) for row in sos)
+        rows = tuple(reals(row, "sos") for row in sos)
         if not rows or any(len(row) != 6 or row[3] != 1.0 for row in rows):
             raise EverfreshError(Code.ARGUMENT, "filter_sos() takes rows b0, b1, b2, 1, a1, a2")
         return self._with(n.Sos(self.node, rows, _missing(missing)))
@@ -140,6 +145,7 @@ class Uniform(Valued):
     ) -> Uniform:
         """`function(inputs, outputs)`: of the newest inputs and its newest outputs, oldest first. It is
         compiled (Figure 7.6)."""
+        forward, backward = whole(forward, "forward"), whole(backward, "backward")
         if forward < 1 or backward < 0:
             raise EverfreshError(Code.ARGUMENT, "a filter has at least one input, and no less than 0 outputs")
         return self._with(n.Filter(self.node, n.Fn.of(function), forward, backward, _missing(missing)))
@@ -183,18 +189,6 @@ class Uniform(Valued):
         return self._with(n.Window(self.node, *_windows(size, hop), _missing(missing), _align(align)))
 
 
-def _taps(given: Sequence[float | complex]) -> tuple[float | complex, ...]:
-    found = tuple(x if isinstance(x, complex) else float(x) for x in given)
-    if not found:
-        raise EverfreshError(Code.ARGUMENT, "a filter has at least one coefficient")
-    return found
-
-
-def reals(given: Sequence[float]) -> tuple[float, ...]:
-    """Numbers that a user gave."""
-    return tuple(float(x) for x in given)
-
-
 def _missing(given: str) -> str:
     if given not in ("zero", "skip"):
         raise EverfreshError(Code.ARGUMENT, f"missing={given!r} is neither 'zero' nor 'skip'")
@@ -208,6 +202,7 @@ def _align(given: str) -> str:
 
 
 def _windows(size: int, hop: int) -> tuple[int, int]:
+    size, hop = whole(size, "size"), whole(hop, "hop")
     if size < 1 or hop < 1:
         raise faults.period(f"windows of {size} samples every {hop}", "both are at least 1")
     return size, hop

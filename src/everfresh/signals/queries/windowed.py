@@ -12,7 +12,7 @@ from everfresh.signals import nodes as n
 from everfresh.signals.aggregate import WindowOperator
 from everfresh.signals.kinds import WINDOWED, kind_of, slides
 from everfresh.signals.queries.base import Query
-from everfresh.signals.queries.uniform import reals
+from everfresh.signals.queries.quantities import numbers, whole
 
 if TYPE_CHECKING:
     from everfresh.signals.queries.uniform import Uniform
@@ -29,7 +29,7 @@ class Windowed(Query):
         `"fft"` or `"sliding"`. What was made so cannot be transformed back."""
         if method not in ("auto", "fft", "sliding"):
             raise EverfreshError(Code.ARGUMENT, f"method={method!r} is none of 'auto', 'fft', 'sliding'")
-        chosen = None if bins is None else tuple(int(each) for each in bins)
+        chosen = None if bins is None else tuple(whole(each, "bins") for each in bins)
         if chosen is not None and (not chosen or min(chosen) < 0):
             raise EverfreshError(Code.ARGUMENT, "bins= are numbers from 0 on, and one at least")
         made = n.Fft(self.node, chosen, method)
@@ -63,14 +63,14 @@ class Windowed(Query):
             raise EverfreshError(Code.NOT_FOUND, f"there is no taper '{name}': {problem}") from None
         return self._with(n.Multiply(self.node, tuple(vector.tolist()), name))
 
-    def multiply(self, vector: Sequence[float]) -> Windowed:
+    def multiply(self, vector: Sequence[float | complex]) -> Windowed:
         """Each window times a vector."""
-        return self._with(n.Multiply(self.node, reals(vector)))
+        return self._with(n.Multiply(self.node, numbers(vector, "vector")))
 
     def map(self, function: Callable[[Any], Any], size: int | None = None, half: bool = False) -> Windowed:
         """`function` of an `(m, W)` array of windows gives one of `(m, size)`. `half`: of spectra of real
         windows it sees the first half, and `ifft()` gives real windows."""
-        return self._with(n.MapWindows(self.node, n.Fn.of(function), size, half))
+        return self._with(n.MapWindows(self.node, n.Fn.of(function), _size(size), half))
 
     def apply(self, operator: WindowOperator) -> Windowed:
         """An operator that updates what it made of the window before, if it can and stands behind `window()`;
@@ -78,7 +78,7 @@ class Windowed(Query):
         if operator.update is None or not isinstance(self.node, n.Window):
             return self.map(operator.recompute, operator.size)
         made = n.Fn.of(operator.recompute), n.Fn.of(operator.update)
-        return self._with(n.Apply(self.node, *made, operator.size))
+        return self._with(n.Apply(self.node, *made, _size(operator.size)))
 
     def autocorrelate(self) -> Windowed:
         """Each window with itself, at lags from -(W - 1) to W - 1."""
@@ -117,11 +117,15 @@ class Windowed(Query):
                 "windows of one signal that are made anew",
                 "reduce(f) gives a signal",
             )
-        return self._with(n.Unwindow(self.node, agg, size, normalize))
+        return self._with(n.Unwindow(self.node, agg, _size(size), normalize))
 
     def overlap_add(self, normalize: bool = False) -> Uniform:
         """`unwindow("sum")`."""
         return self.unwindow("sum", normalize=normalize)
+
+
+def _size(given: int | None) -> int | None:
+    return None if given is None else whole(given, "size")
 
 
 def _partial(node: n.Fft) -> bool:

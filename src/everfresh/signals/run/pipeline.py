@@ -150,7 +150,8 @@ class Pipeline:
             self._where = np.full(max(count, 3 * len(self._where) // 2), -1, np.int64)
         slots = self._groups([each.slots for each in events.values()] + due)
         try:
-            return self._advance(slots, count, events)
+            with np.errstate(all="ignore"):  # NaN and Inf are values
+                return self._advance(slots, count, events)
         finally:
             self._where[slots] = -1
 
@@ -196,8 +197,9 @@ class Pipeline:
         found = {at: np.full(len(slots), NEVER, np.int64) for at in self._timers}
 
         def back(at: int, progress: Array) -> None:
-            if at in found:
-                np.minimum(found[at], progress, out=found[at])
+            if at in found:  # what has passed already is no reason to wait less for the rest
+                passed = progress <= self._plan.sources[at].watermark
+                np.minimum(found[at], np.where(passed, NEVER, progress), out=found[at])
                 return
             operator = self._operators[at]
             for side, below in enumerate(operator.inputs):
@@ -209,7 +211,6 @@ class Pipeline:
             for side in operator.due_sides:
                 back(operator.inputs[side], operator.due(slots))
         for at, due in found.items():
-            due[due <= self._plan.sources[at].watermark] = NEVER
             self._timers[at].set(slots, due)
 
     # -- taking back -------------------------------------------------------------------------------
