@@ -22,6 +22,7 @@ class Code:
     OVERFLOW: Final = "overflow"  # a value or a result is outside its type
     DIVISION_BY_ZERO: Final = "division-by-zero"  # // or % by zero
     NULL: Final = "null"  # NULL in a column that does not take it
+    CHECK: Final = "check"  # a row for which a CHECK is FALSE
     DUPLICATE_KEY: Final = "duplicate-key"  # two rows with one primary key
     MISSING_ROW: Final = "missing-row"  # a delete or an update of a row that is not there
     DEPENDENCY: Final = "dependency"  # something else is built on it

@@ -41,6 +41,7 @@ from everfresh.sql import (
     Rename,
     parse_and_bind,
 )
+from everfresh.sql.constraints import using
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.plan import scans
 from everfresh.types import Column, TableSchema, fold
@@ -460,7 +461,14 @@ class Catalog:
             raise EverfreshError(
                 Code.DEPENDENCY, f"column '{name}' is part of the primary key of '{old.name}'"
             )
-        if len(old.columns) == 1:
+        users = [one for one in using(old, name) if one != f"the generated column '{name}'"]
+        if users:
+            raise EverfreshError(
+                Code.DEPENDENCY,
+                f"column '{name}' of '{old.name}' is used by {users[0]}",
+                hint="drop that first: ALTER TABLE ... DROP CONSTRAINT name, or DROP COLUMN",
+            )
+        if len(old.columns) == 1 or old.given == (name,):
             raise EverfreshError(
                 Code.UNSUPPORTED, f"'{name}' is the only column of '{old.name}'", hint="drop the table"
             )
@@ -486,6 +494,7 @@ class Catalog:
             old,
             columns=tuple(c for c in old.columns if c.name != name),
             defaults=tuple(pair for pair in old.defaults if pair[0] != name),
+            generated=tuple(pair for pair in old.generated if pair[0] != name),
         )
         return self._altered(entry_of(s), old, new, None)
 

@@ -149,6 +149,8 @@ def match_columns(
                 hint="names are compared without regard to case",
             )
         found[column.name] = index
+    if op != "delete" and schema.generated:
+        _check_given(found, schema, what)
     if op in _FEEDS:
         for column in schema.columns:
             needed = column.name in schema.key if feed is not None else required(column, schema)
@@ -157,6 +159,18 @@ def match_columns(
         return [(column, found.get(column.name)) for column in schema.columns]
     _check_key(found, schema, what, op)
     return [(column, found[column.name]) for column in schema.columns if column.name in found]
+
+
+def _check_given(found: Mapping[str, int], schema: TableSchema, what: str) -> None:
+    """What is computed is not given."""
+    for name, _ in schema.generated:
+        if name in found:
+            raise EverfreshError(
+                Code.ARGUMENT,
+                f"column '{name}' of '{schema.name}' is generated: rows do not have it",
+                place=what,
+                hint="leave it out; rows have: " + ", ".join(schema.given),
+            )
 
 
 def _check_key(found: Mapping[str, int], schema: TableSchema, what: str, op: Operation) -> None:
@@ -168,7 +182,7 @@ def _check_key(found: Mapping[str, int], schema: TableSchema, what: str, op: Ope
             place=what,
             hint="delete the old row in full and insert the new one",
         )
-    lacking = [name for name in (schema.key if op == "update" else schema.names) if name not in found]
+    lacking = [name for name in (schema.key if op == "update" else schema.given) if name not in found]
     if not lacking or (op == "delete" and schema.key and set(found) == set(schema.key)):
         return
     key = f"exactly the primary key ({', '.join(schema.key)})" if schema.key else ""
@@ -488,7 +502,9 @@ def _from_dicts(rows: list[Mapping[Any, Any]], schema: TableSchema, what: str, o
 
 
 def _from_tuples(rows: list[Sequence[Any]], schema: TableSchema, what: str, op: Operation) -> _Source:
-    names = schema.names
+    names = schema.given
+    if op == "delete" and len(rows[0]) == len(schema.names):
+        names = schema.names
     if op == "delete" and len(rows[0]) == len(schema.key) != len(names):
         names = schema.key
     for index, row in enumerate(rows):

@@ -52,6 +52,7 @@ from everfresh.local.workers import Workers, cores
 from everfresh.local.writing import Writes
 from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress
+from everfresh.sql.constraints import filled
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.plan import scans
 from everfresh.state import Commit, StateFolder, told, unpack_table
@@ -213,7 +214,8 @@ class LocalEngine(Writes):
 
     def read_input(self, data: Any, schema: TableSchema, what: str, op: Any) -> pa.Table:
         """Rows of any kind as an Arrow table of a table's schema."""
-        return self._arrivals.read(data, schema, what, op)
+        rows = self._arrivals.read(data, schema, what, op)
+        return filled(schema, rows) if schema.generated and op != "update" else rows
 
     def committed(self, key: str) -> int | None:
         """The epoch that a batch with this key committed, if one did."""

@@ -313,7 +313,7 @@ class SparkEngine:
             for c in new.columns
         ]
         moved = shown_frame(frame.selectExpr(*columns), new.columns)
-        rows = SparkRows(moved, tuple((name, name) for name in new.names))
+        rows = SparkRows(moved, tuple((name, name) for name in new.given))
         self._lay_rows(draft, world, new, rows, "ALTER TABLE")
 
     def _lay_rows(self, draft: Draft, world: World, new: TableSchema, rows: SparkRows, what: str) -> None:

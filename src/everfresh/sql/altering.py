@@ -16,6 +16,7 @@ from sqlglot.tokens import Token, TokenType
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build
 from everfresh.expr.nodes import Expr, Var
+from everfresh.sql.constraints import broken, check_text, checks_of, renamed
 from everfresh.sql.ddl import common
 from everfresh.sql.defaults import declared
 from everfresh.sql.logical.plan import Filter, Limit, Plan, Scan
@@ -23,7 +24,7 @@ from everfresh.sql.parse import Parsed, expression_of
 from everfresh.sql.scope import Catalog, spelled
 from everfresh.sql.source import Source, near, position
 from everfresh.sql.statements import Nothing, Redeclare, Rename, Statement
-from everfresh.types import Column, TableSchema
+from everfresh.types import Column, TableSchema, fold
 
 _KINDS = {"TABLE": "table", "VIEW": "view"}
 
@@ -152,14 +153,43 @@ class _Table:
         if words.take("ALTER"):
             words.take("COLUMN")
             return self._alter_column(self._column())
+        named = words.name() if words.take("ADD", "CONSTRAINT") else ""
+        if (named and words.take("CHECK")) or words.take("ADD", "CHECK"):
+            return self._add_check(named)
+        if words.take("DROP", "CONSTRAINT"):
+            return self._drop_constraint(words.take("IF", "EXISTS"))
         token = words.token
         what = " ".join(t.text.upper() for t in words.tokens[words.at : words.at + 2]) if token else ""
         raise EverfreshError(
             Code.UNSUPPORTED,
             f"ALTER TABLE ... {what} is not supported",
             place=words.place,
-            hint="create a table that has it, and INSERT INTO it SELECT from this one",
+            hint="a CHECK can be added; for a PRIMARY KEY make a table that has it and INSERT INTO it",
         )
+
+    def _add_check(self, name: str) -> Statement:
+        schema = self.schema
+        if name and fold(name) in {fold(known) for known, _ in schema.checks}:
+            raise self.source.error(Code.EXISTS, f"there is a constraint '{name}' already")
+        tree = expression_of(self.source, self.words.inside())
+        text = check_text(self.source, schema.name, schema.columns, tree)
+        new = replace(schema, checks=(*schema.checks, (name, text)))
+        check = checks_of(new)[-1]
+        return self._redeclared(new, self.rows(build.is_false(check.condition)), broken(schema, check))
+
+    def _drop_constraint(self, gentle: bool) -> Statement:
+        schema, place = self.schema, self.words.place
+        name = self.words.name()
+        left = tuple(pair for pair in schema.checks if not pair[0] or fold(pair[0]) != fold(name))
+        if len(left) == len(schema.checks) and not gentle:
+            known = [own for own, _ in schema.checks if own]
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"table '{schema.name}' has no constraint '{name}'",
+                place=place,
+                hint=near(name, known, "constraints"),
+            )
+        return self._redeclared(replace(schema, checks=left))
 
     def _column(self) -> Column:
         place = self.words.place
@@ -191,10 +221,13 @@ class _Table:
             raise EverfreshError(
                 Code.EXISTS, f"table '{schema.name}' has a column '{taken.name}' already", place=place
             )
-        return self._redeclared(with_column(schema, column.name, to))
+        new = with_column(schema, column.name, to)
+        return self._redeclared(renamed(schema, new, column.name, to) if to != column.name else schema)
 
     def _alter_column(self, column: Column) -> Statement:
         words, schema = self.words, self.schema
+        if column.name not in schema.given:
+            raise EverfreshError(Code.UNSUPPORTED, f"column '{column.name}' is generated", place=words.place)
         if words.take("SET", "DEFAULT"):
             tree = expression_of(self.source, words.rest())
             text, _ = declared(self.source, column, tree)

@@ -6,6 +6,7 @@ name.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from everfresh.epochs.objects import article
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build, evaluate
 from everfresh.expr.nodes import Const
+from everfresh.sql.constraints import check_text, in_order
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.defaults import declared
 from everfresh.sql.expressions import Binder
@@ -33,7 +35,7 @@ from everfresh.sql.statements import (
     DropColumn,
     Statement,
 )
-from everfresh.types import INTEGER, INTERVAL, NULL, Column, TableSchema, fold
+from everfresh.types import INTEGER, INTERVAL, NULL, Column, SqlType, TableSchema, fold
 
 TABLE_OPTIONS: dict[str, type[Any]] = {"retain": bool, "follows": bool}
 """`follows` is in the log only: `everfresh.statements` refuses it of users."""
@@ -41,15 +43,20 @@ VIEW_OPTIONS: dict[str, type[Any]] = {"strategy": str, "layout": str}
 
 _CONSTRAINTS = {
     exp.UniqueColumnConstraint: "UNIQUE",
-    exp.CheckColumnConstraint: "CHECK",
     exp.ForeignKey: "FOREIGN KEY",
     exp.Reference: "REFERENCES",
     exp.GeneratedAsIdentityColumnConstraint: "GENERATED",
-    exp.ComputedColumnConstraint: "GENERATED",
+    exp.ComputedColumnConstraint: "a generated column",
     exp.AutoIncrementColumnConstraint: "AUTOINCREMENT",
     exp.CollateColumnConstraint: "COLLATE",
     exp.LikeProperty: "CREATE TABLE ... LIKE",
     exp.TemporaryProperty: "TEMPORARY",
+}
+_HINTS = {
+    exp.UniqueColumnConstraint: "make it the PRIMARY KEY, or watch it: CREATE MATERIALIZED VIEW twice AS "
+    "SELECT c FROM t GROUP BY c HAVING COUNT(*) > 1",
+    exp.ForeignKey: "watch it: CREATE MATERIALIZED VIEW lost AS SELECT * FROM t ANTI JOIN u USING (c)",
+    exp.Reference: "watch it: CREATE MATERIALIZED VIEW lost AS SELECT * FROM t ANTI JOIN u USING (c)",
 }
 
 
@@ -77,9 +84,17 @@ def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
     columns: list[Column] = []
     keys: list[tuple[Any, list[Any]]] = []
     defaults: list[tuple[str, str]] = []
+    checks: list[tuple[str, Any]] = []
+    generated: dict[str, tuple[Any, SqlType | None]] = {}
     for part in tree.this.expressions:
         if isinstance(part, exp.ColumnDef):
-            columns.append(_column_def(source, part, columns, keys, defaults))
+            columns.append(_column_def(source, part, columns, keys, defaults, checks, generated))
+        elif isinstance(part, exp.CheckColumnConstraint):
+            checks.append(("", part.this))
+        elif isinstance(part, exp.Constraint) and all(
+            isinstance(e, exp.CheckColumnConstraint) for e in part.expressions
+        ):
+            checks += [(part.name, e.this) for e in part.expressions]
         elif isinstance(part, exp.PrimaryKey):
             keys.append((part, part.expressions))
         elif isinstance(part, exp.Constraint) and all(
@@ -93,6 +108,8 @@ def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
     if not columns:
         raise source.error(Code.SYNTAX, "a table needs a column", tree)
     key = _key(source, name, columns, keys)
+    _check_generated(source, tree, generated, key)
+    columns, computed = in_order(source, name, columns, generated)
     columns = [replace(c, nullable=False) if c.name in key else c for c in columns]
     _check_options(source, parsed.options, TABLE_OPTIONS)
     return CreateTable(
@@ -104,6 +121,8 @@ def _create_table(parsed: Parsed, catalog: Catalog) -> CreateTable:
             parsed.options.get("retain", True),
             parsed.options.get("follows", False),
             tuple(defaults),
+            tuple((own, check_text(source, name, columns, check)) for own, check in _once(source, checks)),
+            computed,
         ),
         or_replace=bool(tree.args.get("replace")),
         if_not_exists=bool(tree.args.get("exists")),
@@ -142,14 +161,21 @@ def _column_def(
     before: list[Column],
     keys: list[tuple[Any, list[Any]]],
     defaults: list[tuple[str, str]],
+    checks: list[tuple[str, Any]],
+    generated: dict[str, tuple[Any, SqlType | None]],
 ) -> Column:
     name = part.name
     if fold(name) in {fold(c.name) for c in before}:
         raise source.error(Code.EXISTS, f"column '{name}' is declared twice", part)
+    if any(isinstance(kind, exp.ComputedColumnConstraint) for kind in _kinds(part)):
+        return _generated(source, part, generated)
     if part.kind is None:
         raise source.error(Code.SYNTAX, f"column '{name}' has no type", part)
     type_ = _typed(source, part)
     nullable = True
+    for constraint in part.constraints:
+        if isinstance(constraint.args.get("kind"), exp.CheckColumnConstraint):
+            checks.append((constraint.name, constraint.args["kind"].this))
     for kind in _kinds(part):
         if isinstance(kind, exp.PrimaryKeyColumnConstraint):
             keys.append((part, [part.this]))
@@ -157,9 +183,40 @@ def _column_def(
             nullable = bool(kind.args.get("allow_null"))
         elif isinstance(kind, exp.DefaultColumnConstraint):
             defaults.append((name, declared(source, Column(name, type_), kind.this)[0]))
-        else:
+        elif not isinstance(kind, exp.CheckColumnConstraint):
             raise _constraint(source, kind, part)
     return Column(name, type_, nullable)
+
+
+def _generated(source: Source, part: Any, generated: dict[str, tuple[Any, SqlType | None]]) -> Column:
+    """A column that is computed; its type may follow from what it is computed by."""
+    if len(part.constraints) > 1:
+        other = next(k for k in _kinds(part) if not isinstance(k, exp.ComputedColumnConstraint))
+        raise source.unsupported(f"{_named(other)} of a generated column", part)
+    (kind,) = _kinds(part)
+    if kind.args.get("not_null") or not isinstance(kind.this, exp.Paren):  # it reads `(a) NOT NULL` as one
+        raise source.unsupported("NOT NULL, or anything else, behind what a column is generated by", part)
+    type_ = _typed(source, part) if part.kind is not None else None
+    generated[part.name] = kind.this, type_
+    return Column(part.name, type_ or NULL)
+
+
+def _check_generated(source: Source, tree: Any, generated: Mapping[str, Any], key: tuple[str, ...]) -> None:
+    if generated and len(generated) == len(
+        [p for p in tree.this.expressions if isinstance(p, exp.ColumnDef)]
+    ):
+        raise source.error(Code.SYNTAX, "a table needs a column that is not generated", tree)
+    if set(key) & set(generated):
+        raise source.unsupported("a generated column in the primary key", tree)
+
+
+def _once(source: Source, checks: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The CHECKs of a table, whose names are all different."""
+    named = [fold(name) for name, _ in checks if name]
+    twice = next((name for name in named if named.count(name) > 1), None)
+    if twice is not None:
+        raise source.error(Code.EXISTS, f"there are two constraints '{twice}'")
+    return checks
 
 
 def _kinds(part: Any) -> list[Any]:
@@ -178,7 +235,7 @@ def _typed(source: Source, part: Any) -> Any:
 
 
 def _constraint(source: Source, kind: Any, part: Any = None) -> EverfreshError:
-    hint = "PRIMARY KEY, NOT NULL and DEFAULT are kept; check the rest before loading"
+    hint = _HINTS.get(type(kind), "PRIMARY KEY, NOT NULL, CHECK and DEFAULT are")
     return source.unsupported(_named(kind), part or kind, hint=hint)
 
 
@@ -361,6 +418,8 @@ def alter(parsed: Parsed, catalog: Catalog) -> Statement:
 
 def _add_column(source: Source, schema: TableSchema, action: Any) -> AddColumn:
     kinds = _kinds(action)
+    if any(isinstance(k, exp.ComputedColumnConstraint) for k in kinds):
+        raise source.unsupported("a generated column in ADD COLUMN", action, hint="create the table with it")
     defaults = [k.this for k in kinds if isinstance(k, exp.DefaultColumnConstraint)]
     for kind in kinds:
         if not isinstance(kind, exp.DefaultColumnConstraint):
@@ -411,6 +470,17 @@ def base_table(catalog: Catalog, source: Source, node: Any) -> TableSchema:
         raise source.unsupported(f"changing the {kind} '{name}'", node, hint="change what it reads")
     hint = near(name, [n for n in catalog.names() if catalog.table(n)], "tables")
     raise source.error(Code.NOT_FOUND, f"there is no table '{name}'", node, hint=hint)
+
+
+def check_given(source: Source, schema: TableSchema, column: Column, node: Any) -> None:
+    """Refuse a value for a column that is computed."""
+    if column.name not in schema.given:
+        raise source.error(
+            Code.ARGUMENT,
+            f"column '{column.name}' is generated: it takes no value",
+            node,
+            hint="leave it out",
+        )
 
 
 def missing_column(source: Source, schema: TableSchema, node: Any) -> EverfreshError:

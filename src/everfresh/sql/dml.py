@@ -12,7 +12,7 @@ from sqlglot import exp
 from everfresh.errors import Code
 from everfresh.expr import build
 from everfresh.expr.nodes import Expr, Var
-from everfresh.sql.ddl import base_table, common, missing_column
+from everfresh.sql.ddl import base_table, check_given, common, missing_column
 from everfresh.sql.defaults import default_of, is_default
 from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import Plan, Project
@@ -89,12 +89,13 @@ def _column(source: Source, schema: TableSchema, node: Any) -> Column:
 
 def _insert_columns(source: Source, schema: TableSchema, node: Any) -> list[Column]:
     if not isinstance(node, exp.Schema):
-        return list(schema.columns)
+        return [schema.column(name) for name in schema.given]
     columns: dict[str, Column] = {}
     for part in node.expressions:
         column = _column(source, schema, part)
         if column.name in columns:
             raise source.error(Code.EXISTS, f"column '{column.name}' is listed twice", part)
+        check_given(source, schema, column, part)
         columns[column.name] = column
     return list(columns.values())
 
@@ -226,6 +227,7 @@ def assigned(source: Source, trees: list[Any], schema: TableSchema) -> dict[str,
         column = _column(source, schema, tree.this)
         if column.name in found:
             raise source.error(Code.EXISTS, f"column '{column.name}' is assigned twice", tree)
+        check_given(source, schema, column, tree)
         value = tree.expression
         found[column.name] = default_of(schema, column.name) if is_default(value) else value
     if not found:

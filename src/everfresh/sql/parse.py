@@ -240,6 +240,8 @@ def _extract(source: Source) -> tuple[list[Token], bool, dict[str, Any]]:
     if not _is(tokens[0], "CREATE"):
         return tokens, False, {}
     kind = next((i for i, t in enumerate(tokens) if _is(t, "TABLE", "VIEW")), 0)
+    if kind and _is(tokens[kind], "TABLE"):
+        tokens = _short_generated(tokens)
     static = kind > 0 and _is(tokens[kind], "TABLE") and _is(tokens[kind - 1], "STATIC")
     if static:
         del tokens[kind - 1]
@@ -294,6 +296,13 @@ def expression_of(source: Source, tokens: Sequence[Token]) -> Any:
 
 def _set(tree: Any) -> list[str]:
     return [name for name, value in tree.args.items() if value]
+
+
+def _short_generated(tokens: list[Token]) -> list[Token]:
+    """`GENERATED ALWAYS AS (expression)` as `AS (expression)`, of which sqlglot reads all that may follow."""
+    texts = ["" if not _is(t, t.text.upper()) else t.text.upper() for t in tokens]
+    starts = [i for i in range(len(texts)) if texts[i : i + 4] == ["GENERATED", "ALWAYS", "AS", "("]]
+    return [token for i, token in enumerate(tokens) if not {i, i - 1}.intersection(starts)]
 
 
 def _full_drop_column(tokens: list[Token]) -> list[Token]:

@@ -114,11 +114,17 @@ def bind(plain: Plain, catalog: Catalog) -> Insert | None:
     schema = catalog.table(plain.table)
     if schema is None:
         return None
-    found = [schema.find(name) for name in plain.names] if plain.names is not None else list(schema.columns)
+    found = (
+        [schema.find(name) for name in plain.names]
+        if plain.names is not None
+        else [schema.column(name) for name in schema.given]
+    )
     columns = [column for column in found if column is not None]
     if len(columns) != len(found) or len({column.name for column in columns}) != len(columns):
         return None
     if any(len(row) != len(columns) for row in plain.rows):
+        return None
+    if schema.generated and any(column.name not in schema.given for column in columns):
         return None
     if schema.defaults and len(columns) < len(schema.columns):
         return None

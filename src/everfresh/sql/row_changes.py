@@ -17,7 +17,7 @@ from sqlglot import exp, parse_one
 
 from everfresh.errors import Code
 from everfresh.expr import build
-from everfresh.sql.ddl import base_table, common
+from everfresh.sql.ddl import base_table, check_given, common
 from everfresh.sql.defaults import default_of, is_default
 from everfresh.sql.logical.plan import Plan, Project, Scan
 from everfresh.sql.parse import Parsed
@@ -273,7 +273,7 @@ def _assigned(target: Target, using: Any, then: Any) -> dict[str, Any]:
     found = {}
     for name in _source_columns(target, using):  # UPDATE alone: all columns by their names
         column = target.schema.find(name)
-        if column is not None:
+        if column is not None and column.name in target.schema.given:
             found[column.name] = exp.column(_name(name), table=_name(using.alias_or_name))
     return found
 
@@ -289,7 +289,7 @@ def _inserted(target: Target, using: Any, then: Any) -> list[Any]:
         trees = [exp.column(_name(n), table=other.copy()) for n in names]
     else:
         trees = list(values.expressions) if isinstance(values, exp.Tuple) else [values]
-    names = [n.name for n in listed] or [c.name for c in schema.columns]
+    names = [n.name for n in listed] or list(schema.given)
     if len(names) != len(trees):
         raise source.error(
             Code.VALUE, f"{len(trees)} values for {len(names)} columns of '{schema.name}'", then
@@ -301,6 +301,7 @@ def _inserted(target: Target, using: Any, then: Any) -> list[Any]:
             raise source.error(Code.NOT_FOUND, f"table '{schema.name}' has no column '{name}'", then)
         if column.name in found:
             raise source.error(Code.EXISTS, f"column '{column.name}' is listed twice", then)
+        check_given(source, schema, column, then)
         found[column.name] = tree
     given = {name: tree for name, tree in found.items() if not is_default(tree)}
     return [given.get(c.name, default_of(schema, c.name)) for c in schema.columns]

@@ -20,6 +20,7 @@ from everfresh.expr import Vector, evaluate
 from everfresh.expr.nodes import Const
 from everfresh.program import Batch, OnConflict, Part
 from everfresh.relations import Result
+from everfresh.sql.constraints import filled
 from everfresh.statements.rows import fetched, plain_rows, upserted
 from everfresh.types import Column, SqlType, TableSchema, to_arrow
 
@@ -91,7 +92,8 @@ class RowChanges:
         action = OnConflict(conflict.assignments if conflict.action == "update" else (), conflict.where)
         found = Changed([Part(schema.name, "upsert", rows, what, action)])
         if statement.returning is not None:
-            found.returned = plain_rows(schema, upserted(schema, engine.read(schema.name), rows, action)[1])
+            become = upserted(schema, engine.read(schema.name), rows, action)[1]
+            found.returned = filled(schema, plain_rows(schema, become))
         return found
 
     # -- UPDATE, DELETE ----------------------------------------------------------------------------
@@ -103,8 +105,9 @@ class RowChanges:
         else:
             found = self._engine.matching(schema.name, statement.where, statement.assignments)
             old, new = (fetched(rows, schema) for rows in found) if wanted else found
+            new = _given(new, schema) if isinstance(new, SparkRows) else new
         if isinstance(new, pa.Table):
-            new = read_rows(new, schema, what=what)
+            new = _read(new, schema, what)
         parts = [Part(schema.name, "delete", old, what), Part(schema.name, "insert", new, what)]
         return Changed(parts, new if wanted else None)
 
@@ -134,7 +137,7 @@ class RowChanges:
                 _once(schema, rows, touched)
                 gone.append(old)
             if clause.action != "delete":
-                new = read_rows(old if clause.action == "insert" else new, schema, what=what)
+                new = _read(old if clause.action == "insert" else new, schema, what)
                 come.append(new)
             told.append((clause.action.upper(), old if clause.action == "delete" else new))
         parts = []
@@ -170,10 +173,23 @@ class RowChanges:
         names = [f"c{i}" for i in range(len(rows.columns))]
         frame = rows.frame.toDF(*names)
         old, new = (
-            SparkRows(frame.select(*some), tuple(zip(schema.names, some, strict=False))) if some else None
+            _given(SparkRows(frame, tuple(zip(schema.names, some, strict=False))), schema) if some else None
             for some in (names[:n], names[n : 2 * n])
         )
         return old, new
+
+
+def _read(rows: pa.Table, schema: TableSchema, what: str) -> pa.Table:
+    """Rows of a table as it takes them, with what is computed of them."""
+    given = read_rows(rows.select(list(schema.given)), schema, what=what)
+    assert isinstance(given, pa.Table)
+    return filled(schema, given)
+
+
+def _given(rows: SparkRows, schema: TableSchema) -> SparkRows:
+    """The columns of rows that a table is given; the rest is computed where they arrive."""
+    names = tuple(pair for pair in rows.names if pair[0] in schema.given)
+    return SparkRows(rows.df.select(*(f"`{there.replace('`', '``')}`" for _, there in names)), names)
 
 
 def _once(schema: TableSchema, rows: pa.Table, touched: set[Any]) -> None:
@@ -197,7 +213,7 @@ def part_of(schema: TableSchema, op: Any, rows: Any, what: str) -> Part:
     say themselves what it is."""
     if isinstance(rows, pa.Table) and rows.num_columns == len(schema.columns):
         return Part(schema.name, op, rows, what)  # exactly the table's columns: neither of them
-    if op == "delete" and set(_names(rows)) != set(schema.names):
+    if op == "delete" and not set(schema.given) <= set(_names(rows)):
         return Part(schema.name, "delete_key", rows, what)
     if op == "insert" and is_feed(_names(rows), schema):
         return Part(schema.name, "change", rows, named(what))
@@ -235,7 +251,7 @@ def constants(statement: s.Insert, schema: TableSchema, what: str) -> pa.Table:
     table = pa.table({name: arrays[type_].slice(at, len(given)) for name, (type_, at) in starts.items()})
     rows = read_rows(table, schema, what=what)
     assert isinstance(rows, pa.Table)
-    return rows
+    return filled(schema, rows)
 
 
 def _sound(values: pa.Array, of: SqlType) -> bool:

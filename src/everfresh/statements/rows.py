@@ -19,7 +19,8 @@ def fetched(rows: Any, schema: TableSchema) -> pa.Table:
     if not isinstance(rows, SparkRows):
         return rows
     names = [name for name, _ in rows.names]
-    table = rows.df.select(*(there for _, there in rows.names)).toArrow().rename_columns(names)
+    columns = (f"`{there.replace('`', '``')}`" for _, there in rows.names)
+    table = rows.df.select(*columns).toArrow().rename_columns(names)
     return table.cast(pa.schema([schema.arrow.field(name) for name in names]))
 
 

@@ -19,6 +19,7 @@ from everfresh.following import Following
 from everfresh.program import Batch, Engine, Stale
 from everfresh.progress import shown
 from everfresh.relations import Explanation, Result
+from everfresh.sql.constraints import filled
 from everfresh.sql.parameters import Parameters
 from everfresh.statements.beside import Scope
 from everfresh.statements.changes import RowChanges, part_of
@@ -234,7 +235,7 @@ class Statements:
         if statement.format is None:
             rows = self._db._engine.read_input(statement.path, schema, what, "insert")
         else:
-            rows = read_rows(statement.path, schema, what=what, kind=statement.format)
+            rows = filled(schema, read_rows(statement.path, schema, what=what, kind=statement.format))
         return self._db._commit(Batch((part_of(schema, "insert", rows, what),)))
 
     def _copy_to(self, statement: s.CopyTo) -> Result:

@@ -21,6 +21,7 @@ from everfresh.delta.bags import expand, net, split, weigh
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import Expr, Var
 from everfresh.program import Batch, Part
+from everfresh.sql.constraints import filled
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.inlining import inlined
 from everfresh.sql.logical.plan import scans
@@ -109,7 +110,9 @@ class Transaction:
 
     def _add(self, part: Part) -> None:
         schema = self.catalog.tables[part.table]
-        gone, come = self._effect(part, schema, fetched(part.rows, schema))
+        rows = fetched(part.rows, schema)
+        rows = rows if part.op in ("update", "delete_key") else filled(schema, rows)
+        gone, come = self._effect(part, schema, rows)
         kept = self._changes.setdefault(part.table, [])
         kept += [weigh(some, weight) for some, weight in ((gone, -1), (come, 1)) if some is not None]
         self._rows.pop(part.table, None)
@@ -127,7 +130,7 @@ class Transaction:
             case "upsert":
                 assert part.conflict is not None
                 gone, come = upserted(schema, self.read(part.table), rows, part.conflict)
-                return plain_rows(schema, gone), plain_rows(schema, come)
+                return plain_rows(schema, gone), filled(schema, plain_rows(schema, come))
             case "delete_key" | "update":
                 there = {tuple(row[n] for n in schema.key): row for row in self.read(part.table).to_pylist()}
                 given = rows.to_pylist()
@@ -140,7 +143,8 @@ class Transaction:
                     )
                 old = [there[key] for key in keys]
                 new = [{**there[key], **row} for key, row in zip(keys, given, strict=True)]
-                return plain_rows(schema, old), plain_rows(schema, new) if part.op == "update" else None
+                become = filled(schema, plain_rows(schema, new)) if part.op == "update" else None
+                return plain_rows(schema, old), become
         raise EverfreshError(
             Code.UNSUPPORTED,
             "a change feed in a transaction is not supported",

@@ -386,6 +386,10 @@ class TableSchema:
     follows: bool = False
     defaults: tuple[tuple[str, str], ...] = ()
     """The columns that have a DEFAULT, with its text."""
+    checks: tuple[tuple[str, str], ...] = ()
+    """The names (some have none) and texts of CHECKs."""
+    generated: tuple[tuple[str, str], ...] = ()
+    """The columns that are computed from others, each after those that it reads, with the text of how."""
 
     def column(self, name: str) -> Column:
         """The column called `name`."""
@@ -416,6 +420,12 @@ class TableSchema:
         return tuple(column.name for column in self.columns)
 
     @cached_property
+    def given(self) -> tuple[str, ...]:
+        """The columns that rows come with: all but those that are computed."""
+        computed = {name for name, _ in self.generated}
+        return tuple(name for name in self.names if name not in computed)
+
+    @cached_property
     def arrow(self) -> pa.Schema:
         """The Arrow schema of the table's rows."""
         return arrow_schema(self.columns)
@@ -424,11 +434,14 @@ class TableSchema:
     def ddl(self) -> str:
         """The statement that creates the table; every name is quoted, so that any name reads back."""
         known = {name: f" DEFAULT ({text})" for name, text in self.defaults}
+        known |= {name: f" GENERATED ALWAYS AS ({text})" for name, text in self.generated}
         body = ", ".join(
             f"{quoted(c.name)} {c.type}{'' if c.nullable else ' NOT NULL'}{known.get(c.name, '')}"
             for c in self.columns
         )
         key = f", PRIMARY KEY ({', '.join(map(quoted, self.key))})" if self.key else ""
+        for name, text in self.checks:
+            key += f", {f'CONSTRAINT {quoted(name)} ' if name else ''}CHECK ({text})"
         options = "" if self.retained else " WITH (retain = false)"
         options += " WITH (follows = true)" if self.follows else ""
         return f"CREATE {'STATIC ' if self.static else ''}TABLE {quoted(self.name)} ({body}{key}){options}"

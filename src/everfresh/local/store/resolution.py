@@ -21,12 +21,15 @@ from everfresh.local.store.codec import Codec
 from everfresh.local.store.feeds import signed_changes
 from everfresh.local.store.pool import Layout, Pool, Values
 from everfresh.program import OnConflict, Part
+from everfresh.sql.constraints import broken, checks_of, computed
 
 if TYPE_CHECKING:
     from everfresh.local.store.table import Table
 
 Ints = NDArray[np.int64]
 NO_VALUES = Layout(())
+_CHANGING = ("update", "upsert", "change")
+"""What makes rows of others; the rows of other operations come with what is computed of them."""
 _NONE = np.zeros(0, np.int64)
 
 
@@ -112,9 +115,13 @@ class Resolution:
                 for part in parts:
                     getattr(self, f"_{part.op}")(part)
                 words, weights = self._signed.joined(self.codec.words)
+                if self.schema.generated and any(part.op in _CHANGING for part in parts):
+                    words = self._computed(words)
                 net = self._quickly(words, weights, self._signed.goes) if self._key else None
                 if net is None:
                     net = self._judged(words, weights)
+            if self.schema.checks:
+                self._check_rows(net)
         except BaseException:
             for fresh in self._signed.fresh:
                 self.codec.texts.release(fresh)
@@ -129,7 +136,7 @@ class Resolution:
         if part.op == "delete_key":
             slots = self._found(part, "delete")
             return Net(self.pool.keys_at(slots), np.full(len(slots), -1), Settled(slots, slots[:0]))
-        if part.op != "update":
+        if part.op != "update" or self.schema.generated:
             return None
         columns = self.codec.given(part.rows.schema)
         given = self._encode(part.rows, columns.codec)
@@ -182,6 +189,29 @@ class Resolution:
         elif not self.table.trusting:
             self._check_bag(words, weights, first)
         return Net(words, weights)
+
+    def _computed(self, words: Ints) -> Ints:
+        """The words of rows with what is computed from others of their columns."""
+        count = words.shape[1]
+        new = computed(self.schema, self.codec.vectors(words, self.schema.given), count)
+        return self._replaced(words, pa.table({name: vector.to_arrow() for name, vector in new.items()}))
+
+    def _check_rows(self, net: Net) -> None:
+        """Raise if a row comes for which a CHECK of the table is FALSE."""
+        come = np.flatnonzero(net.weights > 0)
+        if not len(come):
+            return
+        words = net.words if len(come) == len(net) else net.words.take(come, axis=1)
+        for check in checks_of(self.schema):
+            env = self.codec.vectors(words, check.columns)
+            try:
+                held = evaluate_vector(check.condition, env, len(come))
+            except EverfreshError as error:
+                raise error.at(f"table '{self.schema.name}', constraint {check}") from error
+            bad = ~held.values if held.valid is None else ~held.values & held.valid
+            if bad.any():
+                row = self._row_text(words, int(np.flatnonzero(bad)[0]))
+                raise EverfreshError(Code.CHECK, broken(self.schema, check), place=f"row {row}")
 
     def _as_stored(self, words: Ints, weights: Ints) -> Ints:
         """The words of a change; rows that go with those that they have here."""

@@ -255,7 +255,7 @@ def unread(schema: TableSchema, read: Collection[str] = ()) -> frozenset[str]:
     if not schema.key:
         return frozenset()
     texts = {c.name for c in schema.columns if c.type.name == "VARCHAR"}
-    return frozenset(texts - {*schema.key, *read})
+    return frozenset(texts - {*schema.key, *read, *(name for name, _ in schema.generated)})
 
 
 __all__ = ["Net", "Table", "TableUndo", "unread"]

@@ -30,6 +30,7 @@ from everfresh.spark.jobs.job import STAGED, WHOLE, PartSpec, World
 from everfresh.spark.jobs.plans import Plan
 from everfresh.spark.jobs.row_tasks import split
 from everfresh.spark.jobs.table_plans import BY_STAGES, ROWS_ONLY, WHOLE_BATCH
+from everfresh.sql.constraints import filled
 from everfresh.state import pack_table
 from everfresh.types import TableSchema
 
@@ -53,6 +54,13 @@ def read_given(
 ) -> Any:
     """Rows as they will travel: Arrow on the driver, a DataFrame, or the names of files that tasks read.
     `scan` makes a DataFrame of files that are too large for every task to read."""
+    rows = _read_given(data, schema, what, op, options, scan)
+    return filled(schema, rows) if isinstance(rows, pa.Table) and op != "update" else rows
+
+
+def _read_given(
+    data: Any, schema: TableSchema, what: str, op: Any, options: Options, scan: Callable[[str], DataFrame]
+) -> Any:
     found = find_parquet(data, what)
     if found is None:
         rows = read_rows(data, schema, what=what, op=op)

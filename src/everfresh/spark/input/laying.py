@@ -25,6 +25,7 @@ from everfresh.errors import EverfreshError
 from everfresh.spark.jobs.job import ERROR, ROWS, Message, PartSpec, World, pack_error
 from everfresh.spark.jobs.messages import refused
 from everfresh.spark.jobs.tasks import Batches, emit, freeze
+from everfresh.sql.constraints import filled
 from everfresh.state import pack_table, unpack_table
 from everfresh.types import arrow_schema
 
@@ -59,7 +60,8 @@ def lay_block(
             message = 0, ROWS, _said(index, None, size, 0)
         elif tables:
             given = pa.concat_tables(tables)
-            rows = cast("pa.Table", read_rows(given, schema, what=spec.what, op=spec.op))  # type: ignore[arg-type]
+            read = read_rows(given, schema, what=spec.what, op=spec.op)  # type: ignore[arg-type]
+            rows = filled(schema, cast("pa.Table", read))
             packed = pack_table(rows)
             name = f"inbox/{uuid.uuid4().hex}.{sha256(packed).hexdigest()}.rows"
             world.store.replace(name, packed, durable=False)

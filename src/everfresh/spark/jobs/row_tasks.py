@@ -59,6 +59,7 @@ from everfresh.spark.sql.forms import from_held
 from everfresh.spark.state.chain import Unit, bring_to, next_tag, write_snapshot
 from everfresh.spark.state.rowlog import row_sections
 from everfresh.spark.state.table_content import tables_in
+from everfresh.sql.constraints import filled
 from everfresh.state import crash, pack_table, unpack_table
 from everfresh.types import TableSchema, arrow_schema
 
@@ -73,7 +74,8 @@ def route_block(world: World, index: int, spec: PartSpec, batches: Batches) -> I
     try:
         if tables:
             op = "delete" if spec.op == "delete_key" else "insert" if spec.op == "upsert" else spec.op
-            rows = read_rows(pa.concat_tables(tables), schema, what=spec.what, op=op)  # type: ignore[arg-type]
+            read = read_rows(pa.concat_tables(tables), schema, what=spec.what, op=op)  # type: ignore[arg-type]
+            rows = filled(schema, cast("pa.Table", read)) if spec.op not in ("update", "delete_key") else read
             head = index.to_bytes(4, "big")
             for worker, own, _ in split(rows, schema, world.workers):
                 messages += ((worker, ROWS, head + pack_table(piece)) for piece in cut(own))
@@ -264,7 +266,8 @@ def _read_files(spec: PartSpec, schema: TableSchema) -> pa.Table:
     if exact is not None:
         return exact
     found = [cast("pa.Table", read_rows(file, schema, what=spec.what, op=op)) for file in spec.files]
-    return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
+    rows = found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
+    return filled(schema, rows) if spec.op not in ("update", "delete_key") else rows
 
 
 def _to_owners(world: World, store: MapStore, words: Any, values: Values) -> Iterator[Message]:
