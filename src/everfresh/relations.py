@@ -269,6 +269,12 @@ class Named(Readable):
         """The columns, with their types."""
         raise NotImplementedError
 
+    @property
+    def comment(self) -> str | None:
+        """What COMMENT ON says of it."""
+        found: str | None = self._db.catalog.comments.get((self.name, ""))
+        return found
+
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name} ({_some(self.columns)})>"
 

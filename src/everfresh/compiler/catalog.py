@@ -23,7 +23,7 @@ from everfresh.compiler.listing import parse_listing, shown_over
 from everfresh.compiler.lowering.lower import RULES
 from everfresh.compiler.plain_views import PlainView, going
 from everfresh.compiler.plain_views import readers as readers_of
-from everfresh.compiler.redeclaring import redeclared, renamed
+from everfresh.compiler.redeclaring import commented, redeclared, renamed
 from everfresh.compiler.sharing import cut, handed_on, joined, offers, readers, upkeep
 from everfresh.delta.bags import EPOCH, WEIGHT
 from everfresh.errors import Code, EverfreshError
@@ -31,6 +31,7 @@ from everfresh.expr import Const, Made, stored
 from everfresh.program import Program, Progress
 from everfresh.sql import (
     AddColumn,
+    Comment,
     CreateQuery,
     CreateTable,
     CreateView,
@@ -69,6 +70,8 @@ class Catalog:
     """From how many columns on a program has only the columns of a table that it reads; None: it has all."""
     queries: Mapping[str, PlainView] = field(default_factory=dict)
     """Plain views, which are part of what reads them."""
+    comments: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """What is said of tables, views (with the column '') and their columns."""
 
     # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
@@ -219,6 +222,11 @@ class Catalog:
                 return self._rename(statement)
             case Redeclare():
                 return self._redeclare(statement)
+            case Comment():
+                told = (statement.name, statement.column, statement.comment)
+                return commented(self, statement, entry_of(statement)), Effect(
+                    entry_of(statement), comment=told
+                )
             case Nothing():
                 return self, Effect(entry_of(statement))
         raise TypeError(f"{type(statement).__name__} is not a DDL statement")
@@ -430,6 +438,7 @@ class Catalog:
             tables={n: t for n, t in self.tables.items() if n != name},
             views=views,
             queries={n: q for n, q in self.queries.items() if n != name},
+            comments={what: text for what, text in self.comments.items() if what[0] != name},
             ddl=tuple((n, text) for n, text in self.ddl if n != name),
         )
 
@@ -496,7 +505,8 @@ class Catalog:
             defaults=tuple(pair for pair in old.defaults if pair[0] != name),
             generated=tuple(pair for pair in old.generated if pair[0] != name),
         )
-        return self._altered(entry_of(s), old, new, None)
+        comments = {what: text for what, text in self.comments.items() if what != (old.name, name)}
+        return replace(self, comments=comments)._altered(entry_of(s), old, new, None)
 
     def _rename(self, s: Rename) -> tuple[Catalog, Effect]:
         entry = entry_of(s)

@@ -40,6 +40,8 @@ class Effect:
     """A table as it was declared, and as it is from now on, over the same rows."""
     rename: tuple[str, str] | None = None
     """A view that goes by another name."""
+    comment: tuple[str, str, str | None] | None = None
+    """What is said of a table or view, or of a column of it."""
     create_query: PlainView | None = None
     drop_queries: tuple[str, ...] = ()
     cascade: bool = False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from everfresh.compiler.altering import reads
 from everfresh.compiler.plain_views import readers
 from everfresh.errors import Code, EverfreshError
-from everfresh.sql import Redeclare, Rename
+from everfresh.sql import Comment, Redeclare, Rename
 from everfresh.types import TableSchema
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def renamed(catalog: Catalog, s: Rename, entry: str) -> tuple[Catalog, str]:
     if s.to in queries:
         queries[s.to] = replace(queries[s.to], name=s.to)
     ddl = tuple((s.to if n == name else n, text) for n, text in catalog.ddl)
-    return replace(catalog, tables=tables, views=views, queries=queries, ddl=(*ddl, (s.to, entry))), name
+    comments = {(s.to if n == name else n, c): text for (n, c), text in catalog.comments.items()}
+    new = replace(catalog, tables=tables, views=views, queries=queries, comments=comments)
+    return replace(new, ddl=(*ddl, (s.to, entry))), name
 
 
 def _moved(known: Mapping[str, T], name: str, to: str) -> dict[str, T]:
@@ -62,10 +64,20 @@ def redeclared(catalog: Catalog, s: Redeclare, entry: str) -> tuple[Catalog, Tab
     """The catalog in which a table is declared anew; what it was."""
     old, new = catalog.expect_table(s.table), s.schema
     _check_views(catalog, old, new)
-    return (
-        replace(catalog, tables={**catalog.tables, old.name: new}, ddl=(*catalog.ddl, (old.name, entry))),
-        old,
-    )
+    called = dict(zip(old.names, new.names, strict=True))
+    comments = {
+        (n, called.get(c, c) if n == old.name else c): text for (n, c), text in catalog.comments.items()
+    }
+    made = replace(catalog, tables={**catalog.tables, old.name: new}, comments=comments)
+    return replace(made, ddl=(*catalog.ddl, (old.name, entry))), old
+
+
+def commented(catalog: Catalog, s: Comment, entry: str) -> Catalog:
+    """The catalog with what is said of a table, a view, or a column."""
+    comments = {what: text for what, text in catalog.comments.items() if what != (s.name, s.column)}
+    if s.comment is not None:
+        comments[s.name, s.column] = s.comment
+    return replace(catalog, comments=comments, ddl=(*catalog.ddl, (s.name, entry)))
 
 
 def _check_views(catalog: Catalog, old: TableSchema, new: TableSchema) -> None:

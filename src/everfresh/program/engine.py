@@ -213,6 +213,10 @@ class Engine(Protocol):
     def placement(self) -> Any:
         """Where tables and maps are on a cluster; None without one."""
 
+    def snapshot(self) -> None:
+        """Write everything up to the current epoch, and forget the log before it; a database in memory has
+        no place for one."""
+
     def statistics(self) -> dict[str, Any]:
         """Sizes of tables, views and their state, for people."""
 

@@ -32,10 +32,13 @@ from everfresh.sql.logical.plan import (
 from everfresh.sql.parse import Parsed, split, transaction_word
 from everfresh.sql.plain import bind as bind_plain
 from everfresh.sql.plain import read as read_plain
+from everfresh.sql.prepared import about_prepared
 from everfresh.sql.scope import Catalog
 from everfresh.sql.statements import (
     AddColumn,
     Backup,
+    Checkpoint,
+    Comment,
     Conflict,
     Copy,
     CopyTo,
@@ -59,12 +62,13 @@ from everfresh.sql.statements import (
 )
 
 __all__ = [
-    "AddColumn", "Aggregate", "AggregateCall", "Backup", "Catalog", "Conflict", "Copy", "CopyTo",
-    "CreateQuery", "CreateTable", "CreateView", "Delete", "Distinct", "Drop", "DropColumn", "ExistsSubquery",
-    "Explain", "Filter", "Insert", "Join", "Limit", "Merge", "Nothing", "Parsed", "Plan", "Project",
-    "QuantifiedSubquery", "Redeclare", "Rename", "Returning", "ScalarSubquery", "Scan", "Select",
-    "SetOperation", "Show", "Single", "Sort", "Statement", "Subquery", "Update", "Window", "WindowCall",
-    "bind", "bind_plain", "parse_and_bind", "read_plain", "split", "transaction_word",
+    "AddColumn", "Aggregate", "AggregateCall", "Backup", "Catalog", "Checkpoint", "Comment", "Conflict",
+    "Copy", "CopyTo", "CreateQuery", "CreateTable", "CreateView", "Delete", "Distinct", "Drop",
+    "DropColumn", "ExistsSubquery", "Explain", "Filter", "Insert", "Join", "Limit", "Merge", "Nothing",
+    "Parsed", "Plan", "Project", "QuantifiedSubquery", "Redeclare", "Rename", "Returning",
+    "ScalarSubquery", "Scan", "Select", "SetOperation", "Show", "Single", "Sort", "Statement",
+    "Subquery", "Update", "Window", "WindowCall",
+    "about_prepared", "bind", "bind_plain", "parse_and_bind", "read_plain", "split", "transaction_word",
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from everfresh.sql.logical.plan import Filter, Limit, Plan, Scan
 from everfresh.sql.parse import Parsed, expression_of
 from everfresh.sql.scope import Catalog, spelled
 from everfresh.sql.source import Source, near, position
-from everfresh.sql.statements import Nothing, Redeclare, Rename, Statement
+from everfresh.sql.statements import Comment, Nothing, Redeclare, Rename, Statement
 from everfresh.types import Column, TableSchema, fold
 
 _KINDS = {"TABLE": "table", "VIEW": "view"}
@@ -122,6 +122,48 @@ def alter(parsed: Parsed, catalog: Catalog) -> Statement:
     if schema is None:
         raise EverfreshError(Code.UNSUPPORTED, f"'{name}' is no table", place=place)
     return _Table(source, catalog, schema, words).altered()
+
+
+def comment(parsed: Parsed, catalog: Catalog) -> Comment:
+    """COMMENT ON TABLE | [MATERIALIZED] VIEW name | COLUMN name.column IS 'text' | NULL."""
+    source = parsed.source
+    words = Words(source, 1)
+    if not words.take("ON"):
+        raise words.error("ON is expected here")
+    kind = next((w for w in ("TABLE", "MATERIALIZED", "VIEW", "COLUMN") if words.take(w)), None)
+    if kind is None or (kind == "MATERIALIZED" and not words.take("VIEW")):
+        raise source.unsupported("a comment on this", hint="TABLE, VIEW and COLUMN have comments")
+    place, written = words.place, words.name()
+    found = catalog.relation(written)
+    wanted = {"TABLE": ("table",), "COLUMN": ("table", "view", "plain view")}
+    if found is None or found[0] not in wanted.get(kind, ("view", "plain view")):
+        expected = {"TABLE": "table", "COLUMN": "table or view"}.get(kind, "view")
+        hint = near(written, catalog.names(), "tables and views")
+        raise EverfreshError(Code.NOT_FOUND, f"there is no {expected} '{written}'", place=place, hint=hint)
+    column = ""
+    if kind == "COLUMN":
+        if not words.take("."):
+            raise words.error("a column is named with its table: t.c")
+        place, name = words.place, words.name()
+        column = next((c.name for c in found[1] if fold(c.name) == fold(name)), "")
+        if not column:
+            raise EverfreshError(
+                Code.NOT_FOUND,
+                f"'{written}' has no column '{name}'",
+                place=place,
+                hint=near(name, [c.name for c in found[1]], "columns"),
+            )
+    if not words.take("IS"):
+        raise words.error("IS and a text are expected here")
+    text = words.token.text if words.token is not None else ""
+    if not words.take("NULL"):
+        if words.token is None or words.token.token_type != TokenType.STRING:
+            raise words.error("a text in quotes, or NULL, is expected here")
+        words.at += 1
+        words.end()
+        return Comment(spelled(catalog, written), column, text, **common(source))
+    words.end()
+    return Comment(spelled(catalog, written), column, None, **common(source))
 
 
 def _no_such(

@@ -19,7 +19,7 @@ from everfresh.sql.parse import VERBS, Parsed
 from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog, spelled
 from everfresh.sql.source import moment, near
-from everfresh.sql.statements import Backup, Explain, Select, Show, Statement
+from everfresh.sql.statements import Backup, Checkpoint, Explain, Select, Show, Statement
 
 
 def bind(parsed: Parsed, catalog: Catalog) -> Statement:
@@ -59,11 +59,31 @@ def _command(parsed: Parsed, catalog: Catalog) -> Statement:
     raise parsed.source.unsupported(f"the statement '{text[:60]}{'...' if len(text) > 60 else ''}'")
 
 
+_OPTIONS = "options are given to connect: everfresh.connect(path, options=everfresh.Options(...))"
+_HINTS = {
+    "SET": _OPTIONS,
+    "RESET": _OPTIONS,
+    "PRAGMA": _OPTIONS + "; DESCRIBE t says what a table has",
+    "VACUUM": "leave it out: memory and files of rows that went are reclaimed by themselves",
+    "ANALYZE": "leave it out: how many rows tables have is known",
+    "ATTACH": "connect to each database: everfresh.connect(path)",
+    "DETACH": "close it: db.close()",
+    "USE": "connect to each database: everfresh.connect(path)",
+    "REFRESH": "leave it out: views are fresh when a batch returns",
+    "SAVEPOINT": "begin a transaction for each part",
+}
+"""What to do in place of statements that are refused."""
+
+
 def _verb(parsed: Parsed, catalog: Catalog) -> Statement:
     if parsed.verb == "ALTER":
         return altering.alter(parsed, catalog)
+    if parsed.verb == "CHECKPOINT" and not parsed.rest:
+        return Checkpoint(**common(parsed.source))
+    if parsed.verb == "COMMENT":
+        return altering.comment(parsed, catalog)
     if parsed.verb not in VERBS:
-        raise parsed.source.unsupported(f"the statement {parsed.verb}")
+        raise parsed.source.unsupported(f"the statement {parsed.verb}", hint=_HINTS.get(parsed.verb))
     rules = {"EXPLAIN": _explain, "SHOW": _show, "DESCRIBE": _describe, "BACKUP": _backup}
     return rules[parsed.verb](parsed, catalog)
 

@@ -52,6 +52,13 @@ _CONSTRAINTS = {
     exp.LikeProperty: "CREATE TABLE ... LIKE",
     exp.TemporaryProperty: "TEMPORARY",
 }
+_INSTEAD = {
+    "INDEX": "leave it out: keys, and what views and joins look up, are indexed by themselves",
+    "SEQUENCE": "give the numbers with the rows, or ROW_NUMBER() OVER () in the query that inserts them",
+    "SCHEMA": "there is one schema: let the name say it, as in shop_orders",
+    "FUNCTION": "write the expression out, or make it a generated column",
+    "MACRO": "write the expression out, or make it a generated column",
+}
 _HINTS = {
     exp.UniqueColumnConstraint: "make it the PRIMARY KEY, or watch it: CREATE MATERIALIZED VIEW twice AS "
     "SELECT c FROM t GROUP BY c HAVING COUNT(*) > 1",
@@ -65,7 +72,8 @@ def create(parsed: Parsed, catalog: Catalog) -> Statement:
     tree, source = parsed.tree, parsed.source
     binder = {"TABLE": _create_table, "VIEW": _create_view}.get(str(tree.kind).upper())
     if binder is None:
-        raise source.unsupported(f"CREATE {str(tree.kind).upper()}")
+        kind = str(tree.kind).upper()
+        raise source.unsupported(f"CREATE {kind}", hint=_INSTEAD.get(kind))
     return binder(parsed, catalog)
 
 

@@ -47,6 +47,7 @@ REFUSED = frozenset(
     ABORT END INSTALL LOAD LOCK OPTIMIZE PIVOT PRAGMA PREPARE REFRESH RENAME REPLACE RESET REVOKE ROLLBACK
     SAVEPOINT SET START SUMMARIZE UNCACHE UNPIVOT UPSERT USE VACUUM""".split()  # noqa: SIM905
 )
+PREPARING = ("PREPARE", "EXECUTE", "DEALLOCATE")
 _WHOLE = 1 << 40  # characters of context around an error: all of them, so that its offset is known
 
 
@@ -104,7 +105,7 @@ def split(
     parsed = []
     for chunk in chunks:
         tokens = tuple(numbered(chunk))
-        if dialect == "duckdb":
+        if dialect == "duckdb" and not _is(tokens[0], "PREPARE"):
             check_given(tokens, given)
         with _guarded(text), _quiet():
             parsed.append(_parse(Source(text, tokens, dialect, given, beside=beside), rules))
@@ -176,6 +177,8 @@ def _parse(source: Source, rules: Any) -> Parsed:
     if _is(first, *VERBS):
         verb = "DESCRIBE" if word == "DESC" else word
         return Parsed(source, verb=verb, inner=_explained(source, rules) if verb == "EXPLAIN" else None)
+    if _is(first, "PREPARE"):
+        return Parsed(source, verb=word, inner=_prepared(source, rules))
     if _is(first, *REFUSED) or (_is(first, "ALTER") and _read_here(source.tokens)):
         return Parsed(source, verb=word)
     if not _is(first, *STARTS):
@@ -220,6 +223,16 @@ def _check_commas(source: Source) -> None:
             raise EverfreshError(
                 Code.SYNTAX, "a value is missing before ','", place=position(source.text, token.start)
             )
+
+
+def _prepared(source: Source, rules: Any) -> Parsed | None:
+    """The statement behind PREPARE name AS."""
+    rest = source.tokens[3:]
+    if not rest or not _is(source.tokens[2], "AS"):
+        return None
+    if _is(rest[0], *PREPARING, *_TRANSACTION):
+        raise source.error(Code.SYNTAX, f"{rest[0].text.upper()} cannot be prepared")
+    return _parse(Source(source.text, rest, source.dialect), rules)
 
 
 def _explained(source: Source, rules: Any) -> Parsed | None:

@@ -117,6 +117,20 @@ class Redeclare(Statement):
 
 
 @dataclass(frozen=True)
+class Comment(Statement):
+    """COMMENT ON TABLE | VIEW | COLUMN name IS 'text' | NULL; a table or view has the column ''."""
+
+    name: str
+    column: str
+    comment: str | None
+
+
+@dataclass(frozen=True)
+class Checkpoint(Statement):
+    """CHECKPOINT: a snapshot is taken now."""
+
+
+@dataclass(frozen=True)
 class Nothing(Statement):
     """What IF EXISTS has left of a statement."""
 

@@ -23,6 +23,7 @@ from everfresh.sql.constraints import filled
 from everfresh.sql.parameters import Parameters
 from everfresh.statements.beside import Scope
 from everfresh.statements.changes import RowChanges, part_of
+from everfresh.statements.prepared import Prepared
 from everfresh.types import Column, TableSchema, fold
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ class Statements:
         self._db = db
         self.following = Following(db)
         self._changes = RowChanges(db)
+        self._prepared = Prepared(self)
+
+    @property
+    def epoch(self) -> int:
+        """The last committed epoch."""
+        return self._db._open().epoch
 
     def script(
         self, text: str, dialect: str, given: Parameters | None = None, caller: FrameType | None = None
@@ -70,6 +77,9 @@ class Statements:
         if len(parsed) == 1 and parsed[0].verb == "BACKUP":  # nobody waits for it
             return self.run(s.bind(parsed[0], _Readable(db._engine)))
         free = db._engine.concurrent and not db._read_only and db._mine() is None
+        prepared = s.about_prepared(parsed[0]) if len(parsed) == 1 else None
+        if prepared is not None:
+            return self._prepared.run(prepared, dialect)
         if len(parsed) == 1 and parsed[0].asks and free:
             return self.ask(parsed[0])
         with db._lock:
@@ -95,6 +105,10 @@ class Statements:
                         place=statement.source.start,
                         hint="ROLLBACK, and begin again",
                     )
+                prepared = s.about_prepared(statement)
+                if prepared is not None:
+                    yield self._prepared.run(prepared, statement.source.dialect)
+                    continue
                 yield self.run(s.bind(statement, readable))
         except BaseException:
             if before is not None and before is db._transaction:
@@ -154,8 +168,23 @@ class Statements:
                 return self._copy(statement)
             case s.CopyTo():
                 return self._copy_to(statement)
+            case s.Checkpoint():
+                return self._checkpoint(statement)
             case _:
                 return self._ddl(statement)
+
+    def _checkpoint(self, statement: s.Checkpoint) -> int:
+        engine = self._db._writable()
+        if self._db._transaction is not None:
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                "CHECKPOINT in a transaction is not supported",
+                place=statement.place,
+                hint="put it behind COMMIT",
+            )
+        if engine.folder is not None:
+            engine.snapshot()
+        return engine.epoch
 
     def _ddl(self, statement: s.Statement) -> int:
         engine = self._db._writable()
@@ -260,12 +289,16 @@ class Statements:
         if statement.kind == "describe":
             found = _Readable(self._db._engine, catalog).relation(statement.name or "")
             columns: tuple[Column, ...] = found[1] if found is not None else ()
+            name = catalog.resolve(statement.name or "") or ""
             return Result(
                 pa.table(
                     {
                         "column_name": [c.name for c in columns],
                         "column_type": [str(c.type) for c in columns],
                         "null": ["YES" if c.nullable else "NO" for c in columns],
+                        "comment": pa.array(
+                            [catalog.comments.get((name, c.name)) for c in columns], pa.string()
+                        ),
                     }
                 )
             )

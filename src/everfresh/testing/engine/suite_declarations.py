@@ -266,3 +266,69 @@ class DeclarationSuite(SuiteBase):
             assert_rows(db.sql("SELECT name, total, late FROM t WHERE k = 70"), ("AGAIN-1", 3, 2))
             assert_rows(db.sql("SELECT b, late FROM bag WHERE late = 1"), (5.0, 1))
             assert all(db.view(name).verify().num_rows == 0 for name in db.views)
+
+    def test_comments(self, tmp_path: Path) -> None:
+        folder = tmp_path / "db"
+        with self.connect(folder) as db:
+            db.sql(_TABLES)
+            db.sql("Comment On Table T Is 'it''s what comes'; COMMENT ON COLUMN t.\"b C\" IS 'a name'")
+            db.sql("comment on materialized view v is 'counts'; COMMENT ON VIEW q IS 'more'")
+            db.sql("COMMENT ON COLUMN v.c IS 'how many'; COMMENT ON COLUMN bag.b IS 'gone soon'")
+            assert (db.table("t").comment, db.view("v").comment) == ("it's what comes", "counts")
+            assert (db.view("q").comment, db.table("bag").comment) == ("more", None)
+            epoch = db.epoch
+            for text, code in (
+                ("COMMENT ON TABLE nothing IS 'x'", Code.NOT_FOUND),
+                ("COMMENT ON TABLE v IS 'x'", Code.NOT_FOUND),
+                ("COMMENT ON COLUMN t.z IS 'x'", Code.NOT_FOUND),
+                ("COMMENT ON TABLE t IS 3", Code.SYNTAX),
+                ("COMMENT ON INDEX t IS 'x'", Code.UNSUPPORTED),
+                ("BEGIN; COMMENT ON TABLE t IS 'x'; COMMIT", Code.UNSUPPORTED),
+            ):
+                with refused(code):
+                    db.sql(text)
+            assert db.epoch == epoch
+            db.sql('ALTER TABLE t RENAME "B c" TO d; ALTER VIEW v RENAME TO w; COMMENT ON VIEW q IS NULL')
+            db.sql("DROP VIEW q; ALTER TABLE bag DROP COLUMN b; ALTER TABLE bag ADD COLUMN b INTEGER")
+            assert db.sql("Checkpoint") == db.epoch
+            with refused(Code.UNSUPPORTED, "transaction"), db.transaction():
+                db.sql("CHECKPOINT")
+        with self.connect(folder) as db:
+            assert [r["comment"] for r in answer(db, "DESCRIBE t")] == [None, None, "a name", None]
+            assert [r["comment"] for r in answer(db, "DESCRIBE w")] == [None, "how many"]
+            assert [r["comment"] for r in answer(db, "DESCRIBE bag")] == [None, None]
+            assert (db.table("t").comment, db.view("w").comment) == ("it's what comes", "counts")
+
+    def test_prepared_statements(self, db: Database) -> None:
+        db.sql(_TABLES)
+        db.sql('Prepare "Put" AS INSERT INTO bag VALUES (?, $2); PREPARE ask AS SELECT $a + 1 AS x, $b AS y')
+        db.sql("EXECUTE put(7, 1 + 7); execute PUT(NULL, -1)")
+        assert_rows(db.table("bag"), (1, 2), (1, 2), (3, 4), (7, 8), (None, -1))
+        assert_rows(db.sql("EXECUTE ask(b := 'x, )', a := (2))"), (3, "x, )"))
+        assert_rows(db.sql("EXECUTE ask(a := ?, b := ?)", [5, None]), (6, None))
+        state = state_of(db)
+        for text, code in (
+            ("EXECUTE put(1)", Code.ARGUMENT),
+            ("EXECUTE put(1, 2, 3)", Code.ARGUMENT),
+            ("EXECUTE ask(1, 2)", Code.ARGUMENT),
+            ("EXECUTE ask(1, b := 2)", Code.SYNTAX),
+            ("EXECUTE put(a, 1)", Code.NOT_FOUND),
+            ("EXECUTE nothing", Code.NOT_FOUND),
+            ("PREPARE x AS SELEC 1", Code.SYNTAX),
+            ("PREPARE x SELECT 1", Code.SYNTAX),
+            ("PREPARE x AS PREPARE y AS SELECT 1", Code.SYNTAX),
+            ("PREPARE x AS COMMIT", Code.SYNTAX),
+            ("BEGIN; EXECUTE put(1, 1); EXECUTE nothing; COMMIT", Code.NOT_FOUND),
+        ):
+            with refused(code):
+                db.sql(text)
+        assert_state(db, state)
+        assert_rows(
+            db.sql("BEGIN; EXECUTE put(9, 9); PREPARE n AS SELECT COUNT(*) FROM bag; EXECUTE n"), (6,)
+        )
+        db.sql("ROLLBACK")
+        assert_state(db, state)
+        db.sql("PREPARE n AS SELECT 2 * COUNT(*) FROM bag; DEALLOCATE PREPARE ask; Deallocate nothing")
+        assert_rows(db.sql("execute n()"), (10,))
+        with refused(Code.NOT_FOUND, "'ask'"):
+            db.sql("EXECUTE ask(a := 1, b := 2)")
