@@ -62,3 +62,19 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path) -> N
 def test_importing_everfresh_loads_no_store() -> None:
     code = "import everfresh, everfresh.kv.store, sys; assert 'rocksdict' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_place_that_is_no_folder(tmp_path: Path) -> None:
+    """It is told, and not as a failure of everfresh."""
+    (tmp_path / "file").write_text("hello")
+    (tmp_path / "block" / "meta").mkdir(parents=True)
+    (tmp_path / "block" / "meta" / "CURRENT").write_text("nothing")
+    for place, what in (("file", "is no folder"), ("file/below", "is no folder"), ("block", "cannot open")):
+        with pytest.raises(EverfreshError, match=what) as caught:
+            rocks_store(tmp_path / place)
+        assert caught.value.code == Code.ENVIRONMENT
+    store = rocks_store(tmp_path / "store")
+    with pytest.raises(EverfreshError, match="another process writes") as caught:
+        rocks_store(tmp_path / "store")
+    assert caught.value.code == Code.LOCKED
+    store.close()

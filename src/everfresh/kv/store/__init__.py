@@ -93,7 +93,14 @@ def rocks_store(path: str | Path, *, partitions: int = 1, sync: bool = False) ->
     from everfresh.kv.store.rocks import RocksSpace
 
     folder = Path(path)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise EverfreshError(
+            Code.ENVIRONMENT,
+            f"'{folder}' is no folder for a store: {problem.strerror or problem}",
+            hint="a folder that is there, or one that can be made",
+        ) from None
 
     def drop(id_: int) -> None:
         shutil.rmtree(folder / f"p{id_}", ignore_errors=True)

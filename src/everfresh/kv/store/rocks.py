@@ -71,8 +71,13 @@ class RocksSpace:
         try:
             self._db = rocks.Rdict(str(path), options)
         except Exception as error:
-            if "lock" not in str(error).lower():
-                raise
+            told = str(error).lower()
+            if "lock file" not in told and "lock hold" not in told:
+                raise EverfreshError(
+                    Code.ENVIRONMENT,
+                    f"RocksDB cannot open the store in {path}: {error}",
+                    hint="a folder that `everfresh kv serve` made, or an empty one",
+                ) from error
             raise EverfreshError(
                 Code.LOCKED,
                 f"another process writes the store in {path}",
