@@ -33,10 +33,10 @@ def measure(report: Report, settings: Settings, plan: Plan, data: Data) -> None:
         ) as db,
     ):
         files = _Files(Path(home) / "files")
-        for name in data.columns:
-            db.sql(data.ddl(name))
-            path = files.written(name, data.rows(name))
-            db.apply({name: path})
+        db.sql("; ".join(map(data.ddl, data.columns)))
+        paths = {name: files.written(name, data.rows(name)) for name in data.columns}
+        db.apply(paths)
+        for name, path in paths.items():
             session.read.parquet(path).createOrReplaceTempView(name)
         found = [_view(settings, plan, data, mirror, session, db, files, n) for n in plan.queries]
     mirror.close()
