@@ -18,6 +18,7 @@ from fake_spark import FakeSession, install
 import everfresh as ef
 from everfresh.bench.tpcds.data import FACTS, Data, Mirror, same_rows
 from everfresh.datasets.tpcds import ENVIRONMENT
+from everfresh.spark.overflow import UnsplitOnSpark
 from everfresh.spark.state.ledger import Ledger
 
 pytestmark = [
@@ -54,6 +55,7 @@ def data() -> Data:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     monkeypatch.setattr(Ledger, "table_sizes", lambda _: SIZES)
+    monkeypatch.setattr(UnsplitOnSpark, "asked", lambda *_: ())  # what it would ask Spark SQL
     return install(monkeypatch)
 
 

@@ -48,6 +48,7 @@ def _apart(
             if turn:
                 one.batches.append(took)
         _compare(plan, data, mirror, db, one)
+        settings.note(one.said)
         db.sql(f"DROP MATERIALIZED VIEW q{number}")
     add(report, plan, "local", found)
 

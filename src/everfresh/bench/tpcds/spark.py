@@ -94,6 +94,7 @@ def _view(
             one.batches.append(took)
     one.right = same_rows(db.view(f"q{number}").to_arrow(), mirror.answer(mirror.settled(text)))
     one.computed = _computed(plan, session, compiled.plan)
+    settings.note(one.said)
     db.sql(f"DROP MATERIALIZED VIEW q{number}")
     return one
 

@@ -38,6 +38,13 @@ class Measured:
         """How many times longer computing the query took; None if the view reads no facts."""
         return median(self.computed) / self.refresh if self.refresh else None
 
+    @property
+    def said(self) -> str:
+        """All of it in a line."""
+        refresh, computed = 1e3 * self.refresh, 1e3 * median(self.computed)
+        right = "right" if self.right else "WRONG"
+        return f"  made in {self.made:.2f} s, a batch {refresh:.1f} ms, its query {computed:.1f} ms, {right}"
+
 
 def is_incremental(db: Any, name: str) -> bool:
     """Whether every statement of a view costs as much as the change and what agrees with it."""
