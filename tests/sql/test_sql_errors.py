@@ -149,7 +149,7 @@ BAD: list[tuple[str, str, str, int]] = [
     ("BEGIN", U, "BEGIN", 1),
     ("SAVEPOINT a", U, "SAVEPOINT", 1),
     ("VACUUM", U, "VACUUM", 1),
-    ("EXPLAIN ANALYZE SELECT 1", U, "ANALYZE", 1),
+    ("EXPLAIN ANALYZE DELETE FROM t", U, "ANALYZE", 1),
     ("SHOW DATABASES", U, "SHOW DATABASES", 1),
 ]
 

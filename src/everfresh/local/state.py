@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from time import perf_counter
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from everfresh.local.batch.steps import Steps
 from everfresh.local.interpret.atoms import Pooled, TableRows
 from everfresh.local.kernels.netting import netted
 from everfresh.local.latch import Latch, Turn
+from everfresh.local.measured import ANEW, Measured
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.relations.alike import Changes
 from everfresh.local.relations.view_reader import RowSet
@@ -66,6 +68,8 @@ class LocalState:
         self.beside: dict[str, EntryStore] = {}
         self.created: dict[str, int] = {}
         self.visited: Visited = {}
+        self.measured: Measured | None = None
+        """What statements cost, once somebody has asked."""
         """Entries that the last batch visited, by (view, relation of the trigger, statement)."""
         self.phases = phases
         self.latch = Latch()
@@ -336,7 +340,11 @@ class LocalState:
             store = self.maps[view.name]
             if view.compiled.reevaluated and {*nets, *changes}.intersection(view.compiled.bases):
                 self.phases.to("relations")
+                since = perf_counter()
                 touched = steps.replaced(store, self._evaluate(store))
+                if self.measured is not None:
+                    spent, rows = perf_counter() - since, len(touched.slots)
+                    self.measured.add((view.name, "", ANEW), spent, made=rows)
                 if wiring.statements(view.name):
                     words = store.words(touched.slots)
                     now = store.entries(touched.slots, {})
@@ -501,8 +509,11 @@ class Changing:
         self._turn = Turn(state.latch)
         self._journal = Journal(state.visited)
         self._steps = Steps(
-            state.wiring, self._journal, state.phases, self._breathe, state.workers, state.at_work
-        )
+            state.wiring, self._journal, state.phases, self._breathe, state.workers, state.at_work,
+            state.measured,
+        )  # fmt: skip
+        if state.measured is not None:
+            state.measured.begin()
 
     def __enter__(self) -> Changes:
         state, steps, turn = self._state, self._steps, self._turn
@@ -546,6 +557,8 @@ class Changing:
     def _take_back(self, error: BaseException) -> None:
         """Undo everything, unless nobody knows what there is to undo."""
         state, journal = self._state, self._journal
+        if state.measured is not None:
+            state.measured.forget()
         if isinstance(error, EverfreshError):
             state.at_work.clear()  # it refused its change, whole
         if state.at_work:

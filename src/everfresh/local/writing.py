@@ -1,4 +1,4 @@
-"""The state of a database in this process, written to a folder: as a snapshot of its own, or of a backup."""
+"""What an engine in this process tells of its state: a snapshot, a backup, what statements have cost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from everfresh.epochs import Objects
 from everfresh.epochs.timeline import Timeline
+from everfresh.local.measured import Measured, analyzed
 from everfresh.local.sections import InSections
 from everfresh.options import Options
 from everfresh.state import StateFolder, told
@@ -15,7 +16,7 @@ from everfresh.state.snapshots import SnapshotStore
 
 
 class Writes(InSections):
-    """An engine that writes what it has."""
+    """An engine that writes, and tells, what it has."""
 
     name: str
     objects: Objects
@@ -32,6 +33,15 @@ class Writes(InSections):
             epoch = self._change(self._write_alone, path)
             write_format(path, self.name, 1)
         return epoch
+
+    def analyzed(self, view: str) -> str:
+        """What the statements of a view have cost over the last batches; they are measured from the first
+        time on that this is asked."""
+        definition = self._shown.catalog.expect_view(view)
+        measured = self._state.measured
+        if measured is None:
+            measured = self._state.measured = Measured()
+        return analyzed(definition.compiled, measured, self._shown.catalog.sharing(definition.name))
 
     def _write_alone(self, path: Path) -> int:
         """Write the snapshot of a folder that has nothing else, and a log that goes on from there."""

@@ -220,6 +220,9 @@ class Engine(Protocol):
     def statistics(self) -> dict[str, Any]:
         """Sizes of tables, views and their state, for people."""
 
+    def analyzed(self, view: str) -> str:
+        """What maintaining a view has cost over the last batches, as text."""
+
     def backup(self, target: str | Path) -> int:
         """Copy the last committed epoch into a new folder, while others change the database; the epoch."""
 

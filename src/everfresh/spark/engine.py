@@ -42,7 +42,7 @@ from everfresh.options import Options
 from everfresh.program import Applied, Batch, Part, Progress, check_epoch, one_by_one
 from everfresh.spark.adaptive import INCREMENTAL, Costs, choose, counted, rows_left
 from everfresh.spark.beside import given_files_on, given_on
-from everfresh.spark.explaining import explained, placed
+from everfresh.spark.explaining import analyzed, explained, placed
 from everfresh.spark.frames import Frames, SparkResult
 from everfresh.spark.host import Host
 from everfresh.spark.input.given import Chosen, chosen_for, frames_of, handed_out, read_given, takes_one_stage
@@ -599,6 +599,10 @@ class SparkEngine:
         }
         found.update((d.name, some) for d in self.objects.domains.values() if (some := d.statistics()))
         return found
+
+    def analyzed(self, view: str) -> str:
+        """What the stages of the last batches have cost; all views are maintained by the same ones."""
+        return analyzed(self.catalog.expect_view(view).name, self._runner.observer)
 
     def backup(self, target: str | Path) -> int:
         """Copy the folder, beside the jobs that write it."""

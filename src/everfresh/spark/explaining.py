@@ -9,6 +9,7 @@ from everfresh.distributed import Dist, Placement
 from everfresh.distributed.plan.programs import tables_of
 from everfresh.options import Options
 from everfresh.spark.jobs.programs import batch_program, incremental, placement_of, whole_program
+from everfresh.spark.session.observe import Observer
 
 
 def placed(catalog: Catalog) -> Placement:
@@ -40,3 +41,32 @@ def explained(catalog: Catalog, view: str, workers: int, options: Options) -> di
             else str(stages)
         ) + ", one more for a DataFrame"
     return known
+
+
+def analyzed(view: str, observer: Observer) -> str:
+    """What the last batches have cost: the blocks of the last one, as Spark tells, and all units, as their
+    tasks told. One job maintains all views, so that a view has no time of its own."""
+    batches = list(observer.before)
+    if not batches:
+        return f"ANALYZE {view}: no batch was applied yet"
+    lines = [
+        f"ANALYZE {view}: the last {len(batches)} batches, each of which maintains all views together",
+        "",
+        "BLOCKS OF THE LAST BATCH",
+        f"{'ms':>8} {'skew':>6} {'bytes sent':>11}",
+    ]
+    for block in observer.last().get("blocks", ()):
+        ms = max(block["ms"].values(), default=0)
+        lines.append(f"{ms:>8} {block['skew']:>6} {block['bytes']:>11}  {block['block']}")
+    found: dict[str, list[float]] = {}
+    for notes in batches:
+        for unit, told in notes.items():
+            if isinstance(told, dict) and ("ms" in told or "rows" in told):
+                known = found.setdefault(unit, [0, 0, 0])
+                known[0] += 1
+                known[1] += float(told.get("ms", 0))
+                known[2] += int(told.get("rows", 0))
+    lines += ["", "UNITS OVER ALL OF THEM", f"{'ms':>10} {'runs':>6} {'rows':>8}"]
+    for unit, (runs, spent, rows) in sorted(found.items()):
+        lines.append(f"{spent:>10.1f} {runs:>6} {rows:>8}  {unit}")
+    return "\n".join(lines)

@@ -15,7 +15,7 @@ from sqlglot.tokens import TokenType
 from everfresh.errors import Code, EverfreshError
 from everfresh.sql import altering, ddl, dml, row_changes
 from everfresh.sql.ddl import common
-from everfresh.sql.parse import VERBS, Parsed
+from everfresh.sql.parse import VERBS, Parsed, is_analyze
 from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog, spelled
 from everfresh.sql.source import moment, near
@@ -89,16 +89,22 @@ def _verb(parsed: Parsed, catalog: Catalog) -> Statement:
 
 
 def _explain(parsed: Parsed, catalog: Catalog) -> Explain:
+    analyze = is_analyze(parsed.source.tokens)
     if parsed.inner is not None:
-        return Explain(statement=bind(parsed.inner, catalog), **common(parsed.source))
-    words = [t.text for t in parsed.rest]
-    if [w.upper() for w in words[:1]] == ["ANALYZE"]:
-        raise parsed.source.unsupported("EXPLAIN ANALYZE")
+        inner = bind(parsed.inner, catalog)
+        if analyze and not isinstance(inner, Select):
+            raise parsed.source.unsupported(
+                "EXPLAIN ANALYZE of anything but a query or a view", hint="it would be carried out"
+            )
+        return Explain(statement=inner, analyze=analyze, **common(parsed.source))
+    words = [t.text for t in parsed.rest[analyze:]]
     skip = {("MATERIALIZED", "VIEW"): 2, ("VIEW",): 1}
     upper = tuple(w.upper() for w in words[:-1])
     names = words[skip.get(upper, 0) :]
     return Explain(
-        view=_name(parsed, catalog, names, "EXPLAIN needs a view or a query", "view"), **common(parsed.source)
+        view=_name(parsed, catalog, names, "EXPLAIN needs a view or a query", "view"),
+        analyze=analyze,
+        **common(parsed.source),
     )
 
 

@@ -235,10 +235,15 @@ def _prepared(source: Source, rules: Any) -> Parsed | None:
     return _parse(Source(source.text, rest, source.dialect), rules)
 
 
+def is_analyze(tokens: Sequence[Token]) -> bool:
+    """Whether a statement is EXPLAIN ANALYZE; alone the word is the name of a view."""
+    return len(tokens) > 2 and _is(tokens[1], "ANALYZE")
+
+
 def _explained(source: Source, rules: Any) -> Parsed | None:
     """The statement after EXPLAIN, if there is one rather than the name of a view."""
-    rest = source.tokens[1:]
-    if not rest or _is(rest[0], "ANALYZE") or not _is(rest[0], *STARTS, *REFUSED, *VERBS):
+    rest = source.tokens[2 if is_analyze(source.tokens) else 1 :]
+    if not rest or not _is(rest[0], *STARTS, *REFUSED, *VERBS):
         return None
     return _parse(replace(source, tokens=rest), rules)
 

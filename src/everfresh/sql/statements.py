@@ -242,10 +242,12 @@ class Select(Statement):
 
 @dataclass(frozen=True)
 class Explain(Statement):
-    """EXPLAIN [MATERIALIZED VIEW] name, or EXPLAIN of a statement. Exactly one of the two is given."""
+    """EXPLAIN [ANALYZE] [MATERIALIZED VIEW] name, or EXPLAIN [ANALYZE] of a statement. Exactly one of the two
+    is given."""
 
     view: str | None = None
     statement: Statement | None = None
+    analyze: bool = False
 
 
 @dataclass(frozen=True)

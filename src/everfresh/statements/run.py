@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from time import perf_counter
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -277,9 +278,30 @@ class Statements:
         )
         return Result(pa.table({"Count": pa.array([rows.num_rows], pa.int64())}))
 
+    def _analyzed(self, statement: s.Explain, catalog: Any) -> str:
+        """What a view has cost, or what a query costs that is answered now."""
+        if statement.view is not None:
+            if statement.view not in catalog.views:
+                raise EverfreshError(
+                    Code.UNSUPPORTED,
+                    f"EXPLAIN ANALYZE of '{statement.view}' is not supported",
+                    place=statement.place,
+                    hint="it is of materialized views of SQL, and of queries: EXPLAIN ANALYZE SELECT ...",
+                )
+            text: str = self._db._engine.analyzed(statement.view)
+            return text
+        assert isinstance(statement.statement, s.Select)
+        plan = statement.statement.plan
+        since = perf_counter()
+        rows = Result((self._db._transaction or self._db._open()).select(plan)).to_arrow()
+        spent = perf_counter() - since
+        return f"{rows.num_rows} rows, {rows.nbytes} bytes in {spent * 1000:.3f} ms\n\n{plan}"
+
     def _describe(self, statement: s.Show | s.Explain) -> Result:
         catalog = self._db.catalog
         if isinstance(statement, s.Explain):
+            if statement.analyze:
+                return Explanation(self._analyzed(statement, catalog))
             if statement.view is None:
                 return Explanation(str(getattr(statement.statement, "plan", "")))
             plain = catalog.queries.get(statement.view)

@@ -8,8 +8,9 @@ say which come next (`everfresh.distributed.worker.execute`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,9 @@ from everfresh.local.batch.linked_programs import (
 )
 from everfresh.local.interpret.atoms import Rows, TableRows
 from everfresh.local.interpret.interpreter import PoolDelta, joined_deltas
+from everfresh.local.measured import ADD, STEP, Key, Measured
 from everfresh.local.native.manager import Form
+from everfresh.local.native.runtime.runner import Outcome
 from everfresh.local.native.templates import Template
 from everfresh.local.phases import UNTIMED, Untimed
 from everfresh.local.relations.view_reader import RowSet
@@ -55,7 +58,9 @@ class Stepper:
         breathe: Callable[[], None] = lambda: None,
         workers: Workers = ALONE,
         at_work: list[Any] | None = None,
+        measured: Measured | None = None,
     ) -> None:
+        self._measured = measured
         self._wiring, self.journal, self._phases = wiring, journal, phases
         self._workers, self._alone = workers, True
         self._breathe = breathe
@@ -83,6 +88,7 @@ class Stepper:
             runner = form.runner
             assert runner is not None
             at_work.append(form)
+            since = 0.0 if self._measured is None else perf_counter()
             outcome = runner.run(change, self._before)
             if outcome is None:
                 at_work.pop()
@@ -92,6 +98,8 @@ class Stepper:
             for store, touched in outcome.touched:
                 journal.of_map(store, touched)
             at_work.pop()
+            if self._measured is not None:
+                self._measured.share(perf_counter() - since, len(change), _costs(outcome))
             for statement, visited in outcome.visited:
                 key = statement.view, statement.base, statement.index
                 seen[key] = seen.get(key, 0) + visited
@@ -104,6 +112,7 @@ class Stepper:
             if self._alone:
                 self._breathe()
             names = self._names(statement, change, at)
+            since = 0.0 if self._measured is None else perf_counter()
             try:
                 made.append((statement.store, run_prepared(statement, names)))
             except EverfreshError as error:
@@ -113,6 +122,10 @@ class Stepper:
                     shown = change.codec.decode(change.words(np.array([row]))).to_pylist()[0]
                     place += f", row {shown}"
                 raise error.at(place) from error
+            if self._measured is not None:
+                key, spent = (statement.view, statement.base, statement.index), perf_counter() - since
+                seen, rows = names.visited, len(made[-1][1])
+                self._measured.add(key, spent, rows=len(change), visited=seen, made=rows)
             self._count(statement.view, statement.base, statement.index, names.visited)
         return made
 
@@ -134,15 +147,20 @@ class Stepper:
 
     def _add(self, store: EntryStore, delta: PoolDelta) -> Touched:
         """A map changes."""
+        since = 0.0 if self._measured is None else perf_counter()
         self._at_work.append(store)
         touched = store.add_words(delta.words, delta.values)
         self.journal.of_map(store, touched)
         self._at_work.pop()
+        if self._measured is not None:
+            name, rows = store.target.name, len(delta)
+            self._measured.add(("", name, ADD), perf_counter() - since, rows=rows, made=len(touched.slots))
         return touched
 
     def _step(self, unit: LinkedRelation) -> RowSet | None:
         """A unit takes its step: what is pending for it is added to its maps. The difference of its rows at
         the touched keys; None if nothing has come to its maps."""
+        since = 0.0 if self._measured is None else perf_counter()
         before, pending, stores = self._before, self._pending, self._wiring.stores
         added = {name: joined_deltas(pending.pop(name)) for name in unit.maps if name in pending}
         if not added and before.keys().isdisjoint(unit.maps):
@@ -166,10 +184,23 @@ class Stepper:
             raise error.at(f"view '{unit.view}'") from error
         if added:
             self._at_work.pop()
-        self._count(unit.view, unit.name, -1, keys.shape[1] + reader.scanned - scanned)
+        seen = keys.shape[1] + reader.scanned - scanned
+        if self._measured is not None:
+            key, spent = (unit.view, unit.name, STEP), perf_counter() - since
+            self._measured.add(key, spent, rows=keys.shape[1], visited=seen, made=len(change))
+        self._count(unit.view, unit.name, -1, seen)
         if unit.is_view and len(change):
             self.journal.changes.setdefault(unit.view, []).append(change)
         return change
+
+
+def _costs(outcome: Outcome) -> Iterator[tuple[Key, int, int]]:
+    """Of what a compiled function ran: the statement, what it visited and what it made."""
+    made = {id(store): len(delta) for store, delta in outcome.deltas}
+    made.update((id(store), len(touched.slots)) for store, touched in outcome.touched)
+    for statement, visited in outcome.visited:
+        key = statement.view, statement.base, statement.index
+        yield key, visited, made.get(id(statement.store), 0)
 
 
 class Steps(Stepper):
@@ -275,10 +306,18 @@ class Steps(Stepper):
         """Run views of one template; those that have to run by themselves."""
         self._breathe()
         self._at_work.append(template)
+        since = 0.0 if self._measured is None else perf_counter()
         ran = template.run(change)
         for alike in ran.changes:
             self.journal.of_maps(alike)
         self._at_work.pop()
+        if self._measured is not None:
+            costs = (
+                (key, count, 0)
+                for statements, visited in ran.visited
+                for key, count in zip(statements, visited, strict=True)
+            )
+            self._measured.share(perf_counter() - since, len(change), costs)
         for statements, visited in ran.visited:
             for (view, base, index), count in zip(statements, visited, strict=True):
                 if count:

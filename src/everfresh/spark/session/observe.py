@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,7 @@ _BLOCKS = {
 """The last blocks of each kind of job, one stage each; what stands before them reads what was given."""
 BEFORE = "given"
 _ALL = 2**31 - 1
+_KEPT = 100  # batches that are looked back at
 _AGAIN = 0.2  # seconds between attempts to end a job
 
 # -- in tasks --------------------------------------------------------------------------------------
@@ -102,6 +104,8 @@ class Observer:
     _jobs: list[tuple[str, str]] = field(default_factory=list)
     _running: list[str] = field(default_factory=list)
     _last: dict[str, Any] = field(default_factory=dict)
+    before: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    """What the tasks of the last batches said, the newest last."""
 
     cancelled: bool = False
     """Whether the jobs of this batch were ended on purpose: then they are not run again."""
@@ -176,6 +180,7 @@ class Observer:
         units = {n: u for n, u in applied.notes.items() if isinstance(u, dict)}
         rows = {name: unit["arrived"] for name, unit in units.items() if "arrived" in unit}
         self._last = {**applied.notes, "exchanged": {"rows": sum(rows.values())}}
+        self.before.append(self._last)
         if rows:
             self._last["exchanged"]["skew"] = round(_worst(rows), 2)
         if _log.isEnabledFor(logging.DEBUG):

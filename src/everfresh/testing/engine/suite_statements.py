@@ -363,6 +363,18 @@ class StatementSuite(SuiteBase):
             db.sql("CREATE MATERIALIZED VIEW w AS SELECT x FROM s")
         assert db.epoch == epoch
 
+    def test_what_a_view_and_a_query_have_cost(self, shop: Database) -> None:
+        shop.sql("EXPLAIN ANALYZE totals")
+        shop.apply(items=[(5, "ink", 1, "1.00")])
+        shop.apply(items=[(6, "pen", 1, "1.00"), (7, "pen", 2, "2.00")])
+        text = str(shop.sql("EXPLAIN ANALYZE totals"))
+        assert text.startswith("ANALYZE totals: the last ")
+        assert " 2 batches" in text or " 3 batches" in text  # Spark knows those before as well
+        assert str(shop.sql("EXPLAIN ANALYZE SELECT id FROM items WHERE id > 5")).startswith("2 rows")
+        with refused(Code.UNSUPPORTED, "EXPLAIN ANALYZE"):
+            shop.sql("EXPLAIN ANALYZE DELETE FROM items")
+        assert len(shop.table("items")) == 7
+
     def test_a_static_table(self, db: Database) -> None:
         db.sql("CREATE STATIC TABLE rates (c VARCHAR, r DOUBLE)")
         db.apply(rates=[("eur", 1.5)])
