@@ -44,6 +44,8 @@ class Given:
     ) -> None:
         self.what = what
         self.columns = tuple(columns)
+        self.once = False
+        """Whether the rows could not be read again from what they came in."""
         self.frame = frame
         """The Spark DataFrame that the rows are in, untouched."""
         self._load, self._rows = load, rows
@@ -132,7 +134,9 @@ def given(value: Any, name: str, *, on_spark: bool = False) -> Given:
         for values, n in zip(source.columns, names, strict=True)
     ]
     columns = [Column(n, type_of(values.type, n, what)) for n, values in zip(names, found, strict=True)]
-    return Given(what, columns, found.__getitem__, lambda: source.rows)
+    rows = Given(what, columns, found.__getitem__, lambda: source.rows)
+    rows.once = isinstance(value, pa.RecordBatchReader)
+    return rows
 
 
 def _nullable(columns: Sequence[Column]) -> list[Column]:

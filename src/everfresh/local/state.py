@@ -343,8 +343,8 @@ class LocalState:
                 since = perf_counter()
                 touched = steps.replaced(store, self._evaluate(store))
                 if self.measured is not None:
-                    spent, rows = perf_counter() - since, len(touched.slots)
-                    self.measured.add((view.name, "", ANEW), spent, made=rows)
+                    spent, made = perf_counter() - since, len(touched.slots)
+                    self.measured.add((view.name, "", ANEW), spent, made=made)
                 if wiring.statements(view.name):
                     words = store.words(touched.slots)
                     now = store.entries(touched.slots, {})

@@ -1,8 +1,9 @@
 """What a statement reads beside tables and views: variables of its caller, what is registered, and files.
 
 A name is looked for among what was registered, then among the local and the global variables of the caller,
-as it is written. What is found is read once for a statement, however often it stands there. Invariant: no
-variable is touched that the statement does not name, and code of everfresh itself has no variables to give.
+as it is written. What is found is read once for a statement, however often it stands there; a
+reader, which can be read once only, is kept for the statements behind it in a script. Invariant: no variable
+is touched that the statement does not name, and code of everfresh itself has no variables to give.
 """
 
 from __future__ import annotations
@@ -36,6 +37,13 @@ class Scope:
             found.close()
         self._known.clear()
         self._caller = None
+
+    def again(self) -> None:
+        """Another statement begins: rows are read anew, but those that can be read once only."""
+        for key, found in list(self._known.items()):
+            if not found.once:
+                found.close()
+                del self._known[key]
 
     def _found(self, name: str) -> Any:
         """What a name stands for."""

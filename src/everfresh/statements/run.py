@@ -110,6 +110,8 @@ class Statements:
                 if prepared is not None:
                     yield self._prepared.run(prepared, statement.source.dialect)
                     continue
+                if statement.source.beside is not None:
+                    statement.source.beside.again()
                 yield self.run(s.bind(statement, readable))
         except BaseException:
             if before is not None and before is db._transaction:

@@ -78,6 +78,16 @@ class BesideSuite(SuiteBase):
         with refused(Code.ARGUMENT, "columns with names"):
             shop.register("x", 7)
 
+    def test_a_script_reads_rows_anew_in_each_statement(self, shop: Database) -> None:
+        here, reader = shop.table("items"), pa.table({"id": [1, 2]}).to_reader()
+        found = shop.sql("""CREATE TABLE a AS SELECT COUNT(*) AS n FROM here; DELETE FROM items WHERE id = 1;
+            CREATE TABLE b AS SELECT COUNT(*) AS n FROM here;
+            CREATE TABLE c AS SELECT COUNT(*) AS n FROM reader;
+            SELECT a.n AS a, b.n AS b, c.n AS c, (SELECT COUNT(*) FROM reader) AS d FROM a, b, c""")
+        assert _rows(found) == [{"a": 4, "b": 3, "c": 2, "d": 2}]
+        assert len(here) == 3
+        assert reader is not None
+
     def test_files_are_read_where_they_lie(self, shop: Database, tmp_path: Path) -> None:
         for day in (1, 2):
             (tmp_path / f"day={day}").mkdir()
