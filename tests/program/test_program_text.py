@@ -81,7 +81,11 @@ def relations(draw: Any, maps: list[MapDef[str]], name: str) -> View | Partition
         columns = draw(KEYS.map(lambda keys: tuple(Column(v.name, v.type, v.nullable) for v in keys)))
         return Partitions(name, m.name, columns, draw(PLANS), draw(st.integers(0, len(m.keys))))
     other = draw(st.sampled_from(maps)).name
-    sides = draw(st.sampled_from([(), (Side(other, "min"),), (Side(other, "max"), Side(other))]))
+    first = Side(other, "first", order=((True, False), (False, True), (True, True), (False, False)))
+    places = Side(other, "disc", fraction=0.3), Side(other, "high", fraction=1e-05)
+    sides = draw(
+        st.sampled_from([(), (Side(other, "min"),), (Side(other, "max"), Side(other)), (first,), places])
+    )
     known = [*m.keys, *COMPONENTS[: 3 + len(sides)]]
     numbers = [v for v in known if v.type != VARCHAR]
     scalar = st.sampled_from([*known, Const("it's\n", VARCHAR), Const(7, BIGINT)])

@@ -35,6 +35,8 @@ from everfresh.local.adhoc.subquery import SubqueryAnswers
 from everfresh.local.batch import linked_programs as wiring
 from everfresh.local.batch import steps
 from everfresh.local.interpret import interpreter
+from everfresh.local.order import places
+from everfresh.local.order.followers import Ordered
 from everfresh.local.relations import view_reader as reading
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.conditions import conjuncts
@@ -475,6 +477,21 @@ def old_rows_are_not_taken_back(patch: Patch) -> None:
     )
 
 
+def quantiles_one_too_early(patch: Patch) -> None:
+    """The place of a quantile among the rows of a group is the one before it."""
+    right = places.Places._place
+
+    def wrong(self: Any, rows: Any) -> Any:
+        return np.maximum(right(self, rows) - 1, 0)
+
+    patch.setattr(places.Places, "_place", wrong)
+
+
+def first_is_last(patch: Patch) -> None:
+    """Of the rows in an order the last is taken for the first."""
+    patch.setattr(Ordered, "first", Ordered.last)
+
+
 def several_rows_are_one(patch: Patch) -> None:
     """Nobody looks whether a scalar subquery has several rows."""
     patch.setattr(state.LocalState, "check_empty", lambda self, wiring, journal=None: None)
@@ -507,6 +524,8 @@ MUTATIONS: dict[Callable[[Patch], None], tuple[str, int]] = {
         r"FROM (t\d) AS r\d+ CROSS JOIN (UNNEST|RANGE).* JOIN [^(]* ON \(?r",
         60,
     ),
+    quantiles_one_too_early: (r"(QUANTILE_DISC|MEDIAN)\(", 20),
+    first_is_last: (r"FIRST\(", 20),
     several_rows_are_one: (r"(,|SELECT|[=<>]) \(SELECT DISTINCT [^()]* AS x0 FROM", 60),
 }
 """Broken rules of maintenance: what views must contain, and in how many histories of such views each must be

@@ -122,6 +122,12 @@ def rows_of(relation: View) -> str:
 # -- text --------------------------------------------------------------------------------------------
 
 
+_WHAT = {
+    "min": "the minimum", "max": "the maximum", "first": "the first in its order", "disc": "the quantile",
+    "low": "the value below the quantile", "high": "the value above the quantile",
+}  # fmt: skip
+
+
 def _text(explained: _Explained) -> str:
     compiled = explained.compiled
     view = compiled.view
@@ -135,7 +141,8 @@ def _text(explained: _Explained) -> str:
     ]
     lines += [f"  {column.name} = {expr}" for column, expr in zip(view.columns, view.outputs, strict=True)]
     for j, side in enumerate(view.sides, 1):
-        what = f"components #{j}.0, #{j}.1, ..." if side.how == "at" else f"#{j}.x, the {side.how}imum"
+        what = f"components #{j}.0, #{j}.1, ..." if side.how == "at" else f"#{j}.x, {_WHAT[side.how]}"
+        what += f" {side.fraction!r}" if side.how in ("disc", "low", "high") else ""
         lines.append(f"  {what} of {side.map} at the same keys")
     if view.having is not None:
         lines.append(f"  where {view.having}")
@@ -238,8 +245,14 @@ def _reading(view: View) -> dict[str, Any]:
 
 
 def _side(side: Side) -> dict[str, Any]:
-    compared = {"than": f"{side.than} {side.key}"} if side.than else {}
-    return {"map": stored(side.map), "how": side.how, **compared}
+    more: dict[str, Any] = {"than": f"{side.than} {side.key}"} if side.than else {}
+    if side.order:
+        more["order"] = [
+            f"{'ASC' if up else 'DESC'} NULLS {'FIRST' if f else 'LAST'}" for up, f in side.order
+        ]
+    if side.how in ("disc", "low", "high"):
+        more["fraction"] = side.fraction
+    return {"map": stored(side.map), "how": side.how, **more}
 
 
 def _relation(relation: Relation, compiled: CompiledView) -> dict[str, Any]:

@@ -56,6 +56,13 @@ class Side:
     more, and the variable `#j.x` is its least (greatest) value among the entries at these keys, NULL if
     there is none.
 
+    How `"first"`: the map has as many keys more as `order` has parts, each whether it ascends and whether
+    NULLs come first; `#j.x` is the last key of the first entry in this order, NULL if there is none.
+
+    How `"disc"`, `"low"` and `"high"`: the map has one key more, and `#j.x` is its value at the `fraction` of
+    the rows, which are as many as the counts say: of n rows in their order the one at ceil(n f), from 1
+    (`disc`), at floor((n - 1) f) and at ceil((n - 1) f), from 0 (`low`, `high`).
+
     With `than`, an operator, the map's last key is compared with `key`, a key of the relation's own map that
     the side does not have: only values for which `value than key` is true count. The least value greater than
     a key is the next one.
@@ -65,6 +72,13 @@ class Side:
     how: str = "at"
     than: str = ""
     key: str = ""
+    order: tuple[tuple[bool, bool], ...] = ()
+    fraction: float = 0.0
+
+    @property
+    def beyond(self) -> int:
+        """How many keys the map has that are not the relation's."""
+        return 0 if self.how == "at" else len(self.order) or 1
 
 
 @dataclass(frozen=True, slots=True)

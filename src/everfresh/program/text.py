@@ -11,11 +11,12 @@
 
 A relation stands below the last of the maps that it is read off. Its lines say: `FROM` which maps, with the
 components that are read and their types (sides behind the first, `MIN` and `MAX` in front of those that are
-read by an extreme); `column = expression`, left out where the column is the key of its name; `WHERE`; and how
-often a row comes: once per entry, or `TIMES` an expression, `BAG` (as often as the count says), `EVERY KEY`
-(also where the map holds nothing). One that is recomputed has `PARTITIONS OF map BY [keys]` and its
-expression. A `SHARED MAP` is another program's, `STATIC` names a relation that never changes, `EMPTY` a map
-that every batch has to leave without entries.
+read by an extreme, `FIRST (...)` by the first entry in an order, `DISC`, `LOW` and `HIGH` by a fraction);
+`column = expression`, left out where the column is the key of its name; `WHERE`; and how often a row comes:
+once per entry, or `TIMES` an expression, `BAG` (as often as the count says), `EVERY KEY` (also where the map
+holds nothing). One that is recomputed has `PARTITIONS OF map BY [keys]` and its expression. A `SHARED MAP` is
+another program's, `STATIC` names a relation that never changes, `EMPTY` a map that every batch has to leave
+without entries.
 
 What an expression looks like is not this module's business: a printer and a parser of them are given.
 """
@@ -49,7 +50,26 @@ Maps = Mapping[str, tuple[Var, ...]]
 Relations = Mapping[str, tuple[Column, ...]]
 
 _NOTE = re.compile(r"   -- ([^:]+)(?:: (.*))?$", re.DOTALL)
-_WORDS = frozenset({"FROM", "WHERE", "TIMES", "BAG", "EVERY", "PARTITIONS", "INTERVALS", "MIN", "MAX"})
+_WORDS = frozenset(
+    {
+        "FROM",
+        "WHERE",
+        "TIMES",
+        "BAG",
+        "EVERY",
+        "PARTITIONS",
+        "INTERVALS",
+        "MIN",
+        "MAX",
+        "FIRST",
+        "DISC",
+        "LOW",
+        "HIGH",
+    }
+)
+_PLACES = ("disc", "low", "high")
+_ENDS = {(True, False): "ASC", (True, True): "ASC FIRST", (False, False): "DESC", (False, True): "DESC FIRST"}
+"""How a key is ordered: whether it ascends, and whether NULLs come first."""
 
 
 # -- printing ----------------------------------------------------------------------------------------
@@ -144,9 +164,18 @@ def _sources(relation: View | Intervals) -> Iterator[str]:
     read = {v: side_of(v.name) for e in exprs for v in variables(e)}
     for j, side in enumerate((Side(relation.map), *relation.sides)):
         own = [v for v, of in read.items() if of == j]
-        how = "" if side.how == "at" else f"{side.how.upper()} "
+        how = _read_by(side)
         by = f" BY {side.than} {quote_name(side.key)}" if side.than else ""
         yield f"{how}{quote_name(side.map, _WORDS)}({', '.join(map(declaration, own))}){by}"
+
+
+def _read_by(side: Side) -> str:
+    """What stands in front of a side: how it is read."""
+    if side.how == "first":
+        return f"FIRST ({', '.join(_ENDS[part] for part in side.order)}) "
+    if side.how in _PLACES:
+        return f"{side.how.upper()} {side.fraction!r} "
+    return "" if side.how == "at" else f"{side.how.upper()} "
 
 
 def _note(statement: Statement[Any]) -> str:
@@ -309,12 +338,25 @@ def _parse_sources(stream: TokenStream, *, end: bool = True) -> tuple[list[Side]
     sources: list[Side] = []
     known: dict[str, Var] = {}
     while not sources or stream.accept(","):
-        how = next((how for how in ("min", "max") if stream.accept(how)), "at")
+        how = next((how for how in ("min", "max", "first", *_PLACES) if stream.accept(how)), "at")
+        order: tuple[tuple[bool, bool], ...] = ()
+        fraction = float(stream.next().text) if how in _PLACES else 0.0
+        if how == "first":
+            stream.expect("(")
+            order = tuple(stream.listed(lambda: _parse_end(stream), ")"))
         name = stream.name()
         stream.expect("(")
         known.update({v.name: v for v in stream.listed(lambda: parse_declaration(stream), ")")})
         by = how != "at" and stream.accept("BY")
-        sources.append(Side(name, how, stream.next().text, stream.name()) if by else Side(name, how))
+        than, key = (stream.next().text, stream.name()) if by else ("", "")
+        sources.append(Side(name, how, than, key, order, fraction))
     if end:
         stream.end()
     return sources, known
+
+
+def _parse_end(stream: TokenStream) -> tuple[bool, bool]:
+    up = not stream.accept("DESC")
+    if up:
+        stream.expect("ASC")
+    return up, bool(stream.accept("FIRST"))

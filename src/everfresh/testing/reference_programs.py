@@ -8,6 +8,7 @@ pool, so a map or relation of the engine that differs is wrong.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import ceil, floor
 from typing import Any
 
 import pyarrow as pa
@@ -140,13 +141,27 @@ def _side(
     entries: Gmr,
     target: MapDef[Any],
 ) -> dict[str, Any]:
-    own = [v.name for v in (target.keys if side.how == "at" else target.keys[:-1])]
+    own = [v.name for v in target.keys[: len(target.keys) - side.beyond]]
     names = {v.name for v in of.keys}
     at = tuple(env[n] for n in own) if set(own) <= names else key[: len(own)]
     if side.how == "at":
         weight: Weight = entries.get(at) or (0,) * (len(target.kinds) + 1)
         found = components(weight, target.kinds)
         return {beside(name, number): value for name, value in found.items()}
+    if side.how == "first":
+        found_keys = [k[len(own) :] for k, _ in entries.items() if k[: len(own)] == at]
+        for place, (up, first) in reversed(list(enumerate(side.order))):
+            missing = [k for k in found_keys if k[place] is None]
+            known = [k for k in found_keys if k[place] is not None]
+            known.sort(key=lambda k, place=place: _order(k[place]), reverse=not up)  # type: ignore[misc]
+            found_keys = [*missing, *known] if first else [*known, *missing]
+        return {side_component(number, "x"): found_keys[0][-1] if found_keys else None}
+    if side.how in ("disc", "low", "high"):
+        rows = [k[-1] for k, w in entries.items() if k[:-1] == at for _ in range(int(w[0]))]
+        rows.sort(key=_order)
+        n, f = len(rows), side.fraction
+        chosen = {"disc": max(ceil(n * f) - 1, 0), "low": floor((n - 1) * f), "high": ceil((n - 1) * f)}
+        return {side_component(number, "x"): rows[chosen[side.how]] if rows else None}
     values = [k[-1] for k, _ in entries.items() if k[:-1] == at and k[-1] is not None]
     if side.than:
         limit = env[side.key]

@@ -11,6 +11,8 @@
 | the same of floats, COVAR | n, sums of both and of their products | n sxy - sx sy, by fractions |
 | BOOL_AND(x), BOOL_OR(x) | nx, count of TRUE | nt = nx, nt > 0 |
 | MIN(x), MAX(x) | a map of the values beside | its least, its greatest value |
+| ARG_MIN(x, y), FIRST(x ORDER BY ...), ... | a map of the keys and x beside | the first in this order |
+| MEDIAN(x), quantiles | nx, a map of the values beside | the values at, or around, the fraction |
 | any with DISTINCT | a map of the different values beside | the aggregate over them |
 
 FILTER makes the argument NULL where its condition is not TRUE. A component is shared by all aggregates that
@@ -24,10 +26,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from everfresh.algebra import Kind
+from everfresh.compiler.lowering.products import not_null
 from everfresh.expr import Const, Expr, Var, build, substitute, variables
 from everfresh.program import beside, component, side_component
 from everfresh.sql.logical import plan as p
-from everfresh.sql.logical.row_calls import PAIRS
+from everfresh.sql.logical.row_calls import KEEPING, PAIRS, QUANTILES, WHOLE, SortKey
 from everfresh.types import (
     BIGINT,
     BOOLEAN,
@@ -35,10 +38,15 @@ from everfresh.types import (
     DOUBLE,
     HUGEINT,
     INTEGER,
+    INTERVAL,
     MAX_DIGITS,
     NULL,
+    VARCHAR,
     SqlType,
 )
+
+FIRSTS = ("arg_min", "arg_max", "first", "last", "any_value")
+"""Aggregates whose value is that of one row, the first in an order."""
 
 
 class NotFlat(Exception):
@@ -54,6 +62,24 @@ class Extreme:
 
 
 @dataclass(frozen=True, slots=True)
+class AtFraction:
+    """The value of an expression at a fraction of the rows: a side of its own."""
+
+    how: str
+    fraction: float
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class FirstInOrder:
+    """The value of an expression in the first row, in an order, of those for which `when` holds: a side of
+    its own. The value itself is the last key of the order."""
+
+    order: tuple[SortKey, ...]
+    when: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
 class Different:
     """Aggregates over the different values of some expressions, where `when` holds: a side of its own."""
 
@@ -61,14 +87,19 @@ class Different:
     when: Expr | None
 
 
+Beside = Extreme | AtFraction | FirstInOrder | Different
+
+
 @dataclass
 class Components:
     """The components of a map's value and the sides it needs: each distinct one once."""
 
     items: list[tuple[Kind, Expr]] = field(default_factory=list)
-    sides: list[Extreme | Different] = field(default_factory=list)
+    sides: list[Beside] = field(default_factory=list)
     beside: dict[int, tuple[tuple[Var, ...], Components]] = field(default_factory=dict)
     """Of each side that aggregates different values: the variables for them, and its components."""
+    values: dict[Expr, str] = field(default_factory=dict)
+    """The map of the values of an expression, once there is one: its quantiles are read off it."""
 
     def add(self, kind: Kind, expr: Expr) -> int:
         """The index of a component, from 1."""
@@ -76,7 +107,7 @@ class Components:
             self.items.append((kind, expr))
         return self.items.index((kind, expr)) + 1
 
-    def side(self, side: Extreme | Different) -> int:
+    def side(self, side: Beside) -> int:
         """The index of a side, from 1."""
         if side not in self.sides:
             self.sides.append(side)
@@ -88,8 +119,23 @@ class Components:
         return tuple(kind for kind, _ in self.items)
 
 
+def of_all_values(node: p.Aggregate) -> bool:
+    """Whether an aggregation needs all values of its groups, so that these are recomputed."""
+    return any(call.fn in WHOLE and not _in_order(call) for _, call in node.aggregates)
+
+
+def _in_order(call: p.AggregateCall) -> bool:
+    """Whether one of these is read off a map in order."""
+    exprs = [*call.args, *(e for e, _, _ in call.order)]
+    if any(e.type == INTERVAL for e in exprs):
+        return False
+    return call.fn in FIRSTS or (call.fn in QUANTILES and not call.distinct)
+
+
 def aggregate(call: p.AggregateCall, components: Components, *, sure: bool) -> Expr:
     """The aggregate's value over components and sides; `sure` if a group is never empty."""
+    if call.fn in FIRSTS:
+        return _first(call, components)
     if call.distinct and call.fn not in ("min", "max", "bool_and", "bool_or"):
         return _distinct(call, components)
     count = Var(component(0), BIGINT, False)
@@ -111,11 +157,48 @@ def aggregate(call: p.AggregateCall, components: Components, *, sure: bool) -> E
     n = _var(components.add(Kind.COUNT, build.call("not_null01", x)), BIGINT) if x.nullable else count
     if call.fn == "count":
         return n
+    if call.fn in QUANTILES:
+        return _quantile(call, x, n, components)
     value, certain = _VALUES[call.fn](x, n, components)
     if certain and sure and n is count:
         return value
     empty = build.call("=", n, Const(0, BIGINT))
     return build.case([(empty, Const(None, value.type))], value)
+
+
+def _first(call: p.AggregateCall, components: Components) -> Expr:
+    """ARG_MIN, ARG_MAX, and FIRST, LAST and ANY_VALUE with an order: of rows that tie the least value, of
+    LAST the greatest."""
+    value = call.args[0]
+    if any(e.type == NULL for e in call.args):
+        return Const(None, call.type)
+    order = [*call.order, (value, True, False)]
+    if call.fn in ("arg_min", "arg_max"):
+        order = [(call.args[1], call.fn == "arg_min", False), (value, True, False)]
+    elif call.fn == "last":
+        order = [(e, not up, not first) for e, up, first in order]
+    order = [(Const(0, INTEGER) if e.type == NULL else e, *how) for e, *how in order]  # type: ignore[misc]
+    known = [] if call.fn in KEEPING else [not_null(e) for e in call.args if e.nullable]
+    tests = known if call.filter is None else [call.filter, *known]
+    side = FirstInOrder(tuple(order), build.conjunction(tests) if tests else None)
+    return Var(side_component(components.side(side), "x"), value.type, True)
+
+
+def _quantile(call: p.AggregateCall, x: Expr, n: Expr, components: Components) -> Expr:
+    """MEDIAN and the quantiles, of `n` values."""
+    given = call.args[1] if len(call.args) > 1 else Const(0.5, DOUBLE)
+    assert isinstance(given, Const)
+    fraction = float(given.value)
+    if call.args[0].type == NULL:
+        return Const(None, call.type)
+
+    def at(how: str) -> Var:
+        side = components.side(AtFraction(how, fraction, x))
+        return Var(side_component(side, "x"), x.type, True)
+
+    if call.fn == "quantile_disc" or x.type in (VARCHAR, BOOLEAN):
+        return at("disc")
+    return build.call("value_between", at("low"), at("high"), n, Const(fraction, DOUBLE))
 
 
 def _distinct(call: p.AggregateCall, components: Components) -> Expr:

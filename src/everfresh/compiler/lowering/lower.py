@@ -18,15 +18,18 @@ from typing import Any
 
 from everfresh.algebra import Kind
 from everfresh.calculus import QUERY, Bind, Cond, Each, Query, Rel, Sum, Value, check, product, rename, union
-from everfresh.compiler.lowering.aggregates import Components, Different, Extreme, NotFlat, aggregate
-from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
-from everfresh.compiler.lowering.partitions import (
-    Partitioned,
-    grouped,
+from everfresh.compiler.lowering.aggregates import (
+    AtFraction,
+    Beside,
+    Components,
+    Extreme,
+    FirstInOrder,
+    NotFlat,
+    aggregate,
     of_all_values,
-    one_row_always,
-    partitioned,
 )
+from everfresh.compiler.lowering.decorrelate import CorrelatedKey, close
+from everfresh.compiler.lowering.partitions import Partitioned, grouped, one_row_always, partitioned
 from everfresh.compiler.lowering.products import MEMBER, Fresh, Term, arrange, not_null, readable, settle
 from everfresh.expr import Const, Expr, Made, Var, build, element, substitute, variables
 from everfresh.program import Intervals, MapDef, Partitions, Side, View, component
@@ -321,10 +324,12 @@ class Lowering:
         rows = self.rows(node.input, scope)
         calls = []
         for n, call in node.aggregates:
-            parts = (*call.args, *([call.filter] if call.filter is not None else []))
-            rows, asked = resolved(self, rows, parts, scope)
-            args, when = tuple(asked[: len(call.args)]), asked[len(call.args) :]
-            calls.append((n, p.AggregateCall(call.fn, args, call.distinct, when[0] if when else None)))
+            when = [call.filter] if call.filter is not None else []
+            rows, asked = resolved(self, rows, [*call.args, *(e for e, _, _ in call.order), *when], scope)
+            rest = iter(asked)
+            args = tuple(next(rest) for _ in call.args)
+            order = tuple((next(rest), up, first) for _, up, first in call.order)
+            calls.append((n, p.AggregateCall(call.fn, args, call.distinct, next(rest, None), order)))
         rows, keys = resolved(self, rows, [e for _, e in node.keys], scope)
         components = Components()
         values = {n: aggregate(call, components, sure=node.grouped) for n, call in calls}
@@ -347,16 +352,24 @@ class Lowering:
     def _side(
         self,
         index: int,
-        side: Extreme | Different,
+        side: Beside,
         components: Components,
         rows: Rows,
         keys: list[tuple[str, Expr]],
         apart: Collection[str],
     ) -> Side:
-        if isinstance(side, Extreme):
-            there = _where(rows, not_null(side.expr))
-            name, _ = self.define(there, [*keys, (MEMBER, side.expr)], apart=[*apart, MEMBER])
-            return Side(name, side.how)
+        if isinstance(side, Extreme | AtFraction):
+            held = components.values.get(side.expr) if isinstance(side, AtFraction) else None
+            if held is None:
+                there = _where(rows, not_null(side.expr))
+                held, _ = self.define(there, [*keys, (MEMBER, side.expr)], apart=[*apart, MEMBER])
+                components.values[side.expr] = held
+            return Side(held, side.how, fraction=getattr(side, "fraction", 0.0))
+        if isinstance(side, FirstInOrder):
+            there = rows if side.when is None else _where(rows, side.when)
+            parts = [(Made(f"$o{i}"), e) for i, (e, _, _) in enumerate(side.order)]
+            name, _ = self.define(there, [*keys, *parts], apart=[*apart, *(n for n, _ in parts)])
+            return Side(name, "first", order=tuple((up, first) for _, up, first in side.order))
         values, inner = components.beside[index]
         there = rows if side.when is None else _where(rows, side.when)
         if len(side.exprs) == 1:
@@ -488,8 +501,10 @@ def _readable(columns: Sequence[tuple[str, Expr]]) -> list[str]:
 def _of_sides(components: Components) -> list[Expr]:
     found: list[Expr] = []
     for side in components.sides:
-        if isinstance(side, Extreme):
+        if isinstance(side, Extreme | AtFraction):
             found.append(side.expr)
+        elif isinstance(side, FirstInOrder):
+            found += [*(e for e, _, _ in side.order), *([side.when] if side.when is not None else [])]
         else:
             found += [*side.exprs, *([side.when] if side.when is not None else [])]
     return found

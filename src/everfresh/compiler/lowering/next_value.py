@@ -53,7 +53,7 @@ def with_nearest(lowered: Lowered) -> Lowered:
 def _replaced(view: View, lowered: Lowered) -> Lowered | None:
     """The view with one relation read in order; None if it cannot be."""
     maps = {m.name: m for m in lowered.maps}
-    if view.weight is not None or view.bag or any(s.how == "at" or s.than for s in view.sides):
+    if view.weight is not None or view.bag or any(s.how not in ("min", "max") or s.than for s in view.sides):
         return None
     if _shared(view, lowered) or (tied := _tied(maps[view.map], lowered)) is None:
         return None

@@ -18,7 +18,6 @@ from everfresh.compiler.lowering.products import Term
 from everfresh.expr import Const, Expr, Made, Var, build, substitute, variables
 from everfresh.program import Partitions
 from everfresh.sql.logical import plan as p
-from everfresh.sql.logical.row_calls import WHOLE
 from everfresh.sql.logical.subqueries import has_subquery
 from everfresh.types import BIGINT, Column
 
@@ -71,11 +70,6 @@ def partitioned(lowering: Lowering, plan: p.Window | p.Limit, scope: Scope) -> P
     relation = Partitions(lowering.relation_name(), name, columns, new, prefix)
     lowering.relations.append(relation)
     return Partitioned(relation, links, gates)
-
-
-def of_all_values(node: p.Aggregate) -> bool:
-    """Whether an aggregation needs all values of its groups, so that these are recomputed."""
-    return any(call.fn in WHOLE for _, call in node.aggregates)
 
 
 def grouped(lowering: Lowering, plan: p.Aggregate, scope: Scope) -> Partitioned:

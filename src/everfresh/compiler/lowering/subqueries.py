@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from everfresh.calculus import Cond, Query, Rel
-from everfresh.compiler.lowering.aggregates import NotFlat
+from everfresh.compiler.lowering.aggregates import NotFlat, of_all_values
 from everfresh.compiler.lowering.decorrelate import (
     SOME,
     Closed,
@@ -28,7 +28,7 @@ from everfresh.compiler.lowering.decorrelate import (
     total,
     within_domain,
 )
-from everfresh.compiler.lowering.partitions import grouped, of_all_values, partitioned
+from everfresh.compiler.lowering.partitions import grouped, partitioned
 from everfresh.compiler.lowering.products import MEMBER, Term, not_null, settle
 from everfresh.compiler.lowering.quantified import by_existence, many_columns, quantified
 from everfresh.expr import FOLD, Const, Expr, Made, Var, build, substitute, variables

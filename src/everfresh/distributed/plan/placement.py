@@ -337,7 +337,7 @@ class _Chooser:
         keys, tag = self._columns(view.map), self.maps[view.map]
         for side in view.sides:
             own = self._columns(side.map)
-            own = own if side.how == "at" else own[:-1]
+            own = own[: len(own) - side.beyond]
             same = (
                 dict(zip(own, own, strict=True))
                 if set(own) <= set(keys)

@@ -291,9 +291,11 @@ def _intersect(types: Signature, a: str, b: str) -> str:
 # -- text ----------------------------------------------------------------------------------------------------
 
 
-def _to_text(types: Signature, code: str, by: str = "") -> str:
-    inner = types.args[0].inner[0]
-    return by.join(render(part, inner) for part in parts_of(types, code) if part is not None)
+def _to_text(types: Signature, code: str, by: str = "") -> str | None:
+    """Of NULLs only it is NULL, of nothing it is empty."""
+    found, inner = parts_of(types, code), types.args[0].inner[0]
+    known = [render(part, inner) for part in found if part is not None]
+    return by.join(known) if known or not found else None
 
 
 def _split(types: Signature, text: str, by: str) -> str:
@@ -512,7 +514,7 @@ ROWS = (
     _row("list_has_all", _lists(lambda _: BOOLEAN, 2, 2), _has_all),
     _row("list_intersect", _lists(same_type, 2, 2), _intersect),
     _row("flatten", of_list(_flat), _flatten),
-    _row("array_to_string", of_list(lambda _: VARCHAR, VARCHAR), _to_text),
+    _row("array_to_string", of_list(lambda _: VARCHAR, VARCHAR), _to_text, **_MAYBE),
     _row("string_split", _SPLIT, _split),
     _row("list_sum", of_list(_sum_type), _sum, **_MAYBE, **_FAILS),
     _row("list_avg", of_list(number_type), _mean, **_MAYBE),

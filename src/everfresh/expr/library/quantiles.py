@@ -16,7 +16,18 @@ from typing import Any
 from everfresh.expr.coerce import is_null_literal
 from everfresh.expr.library.signature import Function, Rule, Signature, never_fails
 from everfresh.expr.nodes import Expr
-from everfresh.types import DOUBLE, INTEGER, LIST, NULL, REAL, UBIGINT, SqlType, canonical_float, coding
+from everfresh.types import (
+    BIGINT,
+    DOUBLE,
+    INTEGER,
+    LIST,
+    NULL,
+    REAL,
+    UBIGINT,
+    SqlType,
+    canonical_float,
+    coding,
+)
 
 # -- between two values --------------------------------------------------------------------------------------
 
@@ -39,6 +50,12 @@ def _fused(x: float, y: float, z: float) -> float:
     if not (math.isfinite(x) and math.isfinite(z)):
         return x * y + z
     return float(Fraction(x) * Fraction(y) + Fraction(z))
+
+
+def _value_between(types: Signature, low: Any, high: Any, n: int, fraction: float) -> Any:
+    """The value at a fraction of the way through n of them, of which the two beside it are given."""
+    place = (n - 1) * fraction
+    return between(types.result, low, high, place - math.floor(place))
 
 
 def _middle(of: SqlType, values: list[Any]) -> Any:
@@ -73,7 +90,7 @@ def _entropy(types: Signature, code: str) -> float:
     """The bits that it takes to tell the values, each as likely as it is frequent."""
     counts = Counter(_values(types, code))
     n = counts.total()
-    return math.fsum(k * math.log2(n / k) for k in counts.values()) / max(n, 1)
+    return sum((k / n * math.log2(n / k) for k in sorted(counts.values())), 0.0)
 
 
 def _deviation(types: Signature, code: str) -> Any:
@@ -131,6 +148,13 @@ def _kurtosis(sample: bool) -> Callable[[Signature, str], float | None]:
 # -- the table -----------------------------------------------------------------------------------------------
 
 
+def _ends(types: Sequence[SqlType]) -> SqlType | None:
+    if len(types) != 4 or types[0] != types[1] or tuple(types[2:]) != (BIGINT, DOUBLE):
+        return None
+    of = types[0]
+    return of if of.name in ("DECIMAL", "TIMESTAMP") else DOUBLE if of.is_numeric else None
+
+
 def _of_list(result: Callable[[SqlType], SqlType | None]) -> Rule:
     def of_types(types: Sequence[SqlType]) -> SqlType | None:
         return result(types[0].inner[0]) if len(types) == 1 and types[0].name == "LIST" else None
@@ -161,6 +185,12 @@ def _maybe(args: tuple[Expr, ...]) -> bool:
 
 
 ROWS = (
+    Function(
+        "value_between",
+        Rule(_ends, lambda args: [arg.type for arg in args]),
+        _value_between,
+        fails=never_fails,
+    ),
     Function("list_histogram", _of_list(_counts), _histogram, null=_maybe, fails=never_fails),
     Function("list_entropy", _of_list(lambda _: DOUBLE), _entropy, fails=never_fails),
     Function("list_mad", _of_list(_distance), _deviation, null=_maybe, fails=never_fails),

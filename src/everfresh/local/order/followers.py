@@ -90,20 +90,27 @@ class _Follower:
         self._index.remove(self._keys(slots, words)[1])
 
 
-class Extremes(_Follower):
-    """The least and the greatest `value` per group of a map with the columns `groups` and `value` in its key.
+class Ordered(_Follower):
+    """The first and the last entry per group, in the order of some columns, of a map that has these and
+    `groups` in its key.
 
-    NULL is no value: it is neither. An entry counts while its count in the pool is not zero; a question may
-    bring counts of its own, those of a state whose entries are all still there.
+    An entry counts while its count in the pool is not zero; a question may bring counts of its own, those of
+    a state whose entries are all still there.
     """
 
     def __init__(
-        self, pool: Pool, codec: Codec, groups: Sequence[Column], value: Column, ranks: Ranks | None = None
+        self,
+        pool: Pool,
+        codec: Codec,
+        groups: Sequence[Column],
+        keys: Sequence[SortKey],
+        ranks: Ranks | None = None,
+        left_out: int = 0,
     ) -> None:
-        self._codec, self._value = codec, value
+        self._codec = codec
         self._groups = Codec(groups, codec.interner)
-        self._ordering = Ordering(codec, [SortKey(value.name)], ranks)
-        super().__init__(pool, self._groups.words + self._ordering.words - value.nullable)
+        self._ordering = Ordering(codec, keys, ranks)
+        super().__init__(pool, self._groups.words + self._ordering.words - left_out)
         self.visited = 0
         """How many entries have been looked at."""
 
@@ -111,12 +118,8 @@ class Extremes(_Follower):
         return self._ordering.version
 
     def _encode(self, slots: Ints, words: Ints) -> tuple[Ints, Ints]:
-        valid = self._codec.column_words(words, self._value)[1]
-        if valid is not None:
-            slots, words = slots[valid], words[:, valid]
         groups = self._codec.project(words, self._groups)
-        order = self._ordering.encode(words)[int(self._value.nullable) :]  # no NULL: no null word
-        return slots, np.concatenate([groups, order])
+        return slots, np.concatenate([groups, self._ordering.encode(words)])
 
     def first(self, groups: Ints, counts: Counts | None = None) -> Ints:
         """The slots of the least values of groups, given by their words; -1 where there is none."""
@@ -141,6 +144,27 @@ class Extremes(_Follower):
             ranks[open_] += step
             open_ = open_[(starts[open_] <= ranks[open_]) & (ranks[open_] < stops[open_])]
         return out
+
+
+class Extremes(Ordered):
+    """The least and the greatest `value` per group of a map with the columns `groups` and `value` in its key.
+
+    NULL is no value: it is neither.
+    """
+
+    def __init__(
+        self, pool: Pool, codec: Codec, groups: Sequence[Column], value: Column, ranks: Ranks | None = None
+    ) -> None:
+        self._value = value
+        super().__init__(pool, codec, groups, [SortKey(value.name)], ranks, int(value.nullable))
+
+    def _encode(self, slots: Ints, words: Ints) -> tuple[Ints, Ints]:
+        valid = self._codec.column_words(words, self._value)[1]
+        if valid is not None:
+            slots, words = slots[valid], words[:, valid]
+        groups = self._codec.project(words, self._groups)
+        order = self._ordering.encode(words)[int(self._value.nullable) :]  # no NULL: no null word
+        return slots, np.concatenate([groups, order])
 
 
 @dataclass(frozen=True, slots=True)

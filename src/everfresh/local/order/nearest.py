@@ -47,7 +47,7 @@ class Nearest:
     def at(self, groups: Sequence[Cells], key: Cells, rows: int, before: Before) -> Vector:
         """The value for each row, given the keys that the maps share and the one to compare with; NULL where
         there is none."""
-        band = _band(self._values, self._value, self._groups)
+        band = band_of(self._values, self._value, self._groups)
         slots = np.full(rows, -1, np.int64)
         able, words = _words(band, groups, rows)
         limit = key.vector if able is None else key.vector.take(able)
@@ -85,7 +85,7 @@ class Nearest:
         rows = np.arange(words.shape[1]) if value.valid is None else np.flatnonzero(value.valid)
         if not len(rows):
             return self._joined([])
-        group = store.codec.project(words, _band(store, self._value, self._groups).groups)
+        group = store.codec.project(words, band_of(store, self._value, self._groups).groups)
         rank = codes(value)
         rows = rows[np.lexsort((rank[rows], *group[:, rows]))]
         if not self._up:
@@ -113,7 +113,7 @@ class Nearest:
             bounded = bool(same[some[0]])
             value, own = changed.take(some), [c.take(some) for c in groups]
             last = changed.take(some - 1) if bounded else None
-            band = _band(self._values, self._value, self._groups)
+            band = band_of(self._values, self._value, self._groups)
             able, words = _words(band, own, len(some))
             assert able is None, "a key of a map is a key of its index"
             limits = [(toward, value), *([(other, last)] if last is not None else [])]
@@ -131,7 +131,7 @@ class Nearest:
         is farther."""
         rows = np.flatnonzero(~np.r_[same[1:], False])  # the last of each group is the farthest
         value, own = changed.take(rows), [c.take(rows) for c in groups]
-        band = _band(self._values, self._value, self._groups)
+        band = band_of(self._values, self._value, self._groups)
         _, words = _words(band, own, len(rows))
         farther = self._first(band, [[[(">" if self._up else "<", value)]]], words, not self._up, {})
         rows = np.flatnonzero(farther < 0)
@@ -140,7 +140,7 @@ class Nearest:
     def _keys(self, groups: Sequence[Cells], value: Vector, edge: Vector | None) -> Ints:
         """The keys that count a value, as far as another one that they do not, or that is as good."""
         base = self._base
-        band = _band(base, self._key, self._base_groups)
+        band = band_of(base, self._key, self._base_groups)
         by_name = dict(zip((c.name for c in self._groups), groups, strict=True))
         able, words = _words(band, [by_name[c.name] for c in self._base_groups], len(value))
         limits = [(MIRRORED[self._side.than], value)]
@@ -156,7 +156,7 @@ class Nearest:
         return np.concatenate(parts, axis=1) if parts else np.zeros((self._base.codec.words, 0), np.int64)
 
 
-def _band(store: EntryStore, column: Column, groups: Sequence[Column]) -> Band:
+def band_of(store: EntryStore, column: Column, groups: Sequence[Column]) -> Band:
     """The entries of a map in the order of a column among those that agree on others; it follows the map."""
     place = store.columns.index(column)
     name = "band", "", Var(str(place), column.type, column.nullable), tuple(c.name for c in groups)

@@ -243,6 +243,25 @@ class Band:
         """The entries of these ranks, which `spans` has found."""
         return self._index.slots_at(ranks)
 
+    def ranks_of(self, slots: Ints) -> Ints:
+        """The ranks of some slots, -1 for those without a value."""
+        self._settle()
+        out = np.full(len(slots), -1, np.int64)
+        some = np.flatnonzero(slots < len(self._in))
+        some = some[self._in[slots[some]]]
+        held = slots[some]
+        out[some] = self._index.rank(np.concatenate([self._stored[:, held], held[None]]))
+        return out
+
+    def rows_before(self, ranks: Ints) -> Ints:
+        """How many rows the first entries are, `ranks[i]` of them."""
+        found: Ints = self._index.sums_before(ranks)[0]
+        return found
+
+    def reaching(self, starts: Ints, rows: Ints) -> Ints:
+        """The ranks, from `starts` on, of the entries where so many rows are reached."""
+        return self._index.find(0, rows, start=starts)
+
     def sums(self, spans: Spans) -> Ints:
         """Count and exact components, as words, over the ranges of each row."""
         total: Ints | None = None

@@ -22,8 +22,9 @@ from everfresh.local.adhoc.frame import take
 from everfresh.local.interpret.atoms import Found, Rows
 from everfresh.local.interpret.frame_columns import Cells, VectorsOf, assemble, column_cells, same
 from everfresh.local.kernels.netting import netted
-from everfresh.local.order.extremes import NOTHING, Ends, Extremes
+from everfresh.local.order.extremes import NOTHING, Extremes
 from everfresh.local.order.nearest import Nearest
+from everfresh.local.order.places import in_order
 from everfresh.local.store.codec import Codec
 from everfresh.local.store.components import float_rest, float_total, wide_from_int64, wide_to_python
 from everfresh.local.store.entries import Before, EntryStore, settled
@@ -68,7 +69,7 @@ class _Aside:
     def __init__(self, side: Side, number: int, store: EntryStore, base: EntryStore) -> None:
         self.side, self.store = side, store
         keys = [c.name for c in base.columns]
-        own = store.columns if side.how == "at" else store.columns[:-1]
+        own = store.columns[: len(store.columns) - side.beyond]
         names = [c.name for c in own]
         self.at = [keys.index(n) for n in names] if set(names) <= set(keys) else list(range(len(names)))
         self.codec = Codec(own, store.codec.interner)
@@ -80,7 +81,7 @@ class _Aside:
             self.nearest = Nearest(side, store, base)
             self.key = keys.index(side.key)
         elif side.how != "at":
-            self.extremes = Ends(store, side.how)
+            self.extremes = in_order(side, store)
 
     def env(
         self, key: Callable[[int], Cells], rows: int, wanted: Mapping[str, SqlType], before: Before
@@ -116,7 +117,7 @@ class _Aside:
     def _extremes(self, before: Before) -> Extremes:
         assert self.extremes is not None
         hidden = self.store.target.name in before
-        return Ends(self.store, self.side.how, before) if hidden else self.extremes
+        return in_order(self.side, self.store, before) if hidden else self.extremes
 
 
 class ViewReader:

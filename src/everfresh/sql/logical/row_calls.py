@@ -100,7 +100,7 @@ def aggregate_type(fn: str, types: list[SqlType]) -> SqlType:
         return BIGINT
     if fn in WHOLE and len(types) == WHOLE[fn]:
         result = _WHOLE_RESULTS[fn](types[0])
-        if result is not None and (len(types) == 1 or fn not in _QUANTILES or types[1] == DOUBLE):
+        if result is not None and (len(types) == 1 or fn not in QUANTILES or types[1] == DOUBLE):
             return result
     elif fn in PAIRS and len(types) == 2:
         if all(_mean_type(t) is not None for t in types):
@@ -172,7 +172,8 @@ KEEPING = ("first", "last", "list")
 """Those of them that see NULLs."""
 PAIRS = ("covar_pop", "covar_samp")
 """Aggregates of pairs of numbers, which sums of products make."""
-_QUANTILES = ("quantile_cont", "quantile_disc")
+QUANTILES = ("median", "quantile_cont", "quantile_disc")
+"""Aggregates whose value is at a fraction of the values in their order."""
 _WHOLE_RESULTS = {
     "median": _middle_type, "quantile_cont": _between_type, "quantile_disc": _same_type, "mode": _same_type,
     "arg_min": _same_type, "arg_max": _same_type, "product": _mean_type, "bit_and": _integer_type,
