@@ -359,12 +359,12 @@ class Lowering:
         apart: Collection[str],
     ) -> Side:
         if isinstance(side, Extreme | AtFraction):
-            held = components.values.get(side.expr) if isinstance(side, AtFraction) else None
-            if held is None:
+            found = components.values.get(side.expr) if isinstance(side, AtFraction) else None
+            if found is None:
                 there = _where(rows, not_null(side.expr))
-                held, _ = self.define(there, [*keys, (MEMBER, side.expr)], apart=[*apart, MEMBER])
-                components.values[side.expr] = held
-            return Side(held, side.how, fraction=getattr(side, "fraction", 0.0))
+                found, _ = self.define(there, [*keys, (MEMBER, side.expr)], apart=[*apart, MEMBER])
+                components.values[side.expr] = found
+            return Side(found, side.how, fraction=getattr(side, "fraction", 0.0))
         if isinstance(side, FirstInOrder):
             there = rows if side.when is None else _where(rows, side.when)
             parts = [(Made(f"$o{i}"), e) for i, (e, _, _) in enumerate(side.order)]

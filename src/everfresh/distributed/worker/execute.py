@@ -121,6 +121,9 @@ class _Run(Stepper):
         self.temps: dict[str, Held] = {t.name: inputs[t.name] for t in block.inputs}
         self.rounds: dict[int, dict[str, Touched]] = {}
         """What has changed under units, by round."""
+        nothing = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
+        self._none = Rows(Codec((), site.state.interner), *nothing)
+        """The change that a statement reads which reads maps alone."""
         for (round_, name), table in before.items():
             if round_ in block.rounds:
                 self._round(round_)[name] = self._restored(self._wiring.stores(name), table)
@@ -191,7 +194,9 @@ class _Run(Stepper):
         ready = self._ready(i, at)
         prepared, journal = ready.prepared, self.journal
         forms, interpreted = self._forms(i, ready, at), journal.interpreted
-        change = self.changes[ready.lead or ready.given or i.uses[0].name]
+        change = self._none
+        if i.uses:
+            change = self.changes[ready.lead or ready.given or i.uses[0].name]
         ((store, delta),) = self._evaluate((prepared,), forms, change, at)
         journal.compiled += journal.interpreted == interpreted
         return Held(i.target, store.codec, delta.words, delta.values)
