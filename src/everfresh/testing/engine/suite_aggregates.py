@@ -35,6 +35,13 @@ _OF_ALL = (
     "histogram(i)", "arg_min(s, id, 2)", "max_by(i, id, 3) FILTER (WHERE b)", "min(i, 2)", "max(s, 3)",
     "quantile_disc(i, [0.2, 0.8])", "quantile_cont(i, [0.5, 0.1])", "list({'a': i, 'b': [s]} ORDER BY id)",
 )  # fmt: skip
+_IN_ORDER = (
+    "first(i ORDER BY id)", "last(s ORDER BY i NULLS FIRST, id)", "any_value(i ORDER BY x DESC, id)",
+    "arg_min(s, id)", "max_by(i, id) FILTER (WHERE b)", "median(i)", "median(s)", "median(b)",
+    "quantile_disc(s, 0.3)", "quantile_cont(x, 0.7) FILTER (WHERE i > 0)", "quantile_cont(i, [0.5, 0.1])",
+    "min(x)",
+)  # fmt: skip
+"""What is read off ordered indexes: beside the others it would be recomputed with them."""
 _PLACES = (
     "ntile(3) OVER (ORDER BY id)", "ntile(2) OVER (PARTITION BY g ORDER BY id DESC)",
     "percent_rank() OVER (PARTITION BY g ORDER BY i)", "cume_dist() OVER (ORDER BY i DESC)",
@@ -51,6 +58,7 @@ def _named(exprs: tuple[str, ...]) -> str:
 VIEWS = {
     "spreads": f"SELECT g, {_named(_SPREADS)} FROM r GROUP BY g",
     "of_all": f"SELECT g, COUNT(*) AS n, {_named(_OF_ALL)} FROM r GROUP BY g",
+    "in_order": f"SELECT g, {_named(_IN_ORDER)} FROM r GROUP BY g",
     "places": f"SELECT id, {_named(_PLACES)} FROM r",
     "over_all_rows": f"SELECT COUNT(*) AS n, SUM(i) AS t, {_named((*_OF_ALL, *_SPREADS))} FROM r WHERE g < 2",
 }
