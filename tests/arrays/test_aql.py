@@ -244,6 +244,7 @@ JOIN = "SELECT * FROM a SIMILARITY JOIN a AS b ON {on} WITH SHAPE {shape}"
         ("SELECT v INTO t FROM a", "none of the columns is a dimension"),
         ("SELECT i INTO t [k=1,2,1] FROM a", "'k' that is not selected"),
         ("SELECT i INTO t [i=1,2,1] FROM a", "is outside of 1..2"),
+        ("APPLY(a, SUM(v) FILTER (WHERE v > (SELECT AVG(v) FROM a)) AS s, L1(1))", "with a subquery"),
     ],
 )
 def test_bad_queries_are_refused(text: str, message: str) -> None:
@@ -259,6 +260,12 @@ def test_bad_queries_are_refused(text: str, message: str) -> None:
         ("SELECT a.v FROM a SIMILARITY JOIN a AS b ON (b.i = a.i AND b.j = a.j) WITH SHAPE L0 "
          "ORDER BY a.v DESC LIMIT 2", [(4,), (4,)]),
         ("SELECT v FROM a WHERE v > 1 ORDER BY v LIMIT 1", [(2,)]),
+        ("SELECT x.v, y.v FROM a AS x SIMILARITY JOIN a AS y ON (y.i = x.i AND y.j = x.j) WITH SHAPE L0 "
+         "WHERE y.v > (SELECT AVG(v) FROM y) + 1 ORDER BY x.v", [(3, 4), (4, 4)]),
+        ("SELECT x.i, COUNT(*) AS n FROM a AS x SIMILARITY JOIN a AS y ON (y.i = x.i AND y.j = x.j) "
+         "WITH SHAPE L1(1) GROUP BY x.i HAVING COUNT(*) > "
+         "(SELECT COUNT(*) FROM x, y WHERE x.v = 1 AND y.v < 3) ORDER BY x.i",
+         [(1, 6), (2, 6)]),
     ],
 )  # fmt: skip
 def test_what_stands_behind_a_query(text: str, rows: list[tuple[Any, ...]]) -> None:

@@ -333,6 +333,27 @@ WRONG: list[tuple[str, str, str]] = [
     (f"SELECT COUNT(*) AS n FROM {NEAR.replace('a y', 'nope y')} GROUP BY x.i", Code.NOT_FOUND, "nope"),
     (f"SELECT COUNT(*) AS n FROM {NEAR.replace('L1(1)', '[1:2]')} GROUP BY x.i", Code.ARGUMENT, "dimension"),
     ("a", Code.UNSUPPORTED, "repeats"),
+    ("FILTER(a, v > (SELECT AVG(v) FROM a))", Code.UNSUPPORTED, "subquery"),
+    ("FILTER(a, now() > TIMESTAMP '2020-01-01')", Code.UNSUPPORTED, "no fixed value"),
+    ("REGRID(a, 2, 2, SUM(v) + (SELECT MAX(v) FROM a) AS s)", Code.UNSUPPORTED, "subquery"),
+    ("REGRID(a, 2, 2, ROW_NUMBER() OVER () AS s)", Code.UNSUPPORTED, "window"),
+    ("APPLY(a, (SELECT MAX(v) FROM a) AS s, L1(1))", Code.UNSUPPORTED, "subquery"),
+    (
+        f"SELECT COUNT(*) AS n FROM {NEAR} WHERE y.v > (SELECT AVG(v) FROM y) GROUP BY x.i",
+        Code.UNSUPPORTED,
+        "subq",
+    ),
+    (
+        f"SELECT COUNT(*) AS n FROM {NEAR} GROUP BY x.i HAVING COUNT(*) > (SELECT 1)",
+        Code.UNSUPPORTED,
+        "subquery",
+    ),
+    (f"SELECT SUM((SELECT MAX(v) FROM y)) AS n FROM {NEAR} GROUP BY x.i", Code.UNSUPPORTED, "subquery"),
+    (
+        f"SELECT COUNT(*) AS n FROM {NEAR} WHERE x.v < EXTRACT(year FROM current_date) GROUP BY x.i",
+        Code.UNSUPPORTED,
+        "no fixed value",
+    ),
 ]
 
 

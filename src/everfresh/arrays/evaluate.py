@@ -28,7 +28,7 @@ from everfresh.arrays.mapping import check_mapping, reduced
 from everfresh.arrays.model import ArraySchema, Dimension, Ints
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Var
-from everfresh.sql.logical.plan import Aggregate, Join, Plan, Project, Scan
+from everfresh.sql.logical.plan import Aggregate, Join, Plan, Project, Scan, Subquery, Window
 from everfresh.sql.scalars import bind_select
 from everfresh.types import BIGINT, Column, quoted
 
@@ -212,6 +212,12 @@ def _applied(operand: aql.Apply, of: Array) -> Array:
     relation = {schema.name: (Column(_PAIRS, BIGINT, False), *schema.columns)}
     grouped = bind_select(f"SELECT {key}, {items} FROM {quoted(schema.name)} GROUP BY {key}", relation)
     single = bind_select(f"SELECT {items} FROM {quoted(schema.name)}", relation)
+    if any(isinstance(node, Subquery | Window) for node in single.walk()):
+        raise EverfreshError(
+            Code.UNSUPPORTED,
+            "APPLY with a subquery or a window",
+            hint="what it aggregates are the cells around a cell; compute the rest in a query around it",
+        )
     columns = single.columns
     counts = counted(centers, everything, operand.shape)
     found = []
@@ -272,7 +278,8 @@ def _rows(query: aql.Query, arrays: Mapping[str, Array]) -> tuple[pa.Table, Plan
     dimensions = tuple(schema.dimensions for schema in schemas)
     if isinstance(query.join, aql.SimilarityJoin):
         pairs, ranges = _chained((query.join, *query.more), given, aliases)
-        table = _run(over_pairs(plan), {_PAIRS: pairs})
+        named = {a: array.table for a, array in zip(aliases, given, strict=True)}  # for subqueries
+        table = _run(over_pairs(plan), {**named, _PAIRS: pairs})
         if not query.is_inside:
             dimensions = (ranges, *dimensions[1:])
     else:
@@ -300,12 +307,12 @@ def _shown(schema: ArraySchema, alias: str, schemas: tuple[ArraySchema, ...]) ->
 
 
 def over_pairs(plan: Plan, name: str = _PAIRS) -> Plan:
-    """The plan with the cross join of its arrays replaced by rows that were found."""
+    """The plan with the cross join of its arrays replaced by rows that were found; subqueries stay."""
 
     def change(node: Any) -> Any:
         if isinstance(node, Join) and _crossed(node):
             return Scan(name, name, node.variables)
-        return node.map_children(change)
+        return node.map_children(change) if isinstance(node, Plan) else node
 
     found: Plan = change(plan)
     return found

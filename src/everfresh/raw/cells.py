@@ -133,7 +133,7 @@ class CellReader:
                 f"CAST({self.definition.expression(a.name)} AS {a.type}) AS {quoted(a.name)}"
                 for a in self.schema.attributes
             ]
-            found = bind_select(f"SELECT {', '.join(items)} FROM {_FILE}", relation)
+            found = bind_select(f"SELECT {', '.join(items)} FROM {_FILE}", relation, kept=True)
             if not (isinstance(found, Project) and isinstance(found.input, Scan)) or found.subqueries:
                 raise EverfreshError(
                     Code.UNSUPPORTED,

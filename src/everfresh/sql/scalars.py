@@ -14,6 +14,7 @@ from everfresh.sql.bind import bind
 from everfresh.sql.datatypes import sql_type
 from everfresh.sql.logical.plan import Plan
 from everfresh.sql.parse import split
+from everfresh.sql.queries.query import bind_query
 from everfresh.sql.statements import Select
 from everfresh.types import Column, SqlType, TableSchema, fold
 
@@ -65,8 +66,8 @@ def read_type(text: str) -> SqlType:
         return sql_type(cast.args["to"], parsed[0].source)
 
 
-def bind_select(text: str, relations: Mapping[str, tuple[Column, ...]]) -> Plan:
-    """The plan of a query over these relations.
+def bind_select(text: str, relations: Mapping[str, tuple[Column, ...]], *, kept: bool = False) -> Plan:
+    """The plan of a query over these relations; one that is `kept` has no functions of the time.
 
     >>> from everfresh.types import BIGINT
     >>> print(bind_select("SELECT v + 1 AS w FROM a", {"a": (Column("v", BIGINT),)}))
@@ -78,6 +79,8 @@ def bind_select(text: str, relations: Mapping[str, tuple[Column, ...]]) -> Plan:
         statement = bind(parsed[0], Relations(relations)) if len(parsed) == 1 else None
         if not isinstance(statement, Select):
             raise EverfreshError(Code.SYNTAX, "this is not one query")
+        if kept:
+            return bind_query(parsed[0].tree, Relations(relations), parsed[0].source).plan
         return statement.plan
 
 

@@ -21,7 +21,17 @@ from everfresh.arrays.shape import Shape
 from everfresh.arrays.views.cells import Numbering
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.nodes import Call, Expr, Var
-from everfresh.sql.logical.plan import Aggregate, AggregateCall, Filter, Join, Plan, Project, Scan
+from everfresh.sql.logical.plan import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    Join,
+    Plan,
+    Project,
+    Scan,
+    Subquery,
+    Window,
+)
 from everfresh.sql.scalars import bind_select
 from everfresh.types import Column, SqlType
 
@@ -121,8 +131,18 @@ def define(
         hops.append(Hop(mapping_of(join, *pair, (aliases[k], aliases[k + 1])), join.shape))
     if not query.group:
         raise _no(name, "a query without GROUP BY", "GROUP BY the dimensions of the left array")
-    plan = bind_select(query.sql, {a: s.columns for a, s in zip(aliases, given, strict=True)})
+    plan = bind_select(query.sql, {a: s.columns for a, s in zip(aliases, given, strict=True)}, kept=True)
+    check_rows(name, plan)
     return _defined(name, plan, given, tuple(hops), dimensions)
+
+
+def check_rows(name: str, plan: Plan) -> None:
+    """Raise for what looks at other rows than those of a cell or a group, which change on their own."""
+    for node in plan.walk():
+        if isinstance(node, Subquery):
+            raise _no(name, "a query with a subquery", "make a view of what it asks, and join it")
+        if isinstance(node, Window):
+            raise _no(name, "a query with a window", "make a SQL view over the array view")
 
 
 def _no(name: str, what: str, hint: str) -> EverfreshError:

@@ -14,7 +14,7 @@ from everfresh.arrays import aql
 from everfresh.arrays.cells import Array
 from everfresh.arrays.model import ArraySchema, Dimension
 from everfresh.arrays.views.chains import every
-from everfresh.arrays.views.definition import define
+from everfresh.arrays.views.definition import check_rows, define
 from everfresh.arrays.views.groups import no_change
 from everfresh.arrays.views.stages import (
     Around,
@@ -30,6 +30,8 @@ from everfresh.arrays.views.stages import (
 )
 from everfresh.epochs import RowChange
 from everfresh.errors import Code, EverfreshError
+from everfresh.sql.scalars import bind_select
+from everfresh.types import quoted
 
 
 @dataclass(frozen=True)
@@ -144,15 +146,19 @@ class _Compiler:
             case aql.Filter() | aql.Project() | aql.Between():
                 at = self.stage(operand.input)
                 of = self.stages[at].schema
+                if isinstance(operand, aql.Filter):
+                    self._check(of, "*", f" WHERE {operand.condition}")
                 operator = Operator(operand)
                 return Cellwise(self._named(operator(Array(of)).schema), (at,), of, operator)
             case aql.Regrid():
                 at = self.stage(operand.input)
+                self._check(self.stages[at].schema, ", ".join(operand.items))
                 return Blocked(
                     self._named(over(operand, Array(self.stages[at].schema)).schema), (at,), operand
                 )
             case aql.Apply():
                 at = self.stage(operand.input)
+                self._check(self.stages[at].schema, ", ".join(operand.items))
                 return Around(
                     self._named(over(operand, Array(self.stages[at].schema)).schema), (at,), operand
                 )
@@ -160,6 +166,11 @@ class _Compiler:
                 return self._query(operand, dimensions)
             case _:
                 raise AssertionError(f"an operand without a stage: {type(operand).__name__}")
+
+    def _check(self, of: ArraySchema, items: str, rest: str = "") -> None:
+        """Raise where an operator looks at more than the cells that it is given."""
+        text = f"SELECT {items} FROM {quoted(of.name)}{rest}"
+        check_rows(self._name, bind_select(text, {of.name: of.columns}, kept=True))
 
     def _query(self, query: aql.Query, dimensions: tuple[Dimension, ...]) -> Joined:
         if query.into:
