@@ -210,6 +210,7 @@ def test_apply_is_a_join_with_itself(data: st.DataObject) -> None:
         ("SELECT FROM a", "an expression is expected"),
         ("SELECT * FROM a SIMILARITY JOIN a AS b ON (a.i = b.i) WITHOUT SHAPE L1(1)", "expected"),
         ("a b", "should end here"),
+        ("BETWEEN(a, 1, 99999999999999999999)", "an integer of 64 bits"),
     ],
 )
 def test_what_is_no_statement_is_refused(text: str, message: str) -> None:

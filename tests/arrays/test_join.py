@@ -37,6 +37,24 @@ def test_matches_equal_brute_force(data: st.DataObject, ndim: int, how: int) -> 
     assert total(a, b, shape) == len(want[0])
 
 
+@given(st.data(), st.integers(1, 3), st.sampled_from(HOWS))
+def test_cells_that_are_far_apart_fit_no_key_and_are_joined(data: st.DataObject, ndim: int, how: int) -> None:
+    """Gaps beyond the reach of a shape count for nothing."""
+    near = Cuboid(((-1, 2),) * ndim)
+    shape = data.draw(st.sampled_from([L1(2), Linf(1), Linf(2) - L1(1), near, Hamming(1), L0()]))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1 << 30)))
+    places = np.array([-(1 << 60) + 1, -(1 << 59), 0, 7, 1 << 59, (1 << 60) - 5], np.int64)
+    left, right = (
+        rng.choice(places, (ndim, count)) + rng.integers(0, 4, (ndim, count))
+        for count in data.draw(st.tuples(st.integers(0, 30), st.integers(0, 30)))
+    )
+    want = brute_force(left, right, shape)
+    a, b = Cells.of(left), Cells.of(right)
+    assert _set(matched(a, b, shape, how=how)) == _set(want)
+    assert counted(a, b, shape, how=how).tolist() == np.bincount(want[0], minlength=len(a)).tolist()
+    assert _set(matched(a, a, shape)) == _set(brute_force(left, left, shape))
+
+
 @given(st.data(), st.integers(1, 3), st.sampled_from(HOWS), st.booleans())
 def test_aggregates_equal_brute_force(data: st.DataObject, ndim: int, how: int, whole: bool) -> None:
     shape = data.draw(shapes(ndim))

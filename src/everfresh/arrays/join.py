@@ -12,7 +12,7 @@ left cell after mapping; the order is not fixed. `brute_force` is the slow twin.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -338,12 +338,20 @@ def _projected(cells: Cells, kept: list[int]) -> Cells:
 
 
 def _prepared(
-    left: Cells, right: Cells, shape: Shape, first: Ints, second: Ints, how: int, test: Any
+    left: Cells,
+    right: Cells,
+    shape: Shape,
+    first: Ints,
+    second: Ints,
+    how: int,
+    test: Any,
+    tried: bool = False,
 ) -> _Part:
     ndim = len(left.coords)
     llo, lhi = left.coords.min(axis=1), left.coords.max(axis=1)
     rlo, rhi = right.coords.min(axis=1), right.coords.max(axis=1)
     within = tuple((int(a), int(b)) for a, b in zip(rlo - lhi, rhi - llo, strict=True))
+    reach = shape.box(ndim)
     if any(lo < a or hi > b for (lo, hi), (a, b) in zip(shape.box(ndim), within, strict=True)) and not (
         isinstance(shape, Offsets)
     ):
@@ -356,14 +364,19 @@ def _prepared(
     high = np.append(rows.prefix.max(axis=1, initial=-_WIDE), rows.hi.max(initial=-_WIDE))
     if not len(rows):
         low, high = np.zeros(ndim, np.int64), np.zeros(ndim, np.int64)
-    frame_lo = np.minimum(llo[order] + low, rlo[order])
-    extents = np.maximum(lhi[order] + high, rhi[order]) - frame_lo + 1
-    if math.prod(extents.tolist()) >= _WIDE:
+    begins = [min(int(llo[k]) + int(x), int(rlo[k])) for k, x in zip(order, low, strict=True)]
+    ends = [max(int(lhi[k]) + int(x), int(rhi[k])) for k, x in zip(order, high, strict=True)]
+    widths = [end - begin + 1 for begin, end in zip(begins, ends, strict=True)]
+    if math.prod(widths) >= _WIDE:
+        if not tried:
+            nearer = _drawn_together(left, right, reach)
+            return _prepared(*nearer, shape, first, second, how, test, True)
         raise EverfreshError(
             Code.UNSUPPORTED,
             "the indices of these cells do not fit one 64-bit key",
             hint="join fewer chunks at a time, or use coarser cells",
         )
+    frame_lo, extents = np.array(begins, np.int64), np.array(widths, np.int64)
     strides = np.ones(ndim, np.int64)
     strides[:-1] = np.cumprod(extents[:0:-1])[::-1]
     base = strides[:-1] @ rows.prefix
@@ -371,12 +384,35 @@ def _prepared(
     by_key = np.argsort(lo, kind="stable")
     lo, hi = np.ascontiguousarray(lo[by_key]), np.ascontiguousarray(hi[by_key])
     singles = np.empty(0, np.int64)
-    if rows.cells <= _SINGLES:
+    if float((rows.hi.astype(np.float64) - rows.lo + 1).sum()) <= _SINGLES:
         singles = np.concatenate([np.arange(a, b + 1) for a, b in zip(lo, hi, strict=True)] or [singles])
     framed = _Frame(order, frame_lo, strides, math.prod(extents.tolist()), len(first) > 1)
     one = _side(left, framed)
     other = one if right is left else _side(right, framed)
     return _Part(one, other, first, second, lo, hi, np.stack([low, high]), singles, how, test)
+
+
+def _drawn_together(left: Cells, right: Cells, reach: Sequence[tuple[int, int]]) -> tuple[Cells, Cells]:
+    """Cells with the same matches, where no gap between indices is longer than what is just out of reach.
+
+    >>> from everfresh.arrays.shape import Linf
+    >>> a = Cells.of([[-(1 << 61), 5, 1 << 61]])
+    >>> _drawn_together(a, a, Linf(2).box(1))[0].coords.tolist()
+    [[0, 3, 6]]
+    """
+    both: list[list[Ints]] = [[], []]
+    for k, (lo, hi) in enumerate(reach):
+        sides = left.coords[k], right.coords[k]
+        known = np.unique(np.concatenate(sides))
+        words = known.view(np.uint64)
+        steps = np.minimum(words[1:] - words[:-1], np.uint64(min(max(abs(lo), abs(hi)) + 1, _WIDE)))
+        if float(steps.sum(dtype=np.float64)) >= _WIDE:
+            return left, right
+        places = np.concatenate([np.zeros(1, np.int64), np.cumsum(steps).astype(np.int64)])
+        for found, side in zip(both, sides, strict=True):
+            found.append(places[np.searchsorted(known, side)])
+    one = Cells(np.array(both[0]), left.starts)
+    return one, one if right is left else Cells(np.array(both[1]), right.starts)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,8 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr.tokens import TokenStream
 from everfresh.rewrite import Node, node
 
+_MOST = 1 << 62
+
 Ints = NDArray[np.int64]
 Boxes = tuple[Ints, Ints]
 """The least and the greatest indices of boxes; a row for each dimension, a column for each box."""
@@ -102,6 +104,13 @@ class Affine(Mapping):
         if self.is_identity and len(coords) == self.outputs:
             return coords
         d, a, b = self._columns()
+        farthest = max(-int(coords.min()), int(coords.max()), 0) if coords.size else 0
+        if any(abs(factor) * farthest + abs(shift) >= _MOST for _, factor, shift in self.terms):
+            raise EverfreshError(
+                Code.UNSUPPORTED,
+                f"the mapping {self} leaves the range of 62 bits",
+                hint="scale the coordinates down",
+            )
         found: Ints = coords[d] * a + b
         return found
 

@@ -149,7 +149,11 @@ class TokenStream:
         token = self.peek()
         if token.kind != "number" or not token.text.isdigit():
             raise self.error("an integer is expected")
-        return sign * int(self.next().text)
+        found = sign * int(token.text) if len(token.text) < 20 else 1 << 64
+        if not -(1 << 63) <= found < 1 << 63:
+            raise self.error("an integer of 64 bits is expected")
+        self.next()
+        return found
 
     def string(self) -> str:
         """The text in quotes at the position."""
