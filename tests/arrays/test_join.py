@@ -172,6 +172,6 @@ def test_wrong_dimensions_are_refused() -> None:
 
 
 def test_keys_of_too_many_bits_are_refused() -> None:
-    a = Cells.of([[0, 1 << 40], [0, 1 << 40]])
+    a = Cells.of([[-(1 << 61), 1 << 61]])
     with pytest.raises(EverfreshError, match="64-bit key"):
-        counted(a, a, L1(1))
+        counted(a, a, Cuboid(((0, (1 << 62) - 2),)))
