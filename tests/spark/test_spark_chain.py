@@ -21,7 +21,8 @@ from everfresh.database import connected, domains_of
 from everfresh.delta.bags import EPOCH, difference, expand, net, weigh
 
 SPREAD = (
-    "CREATE MATERIALIZED VIEW spread AS SELECT f.g, COUNT(*) AS n, STDDEV_SAMP(level.value) AS s "
+    "CREATE MATERIALIZED VIEW spread WITH (strategy = 're-evaluate') AS "
+    "SELECT f.g, COUNT(*) AS n, STDDEV_SAMP(level.value) AS s "
     "FROM level JOIN f ON level.k = f.k GROUP BY f.g"
 )
 BATCHES = 2

@@ -232,6 +232,10 @@ class Tables:
     def names(self) -> list[str]:
         return list(self._schemas)
 
+    @property
+    def plain(self) -> dict[str, Any]:
+        return {}
+
 
 def arrow(schema: TableSchema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema.arrow)]

@@ -42,7 +42,7 @@ from everfresh.delta.feeds import (
 )
 from everfresh.delta.files import read_files
 from everfresh.errors import Code, EverfreshError
-from everfresh.types import Column, SqlType, TableSchema, arrow_schema, fold, to_arrow
+from everfresh.types import Column, SqlType, TableSchema, arrow_schema, fold, no_rows, to_arrow
 
 ACCEPTED = (
     "rows can be a pyarrow Table, a pandas, Polars or Spark DataFrame, a DuckDB relation, a list of dicts "
@@ -218,7 +218,7 @@ def _unknown(name: str, schema: TableSchema, what: str) -> EverfreshError:
 def _fit(source: _Source, schema: TableSchema, what: str, op: Operation) -> pa.Table:
     """The columns of `source` that the operation is about, with the schema's types."""
     if not source.names and source.rows == 0:  # nothing at all: no rows, of any shape
-        return schema.arrow.empty_table()
+        return no_rows(schema.arrow)
     plan = _plan(source.names, schema, what, op)
     if plan.feed is not None:
         return fit_feed(source.columns, source.rows, plan.feed, plan.chosen, schema, what)

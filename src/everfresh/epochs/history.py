@@ -14,6 +14,7 @@ from everfresh.delta.bags import EPOCH, net, subtract, weigh
 from everfresh.epochs.domain import Published
 from everfresh.program.engine import check_epoch
 from everfresh.state import pack_table, unpack_table
+from everfresh.types import no_rows
 
 P = TypeVar("P", bound=Published)
 
@@ -137,4 +138,4 @@ def with_epochs(parts: list[tuple[int, pa.Table]], schema: pa.Schema) -> pa.Tabl
         for epoch, t in parts
         if t.num_rows
     ]
-    return pa.concat_tables(tables) if tables else schema.empty_table()
+    return pa.concat_tables(tables) if tables else no_rows(schema)

@@ -30,7 +30,7 @@ from everfresh.spark.state.ledger import Draft, Ledger
 from everfresh.spark.state.reading import given_block, read_block, rows_of
 from everfresh.sql.logical import plan as p
 from everfresh.state import pack_table, unpack_table
-from everfresh.types import INTERVAL, Column, arrow_schema
+from everfresh.types import INTERVAL, Column, arrow_schema, no_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -89,7 +89,7 @@ class Frames:
         found = self._ledger.catalog.relation(name)
         assert found is not None
         schema = weighted_schema(found[1])
-        return pa.concat_tables([t.cast(schema) for t in known]) if known else schema.empty_table()
+        return pa.concat_tables([t.cast(schema) for t in known]) if known else no_rows(schema)
 
     def changes_in(self, bases: Mapping[str, Base], name: str, since: int) -> list[tuple[int, pa.Table]]:
         """The changes of a view or table in the epochs after `since`, in parts, from its units' segments."""

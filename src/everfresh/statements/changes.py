@@ -22,7 +22,7 @@ from everfresh.program import Batch, OnConflict, Part
 from everfresh.relations import Result
 from everfresh.sql.constraints import filled
 from everfresh.statements.rows import fetched, plain_rows, upserted
-from everfresh.types import Column, SqlType, TableSchema, to_arrow
+from everfresh.types import Column, SqlType, TableSchema, no_rows, to_arrow
 
 if TYPE_CHECKING:
     from everfresh.database import Database
@@ -153,7 +153,7 @@ class RowChanges:
             )
             for action, rows in told
         ]
-        empty = pa.schema([pa.field("merge_action", pa.string()), *schema.arrow]).empty_table()
+        empty = no_rows(pa.schema([pa.field("merge_action", pa.string()), *schema.arrow]))
         return Changed(parts, pa.concat_tables([empty, *shown]))
 
     # -- rows --------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.inlining import inlined
 from everfresh.sql.logical.plan import scans
 from everfresh.statements.rows import fetched, plain_rows, upserted
-from everfresh.types import TableSchema
+from everfresh.types import TableSchema, no_rows
 
 if TYPE_CHECKING:
     from everfresh.database import Database
@@ -157,7 +157,7 @@ class Transaction:
         for name, some in self._changes.items():
             arrow = self.catalog.tables[name].arrow
             rows, column = split(
-                net(pa.concat_tables([one.cast(weigh(arrow.empty_table()).schema) for one in some]))
+                net(pa.concat_tables([one.cast(weigh(no_rows(arrow)).schema) for one in some]))
             )
             weights = column.to_numpy()
             rows = rows.cast(arrow)

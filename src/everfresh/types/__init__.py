@@ -76,7 +76,7 @@ __all__ = [
     "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TINYINT", "UBIGINT", "UINTEGER", "UNSIGNED", "USMALLINT",
     "UTINYINT", "UUID", "VARCHAR", "Column", "SqlType", "TableSchema", "arrow_schema", "as_decimal",
     "canonical_float", "common_type", "comparison_type", "distinct_names", "fold", "from_arrow",
-    "is_unicode", "parse_type", "quoted", "read_type", "to_arrow", "to_logical", "to_physical",
+    "is_unicode", "no_rows", "parse_type", "quoted", "read_type", "to_arrow", "to_logical", "to_physical",
 ]  # fmt: skip
 
 INT64_DIGITS = 18
@@ -488,3 +488,13 @@ def quoted(name: str) -> str:
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
     """The Arrow schema of rows with these columns."""
     return pa.schema([pa.field(c.name, to_arrow(c.type), c.nullable) for c in columns])
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """A table without rows, in one empty chunk. `Schema.empty_table` cannot make columns that nest a UUID or
+    JSON.
+
+    >>> no_rows(pa.schema([("ids", pa.list_(pa.uuid()))])).num_rows
+    0
+    """
+    return pa.table([pa.nulls(0, field.type) for field in schema], schema=schema)

@@ -26,7 +26,7 @@ from everfresh.local.store.components import pieces
 from everfresh.local.store.entries import Before, EntryStore, joined_values
 from everfresh.local.store.pool import Pool, Touched, Values
 from everfresh.local.store.strings import Interner
-from everfresh.types import Column, arrow_schema
+from everfresh.types import Column, arrow_schema, no_rows
 
 Ints = NDArray[np.int64]
 
@@ -107,7 +107,7 @@ class MapStore(EntryStore):
 
     def no_change(self) -> pa.Table:
         """The empty change."""
-        return weighted_schema(self.view.columns).empty_table()
+        return no_rows(weighted_schema(self.view.columns))
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from everfresh.spark.jobs.messages import refused
 from everfresh.spark.jobs.tasks import Batches, emit, freeze
 from everfresh.sql.constraints import filled
 from everfresh.state import pack_table, unpack_table
-from everfresh.types import arrow_schema
+from everfresh.types import arrow_schema, no_rows
 
 LAID_OPS = ("insert", "delete")
 
@@ -90,7 +90,7 @@ def read_laid(world: World, spec: PartSpec) -> pa.Table:
     """All rows of a part that was laid down."""
     found = [_read(world, file) for file in spec.laid or ()]
     if not found:
-        return arrow_schema(world.catalog.tables[spec.table].columns).empty_table()
+        return no_rows(arrow_schema(world.catalog.tables[spec.table].columns))
     return found[0] if len(found) == 1 else pa.concat_tables(found).combine_chunks()
 
 
