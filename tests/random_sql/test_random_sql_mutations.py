@@ -40,6 +40,7 @@ from everfresh.local.order.followers import Ordered
 from everfresh.local.relations import view_reader as reading
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.conditions import conjuncts
+from everfresh.sql.queries import pivots
 from everfresh.testing.forgetting import forget_compiled
 from everfresh.testing.random_sql.data import Case, random_case
 from everfresh.testing.random_sql.drive import Judge
@@ -269,6 +270,29 @@ def values_of_lists_are_not_compared(patch: Patch) -> None:
         return right(frame, step, *args)
 
     patch.setitem(interpreter._STEPS, Each, wrong)
+
+
+def pivots_count_all_rows(patch: Patch) -> None:
+    """A column of a PIVOT is over the rows of all values."""
+    right = pivots._chosen
+
+    def wrong(source: Any, call: Any, same: Any, *args: Any) -> Any:
+        known = [type(same[0])(this=same[0].this.copy(), expression=same[0].this.copy())]
+        return right(source, call, known, *args)
+
+    patch.setattr(pivots, "_chosen", wrong)
+
+
+def unpivots_have_no_nulls(patch: Patch) -> None:
+    """INCLUDE NULLS is nothing."""
+    right = pivots._unpivot
+
+    def wrong(source: Any, of: Any, pivot: Any, names: Any) -> Any:
+        pivot = pivot.copy()
+        pivot.set("include_nulls", None)
+        return right(source, of, pivot, names)
+
+    patch.setattr(pivots, "_unpivot", wrong)
 
 
 def _join_as(patch: Patch, kinds: dict[str, str]) -> None:
@@ -526,6 +550,8 @@ MUTATIONS: dict[Callable[[Patch], None], tuple[str, int]] = {
     ),
     quantiles_one_too_early: (r"(QUANTILE_DISC|MEDIAN)\(", 20),
     first_is_last: (r"FIRST\(", 20),
+    pivots_count_all_rows: (r"t\d PIVOT", 12),
+    unpivots_have_no_nulls: ("INCLUDE NULLS", 12),
     several_rows_are_one: (r"(,|SELECT|[=<>]) \(SELECT DISTINCT [^()]* AS x0 FROM", 60),
 }
 """Broken rules of maintenance: what views must contain, and in how many histories of such views each must be

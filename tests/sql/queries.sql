@@ -339,3 +339,20 @@ SELECT x, r.b FROM k, UNNEST([id, a]) l(x) JOIN r ON r.a = x
 SELECT x FROM UNNEST((SELECT [min(a), max(a)] FROM r)) l(x)
 SELECT x FROM r, UNNEST([[a], [b, 1]]) l(y), UNNEST(y) m(x)
 SELECT UNNEST([]), UNNEST(NULL)
+-- pivots
+PIVOT r ON c IN ('x', 'y', NULL) USING sum(b) GROUP BY a
+PIVOT r ON c IN ('x', 'y'), a IN (1, 2) USING sum(b) AS s, count(*) AS n
+PIVOT k ON a IN (1, 4) USING max(name), count(DISTINCT id)
+PIVOT (SELECT a, c FROM r) ON c IN ('x')
+SELECT * FROM r PIVOT (sum(b) AS t FOR c IN ('x' AS ex, 'y') GROUP BY a)
+SELECT p.a, p.x FROM r AS q PIVOT (count(*) FOR c IN ('x', 'y') a IN (1)) AS p(a, x)
+SELECT * FROM r PIVOT (max(b) FOR c IN ('x')) p JOIN k ON k.a = p.a
+SELECT a, x FROM (PIVOT r ON c IN ('x', 'y') USING sum(b) GROUP BY a) WHERE x > 10
+WITH p AS (PIVOT r ON c IN ('x') USING min(b) GROUP BY a) SELECT k.id, p.x FROM k LEFT JOIN p USING (a)
+UNPIVOT r ON a, b INTO NAME n VALUE v
+UNPIVOT k ON id, a
+UNPIVOT (SELECT a, b FROM r) ON COLUMNS(*) INTO NAME a VALUE b
+SELECT n, count(v), sum(v) FROM r UNPIVOT INCLUDE NULLS (v FOR n IN (a, b AS bee)) GROUP BY n
+SELECT * FROM r UNPIVOT ((v, w) FOR n IN ((a, b), (b, a))) AS u
+UNPIVOT r ON a + 1 AS more, b INTO NAME n VALUE v
+SELECT id FROM k WHERE id IN (SELECT v FROM r UNPIVOT (v FOR n IN (a, b)))

@@ -41,11 +41,13 @@ STARTS = (
     "COPY",
     "TRUNCATE",
     "MERGE",
+    "PIVOT",
+    "UNPIVOT",
 )
 REFUSED = frozenset(
     """ANALYZE ATTACH BEGIN CALL CHECKPOINT COMMENT COMMIT DEALLOCATE DETACH EXECUTE EXPORT GRANT IMPORT
-    ABORT END INSTALL LOAD LOCK OPTIMIZE PIVOT PRAGMA PREPARE REFRESH RENAME REPLACE RESET REVOKE ROLLBACK
-    SAVEPOINT SET START SUMMARIZE UNCACHE UNPIVOT UPSERT USE VACUUM""".split()  # noqa: SIM905
+    ABORT END INSTALL LOAD LOCK OPTIMIZE PRAGMA PREPARE REFRESH RENAME REPLACE RESET REVOKE ROLLBACK
+    SAVEPOINT SET START SUMMARIZE UNCACHE UPSERT USE VACUUM""".split()  # noqa: SIM905
 )
 PREPARING = ("PREPARE", "EXECUTE", "DEALLOCATE")
 _WHOLE = 1 << 40  # characters of context around an error: all of them, so that its offset is known
@@ -205,6 +207,26 @@ def _tidied(tree: Any) -> Any:
                 node.args[key] = value.upper()
         if isinstance(node, exp.Anonymous):
             _all_of_query(node)
+    return _pivots_as_queries(tree)
+
+
+def _pivots_as_queries(tree: Any) -> Any:
+    """The tree with `PIVOT t ON ...` and `UNPIVOT t ON ...` as queries over `t PIVOT (...)`."""
+    for node in list(tree.find_all(exp.Pivot)):
+        source = node.args.get("this")
+        if source is None:
+            continue
+        made = node.copy()
+        made.set("this", None)
+        if isinstance(source, exp.Subquery | exp.Table):
+            of = source.copy()
+        else:
+            of = exp.Subquery(this=source.copy())
+        of.set("pivots", [made])
+        select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=of))
+        if node is tree:
+            return select
+        node.replace(select)
     return tree
 
 

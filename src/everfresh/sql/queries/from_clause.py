@@ -30,6 +30,7 @@ from everfresh.sql.queries.list_relations import (
     name_of,
     paired,
 )
+from everfresh.sql.queries.pivots import pivoted
 from everfresh.sql.queries.time_windows import is_time_window, time_window
 from everfresh.sql.scope import Merged, Relation, Scope, relation_columns
 from everfresh.sql.source import near
@@ -95,7 +96,9 @@ class _From:
 
     def _factor(self, node: Any, beside: Scope) -> Bound:
         """One relation, with the joins that are written before it is joined itself."""
-        if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
+        if node.args.get("pivots"):
+            plan, scope = self._pivoted(node, beside)
+        elif isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
             refuse_clauses(self.source, node, _TABLE)
             plan, scope = self._table(node)
         elif isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table):
@@ -165,6 +168,18 @@ class _From:
         columns = tuple(zip(names, query.plan.variables, strict=True))
         hidden = ((name, query.plan.variables[0]),) if shown != name and not listed else ()
         return query.plan, replace(self._empty(), relations=(Relation(shown, columns, hidden),))
+
+    def _pivoted(self, node: Any, beside: Scope) -> Bound:
+        """A relation under PIVOT and UNPIVOT, which may follow each other."""
+        of = node.copy()
+        of.set("pivots", None)
+        of.set("joins", None)
+        for pivot in node.args["pivots"]:
+            star = exp.Select(expressions=[exp.Star()], from_=exp.From(this=of))
+            names = distinct_names(list(self.context.bind(star, self._around(beside)).names))
+            of = exp.Subquery(this=pivoted(self.source, of, pivot, names))
+        query = self.context.bind(of, self._around(beside))
+        return self._relation(query, "__unnamed_pivot", node.args["pivots"][-1])
 
     def _derived(self, node: Any, beside: Scope) -> Bound:
         """A query in FROM."""

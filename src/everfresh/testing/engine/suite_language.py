@@ -77,6 +77,11 @@ _QUERIES = {
     "unnest_asked": "SELECT k, (SELECT SUM(v) FROM UNNEST([b, k, 1]) x(v) WHERE v > 1) AS t FROM u "
     "WHERE k NOT IN (SELECT UNNEST([a, b]) FROM r WHERE a > 1 AND b > 1)",
     "series": "SELECT g.n, COUNT(r.a) AS k FROM RANGE(5) g(n) LEFT JOIN r ON r.b = g.n GROUP BY g.n",
+    "pivot": "SELECT * FROM u PIVOT (SUM(k) AS t, COUNT(*) AS n FOR b IN (1, 2 AS two) GROUP BY name)",
+    "pivot_join": "SELECT p.*, s.c FROM (PIVOT r ON b IN (1, 2), a IN (1, 2) USING COUNT(*)) p, "
+    "s WHERE s.b = 1",
+    "unpivot": "SELECT n, v, COUNT(*) AS k FROM r UNPIVOT INCLUDE NULLS (v FOR n IN (a, b AS bee)) "
+    "GROUP BY n, v",
     "asked_by_a_window": "SELECT a, RANK() OVER (ORDER BY (SELECT SUM(c) FROM s WHERE s.b = r.b)) AS k "
     "FROM r",
     "asked_by_wide_rows": "SELECT a FROM r WHERE (a, b, a, b, a) NOT IN (SELECT k, b, b, b, k FROM u)",

@@ -17,12 +17,14 @@ from random import Random
 from everfresh.testing.random_sql.aggregates import Aggregates, Groups
 from everfresh.testing.random_sql.scalars import Makers, Place
 from everfresh.testing.random_sql.tree import (
+    LITERALS,
     Base,
     Columns,
     Derived,
     Expr,
     Join,
     Listed,
+    Pivoted,
     Query,
     Select,
     SetOperation,
@@ -219,7 +221,9 @@ class Queries(Aggregates):
                 break
         return source, own
 
-    def relation(self, depth: int, outer: tuple[Expr, ...]) -> tuple[Base | Derived, tuple[Expr, ...]]:
+    def relation(
+        self, depth: int, outer: tuple[Expr, ...]
+    ) -> tuple[Base | Derived | Pivoted, tuple[Expr, ...]]:
         """A table, a view, a common table expression, or a derived table."""
         alias = self.alias()
         if self.common and self.rng.random() < 0.7:
@@ -235,7 +239,39 @@ class Queries(Aggregates):
             name = self.rng.choice(list(self.views))
             return _base(name, alias, self.views[name])
         name = self.rng.choice(list(self.tables))
+        if self.chance("pivot"):
+            return self.pivot(Base(name, alias, self.tables[name]), alias)
+        if self.chance("unpivot"):
+            return self.unpivot(Base(name, alias, self.tables[name]), alias)
         return _base(name, alias, self.tables[name], table=True)
+
+    def pivot(self, table: Base, alias: str) -> tuple[Pivoted, tuple[Expr, ...]]:
+        """Counts and extremes of a table by the values of one of its columns."""
+        (by, kind), (of, other) = self.rng.choice(table.columns), self.rng.choice(table.columns)
+        key, third = self.rng.choice(table.columns)
+        values = self.rng.sample(LITERALS[kind][:2], self.rng.choice((1, 2)))
+        call = f"COUNT({of}) AS n, MAX({of}) AS m" if other != "truth" else "COUNT(*) AS n"
+        kinds = [
+            third,
+            *(k for _ in values for k in (("number", other) if other != "truth" else ("number",))),
+        ]
+        clause = f"PIVOT ({call} FOR {by} IN ({', '.join(values)}) GROUP BY {key})"
+        return self._pivoted(table, clause, alias, kinds)
+
+    def unpivot(self, table: Base, alias: str) -> tuple[Pivoted, tuple[Expr, ...]]:
+        """Columns of one type as rows."""
+        first, kind = self.rng.choice(table.columns)
+        like = [n for n, _ in table.columns if n[0] == first[0]]
+        nulls = " INCLUDE NULLS" if self.chance("include nulls") else ""
+        clause = f"UNPIVOT{nulls} (v FOR w IN ({', '.join(like)}))"
+        rest = [k for n, k in table.columns if n not in like]
+        return self._pivoted(table, clause, alias, [*rest, "text", kind])
+
+    def _pivoted(
+        self, table: Base, clause: str, alias: str, kinds: Sequence[str]
+    ) -> tuple[Pivoted, tuple[Expr, ...]]:
+        columns = tuple((f"x{i}", kind) for i, kind in enumerate(kinds))
+        return Pivoted(table, clause, alias, columns), tuple(column(alias, n, k) for n, k in columns)
 
     def unnested(self, item: Expr, place: Place) -> Expr:
         """One row for each of some values, side by side with others."""
@@ -269,7 +305,7 @@ class Queries(Aggregates):
     ) -> tuple[Source, tuple[Expr, ...]]:
         """One more relation; a merged column of those before could be ambiguous now."""
         own = tuple(c for c in own if "." in c.template)
-        right: Base | Derived | Listed
+        right: Base | Derived | Listed | Pivoted
         if "UNNEST" in join:
             if not own:
                 return left, own

@@ -20,6 +20,7 @@ from everfresh.testing.random_sql.tree import (
     Expr,
     Join,
     Listed,
+    Pivoted,
     Query,
     Select,
     SetOperation,
@@ -118,7 +119,7 @@ def _without_aliases(tree: Query) -> Iterator[Query]:
     """Each join cut to one side, with constants for the columns of the other."""
     for join in [node for node in nodes(tree) if isinstance(node, Join)]:
         for kept, gone in ((join.left, join.right), (join.right, join.left)):
-            aliases = {n.alias for n in nodes(gone) if isinstance(n, Base | Derived | Listed)}
+            aliases = {n.alias for n in nodes(gone) if isinstance(n, Base | Derived | Listed | Pivoted)}
 
             def visit(node: Any, aliases: set[str] = aliases) -> Any:
                 if isinstance(node, Expr) and node.template.split(".")[0] in aliases:

@@ -79,6 +79,22 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
+class Pivoted:
+    """A table under PIVOT or UNPIVOT; its columns are renamed around it, as DuckDB mixes up the columns of an
+    UNPIVOT that its own alias renames."""
+
+    table: Base
+    clause: str
+    alias: str
+    columns: Columns
+
+    def sql(self) -> str:
+        """As text."""
+        names = ", ".join(n for n, _ in self.columns)
+        return f"(SELECT * FROM {self.table.name} {self.clause}) AS {self.alias} ({names})"
+
+
+@dataclass(frozen=True, slots=True)
 class Join:
     """Two sources, joined by ON, USING, names, or nothing."""
 
@@ -159,9 +175,9 @@ class With:
 
 
 Query: TypeAlias = Select | SetOperation | With
-Source: TypeAlias = Base | Derived | Listed | Join
+Source: TypeAlias = Base | Derived | Listed | Pivoted | Join
 Tree: TypeAlias = Expr | Query | Source
-_NODES = (Expr, Base, Derived, Listed, Join, Select, SetOperation, With)
+_NODES = (Expr, Base, Derived, Listed, Pivoted, Join, Select, SetOperation, With)
 
 
 def column(alias: str, name: str, kind: str, table: bool = False) -> Expr:

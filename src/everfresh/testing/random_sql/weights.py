@@ -19,7 +19,7 @@ OPTIONS = {  # the chance of each
     "position": 0.25, "key expression": 0.3, "hidden key": 0.15, "deviation": 0.12, "second conjunct": 0.3,
     "subquery in an aggregate": 0.06, "view over a view": 0.25, "flat view": 0.25, "self-join": 0.25,
     "correlated derived table": 0.6, "question": 0.45, "subquery in a window": 0.3,
-    "ordinality": 0.25, "unnested item": 0.06,
+    "ordinality": 0.25, "unnested item": 0.06, "pivot": 0.05, "unpivot": 0.05, "include nulls": 0.4,
 }  # fmt: skip
 SETS = {
     "UNION": 1.5, "UNION ALL": 1.5, "INTERSECT": 1.0, "INTERSECT ALL": 1.0, "EXCEPT": 1.3,
