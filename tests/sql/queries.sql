@@ -356,3 +356,19 @@ SELECT n, count(v), sum(v) FROM r UNPIVOT INCLUDE NULLS (v FOR n IN (a, b AS bee
 SELECT * FROM r UNPIVOT ((v, w) FOR n IN ((a, b), (b, a))) AS u
 UNPIVOT r ON a + 1 AS more, b INTO NAME n VALUE v
 SELECT id FROM k WHERE id IN (SELECT v FROM r UNPIVOT (v FOR n IN (a, b)))
+-- stars and columns
+SELECT * EXCLUDE (c) REPLACE (a + 1 AS a) RENAME (b AS bee) FROM r
+SELECT r.* RENAME (b AS bee, a AS ay), r.* LIKE 'a%' FROM r
+SELECT * NOT LIKE 'n%', * ILIKE 'N%' FROM k
+SELECT COLUMNS('^(a|b)$') + 1, COLUMNS('(a|b)') AS 'is_\1' FROM r
+SELECT max(COLUMNS(*)), count(COLUMNS(* EXCLUDE (c))) FROM r
+SELECT COLUMNS(['b', 'a']), COLUMNS(lambda n: n > 'b') FROM r
+SELECT a, min(COLUMNS('b|c')) FROM r GROUP BY ALL HAVING count(*) > 1
+SELECT a FROM r WHERE COLUMNS('a|b') > 1
+-- lists that are asked
+SELECT a, a IN [1, NULL], a = ANY([1, b]), a <> ALL([1, b]), a > ANY([b]), a NOT IN [a, b] FROM r
+SELECT a FROM r WHERE b IN CASE WHEN a > 1 THEN [10, 30] ELSE [20] END
+SELECT r.b, t.l FROM r JOIN (SELECT [a, id] AS l FROM k) t ON r.a = ANY(t.l)
+-- columns by name
+SELECT a, b FROM r UNION ALL BY NAME SELECT b, d FROM s
+SELECT a FROM r UNION BY NAME SELECT name AS c, a FROM k ORDER BY ALL

@@ -247,8 +247,15 @@ def _in(binder: Binder, node: Any) -> Expr:
     if query is not None:
         return subqueries.quantified(binder, node.this, "=", False, query)
     items = node.expressions
-    if node.args.get("unnest") or node.args.get("field") or not items:
+    field = node.args.get("field")
+    held = binder.bind(field) if field is not None else None
+    if held is not None and held.type.name == "LIST":
+        return build.call("list_contains", held, binder.bind(node.this))
+    if node.args.get("unnest") or field is not None or not items:
         raise binder.source.unsupported("IN with anything but a list or a query", node)
+    if binder.source.in_brackets(node):
+        held = build.call("list_value", *(binder.bind(item) for item in items))
+        return build.call("list_contains", held, binder.bind(node.this))
     if subqueries.row(node.this):
         return subqueries.rows_in(binder, node)
     return build.in_list(binder.bind(node.this), [binder.bind(item) for item in items])

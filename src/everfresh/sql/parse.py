@@ -207,6 +207,8 @@ def _tidied(tree: Any) -> Any:
                 node.args[key] = value.upper()
         if isinstance(node, exp.Anonymous):
             _all_of_query(node)
+        if isinstance(node, exp.Any) and isinstance(node.this, exp.Paren):
+            node.set("this", _values_of(node.this.this))
     return _pivots_as_queries(tree)
 
 
@@ -233,9 +235,14 @@ def _pivots_as_queries(tree: Any) -> Any:
 def _all_of_query(node: Any) -> None:
     """sqlglot reads `x > ALL ((query) UNION (query))` as a call of a function ALL, while it knows ANY."""
     of = node.expressions
-    if node.name.upper() == "ALL" and len(of) == 1 and isinstance(of[0], exp.Query):
+    if node.name.upper() == "ALL" and len(of) == 1:
         query = of[0] if isinstance(of[0], exp.Subquery) else exp.Subquery(this=of[0])
-        node.replace(exp.All(this=query))
+        node.replace(exp.All(this=query if isinstance(of[0], exp.Query) else _values_of(of[0])))
+
+
+def _values_of(values: Any) -> Any:
+    """The query of the values of a list: what ANY and ALL of a list ask."""
+    return exp.Subquery(this=exp.Select(expressions=[exp.Explode(this=values.copy())]))
 
 
 def _check_commas(source: Source) -> None:

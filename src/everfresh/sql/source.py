@@ -141,6 +141,12 @@ class Source:
         found = (j for j in range(i, -1, -1) if self.tokens[j].text.upper() == keyword)
         return next(found, i) if keyword else i
 
+    def in_brackets(self, node: Any) -> bool:
+        """Whether IN is followed by a list, `x IN [a, b]`, which sqlglot takes for `x IN (a, b)`."""
+        first = next((i for e in node.expressions if (i := self.index(e)) is not None), 0)
+        at = next((i for i in range(first - 1, 0, -1) if self.tokens[i].text.upper() == "IN"), None)
+        return at is not None and self.tokens[at + 1].text == "["
+
     def error(
         self, code: str, message: str, node: Any = None, *, hint: str | None = None, keyword: str = ""
     ) -> EverfreshError:

@@ -136,4 +136,5 @@ RULES: dict[type[Any], Callable[[Printer, Any], str]] = {
     exp.AtTimeZone: _zone,
     exp.ArraySort: _sorted,
     exp.GenerateSeries: _series,
+    exp.Explode: lambda p, n: f"unnest({p.show(n.this)})",
 }

@@ -51,6 +51,11 @@ def _in(p: Printer, node: Any) -> str:
         query = node.expressions[0]
     if query is not None:
         return f"({p.show(node.this)} = ANY({query_text(p, query)}))"
+    if query is None and p.source.in_brackets(node):
+        listed = ", ".join(p.show(e) for e in node.expressions)
+        return f"contains(list_value({listed}), {p.show(node.this)})"
+    if node.args.get("field") is not None:
+        return f"contains({p.show(node.args['field'])}, {p.show(node.this)})"
     return f"({p.show(node.this)} IN ({', '.join(p.show(e) for e in node.expressions)}))"
 
 

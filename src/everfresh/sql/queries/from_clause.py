@@ -256,7 +256,12 @@ class _From:
         method, side, kind = (str(join.args.get(k) or "").upper() for k in ("method", "side", "kind"))
         word = method if method not in ("", "NATURAL") else kind
         if word not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI", "ASOF"):
-            raise self.source.unsupported(f"{word} JOIN", join.this, keyword=word)
+            hint = (
+                "rows have no order: join by ROW_NUMBER() OVER (ORDER BY ...)"
+                if word == "POSITIONAL"
+                else None
+            )
+            raise self.source.unsupported(f"{word} JOIN", join.this, keyword=word, hint=hint)
         if word == "ASOF" and (side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER")):
             raise self.source.unsupported(f"ASOF {side or kind} JOIN", join.this, keyword="ASOF")
         on, using = join.args.get("on"), join.args.get("using") or []

@@ -69,7 +69,13 @@ def _with(tree: Any, context: Context, outer: Binder | None) -> Context:
         return context
     source = context.source
     if clause.args.get("recursive"):
-        raise source.unsupported("WITH RECURSIVE", clause, keyword="WITH")
+        raise source.unsupported(
+            "WITH RECURSIVE",
+            clause,
+            keyword="WITH",
+            hint="a change would have to be followed through all steps: numbers are RANGE(...), fixed depths "
+            "are as many joins",
+        )
     refuse_clauses(source, clause, {"expressions"})
     mine: set[str] = set()
     for part in clause.expressions:

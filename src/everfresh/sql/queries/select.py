@@ -33,9 +33,9 @@ from everfresh.sql.queries.clauses import (
 from everfresh.sql.queries.from_clause import bind_from
 from everfresh.sql.queries.grouping import Grouping
 from everfresh.sql.queries.grouping_sets import grouping_sets
+from everfresh.sql.queries.stars import each_column, has_columns, renamed, star_of, starred
 from everfresh.sql.queries.unnesting import Unnests
 from everfresh.sql.queries.windows import Windows
-from everfresh.sql.source import near
 from everfresh.types import BIGINT, distinct_names, fold
 
 _BOUND = {
@@ -80,7 +80,13 @@ class _Select:
         """The plan, bottom up."""
         where = self.node.args.get("where")
         if where is not None:
-            self.plan = Filter(self.plan, self._binder("WHERE").condition(where.this))
+            asked = (
+                [t for _, t in each_column(self.scope, where.this)]
+                if has_columns(where.this)
+                else [where.this]
+            )
+            conditions = [self._binder("WHERE").condition(t) for t in asked]
+            self.plan = Filter(self.plan, build.conjunction(conditions))
         self.groups = self._groups()
         bound = [self._item(i) for i in range(len(self.items))]
         having, qualify = self.node.args.get("having"), self.node.args.get("qualify")
@@ -115,12 +121,17 @@ class _Select:
     def _expand(self, trees: list[Any]) -> list[Item]:
         items: list[Item] = []
         for tree in map(unwrap, trees):
-            star = tree.this if isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star) else tree
+            star = star_of(tree)
             fields = self._fields(tree, items)
             if fields is not None:
                 items += fields
-            elif isinstance(star, exp.Star):
-                items += self._star(tree, star)
+            elif star is not None:
+                items += [Item(n, False, t) for n, t in starred(self.scope, tree, star)]
+            elif has_columns(tree):
+                of = tree.this if isinstance(tree, exp.Alias) else tree
+                for name, each in each_column(self.scope, of):
+                    aliased = isinstance(tree, exp.Alias)
+                    items.append(Item(renamed(tree, tree.alias, name) if aliased else name, aliased, each))
             elif isinstance(tree, exp.Alias):
                 items.append(Item(tree.alias, True, tree.this))
             elif isinstance(tree, exp.Column):
@@ -134,6 +145,7 @@ class _Select:
 
     def _fields(self, tree: Any, before: list[Item]) -> list[Item] | None:
         """The fields of a struct as columns: `s.*`, `UNNEST(s)`; None for what is none of these."""
+        tree = tree.this if isinstance(tree, exp.Alias) and isinstance(tree.this, exp.Explode) else tree
         if isinstance(tree, exp.Explode):
             of = tree.this
         elif isinstance(tree, exp.Column) and isinstance(tree.this, exp.Star) and not tree.args.get("db"):
@@ -151,34 +163,6 @@ class _Select:
             return None
         field = exp.Literal.string
         return [Item(n, False, exp.StructExtract(this=of.copy(), expression=field(n))) for n in type_.names]
-
-    def _star(self, tree: Any, star: Any) -> list[Item]:
-        refuse_clauses(self.source, star, {"except_"})
-        if not self.scope.relations:
-            raise self.source.error(Code.NOT_FOUND, "'*' needs a FROM clause", tree)
-        columns = self.scope.columns()
-        if star is not tree:
-            if tree.args.get("db") or tree.args.get("catalog"):
-                raise self.source.unsupported(f"the qualified name '{tree.sql('duckdb')}'", tree)
-            relation = self.scope.relation(tree.table)
-            if relation is None:
-                raise self.scope.no_relation(tree.table, tree)
-            columns = [(relation.alias, n, v) for n, v in relation.columns]
-        left_out: list[tuple[str, str]] = []
-        for column in star.args.get("except_") or []:
-            qualifier = fold(column.table) if isinstance(column, exp.Column) else ""
-            left_out.append((qualifier, fold(column.name)))
-            if not any(_is_named(c, *left_out[-1]) for c in columns):
-                raise self.source.error(
-                    Code.NOT_FOUND,
-                    f"there is no column '{column.name}' to exclude",
-                    column,
-                    hint=near(column.name, [n for _, n, _ in columns], "columns"),
-                )
-        kept = [c for c in columns if not any(_is_named(c, *names) for names in left_out)]
-        if not kept:
-            raise self.source.error(Code.NOT_FOUND, "nothing is left of '*'", tree)
-        return [Item(n, False, _reference(a, n, v, tree)) for a, n, v in kept]
 
     def _item(self, i: int) -> Expr:
         binder = self._binder("SELECT", upto=i, windows=True, lists=True)
@@ -343,15 +327,3 @@ class _Select:
         while fold(name) in {fold(n) for n, _ in items}:
             name = self.names.numbered(name)
         return name
-
-
-def _is_named(column: tuple[str, str, Var], alias: str, name: str) -> bool:
-    return fold(column[1]) == name and (not alias or fold(column[0]) == alias)
-
-
-def _reference(alias: str, name: str, var: Var, star: Any) -> Any:
-    column = exp.column(name, alias or None, quoted=True)
-    if star.this is not None and "start" in star.meta:
-        column.meta.update(star.meta)
-    column.meta["bound"] = var
-    return column

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr import build, coerce
-from everfresh.expr.nodes import Expr, Var
+from everfresh.expr.nodes import Const, Expr, Var
 from everfresh.sql.context import Context
 from everfresh.sql.expressions import Binder
 from everfresh.sql.logical.plan import Limit, Plan, Project, SetOperation, Single, Sort, projected
@@ -23,7 +23,7 @@ from everfresh.sql.scope import Relation, Scope
 from everfresh.types import NULL, VARCHAR, SqlType, distinct_names, fold
 
 _OPERATIONS: dict[type[Any], str] = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}
-_BOUND = {"this", "expression", "distinct", "order", "limit", "offset", "with_"}
+_BOUND = {"this", "expression", "distinct", "order", "limit", "offset", "with_", "by_name"}
 
 
 def bind_set_operation(tree: Any, context: Context, outer: Binder | None, alias: str, top: bool) -> Query:
@@ -33,6 +33,10 @@ def bind_set_operation(tree: Any, context: Context, outer: Binder | None, alias:
     refuse_clauses(source, tree, _BOUND)
     left = context.bind(tree.this, outer, alias)
     right = context.bind(tree.expression, outer)
+    if tree.args.get("by_name"):
+        if op != "union":
+            raise source.unsupported(f"{op.upper()} BY NAME", tree.expression)
+        left, right = _by_name(left, right, context)
     if len(left.names) != len(right.names):
         raise source.error(
             Code.TYPE,
@@ -53,6 +57,24 @@ def bind_set_operation(tree: Any, context: Context, outer: Binder | None, alias:
     distinct = bool(tree.args.get("distinct"))
     plan = SetOperation(op, not distinct, _cast(left.plan, types, context), _cast(right.plan, types, context))
     return ordered(Query(plan, left.names), tree, context, outer, top, other=right.names)
+
+
+def _by_name(left: Query, right: Query, context: Context) -> tuple[Query, Query]:
+    """Both sides with the columns of either, the left ones first, NULL for those that a side lacks."""
+    ours, theirs = ({fold(n): (n, v) for n, v in side.columns} for side in (left, right))
+    names = dict.fromkeys((*ours, *theirs))
+    shown = tuple((ours.get(n) or theirs[n])[0] for n in names)
+
+    def padded(query: Query, own: dict[str, tuple[str, Var]], other: dict[str, tuple[str, Var]]) -> Query:
+        items: list[tuple[str, Expr]] = []
+        for n in names:
+            if n in own:
+                items.append((own[n][1].name, own[n][1]))
+            else:
+                items.append((context.names.fresh(n), Const(None, other[n][1].type)))
+        return Query(projected(query.plan, items), shown)
+
+    return padded(left, ours, theirs), padded(right, theirs, ours)
 
 
 def _common(a: SqlType, b: SqlType) -> SqlType | None:
