@@ -53,6 +53,10 @@ class Catalog:
         return list(SCHEMAS)
 
     @property
+    def types(self) -> dict[str, Any]:
+        return {}
+
+    @property
     def plain(self) -> dict[str, Any]:
         return {}
 

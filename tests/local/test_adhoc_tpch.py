@@ -39,6 +39,10 @@ class Catalog:
         return list(self._tables)
 
     @property
+    def types(self) -> dict[str, Any]:
+        return {}
+
+    @property
     def plain(self) -> dict[str, Any]:
         return {}
 

@@ -446,6 +446,10 @@ class Tables:
         return ["t", "empty"]
 
     @property
+    def types(self) -> dict[str, Any]:
+        return {}
+
+    @property
     def plain(self) -> dict[str, Any]:
         return {}
 

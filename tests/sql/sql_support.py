@@ -57,6 +57,7 @@ class DictCatalog:
         self.views = {"v": V} if views is None else views
 
     plain: Mapping[str, Any] = MappingProxyType({})
+    types: Mapping[str, Any] = MappingProxyType({})
 
     def other(self, name: str) -> tuple[str, str] | None:
         return None

@@ -21,6 +21,7 @@ from everfresh.compiler.ddl_log import Record, entry_of, record_of, upkeep_of
 from everfresh.compiler.effect import Effect, ViewDef
 from everfresh.compiler.listing import parse_listing, shown_over
 from everfresh.compiler.lowering.lower import RULES
+from everfresh.compiler.named_types import named
 from everfresh.compiler.plain_views import PlainView, going
 from everfresh.compiler.plain_views import readers as readers_of
 from everfresh.compiler.redeclaring import commented, redeclared, renamed
@@ -34,9 +35,11 @@ from everfresh.sql import (
     Comment,
     CreateQuery,
     CreateTable,
+    CreateType,
     CreateView,
     Drop,
     DropColumn,
+    DropType,
     Nothing,
     Redeclare,
     Rename,
@@ -45,7 +48,7 @@ from everfresh.sql import (
 from everfresh.sql.constraints import using
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.plan import scans
-from everfresh.types import Column, TableSchema, fold
+from everfresh.types import Column, SqlType, TableSchema, fold
 
 _REPEATS, _REPEATS_IN_KEY = 10.0, 4.0
 
@@ -72,6 +75,8 @@ class Catalog:
     """Plain views, which are part of what reads them."""
     comments: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """What is said of tables, views (with the column '') and their columns."""
+    types: Mapping[str, SqlType] = field(default_factory=dict)
+    """Types with names of their own, by lower-case name."""
 
     # -- look-up, as the SQL binder asks -----------------------------------------------------------
 
@@ -227,6 +232,8 @@ class Catalog:
                 return commented(self, statement, entry_of(statement)), Effect(
                     entry_of(statement), comment=told
                 )
+            case CreateType() | DropType():
+                return named(self, statement)
             case Nothing():
                 return self, Effect(entry_of(statement))
         raise TypeError(f"{type(statement).__name__} is not a DDL statement")

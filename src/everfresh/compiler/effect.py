@@ -44,6 +44,8 @@ class Effect:
     """What is said of a table or view, or of a column of it."""
     create_query: PlainView | None = None
     drop_queries: tuple[str, ...] = ()
+    named_type: str | None = None
+    """A name of a type that is there from now on, or is gone."""
     cascade: bool = False
     """Whether what reads the things that go is to go with them."""
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from everfresh.errors import Code, EverfreshError
 from everfresh.expr.column import Array, Vector, canonical_floats, dtype_of, object_array
-from everfresh.types import SqlType, to_arrow
+from everfresh.types import VARCHAR, SqlType, to_arrow
 from everfresh.types.exchange import arrow_of, physical
 
 _WORD = (1 << 64) - 1
@@ -33,6 +33,8 @@ def vector_from_arrow(array: pa.Array | pa.ChunkedArray, type_: SqlType) -> Vect
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     if isinstance(array.type, pa.BaseExtensionType) and not type_.is_coded:
         array = array.storage
+    if type_.name == "ENUM":
+        return _labels(array, valid, type_)
     if type_.is_text and not type_.is_coded:
         return _strings(array, valid, type_)
     target = to_arrow(type_)
@@ -45,6 +47,21 @@ def vector_from_arrow(array: pa.Array | pa.ChunkedArray, type_: SqlType) -> Vect
     if type_.is_coded:
         return Vector.from_pylist(physical(array, type_), type_)
     return Vector(type_, _values(array, valid, type_), valid)
+
+
+def _labels(array: pa.Array, valid: Array | None, type_: SqlType) -> Vector:
+    """The places of labels, whatever their places are in the array's own dictionary."""
+    texts = _strings(array, valid, VARCHAR)
+    assert texts.dictionary is not None
+    places = {label: i for i, label in enumerate(type_.names)}
+    known = np.array([places.get(text, -1) for text in texts.dictionary.tolist()], dtype=np.int64)
+    values = known[texts.values]
+    if valid is not None:
+        values[~valid] = 0
+    if (values < 0).any():
+        label = texts.dictionary[texts.values[int(np.argmin(values))]]
+        raise EverfreshError(Code.VALUE, f"'{label}' is no label of {type_}")
+    return Vector(type_, values, valid)
 
 
 def _strings(array: pa.Array, valid: Array | None, type_: SqlType) -> Vector:
@@ -128,6 +145,9 @@ def vector_to_arrow(vector: Vector) -> pa.Array:
             return pa.array(values, mask=mask).view(target)
         case "UBIGINT":
             return pa.array(values.astype(np.uint64), mask=mask)
+        case "ENUM":
+            codes = pa.array(values, mask=mask).cast(target.index_type)
+            return pa.DictionaryArray.from_arrays(codes, pa.array(type_.names, pa.string()))
         case _:
             return pa.array(values, mask=mask).cast(target)
 

@@ -148,7 +148,21 @@ def _finite(name: str) -> Maker:
     return make
 
 
+def _labels(made: Callable[[Caller, tuple[str, ...]], Expr]) -> Maker:
+    """A function of the type of an ENUM, whatever the value is."""
+
+    def make(call: Caller, args: Sequence[Expr]) -> Expr:
+        if len(args) != 1 or args[0].type.name != "ENUM":
+            raise EverfreshError(Code.TYPE, "this takes one ENUM", hint="as in enum_range(NULL::level)")
+        return made(call, args[0].type.names)
+
+    return make
+
+
 MORE: dict[str, Maker] = {
+    "enum_first": _labels(lambda call, labels: _text(labels[0])),
+    "enum_last": _labels(lambda call, labels: _text(labels[-1])),
+    "enum_range": _labels(lambda call, labels: call("list_value", *map(_text, labels))),
     "strftime": _strftime,
     "strptime": _strptime("strptime"),
     "try_strptime": _strptime("try_strptime"),

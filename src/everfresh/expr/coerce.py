@@ -106,6 +106,8 @@ def _mixed(exprs: Sequence[Expr], two: Callable[[SqlType, SqlType], SqlType | No
                 if mixed is None:
                     return None
                 found = mixed
+    if found.name == "ENUM" and any(is_string_literal(expr) for expr in exprs):
+        return VARCHAR
     if found == NULL and any(is_string_literal(expr) for expr in exprs):
         return VARCHAR
     return found
@@ -145,6 +147,8 @@ def cost(expr: Expr, to: SqlType) -> int | None:
         return 1 + steps if steps > 0 else None
     if expr.type.is_nested and expr.type.name == to.name:
         return 2 if common_type(expr.type, to) == to else None
+    if expr.type.name == "ENUM" and to == VARCHAR:
+        return 1
     return 1 if (expr.type, to) in _FREE else None
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.sql import altering, ddl, dml, row_changes
+from everfresh.sql import altering, ddl, dml, row_changes, user_types
 from everfresh.sql.ddl import common
 from everfresh.sql.parse import VERBS, Parsed, is_analyze
 from everfresh.sql.queries.query import bind_query
@@ -24,6 +24,7 @@ from everfresh.sql.statements import Backup, Checkpoint, Explain, Select, Show, 
 
 def bind(parsed: Parsed, catalog: Catalog) -> Statement:
     """The statement with its names resolved in `catalog` and its expressions typed."""
+    parsed = replace(parsed, source=replace(parsed.source, types=catalog.types))
     try:
         if parsed.verb:
             return _verb(parsed, catalog)
@@ -82,6 +83,8 @@ def _verb(parsed: Parsed, catalog: Catalog) -> Statement:
         return Checkpoint(**common(parsed.source))
     if parsed.verb == "COMMENT":
         return altering.comment(parsed, catalog)
+    if parsed.verb == "TYPE":
+        return user_types.bind_type(parsed, catalog)
     if parsed.verb not in VERBS:
         raise parsed.source.unsupported(f"the statement {parsed.verb}", hint=_HINTS.get(parsed.verb))
     rules = {"EXPLAIN": _explain, "SHOW": _show, "DESCRIBE": _describe, "BACKUP": _backup}

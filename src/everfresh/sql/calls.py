@@ -206,6 +206,7 @@ _BY_NAME = {
             "json_array_length", "json_keys", "json_exists", "json_valid", "json", "to_json", "json_type",
             "json_extract", "json_extract_string", "json_extract_path", "json_extract_path_text", "timezone",
             "cardinality", "element_at", "len", "array_length", "range", "generate_series",
+            "enum_code", "enum_first", "enum_last", "enum_range",
             "bin", "unbin", "binom", "millisecond", "microsecond", "url_encode", "url_decode", "octet_length",
             "to_base", "strip_accents",
             "nfc_normalize", "regexp_escape", "format_bytes", "jaccard", "damerau_levenshtein",

@@ -20,6 +20,7 @@ from everfresh.types import (
     DATE,
     DECIMAL,
     DOUBLE,
+    ENUM,
     HUGEINT,
     INTEGER,
     JSON,
@@ -38,6 +39,7 @@ from everfresh.types import (
     UUID,
     VARCHAR,
     SqlType,
+    fold,
 )
 
 _T = exp.DType
@@ -83,8 +85,8 @@ _SIZED = {
 _LOCAL_TIMESTAMP = {"spark", "spark2", "databricks", "hive"}  # TIMESTAMP is read as TIMESTAMPTZ by sqlglot
 _HINT = (
     "types are: BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT, UTINYINT, USMALLINT, UINTEGER, "
-    "UBIGINT, REAL, DOUBLE, DECIMAL(p,s), VARCHAR, BLOB, UUID, JSON, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, and "
-    "of them type[], STRUCT(name type, ...), MAP(type, type)"
+    "UBIGINT, REAL, DOUBLE, DECIMAL(p,s), VARCHAR, BLOB, UUID, JSON, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, "
+    "ENUM('label', ...), and of them type[], STRUCT(name type, ...), MAP(type, type)"
 )
 
 
@@ -94,6 +96,13 @@ def sql_type(node: Any, source: Source) -> SqlType:
         raise source.unsupported(f"type {str(node)[:40]}", node, hint=_HINT)
     if node.this == _T.DECIMAL:
         return _decimal(node, source)
+    if node.this == _T.USERDEFINED:
+        named = source.types.get(fold(str(node.args.get("kind") or "").strip('"')))
+        if named is not None:
+            found_type: SqlType = named
+            return found_type
+    if node.this == _T.ENUM:
+        return _enum(node, source)
     nested = _NESTED.get(node.this)
     if nested is not None and not node.args.get("values"):
         return nested(node, source)
@@ -138,6 +147,15 @@ _NESTED: dict[Any, Callable[[Any, Source], SqlType]] = {
     _T.STRUCT: _struct,
     _T.MAP: _map,
 }
+
+
+def _enum(node: Any, source: Source) -> SqlType:
+    if any(not isinstance(p, exp.Literal) or not p.is_string for p in node.expressions):
+        raise source.unsupported("an ENUM of anything but texts", node, hint="as in ENUM('low', 'high')")
+    try:
+        return ENUM([p.this for p in node.expressions])
+    except EverfreshError as error:
+        raise error.at(source.place(node)) from None
 
 
 def _decimal(node: Any, source: Source) -> SqlType:

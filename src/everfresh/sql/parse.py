@@ -181,6 +181,8 @@ def _parse(source: Source, rules: Any) -> Parsed:
         return Parsed(source, verb=verb, inner=_explained(source, rules) if verb == "EXPLAIN" else None)
     if _is(first, "PREPARE"):
         return Parsed(source, verb=word, inner=_prepared(source, rules))
+    if _is(first, "CREATE", "DROP") and _of_type(source.tokens):
+        return Parsed(source, verb="TYPE")
     if _is(first, *REFUSED) or (_is(first, "ALTER") and _read_here(source.tokens)):
         return Parsed(source, verb=word)
     if not _is(first, *STARTS):
@@ -193,6 +195,12 @@ def _parse(source: Source, rules: Any) -> Parsed:
     if len(trees) != 1 or trees[0] is None:
         raise source.error(Code.SYNTAX, "this is not a statement")
     return Parsed(source, _tidied(trees[0]), static=static, options=options)
+
+
+def _of_type(tokens: Sequence[Token]) -> bool:
+    """Whether a statement creates or drops a type, which sqlglot does not read."""
+    at = 3 if len(tokens) > 3 and _is(tokens[1], "OR") else 1
+    return len(tokens) > at and _is(tokens[at], "TYPE")
 
 
 def _tidied(tree: Any) -> Any:

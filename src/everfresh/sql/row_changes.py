@@ -27,7 +27,7 @@ from everfresh.sql.queries.query import bind_query
 from everfresh.sql.scope import Catalog
 from everfresh.sql.source import Source
 from everfresh.sql.statements import Clause, Merge, Returning
-from everfresh.types import BIGINT, Column, TableSchema, fold, quoted
+from everfresh.types import BIGINT, Column, SqlType, TableSchema, fold, quoted
 
 ACTION = "merge_action"
 
@@ -155,6 +155,7 @@ class _Changed:
     """The catalog as RETURNING sees it: one table, of a MERGE with the action before its columns."""
 
     plain: Mapping[str, Plan] = MappingProxyType({})
+    types: Mapping[str, SqlType] = MappingProxyType({})
 
     def __init__(self, catalog: Catalog, schema: TableSchema, action: bool) -> None:
         from everfresh.types import VARCHAR

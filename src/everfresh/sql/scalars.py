@@ -49,6 +49,11 @@ class Relations:
         """As in `Catalog`."""
         return {}
 
+    @property
+    def types(self) -> Mapping[str, SqlType]:
+        """As in `Catalog`."""
+        return {}
+
 
 def read_type(text: str) -> SqlType:
     """The type that SQL calls so.

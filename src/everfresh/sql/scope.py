@@ -17,7 +17,7 @@ from everfresh.expr.nodes import Var
 from everfresh.sql.context import Context
 from everfresh.sql.logical.plan import Plan
 from everfresh.sql.source import Source, near
-from everfresh.types import Column, TableSchema, fold
+from everfresh.types import Column, SqlType, TableSchema, fold
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
@@ -41,6 +41,10 @@ class Catalog(Protocol):
     @property
     def plain(self) -> Mapping[str, Plan]:
         """The queries of plain views, by name, over tables and materialized views."""
+
+    @property
+    def types(self) -> Mapping[str, SqlType]:
+        """The types that were given names, by lower-case name."""
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,8 @@ class Source:
     """The time of the statement, if it may depend on it; in UTC, without a zone."""
     beside: Any = None
     """The rows that its queries may read beside tables and views (`everfresh.sql.queries.given`)."""
+    types: Any = field(default_factory=dict)
+    """The types that have names of their own, by lower-case name."""
     starts: tuple[int, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from everfresh.expr.nodes import Const, Expr
 from everfresh.sql.logical.plan import Plan
-from everfresh.types import Column, TableSchema
+from everfresh.types import Column, SqlType, TableSchema
 
 Assignments = tuple[tuple[str, Expr], ...]
 
@@ -128,6 +128,24 @@ class Comment(Statement):
 @dataclass(frozen=True)
 class Checkpoint(Statement):
     """CHECKPOINT: a snapshot is taken now."""
+
+
+@dataclass(frozen=True)
+class CreateType(Statement):
+    """CREATE [OR REPLACE] TYPE [IF NOT EXISTS] name AS ENUM (...), or any other type."""
+
+    name: str
+    type: SqlType
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class DropType(Statement):
+    """DROP TYPE [IF EXISTS] name."""
+
+    name: str
+    if_exists: bool = False
 
 
 @dataclass(frozen=True)

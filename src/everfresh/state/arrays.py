@@ -14,6 +14,7 @@ import json
 import struct
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,18 +111,21 @@ def pack_table(table: pa.Table) -> bytes:
     >>> unpack_table(pack_table(pa.table({"a": [1, None]}))).to_pydict()
     {'a': [1, None]}
     """
-    if any(map(pa.types.is_dictionary, table.schema.types)):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        packed: bytes = sink.getvalue().to_pybytes()
-        return packed
     return b"".join(table_chunks([table]))
 
 
 def table_chunks(tables: Iterable[pa.Table]) -> list[Buffer]:
-    """Tables of one schema, at least one and none with dictionaries, as an Arrow IPC stream in chunks: each
-    is asked for when the one before is packed."""
+    """Tables of one schema, at least one, as an Arrow IPC stream in chunks: each is asked for when the one
+    before is packed. Those with dictionaries are one chunk."""
+    tables = iter(tables)
+    first = next(tables)
+    if any(map(_has_dictionary, first.schema.types)):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, first.schema) as writer:
+            for table in chain([first], tables):
+                writer.write_table(table)
+        return [sink.getvalue()]
+    tables = chain([first], tables)
     chunks: list[Buffer] = []
     schema = None
     for table in tables:
@@ -132,6 +136,18 @@ def table_chunks(tables: Iterable[pa.Table]) -> list[Buffer]:
             table = table.cast(schema)
         chunks += [batch.serialize(memory_pool=_SHORT) for batch in table.to_batches()]
     return [*chunks, _END]
+
+
+@lru_cache(maxsize=1024)
+def _has_dictionary(type_: pa.DataType) -> bool:
+    """Whether values of an Arrow type, or inside of them, are places in a dictionary."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return _has_dictionary(type_.storage_type)
+    if pa.types.is_dictionary(type_):
+        return True
+    return pa.types.is_nested(type_) and any(
+        _has_dictionary(type_.field(i).type) for i in range(type_.num_fields)
+    )
 
 
 @lru_cache(maxsize=1024)

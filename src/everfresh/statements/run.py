@@ -395,6 +395,11 @@ class _Readable:
         known: Mapping[str, Any] = (self._engine.catalog if self._catalog is None else self._catalog).plain
         return known
 
+    @property
+    def types(self) -> Mapping[str, Any]:
+        known: Mapping[str, Any] = (self._engine.catalog if self._catalog is None else self._catalog).types
+        return known
+
     def resolve(self, name: str) -> str | None:
         found = self._engine.objects.find(name)
         known: str | None = self._engine.catalog.resolve(name)

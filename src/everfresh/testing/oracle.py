@@ -116,7 +116,9 @@ class DuckOracle:
     def _load(self) -> None:
         for name in sorted(self._stale):
             columns = ", ".join(
-                f"{quoted(c.name)}::HUGEINT AS {quoted(c.name)}" if c.type == HUGEINT else quoted(c.name)
+                f"{quoted(c.name)}::{c.type} AS {quoted(c.name)}"
+                if c.type == HUGEINT or "ENUM" in str(c.type)
+                else quoted(c.name)
                 for c in self.tables[name].columns
             )
             self._con.register("incoming", self.table(name))

@@ -43,6 +43,7 @@ from everfresh.types.sqltype import (
     DATE,
     DECIMAL,
     DOUBLE,
+    ENUM,
     HUGEINT,
     INTEGER,
     INTEGER_BITS,
@@ -71,7 +72,7 @@ from everfresh.types.sqltype import (
 )
 
 __all__ = [
-    "BIGINT", "BLOB", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "HUGEINT", "INT64_DIGITS", "INTEGER",
+    "BIGINT", "BLOB", "BOOLEAN", "DATE", "DECIMAL", "DOUBLE", "ENUM", "HUGEINT", "INT64_DIGITS", "INTEGER",
     "INTEGER_BITS", "INTERVAL", "JSON", "LIST", "MAX_DIGITS", "NAN", "NULL", "REAL", "SMALLINT", "STRUCT",
     "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TINYINT", "UBIGINT", "UINTEGER", "UNSIGNED", "USMALLINT",
     "UTINYINT", "UUID", "VARCHAR", "Column", "SqlType", "TableSchema", "arrow_schema", "as_decimal",
@@ -140,6 +141,8 @@ def comparison_type(a: SqlType, b: SqlType) -> SqlType | None:
         return max(a, b, key=lambda t: _MOMENTS.index(t.name))
     if "JSON" in (a.name, b.name) and "VARCHAR" in (a.name, b.name):
         return JSON
+    if {a.name, b.name} <= {"ENUM", "VARCHAR"}:  # those of other labels are texts beside one another
+        return VARCHAR
     if a.name == b.name and a.is_nested and a.names == b.names:
         inner = [comparison_type(x, y) for x, y in zip(a.inner, b.inner, strict=True)]
         found = tuple(t for t in inner if t is not None)
@@ -191,10 +194,15 @@ _TO_ARROW: dict[str, pa.DataType] = {
 }
 
 
+_INDEX = (pa.int8(), pa.int16(), pa.int32())
+
+
 def to_arrow(type_: SqlType) -> pa.DataType:
     """The Arrow type in which columns of `type_` are exchanged."""
     if type_.name == "DECIMAL":
         return pa.decimal128(type_.precision, type_.scale)
+    if type_.name == "ENUM":
+        return pa.dictionary(_INDEX[(len(type_.names) > 1 << 7) + (len(type_.names) > 1 << 15)], pa.string())
     if type_.is_nested:
         inner = [to_arrow(t) for t in type_.inner]
         if type_.name == "STRUCT":
@@ -291,6 +299,8 @@ def to_physical(value: Any, type_: SqlType) -> Any:
     match type_.name:
         case "DECIMAL":
             return _scaled(Decimal(value), type_.scale)
+        case "ENUM":
+            return type_.names.index(value)
         case "DATE":
             return (value - _EPOCH).days
         case "TIME":
@@ -342,6 +352,8 @@ def to_logical(value: Any, type_: SqlType) -> Any:
             return _EPOCH_TZ + value * _US
         case "TIME":
             return (_EPOCH_TS + value * _US).time()
+        case "ENUM":
+            return type_.names[value]
         case "BLOB":
             return value.encode("latin-1")
         case "UUID":

@@ -168,6 +168,17 @@ def STRUCT(fields: Sequence[tuple[str, SqlType]]) -> SqlType:
     return SqlType("STRUCT", inner=tuple(type_ for _, type_ in fields), names=names)
 
 
+def ENUM(labels: Sequence[str]) -> SqlType:
+    """The type whose values are these labels, in this order.
+
+    >>> print(ENUM(["sad", "it's"]))
+    ENUM('sad', 'it''s')
+    """
+    if len(set(labels)) < len(labels) or not labels:
+        raise EverfreshError(Code.TYPE, "an ENUM has labels, each once", hint="as in ENUM('low', 'high')")
+    return SqlType("ENUM", names=tuple(labels))
+
+
 _NAMED = {
     str(t): t
     for t in (
@@ -240,7 +251,7 @@ def _one_type(words: Words) -> SqlType:
             raise EverfreshError(Code.TYPE, "a MAP has two types", hint="as in MAP(VARCHAR, INTEGER)")
         return SqlType("MAP", inner=inner)
     if name == "ENUM":
-        return SqlType("ENUM", names=tuple(_listed(words, words.string)))
+        return ENUM(_listed(words, words.string))
     if name == "TIMESTAMP" and words.accept("WITH", "TIME", "ZONE"):
         return TIMESTAMPTZ
     try:

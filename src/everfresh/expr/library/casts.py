@@ -164,6 +164,7 @@ CASTS: dict[tuple[str, str], Scalar] = {
         ("VARCHAR", name): lambda value, source, to: read(value, to)
         for name in ("EXACT", "FLOAT", "BOOLEAN", *_TEXTED)
     },
+    ("ENUM", "ENUM"): lambda value, source, to: read(source.names[value], to),
     ("LIST", "LIST"): _list_to_list,
     ("STRUCT", "STRUCT"): _struct_to_struct,
     ("MAP", "MAP"): _map_to_map,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 
 from everfresh.errors import Code, EverfreshError
-from everfresh.expr.library import jsons, lists, moments, quantiles, structs
+from everfresh.expr.library import jsons, lists, moments, products, quantiles, structs
 from everfresh.expr.library.civil import DAY_US
 from everfresh.expr.library.collections import entries, lambdas, more_lists
 from everfresh.expr.library.dates import part_name
@@ -470,7 +470,8 @@ def _bits(symbol: str) -> Maker:
 
 
 _EVALUATED = (
-    lists.ROWS, structs.ROWS, jsons.ROWS, moments.ROWS, encodings.ROWS, distances.ROWS, formats.ROWS,
+    lists.ROWS, structs.ROWS, jsons.ROWS, moments.ROWS, products.ROWS, encodings.ROWS, distances.ROWS,
+    formats.ROWS,
     patterns.ROWS, times.ROWS, makers.ROWS, lambdas.ROWS, more_lists.ROWS, entries.ROWS, quantiles.ROWS,
 )  # fmt: skip
 _KNOWN_TO_SPARK = frozenset({"hex", "md5", "sha256"})

@@ -17,6 +17,8 @@ from everfresh.spark.sql.forms import held
 from everfresh.spark.state.chain import open_for_reading, read_segment
 from everfresh.spark.state.table_content import TableContent, tables_in
 from everfresh.state import unpack_table
+from everfresh.types import arrow_schema
+from everfresh.types.exchange import arrow_of
 
 Batches = Iterable[pa.RecordBatch]
 
@@ -66,7 +68,9 @@ def _view_rows(held: TableContent, world: World, base: Base, name: str, at: int 
         placement_of(world.catalog).maps[store.target.name], Replicated
     )
     mine = first or not (store.view.always or everywhere)
-    table = expand(store.rows()) if mine else store.no_change().drop_columns([WEIGHT])
+    columns = store.view.columns
+    none = [arrow_of([], column.type) for column in columns]  # Arrow has no empty structs of UUIDs
+    table = expand(store.rows()) if mine else pa.Table.from_arrays(none, schema=arrow_schema(columns))
     if at is None:
         return table
     section = f"changes/{world.ids[name]}"

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import datetime as dt
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from everfresh import Delta
+from everfresh import Code, Delta
 from everfresh.database import Database
-from everfresh.testing.engine.suite_base import SuiteBase
+from everfresh.testing.engine.suite_base import SuiteBase, refused
 from everfresh.testing.oracle import DuckOracle, assert_same
 from everfresh.types import Column, TableSchema, parse_type
 
@@ -37,6 +38,8 @@ _MANY: dict[str, tuple[str, list[Any]]] = {
         [{"a b": None, "b": uuid.UUID(int=7)}, {"a b": 1, "b": None}],
     ),
     "mp": ("MAP(VARCHAR, DOUBLE)", [{"k": 1.5, "": None}, {}]),
+    "en": ("ENUM('low', 'it''s', 'high', '')", ["it's", "high"]),
+    "le": ("STRUCT(e ENUM('b', 'a'))[]", [[{"e": "a"}, {"e": None}], [{"e": "b"}]]),
 }  # fmt: skip
 
 
@@ -93,6 +96,49 @@ class TypeSuite(SuiteBase):
             assert db.view(name).verify().num_rows == 0
         oracle.close()
 
+    def test_a_type_with_a_name(self, tmp_path: Path) -> None:
+        path = tmp_path / "db"
+        with self.connect(path) as db:
+            db.sql("CREATE TYPE Level AS ENUM ('low', 'it''s', 'high')")
+            for code, text in (
+                (Code.EXISTS, "CREATE TYPE level AS ENUM ('x')"),
+                (Code.TYPE, "CREATE TYPE twice AS ENUM ('x', 'x')"),
+                (Code.NOT_FOUND, "DROP TYPE nothing"),
+            ):
+                with refused(code):
+                    db.sql(text)
+            db.sql("CREATE TYPE IF NOT EXISTS LEVEL AS ENUM ('x'); DROP TYPE IF EXISTS nothing")
+            db.sql("CREATE TABLE t (id INT PRIMARY KEY, e LEVEL, l level[])")
+            some = "SELECT e, COUNT(*) AS n FROM t WHERE e > 'low'::level GROUP BY e"
+            ends = "SELECT MIN(e) AS a, MAX(e) AS b, enum_range(MAX(e)) AS c FROM t"
+            db.sql(f"CREATE MATERIALIZED VIEW v AS {some}; CREATE MATERIALIZED VIEW w AS {ends}")
+            db.sql("INSERT INTO t VALUES (1, 'high', ['low']), (2, 'it''s', NULL), (3, 'low', [])")
+            db.sql("INSERT INTO t VALUES (4, NULL, NULL)")
+            with refused(Code.VALUE):
+                db.sql("INSERT INTO t VALUES (5, 'other', NULL)")
+            with refused(Code.VALUE):
+                db.apply(t=[(5, "other", None)])
+            with refused(Code.DEPENDENCY):
+                db.sql("DROP TYPE level")
+        with self.connect(path) as db:
+            labels = pa.array(["high"]).dictionary_encode()
+            db.apply(t=pa.table({"id": [6], "e": labels, "l": [["it's", None]]}))
+            db.sql("DELETE FROM t WHERE e = 'it''s'")
+            assert db.view("v").fetchall() == [("high", 2)]
+            assert db.view("w").fetchall() == [("low", "high", ["low", "it's", "high"])]
+            db.sql("DROP MATERIALIZED VIEW v; DROP TYPE level")
+            with refused(Code.UNSUPPORTED):
+                db.sql("SELECT 'low'::level")
+        with self.connect(path) as db:
+            rows = sorted(db.table("t").fetchall())
+            assert rows == [
+                (1, "high", ["low"]),
+                (3, "low", []),
+                (4, None, None),
+                (6, "high", ["it's", None]),
+            ]
+            assert str(db.table("t").to_pandas()["e"].dtype) == "category"
+
     def test_expressions_of_every_type(self, db: Database) -> None:
         oracle = self._filled(db)
         query = """
@@ -103,6 +149,11 @@ class TypeSuite(SuiteBase):
                 LIST_CONTAINS(li, 1) AS t, [id, NULL] AS u, {'x': li, 'y': id} AS v,
                 CAST(li AS VARCHAR[]) AS w, CAST(st AS VARCHAR) AS x, LIST_SUM(li) AS y,
                 COALESCE(li, [id]) AS z, li || [id] AS aa,
+                en = 'high' AS ea, en > 'h' AS eb, en || '!' AS ec, UPPER(en) AS eg, le[1].e AS ef,
+                CASE WHEN id > 1 THEN en ELSE 'x' END AS ed, [en, 'z'] AS ek,
+                en < CAST('high' AS ENUM('low', 'it''s', 'high', '')) AS ee,
+                COALESCE(en, CAST('high' AS ENUM('high', 'low'))) AS eh, TRY_CAST(js AS ENUM('null')) AS ej,
+                CAST(CAST(en AS VARCHAR) AS ENUM('high', 'it''s', 'low')) AS ei,
                 tm < TIME '12:00:00' AS ab, MAP_KEYS(mp) AS ac, TRY_CAST(js AS INTEGER) AS ad
             FROM t"""
         db.sql(f"CREATE MATERIALIZED VIEW v AS {query}")

@@ -265,6 +265,8 @@ class Scalars(Choices):
         if kind == "text":
             pattern = self.rng.choice(("a%", "%b", "_", "%"))
             word = self.rng.choice(("LIKE", "NOT LIKE"))
+            both = " < ".join(f"TRY_CAST({{{i}}} AS ENUM('b', '', 'a', 'ab'))" for i in (0, 1))
+            makers["labels"] = of("labels", both, leaf)
             makers["like"] = of("like", f"{{0}} {word} '{pattern}'", plain=True)
         return makers
 

@@ -55,7 +55,7 @@ TRUTHS = {"condition": 7.0}
 CONDITIONS = {
     "and": 1.5, "or": 1.5, "not": 1.0, "compare": 4.0, "between": 0.6, "in list": 0.8, "not in list": 0.5,
     "like": 0.6, "is null": 0.7, "is not null": 0.8, "is distinct from": 0.5, "is not distinct from": 0.6,
-    "truth column": 0.5, "case condition": 0.3,
+    "truth column": 0.5, "case condition": 0.3, "labels": 0.3,
 }  # fmt: skip
 SUBQUERIES = {
     "exists": 1.0, "not exists": 1.0, "in query": 1.0, "not in query": 1.2, "any": 0.8, "all": 0.8,

@@ -8,7 +8,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.expr.coerce import is_null_literal
 from everfresh.expr.library.signature import Function, Rule, Signature, never_fails
 from everfresh.expr.nodes import Expr
-from everfresh.types import LIST, NULL, VARCHAR, SqlType, coding, common_type
+from everfresh.types import LIST, NULL, UINTEGER, USMALLINT, UTINYINT, VARCHAR, SqlType, coding, common_type
 
 Types = Sequence[SqlType]
 
@@ -67,7 +67,15 @@ def _is_struct(types: Types) -> SqlType | None:
     return LIST(VARCHAR) if len(types) == 1 and types[0].name == "STRUCT" else None
 
 
+def _code_type(types: Types) -> SqlType | None:
+    if len(types) != 1 or types[0].name != "ENUM":
+        return None
+    size = len(types[0].names)
+    return UTINYINT if size <= 1 << 8 else USMALLINT if size <= 1 << 16 else UINTEGER
+
+
 ROWS: tuple[Function, ...] = (
+    Function("enum_code", Rule(_code_type, _as_they_are), lambda _, place: place, fails=never_fails),
     Function("struct_keys", Rule(_is_struct, _as_they_are), _keys, fails=never_fails),
     Function(
         "map_concat",
