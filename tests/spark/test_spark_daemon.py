@@ -1,4 +1,4 @@
-"""The end of a session: workers that are idle then go without a word."""
+"""The start and the end of a session: nothing is told, and workers that are idle then go without a word."""
 
 from __future__ import annotations
 
@@ -42,10 +42,12 @@ def test_other_errors_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.spark
-def test_a_program_ends_quietly() -> None:
+def test_a_program_starts_and_ends_quietly() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["7"]
-    assert "Traceback" not in done.stderr
+    # The Java machine itself tells of its modules, on some machines.
+    told = [line for line in done.stderr.splitlines() if "incubator modules" not in line]
+    assert not told, done.stderr

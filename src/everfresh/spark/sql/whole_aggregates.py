@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from everfresh.expr import build
 from everfresh.expr.nodes import Const, Var
 from everfresh.spark.sql.evaluated import evaluated
-from everfresh.spark.sql.text import let, literal, order_key, spark_type, string, unsupported, zero
+from everfresh.spark.sql.text import let, literal, order_key, spark_type, string, zero
 from everfresh.sql.logical import plan as p
 from everfresh.sql.logical.row_calls import KEEPING, ORDERED
-from everfresh.types import DOUBLE, NULL, SqlType
+from everfresh.types import BIGINT, DOUBLE, NULL, SqlType
 
 _VALUE, _END = "$value", string("\x00")
 """What stands for a value, and the end of the code of a LIST."""
+_LOW, _HIGH, _COUNT = "$low", "$high", "$count"
+"""What stands for the values beside a quantile, and for how many there are."""
 Key = tuple[str, SqlType, bool, bool]
 """A field of the struct, its type, whether it ascends, and whether NULLs come first."""
 
@@ -110,7 +112,7 @@ def _quantile(call: p.AggregateCall, found: str, of: SqlType) -> str:
         place = f"greatest(CAST(ceil(size(@0) * {part}) AS INT), 1)"
         return let(f"CASE WHEN size(@0) > 0 THEN element_at(@0, {place}).v0 END", found)
     if of.name in ("DECIMAL", "TIMESTAMP"):
-        raise unsupported(f"{call.fn.upper()} of a {of}")
+        return _exact_quantile(found, of, float(fraction.value))
     place = f"((size(@0) - 1) * {part})"
     low, high = (
         f"CAST(element_at(@0, CAST({fn}({place}) AS INT) + 1).v0 AS DOUBLE)" for fn in ("floor", "ceil")
@@ -119,3 +121,18 @@ def _quantile(call: p.AggregateCall, found: str, of: SqlType) -> str:
     same = f"floor({place}) = ceil({place})"
     value = f"CASE WHEN {same} THEN {low} ELSE {between} END + {zero(DOUBLE)}"
     return let(f"CASE WHEN size(@0) > 0 THEN {value} END", found)
+
+
+def _exact_quantile(found: str, of: SqlType, fraction: float) -> str:
+    """The same of what is counted in whole units: everfresh rounds between two of them. The function that
+    does stands outside of what makes the array, where Spark knows no function of others."""
+
+    def at(fn: str) -> str:
+        place = f"CAST({fn}((size(@0) - 1) * {literal(Const(fraction, DOUBLE))}) AS INT) + 1"
+        return let(f"CASE WHEN size(@0) > 0 THEN element_at(@0, {place}).v0 END", found)
+
+    low, high, count = Var(_LOW, of, True), Var(_HIGH, of, True), Var(_COUNT, BIGINT)
+    made = build.call("value_between", low, high, count, Const(fraction, DOUBLE))
+    return evaluated(
+        made, {_LOW: at("floor"), _HIGH: at("ceil"), _COUNT: let("CAST(size(@0) AS BIGINT)", found)}
+    )
