@@ -372,3 +372,5 @@ SELECT r.b, t.l FROM r JOIN (SELECT [a, id] AS l FROM k) t ON r.a = ANY(t.l)
 -- columns by name
 SELECT a, b FROM r UNION ALL BY NAME SELECT b, d FROM s
 SELECT a FROM r UNION BY NAME SELECT name AS c, a FROM k ORDER BY ALL
+SELECT * FROM s PIVOT (count(*) FOR d IN (1.5, 1.50, 7.00, NULL) e IN ('2024-01-01', NULL))
+PIVOT u ON f IN (0.5, 8, 8.0), g IN (true, false) USING count(*) GROUP BY c

@@ -1,7 +1,7 @@
 """PIVOT and UNPIVOT with stated values, written as the SELECT that they mean.
 
     r PIVOT (SUM(v) AS s FOR c IN ('a', 'b') GROUP BY k)
-    SELECT k, SUM(v) FILTER (WHERE c IS NOT DISTINCT FROM 'a') AS a_s, ... FROM r GROUP BY k
+    SELECT k, SUM(v) FILTER (WHERE c::VARCHAR IS NOT DISTINCT FROM 'a') AS a_s, ... FROM r GROUP BY k
 
     r UNPIVOT (v FOR n IN (x, y))
     SELECT * FROM (SELECT k, UNNEST(['x', 'y']) AS n, UNNEST([x, y]) AS v FROM r) WHERE v IS NOT NULL
@@ -60,13 +60,18 @@ def _pivot(source: Source, of: Any, pivot: Any, names: Sequence[str]) -> Any:
     if count > _MOST_COLUMNS:
         raise source.unsupported(f"a PIVOT with {count} columns", pivot)
     for combination in product(*stated):
-        same = [exp.NullSafeEQ(this=on.copy(), expression=value.copy()) for on, value, _ in combination]
+        same = [exp.NullSafeEQ(this=_text(on), expression=_text(value)) for on, value, _ in combination]
         shown = "_".join(name for _, _, name in combination)
         items += [_chosen(source, call, same, shown, len(calls) > 1) for call in calls]
     select = exp.Select(expressions=items, from_=exp.From(this=of))
     if keys:
         select.set("group", exp.Group(expressions=[k.copy() for k in keys]))
     return select
+
+
+def _text(tree: Any) -> Any:
+    """As DuckDB compares the values of a PIVOT: `1` is not `1.00`."""
+    return exp.cast(tree.copy(), "VARCHAR")
 
 
 def _stated(source: Source, each: Any) -> list[tuple[Any, Any, str]]:
@@ -88,7 +93,10 @@ def _stated(source: Source, each: Any) -> list[tuple[Any, Any, str]]:
 def _shown(source: Source, value: Any) -> str:
     """A value as the name of a column."""
     if isinstance(value, exp.Literal):
-        return value.this if value.is_string else source.number(value)
+        if value.is_string:
+            return str(value.this)
+        number = source.number(value)
+        return str(float(number)) if "e" in number.lower() else number
     if isinstance(value, exp.Null):
         return "NULL"
     if isinstance(value, exp.Boolean):
