@@ -95,7 +95,7 @@ HAVINGS = {
 }  # fmt: skip
 WINDOWS = {
     "row_number": 1.0, "rank": 1.0, "dense_rank": 1.0, "lag": 0.8, "lead": 0.8, "sum over": 1.0,
-    "count over": 0.7, "ntile": 0.4, "percent_rank": 0.4, "cume_dist": 0.4, "nth_value": 0.4,
+    "count over": 0.7, "ntile": 0.4, "percent_rank": 0.4, "cume_dist": 0.8, "nth_value": 0.4,
     "avg over": 0.6, "min over": 0.5, "max over": 0.5, "rows frame": 0.6,
 }  # fmt: skip
 BATCHES = {
