@@ -30,6 +30,7 @@ from everfresh.arrays.chunk import Chunk, check_unique, coordinates
 from everfresh.arrays.model import ArraySchema
 from everfresh.delta.rows import read_local
 from everfresh.errors import Code, EverfreshError
+from everfresh.types import no_rows
 
 
 def read_cells(data: Any, schema: ArraySchema) -> pa.Table:
@@ -175,7 +176,7 @@ class Array:
     def changed(self, inserts: Any = (), deletes: Any = ()) -> Array:
         """The array after a batch of cells, which is taken whole or not at all."""
         schema = self.schema
-        nothing = schema.arrow.empty_table()
+        nothing = no_rows(schema.arrow)
         added, removed = (
             nothing if isinstance(rows, tuple) and not rows else read_cells(rows, schema)
             for rows in (inserts, deletes)
@@ -196,7 +197,7 @@ class Array:
     def table(self) -> pa.Table:
         """All cells, chunk by chunk."""
         if not self.chunks:
-            return self.schema.arrow.empty_table()
+            return no_rows(self.schema.arrow)
         return pa.concat_tables([c.table for c in self.chunks.values()]).combine_chunks()
 
     def to_arrow(self) -> pa.Table:

@@ -28,7 +28,7 @@ from everfresh.epochs.domain import Sections
 from everfresh.errors import Code, EverfreshError
 from everfresh.options import Options
 from everfresh.state import pack_table, plain, unpack_table
-from everfresh.types import Column
+from everfresh.types import Column, no_rows
 
 ARRAYS, CHUNK, PAST = "array/all", "array/chunk/", "array/past/"
 CAME, WENT = "array/came/", "array/went/"
@@ -85,7 +85,7 @@ class Arrays(Resident):
                 place=f"array '{name}'",
                 hint="delete the old tuples and insert the new ones in one batch",
             )
-        nothing = schema.arrow.empty_table()
+        nothing = no_rows(schema.arrow)
         both = (delta.inserts, delta.deletes)
         return CellChange(*(nothing if cells is None else self.cells_of(cells, schema) for cells in both))
 
@@ -150,7 +150,7 @@ class Arrays(Resident):
             )
         cells = rows.select([found[name.lower()] for name in schema.names]).rename_columns(list(schema.names))
         if WEIGHT not in rows.column_names:
-            return CellChange(read_cells(cells, schema), schema.arrow.empty_table())
+            return CellChange(read_cells(cells, schema), no_rows(schema.arrow))
         weights = rows.column(WEIGHT).to_numpy()
         every = np.arange(len(weights))
         both = (cells.take(np.repeat(every, np.maximum(sign * weights, 0))) for sign in (1, -1))
@@ -263,7 +263,7 @@ class Arrays(Resident):
         value = evaluate(query, {**self.all(), **others})
         if not isinstance(value, Array):
             raise AssertionError(f"INTO gives rows: {query}")
-        return value.schema, CellChange(value.table, value.schema.arrow.empty_table())
+        return value.schema, CellChange(value.table, no_rows(value.schema.arrow))
 
     def explained(self, statement: aql.Statement, run: bool = False, options: Options | None = None) -> str:
         """How a query is run: the plan of its join, and if it is to be `run` what was measured."""
@@ -307,7 +307,7 @@ class Arrays(Resident):
             for number, chunk in value.chunks.items()
             if not len(chunk) or (schema.chunk_ids(chunk.coords) != number).any()
         ]
-        found = weigh(pa.concat_tables(wrong) if wrong else schema.arrow.empty_table(), -1)
+        found = weigh(pa.concat_tables(wrong) if wrong else no_rows(schema.arrow), -1)
         return found if found.num_rows else self.unfed(name, value.table)
 
     def unfed(self, name: str, cells: pa.Table) -> pa.Table:

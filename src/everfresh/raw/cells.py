@@ -28,7 +28,7 @@ from everfresh.raw.files.formats import format_of
 from everfresh.raw.files.protocol import Reader, corrupt
 from everfresh.sql.logical.plan import Plan, Project, Scan
 from everfresh.sql.scalars import bind_select
-from everfresh.types import BIGINT, Column, from_arrow, quoted, to_arrow
+from everfresh.types import BIGINT, Column, from_arrow, no_rows, quoted, to_arrow
 
 _FILE = "file"
 _SAFE = float(1 << 62)
@@ -244,7 +244,7 @@ def _indices(column: pa.ChunkedArray, lo: int, hi: int) -> tuple[pa.Array, Mask 
 
 def _readable(file: pa.Schema) -> pa.Schema:
     """The columns of a file that SQL has a type for, as they are handed to it."""
-    return _plain(file.empty_table()).schema
+    return _plain(no_rows(file)).schema
 
 
 def _plain(rows: pa.Table) -> pa.Table:

@@ -41,7 +41,7 @@ from everfresh.raw.verifying import misplaced
 from everfresh.raw.watching import Watch
 from everfresh.sql.logical.plan import Plan
 from everfresh.state import is_url, pack_table, plain, replace_file, unpack_table
-from everfresh.types import Column
+from everfresh.types import Column, no_rows
 
 ALL, FILES, PAST = "raw/all", "raw/files/", "raw/past/"
 NAMES, CAME, WENT = "raw/kept/", "raw/came/", "raw/went/"
@@ -318,7 +318,7 @@ class External(Resident):
         schema = self.reader(name).schema
         boxes = boxes_of(plan, {name: schema}).get(name, [])
         if not boxes:
-            return schema.arrow.empty_table()
+            return no_rows(schema.arrow)
         return self.cache.answer([Ask(name, tuple(boxes))])[name].to_arrow()
 
     # -- who follows ---------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class External(Resident):
 
     def cells_kept_as(self, name: str, kept: Mapping[str, str]) -> pa.Table:
         """The cells of an array's files that are kept under these digests."""
-        nothing = self.reader(name).schema.arrow.empty_table()
+        nothing = no_rows(self.reader(name).schema.arrow)
         return pa.concat_tables([nothing, *(self.cells.get(digest, path) for path, digest in kept.items())])
 
     def followed(self, name: str, seen: Looked) -> Followed | None:
@@ -348,7 +348,7 @@ class External(Resident):
         if name not in self.kept_names:
             return None
         reader, before = self.reader(name), self.kept_names[name]
-        nothing = reader.schema.arrow.empty_table()
+        nothing = no_rows(reader.schema.arrow)
         came, went = [nothing], [nothing]
         names = {path: digest for path, digest in before.items() if path not in seen.gone}
         for path in (*seen.changed, *seen.gone):
@@ -367,7 +367,7 @@ class External(Resident):
                 f"nobody follows external array '{found.name}', so what has changed in it is not known",
                 hint=f"db.array('{found.name}').on_change(...), or a view over it, before its files change",
             )
-        schema = weighted(self.reader(found.name).schema.arrow.empty_table())
+        schema = weighted(no_rows(self.reader(found.name).schema.arrow))
         return self.history.changes(
             found.name, since, found.created, self.epoch, lambda: self.kept_cells(found.name), schema
         )

@@ -14,6 +14,7 @@ from everfresh.arrays import aql
 from everfresh.arrays.domain import Arrays
 from everfresh.errors import EverfreshError
 from everfresh.program import Batch
+from everfresh.types import no_rows
 
 if TYPE_CHECKING:
     from everfresh.database import Database
@@ -39,7 +40,7 @@ def create_follower(db: Database, domain: External, statement: aql.CreateArray) 
     arrays: Arrays = db._domain("array")
     with db._lock:
         db._check_free(follower)
-        arrays.fed(statement.schema, domain.reader(name).schema.arrow.empty_table(), name)
+        arrays.fed(statement.schema, no_rows(domain.reader(name).schema.arrow), name)
         keep = None if domain.expect(name).publishes else domain.publishing(name, None)
         kept = domain.kept_names[name] if keep is None else keep.names
         change = arrays.fed(statement.schema, domain.cells_kept_as(name, kept), name)

@@ -29,6 +29,7 @@ from everfresh.raw.cells import CellReader
 from everfresh.raw.chunking import Cutting, Halves
 from everfresh.raw.running import Run, by_file, uses_of
 from everfresh.raw.scan import Limit, Touched, scan_file
+from everfresh.types import no_rows
 
 if TYPE_CHECKING:
     from everfresh.raw.cache.coordinator import Coordinator
@@ -199,4 +200,4 @@ def array_of(table: pa.Table, reader: CellReader) -> Array:
 
 
 def _all(tables: Sequence[pa.Table], reader: CellReader) -> pa.Table:
-    return pa.concat_tables(tables) if tables else reader.schema.arrow.empty_table()
+    return pa.concat_tables(tables) if tables else no_rows(reader.schema.arrow)

@@ -21,6 +21,7 @@ from everfresh.raw.cells import CellReader
 from everfresh.raw.files.places import Found, stamped
 from everfresh.raw.scan import check_same
 from everfresh.state import Store, pack_table, store_of, unpack_table
+from everfresh.types import no_rows
 
 _FOLDER = "external"
 
@@ -88,7 +89,7 @@ def cells_of_file(reader: CellReader, found: Found) -> pa.Table:
     """All cells of a file, which is the one that was found."""
     file = RawFile(found, 0)
     check_same(file, stamped(found.path))
-    nothing = reader.schema.arrow.empty_table()
+    nothing = no_rows(reader.schema.arrow)
     try:
         tables = [table for _, table in reader.cells(found.path)]
     except EverfreshError as error:

@@ -8,11 +8,12 @@ import pyarrow as pa
 from everfresh.arrays.chunk import Chunk
 from everfresh.raw.catalog import UNKNOWN, Catalog
 from everfresh.raw.cells import CellReader
+from everfresh.types import no_rows
 
 
 def misplaced(reader: CellReader, catalog: Catalog) -> pa.Table:
     """The cells that are in no piece of their file, in more than one, or in one that counts them wrong."""
-    found = [reader.schema.arrow.empty_table()]
+    found = [no_rows(reader.schema.arrow)]
     for path in catalog.files:
         pieces = catalog.of_file(path)
         counts = dict.fromkeys((piece.number for piece in pieces), 0)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from everfresh.expr import Expr, Var
 from everfresh.expr.build import call, cast, literal
 from everfresh.sql.logical.plan import Aggregate, AggregateCall, Filter, Named, Plan, Project, Scan
-from everfresh.types import BIGINT, DOUBLE, HUGEINT, arrow_schema
+from everfresh.types import BIGINT, DOUBLE, HUGEINT, arrow_schema, no_rows
 
 ROWS = "\0pairs"
 """What `below` reads; no relation of a user has this name."""
@@ -54,7 +54,7 @@ class Cut:
 
     def last(self, parts: Sequence[pa.Table]) -> pa.Table:
         """The query's rows from what has come."""
-        every = pa.concat_tables(parts) if parts else self.schema.empty_table()
+        every = pa.concat_tables(parts) if parts else no_rows(self.schema)
         if self.where == WORKERS:
             return every
         return run(self.final, {PARTIAL: every})
@@ -81,7 +81,7 @@ class Folding:
     def done(self) -> pa.Table:
         """What all blocks come to."""
         if not self._done:
-            return self._cut.schema.empty_table()
+            return no_rows(self._cut.schema)
         found = pa.concat_tables(self._done)
         if self._cut.combine is not None and len(self._done) > 1:
             return run(self._cut.combine, {PARTIAL: found})

@@ -24,6 +24,7 @@ from everfresh.spark.jobs.job import GATHERED, Job
 from everfresh.spark.jobs.plans import Plan, Step, Task, unit_stage
 from everfresh.spark.state.chain import Unit
 from everfresh.state import pack_arrays, pack_table, plain, unpack_arrays, unpack_table
+from everfresh.types import no_rows
 
 GIVEN = "arrays"
 Cells: TypeAlias = "pa.Table | LaidCells"
@@ -104,7 +105,7 @@ def rows_given(pieces: Mapping[str, Any], name: str, schema: pa.Schema) -> pa.Ta
     try:
         found = pieces[name]
     except KeyError:
-        return schema.empty_table()
+        return no_rows(schema)
     return unpack_table(bytes(found))  # the message goes, the chunks stay
 
 

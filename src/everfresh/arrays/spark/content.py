@@ -27,6 +27,7 @@ from everfresh.errors import Code, EverfreshError
 from everfresh.spark.jobs.job import World
 from everfresh.spark.state.content import Role, register
 from everfresh.state import pack_arrays, pack_table, plain, table_chunks, unpack_arrays, unpack_table
+from everfresh.types import no_rows
 
 if TYPE_CHECKING:
     from everfresh.spark.state.content import Section
@@ -59,7 +60,7 @@ class ChunkContent:
     ) -> Held:
         """The chunks that cells come to or leave, as they will be; raises if the cells do not fit. With
         `exact` each cell holds at most one tuple, and what went was there."""
-        nothing = schema.arrow.empty_table()
+        nothing = no_rows(schema.arrow)
         held, more, less = self.array(identity), split(came, schema), split(went, schema)
         found: Held = {}
         for number in sorted(more.keys() | less.keys()):
@@ -115,7 +116,7 @@ class ChunkContent:
         self.drop(about["dropped"])
         for identity, ddl in about["arrays"].items():
             schema = schema_of(ddl)
-            nothing = schema.arrow.empty_table()
+            nothing = no_rows(schema.arrow)
             came, went, took, left = (
                 unpack_table(sections[kind + identity]) if kind + identity in sections else nothing
                 for kind in (CAME, WENT, TOOK, LEFT)
@@ -132,7 +133,7 @@ class ChunkContent:
         for identity, held in self.arrays.items():
             numbers = sorted(held)
             found[NUMBERS + identity] = pack_arrays({"number": np.array(numbers, np.int64)})
-            empty = self.schemas[identity].arrow.empty_table()
+            empty = no_rows(self.schemas[identity].arrow)
             found[ROWS + identity] = table_chunks([held[n].table for n in numbers] or [empty])
         return found
 

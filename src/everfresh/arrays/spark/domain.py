@@ -45,7 +45,7 @@ from everfresh.spark.host import Host
 from everfresh.spark.jobs.job import Base, World
 from everfresh.spark.state.ledger import Draft
 from everfresh.state import pack_arrays, plain, unpack_arrays
-from everfresh.types import INTERVAL
+from everfresh.types import INTERVAL, no_rows
 
 CATALOG, ENTRIES = "array/catalog/", "array/entries/"
 
@@ -277,7 +277,7 @@ class ArraysOnSpark(Arrays):
         for epoch, table in parts:
             epochs.setdefault(epoch, []).append(table)
         both = [(epoch, net(pa.concat_tables(tables))) for epoch, tables in sorted(epochs.items())]
-        return with_epochs(both, weighted(known.schema.arrow.empty_table()))
+        return with_epochs(both, weighted(no_rows(known.schema.arrow)))
 
     # -- reading -------------------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ from everfresh.spark.jobs.job import DATA, GATHERED, Job, Message, cut
 from everfresh.spark.jobs.plans import Plan, Stage, Step, Task, unit_stage
 from everfresh.spark.state.chain import Unit, open_for_reading
 from everfresh.state import pack_arrays, pack_table, plain, unpack_arrays, unpack_table
+from everfresh.types import no_rows
 
 ABOUT, POSITIONS, OWNERS = "query", "positions", "owners"
 ROWS, SENT, READ, MOVED, ENTRIES, LANDED, LAID = b"R", b"S", b"J", b"M", b"E", b"L", b"F"
@@ -331,8 +332,8 @@ def _ended(asked: Asked, content: Chunks, parts_: list[pa.Table]) -> pa.Table:
         return _padded(asked, content, rows) if work.padded is not None else rows
     if work.into:
         assert work.result is not None
-        return pa.concat_tables([work.result.arrow.empty_table(), *parts_])
-    return pa.concat_tables([work.cut.schema.empty_table(), *parts_])
+        return pa.concat_tables([no_rows(work.result.arrow), *parts_])
+    return pa.concat_tables([no_rows(work.cut.schema), *parts_])
 
 
 def _padded(asked: Asked, content: Chunks, rows: pa.Table) -> pa.Table:
@@ -415,7 +416,7 @@ def _keep(
     unit: Unit, content: ChunkContent, worker: int, identity: str, result: ArraySchema, rows: pa.Table
 ) -> Step:
     """Keep the rows as chunks of the result."""
-    nothing = result.arrow.empty_table()
+    nothing = no_rows(result.arrow)
     chunks: Held = content.changed(identity, result, rows, nothing)
     unit.record(content.put(identity, result, chunks), lambda: None)
     entries: Mapping[str, Any] = {identity: [entry(n, worker, chunk) for n, chunk in chunks.items()]}

@@ -36,6 +36,7 @@ from everfresh.spark.jobs.runner import Runner
 from everfresh.spark.jobs.tasks import Batches, emit, freeze
 from everfresh.spark.session.failures import translated
 from everfresh.state import Store, pack_arrays, pack_table, unpack_arrays, unpack_table
+from everfresh.types import no_rows
 
 KIND, CELLS = "cells", "cells"
 _SECTION = 64 << 10
@@ -142,7 +143,7 @@ def _runs(chunks: Mapping[int, pa.Table]) -> Iterator[list[int]]:
 def read_laid(root: str, files: Iterable[File], schema: ArraySchema, mine: Iterable[int] | None) -> pa.Table:
     """The cells of some chunks, or of all."""
     wanted = None if mine is None else np.array(sorted(mine), np.int64)
-    tables = [schema.arrow.empty_table()]
+    tables = [no_rows(schema.arrow)]
     for name, told in files:
         message = taken(root, name, KIND, told)
         for at, numbers in enumerate(message.header["numbers"]):

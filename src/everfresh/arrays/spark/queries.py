@@ -44,6 +44,7 @@ from everfresh.spark.jobs.plans import Plan as JobPlan
 from everfresh.spark.jobs.runner import Answers, Runner
 from everfresh.spark.state.ledger import Draft
 from everfresh.state import pack_arrays, unpack_arrays, unpack_table
+from everfresh.types import no_rows
 
 if TYPE_CHECKING:
     from everfresh.arrays.spark.domain import ArraysOnSpark, Kept
@@ -273,5 +274,5 @@ def answered(query: Query, answers: Answers, workers: int) -> Answered:
     else:
         from everfresh.types import arrow_schema
 
-        rows = pa.concat_tables([arrow_schema(work.columns).empty_table(), *tables])
+        rows = pa.concat_tables([no_rows(arrow_schema(work.columns)), *tables])
     return Answered(rows, entries, measured if query.plan is not None else None, files)

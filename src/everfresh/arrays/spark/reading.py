@@ -22,6 +22,7 @@ from everfresh.spark.session.failures import TaskError, translated
 from everfresh.spark.sql.text import spark_schema
 from everfresh.spark.state.chain import open_for_reading, read_segment
 from everfresh.state import pack_table, unpack_table
+from everfresh.types import no_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +48,7 @@ def collected(
     with translated():
         found = session.range(0, workers, 1, workers).mapInArrow(read, EXCHANGE).toArrow()
     tables = [unpack_table(payload.as_buffer()) for payload in found.column("payload")]
-    return pa.concat_tables([schema_of(array[1]).arrow.empty_table(), *tables])
+    return pa.concat_tables([no_rows(schema_of(array[1]).arrow), *tables])
 
 
 def frame_of(
@@ -153,4 +154,4 @@ def changes_of(
 
 
 def _every(schema: ArraySchema, tables: Iterable[pa.Table]) -> pa.Table:
-    return pa.concat_tables([schema.arrow.empty_table(), *tables])
+    return pa.concat_tables([no_rows(schema.arrow), *tables])

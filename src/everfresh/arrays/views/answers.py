@@ -33,6 +33,7 @@ from everfresh.arrays.views.stages import Base, Joined
 from everfresh.errors import EverfreshError
 from everfresh.expr.nodes import Expr, Var, substitute
 from everfresh.local.adhoc import execute
+from everfresh.types import no_rows
 
 Views = Mapping[str, tuple[Pipeline, tuple[Any, ...]]]
 
@@ -304,5 +305,5 @@ def _selected(of: Definition, groups: Changes) -> pa.Table:
     else:
         from everfresh.types import arrow_schema
 
-        table = arrow_schema(of.groups.columns).empty_table()
+        table = no_rows(arrow_schema(of.groups.columns))
     return execute(of.select, {GROUPS: table}.__getitem__)

@@ -27,7 +27,7 @@ from everfresh.epochs import RowChange
 from everfresh.expr.column import Vector
 from everfresh.local.adhoc import execute
 from everfresh.sql.logical.plan import AggregateCall
-from everfresh.types import DOUBLE, arrow_schema
+from everfresh.types import DOUBLE, arrow_schema, no_rows
 from everfresh.types.exchange import arrow_of
 
 
@@ -227,7 +227,7 @@ def chunk_of(of: Definition, block: Block) -> Chunk:
 
 def no_change(schema: ArraySchema) -> pa.Table:
     """No rows, with `_weight`."""
-    return weigh(schema.arrow.empty_table())
+    return weigh(no_rows(schema.arrow))
 
 
 def _same(before: Changes, after: Changes) -> bool:
@@ -248,7 +248,7 @@ def shown(of: Definition, groups: Changes) -> pa.Table:
     """Groups as rows: dimensions, then attributes."""
     schema = of.schema.arrow
     if not len(groups):
-        return schema.empty_table()
+        return no_rows(schema)
     columns = relation(of, groups).columns
     if of.plain is not None:
         return pa.Table.from_arrays([columns[k] for k in of.plain], schema=schema)

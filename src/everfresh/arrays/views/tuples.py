@@ -28,6 +28,7 @@ from everfresh.expr.column import Vector
 from everfresh.expr.nodes import Expr, Var
 from everfresh.local.adhoc import execute
 from everfresh.sql.logical.plan import Project, Scan
+from everfresh.types import no_rows
 
 _WIDE = 1 << 62
 _BLOCK = 1 << 22
@@ -135,7 +136,7 @@ def tuples_of(array: Array, scan: Scan, chunks: Sequence[int] | None = None) -> 
 def laid(tables: Sequence[pa.Table], schema: ArraySchema, scan: Scan) -> Tuples:
     """The tuples of chunks, one after the other."""
     starts = np.cumsum([0, *(t.num_rows for t in tables)])
-    table = pa.concat_tables(tables).combine_chunks() if tables else schema.arrow.empty_table()
+    table = pa.concat_tables(tables).combine_chunks() if tables else no_rows(schema.arrow)
     return Tuples(table, schema.ndim, starts, scan)
 
 

@@ -24,6 +24,7 @@ from everfresh.raw.definition import CreateExternal, parse
 from everfresh.raw.files.places import Found, stamped
 from everfresh.raw.scan import check_same
 from everfresh.raw.spark.files import HostFiles
+from everfresh.types import no_rows
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Cells:
         reader = reader_of(self.definitions[array])
         check_same(RawFile(found, 0), stamped(found.path))
         wanted = list(sources)
-        some: list[list[pa.Table]] = [[reader.schema.arrow.empty_table()] for _ in wanted]
+        some: list[list[pa.Table]] = [[no_rows(reader.schema.arrow)] for _ in wanted]
         for _, table in reader.cells(found.path):
             for source, tables in zip(wanted, some, strict=True):
                 tables.append(inside(table, source.stored))

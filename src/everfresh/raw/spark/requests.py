@@ -39,6 +39,7 @@ from everfresh.raw.spark.files import (
 from everfresh.raw.spark.pieces import Cells, Shard, reader_of
 from everfresh.spark.jobs.requests import Request
 from everfresh.state import pack_table, plain
+from everfresh.types import no_rows
 
 ABOUT = "about"
 
@@ -185,7 +186,7 @@ def _gather(worker: int, about: Mapping[str, Any], own: Any) -> bytes:
     boxes = [Box.of(lo, hi) for lo, hi in about["boxes"]]
     shards = [Shard.of_json(shard) for shard in own or ()]
     tables = list(asked(cells_of(about), shards, boxes, reader))
-    return pack_table(pa.concat_tables([reader.schema.arrow.empty_table(), *tables]))
+    return pack_table(pa.concat_tables([no_rows(reader.schema.arrow), *tables]))
 
 
 def asked(

@@ -22,6 +22,7 @@ from everfresh.signals.domain.view import Stepped, ViewState
 from everfresh.signals.nodes import Viewed
 from everfresh.signals.text import parse, to_text
 from everfresh.state import pack_table, plain, unpack_table
+from everfresh.types import no_rows
 
 NEW, STEPS, ROWS = "signal/new/", "signal/steps", "signal/rows/"
 
@@ -65,7 +66,7 @@ def said(view: ViewState) -> dict[str, Any]:
     """A view as data: its query as text, and the names of functions."""
     named = names_of(view.query, view.name)
     text = to_text(view.query, named)
-    schemas = {name: schema.empty_table() for name, schema in view.schemas.items()}
+    schemas = {name: no_rows(schema) for name, schema in view.schemas.items()}
     told = {name: pack_table(table).hex() for name, table in schemas.items()}
     return {"name": view.name, "text": text, "functions": sorted(set(named.values())), "schemas": told}
 

@@ -27,7 +27,7 @@ from everfresh.spark.sql.text import spark_schema
 from everfresh.spark.state.chain import open_for_reading, read_segment
 from everfresh.spark.state.content import Role, register
 from everfresh.state import pack_table, unpack_table
-from everfresh.types import Column
+from everfresh.types import Column, no_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -114,7 +114,7 @@ def late_of(kept: Kept, number: int) -> pa.Table:
     """The rows of a reading that one worker has left out."""
     source = kept.state.sources[number]
     nothing = pa.schema([kept.state.schemas[source.reading.table].field(n) for n in source.needed])
-    return pa.concat_tables([nothing.empty_table(), *source.late.tables])
+    return pa.concat_tables([no_rows(nothing), *source.late.tables])
 
 
 def frame_block(
@@ -192,4 +192,4 @@ def _check_block(
 def _held(view: ViewState, arrived: Arrived, table: str, groups: Groups | None) -> pa.Table:
     (ship,) = shipments(view, [table], "rows")
     rows = arrived.table(ship)
-    return view.schemas[table].empty_table() if rows is None else rows.drop_columns([WEIGHT])
+    return no_rows(view.schemas[table]) if rows is None else rows.drop_columns([WEIGHT])

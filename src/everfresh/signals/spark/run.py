@@ -21,6 +21,7 @@ from everfresh.signals.payload import ComplexType, to_complex
 from everfresh.signals.plan import Plan
 from everfresh.signals.run.offline import run as run_here
 from everfresh.signals.run.pipeline import Pipeline
+from everfresh.types import no_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -114,7 +115,7 @@ def _work(
         for number, (name, (columns, schema)) in enumerate(tables.items()):
             named = [f"c{number}_{i}" for i in range(len(columns))]
             some = [part.select(named).rename_columns(columns).cast(schema) for part in parts[str(number)]]
-            given[name] = pa.concat_tables([schema.empty_table(), *some])
+            given[name] = pa.concat_tables([no_rows(schema), *some])
         if any(len(table) for table in given.values()):
             yield from flat(run_here(query, given, options)).to_batches(max_chunksize=_ROWS)
 

@@ -25,6 +25,7 @@ from everfresh.spark.jobs.job import GATHERED, Message
 from everfresh.spark.jobs.plans import Plan, Stage, Step, Task, unit_stage
 from everfresh.spark.state.chain import Unit
 from everfresh.state import pack_table, plain, unpack_table
+from everfresh.types import no_rows
 
 TODO = "todo"
 
@@ -150,7 +151,7 @@ def _made(content: GroupContent, told: Mapping[str, Any], arrived: Arrived) -> K
     tables = {}
     for ship in shipments(view, view.tables, ROWS):
         rows = arrived.table(ship)
-        came = view.schemas[ship.table].empty_table() if rows is None else rows.drop_columns(["_weight"])
+        came = no_rows(view.schemas[ship.table]) if rows is None else rows.drop_columns(["_weight"])
         tables[ship.table] = view.without_late(ship.table, came.combine_chunks())
     view.backfill(tables)
     view.passed(arrived.newest_of(view))
@@ -177,7 +178,7 @@ def _step(
             raise Absent(groups.keys)
         (ship,) = shipments(view, [table], ROWS, asked)
         found = arrived.table(ship)
-        return view.schemas[table].empty_table() if found is None else found.drop_columns(["_weight"])
+        return no_rows(view.schemas[table]) if found is None else found.drop_columns(["_weight"])
 
     before = Reached.by(view).marks
     stepped, change, undo = view.step(moves, told["times"], rows, arrived.newest_of(view))

@@ -26,6 +26,7 @@ import pyarrow as pa
 from everfresh.arrays.sky.sources import write_table
 from everfresh.errors import Code, EverfreshError
 from everfresh.spark.session.failures import TaskError, translated
+from everfresh.types import no_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -180,7 +181,7 @@ def written(found: DataFrame, stage: Stage, schema: pa.Schema, unfinished: Path)
     for number, row in enumerate(sorted(told, key=lambda row: str(row["file"]))):
         os.replace(unfinished / row["file"], unfinished.parent / f"part-{number:05}.parquet")
     if not told:
-        write_table(schema.empty_table(), unfinished.parent / "part-00000.parquet")
+        write_table(no_rows(schema), unfinished.parent / "part-00000.parquet")
     return sum(int(row["rows"]) for row in told)
 
 

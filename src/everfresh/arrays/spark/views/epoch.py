@@ -37,6 +37,7 @@ from everfresh.arrays.views.stages import Base, Joined, Operation, Stage
 from everfresh.delta.bags import WEIGHT, net, weigh
 from everfresh.spark.state.ledger import Draft
 from everfresh.state import pack_arrays, pack_table
+from everfresh.types import no_rows
 
 if TYPE_CHECKING:
     from everfresh.arrays.spark.views.domain import ArraysAndViewsOnSpark
@@ -147,7 +148,7 @@ class Epoch:
     def _made(self, stage: Operation, of: str) -> Both:
         """What an operator gives over all of an array."""
         found = stage.start([self._array(of, self._catalog(of).number)]).table
-        return found.cast(stage.schema.arrow), stage.schema.arrow.empty_table()
+        return found.cast(stage.schema.arrow), no_rows(stage.schema.arrow)
 
     def _changed(self, stage: Operation, of: str, out: str) -> Both:
         """What an operator's result gains and loses by a change of its input."""
@@ -184,7 +185,7 @@ class Epoch:
         known = self.domain.kept_of[name]
         world, bases = self.domain.version(self.draft)
         parts = changes_of(world, bases, known.identity, known.schema, self.draft.epoch - 1)
-        empty = weigh(known.schema.arrow.empty_table())
+        empty = weigh(no_rows(known.schema.arrow))
         return signed(net(pa.concat_tables([empty, *(table for _, table in parts)])), known.schema)
 
     def _catalog(self, name: str) -> Catalog:

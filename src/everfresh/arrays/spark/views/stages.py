@@ -40,6 +40,7 @@ from everfresh.spark.jobs.job import DATA, GATHERED, Job, Message
 from everfresh.spark.jobs.plans import Plan, Stage, Step, Task, unit_stage
 from everfresh.spark.state.chain import Unit, open_for_reading
 from everfresh.state import pack_table, plain, unpack_arrays, unpack_table
+from everfresh.types import no_rows
 
 STEPS = "views"
 ENTRIES, SENT, DIRTY = b"E", b"S", b"D"
@@ -136,7 +137,7 @@ class Chunks:
     def local(self, step: Told, position: int) -> Both:
         """An object that is kept here."""
         identity, ddl, at, *_ = step.about["arrays"][int(step.objects["array"][position])]
-        number, nothing = int(step.objects["number"][position]), schema_of(ddl).arrow.empty_table()
+        number, nothing = int(step.objects["number"][position]), no_rows(schema_of(ddl).arrow)
         if not step.objects["delta"][position]:
             return self.content.array(identity)[number].table, nothing
         if at is None:  # it was changed before, in the same epoch
@@ -244,7 +245,7 @@ def join(task: Task) -> Iterator[Message]:
                 return here.local(step, position)
             schema = step.schema(position).arrow
             came = unpacked(parts[CAME], schema)
-            return came, unpacked(parts[WENT], schema) if WENT in parts else schema.empty_table()
+            return came, unpacked(parts[WENT], schema) if WENT in parts else no_rows(schema)
 
         change = joined(step.definition, step.about["sources"], step.share, get, step.keys)
         if change is not None:
@@ -306,7 +307,7 @@ class _Taking:
             schema = known[identity][1] if identity in known else moving[identity][0]
             came, went = self.here.changes(known[identity][0]) if identity in known else ({}, {})
             took, left = self._moved(moving[identity]) if identity in moving else ({}, [])
-            nothing = schema.arrow.empty_table()
+            nothing = no_rows(schema.arrow)
             held = self.content.array(identity)
             came, went = ({n: t for n, t in some.items() if n not in left} for some in (came, went))
             for number, (_, *both) in took.items():
@@ -328,7 +329,7 @@ class _Taking:
     def _note(
         self, to: Any, identity: str, schema: ArraySchema, came: Iterable[pa.Table], went: Iterable[pa.Table]
     ) -> None:
-        empty = schema.arrow.empty_table()
+        empty = no_rows(schema.arrow)
         both = [pa.concat_tables([empty, *some]).combine_chunks() for some in (came, went)]
         if both[0].num_rows or both[1].num_rows:
             to[identity] = (schema, *both)
@@ -346,7 +347,7 @@ class _Taking:
     def _moved(self, moving: Moving) -> tuple[dict[int, tuple[pa.Table, pa.Table, pa.Table]], list[int]]:
         """Chunks that this worker takes over, with what comes and goes; and those that it gives away."""
         schema, step, array = moving
-        nothing = schema.arrow.empty_table()
+        nothing = no_rows(schema.arrow)
         o = step.objects
         took: dict[int, tuple[pa.Table, pa.Table, pa.Table]] = {}
         left: set[int] = set()
@@ -376,8 +377,8 @@ class _Taking:
         away = views["number"][(views["before"] == self.worker) & (views["home"] != self.worker)].tolist()
         arriving = {n: table for (at, n), table in self.groups.items() if at == step.at}
         visible = {n: shown(of, groups_of(of, table)) for n, table in arriving.items()}
-        groups = {n: Chunk(schema.arrow.empty_table(), schema.ndim) for n in away}
-        cells = {n: Chunk(seen.arrow.empty_table(), seen.ndim) for n in away}
+        groups = {n: Chunk(no_rows(schema.arrow), schema.ndim) for n in away}
+        cells = {n: Chunk(no_rows(seen.arrow), seen.ndim) for n in away}
         groups |= {n: Chunk(table, schema.ndim) for n, table in arriving.items()}
         cells |= {n: Chunk(table, seen.ndim) for n, table in visible.items()}
         change = combined(self.found.get(step.at, []))
@@ -407,7 +408,7 @@ class _Taking:
     def _exchange(kept: dict[int, Chunk], held: dict[int, Chunk], schema: ArraySchema, both: Both) -> None:
         """The chunks of an array of one tuple to a cell after these cells came and went."""
         more, less = split(both[0], schema), split(both[1], schema)
-        nothing = schema.arrow.empty_table()
+        nothing = no_rows(schema.arrow)
         for number in more.keys() | less.keys():
             old = kept.get(number, held.get(number, Chunk(nothing, schema.ndim)))
             kept[number] = exchanged(schema, old, more.get(number, nothing), less.get(number, nothing))

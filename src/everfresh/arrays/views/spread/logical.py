@@ -27,6 +27,7 @@ from everfresh.arrays.views.spread.meeting import AGAIN, CHANGED, MADE, Meeting,
 from everfresh.arrays.views.spread.planning import Plan, ViewPlanner
 from everfresh.arrays.views.spread.stored import groups_of, groups_schema
 from everfresh.arrays.views.spread.worker import Both, Share, joined, taken
+from everfresh.types import no_rows
 
 Delta = dict[int, Both]
 """The cells that come to chunks and leave them, by number."""
@@ -35,7 +36,7 @@ Delta = dict[int, Both]
 def delta_of(schema: ArraySchema, came: pa.Table, went: pa.Table) -> Delta:
     """A batch by chunks."""
     more, less = split(came, schema), split(went, schema)
-    nothing = schema.arrow.empty_table()
+    nothing = no_rows(schema.arrow)
     return {n: (more.get(n, nothing), less.get(n, nothing)) for n in sorted(more.keys() | less.keys())}
 
 
@@ -104,7 +105,7 @@ class LogicalView:
     def table(self) -> pa.Table:
         """What is shown."""
         tables = [shown(self.of, groups_of(self.of, t)) for held in self.groups for t in held.values()]
-        return pa.concat_tables([self.of.schema.arrow.empty_table(), *tables])
+        return pa.concat_tables([no_rows(self.of.schema.arrow), *tables])
 
     def _plan(self, meeting: Meeting) -> Plan:
         return self.planner.plan(meeting, self.workers, self.kept, self.rule, self.catalogs)
@@ -160,7 +161,7 @@ class LogicalView:
         of = self.of
         volume = of.numbering.volume
         schema = groups_schema(of)
-        empty = Chunk(schema.arrow.empty_table(), schema.ndim)
+        empty = Chunk(no_rows(schema.arrow), schema.ndim)
         dirty = [np.empty(0, np.int64)]
         entries = []
         homes = dict(zip(plan.views.tolist(), plan.view_to.tolist(), strict=True))
@@ -190,7 +191,7 @@ class LogicalView:
         for name in dict.fromkeys(self.names):
             catalog = self.catalogs[name]
             schema, entries = catalog.schema, []
-            empty = Chunk(schema.arrow.empty_table(), schema.ndim)
+            empty = Chunk(no_rows(schema.arrow), schema.ndim)
             homes: dict[int, int] = {}
             for known in (catalog, news.get(name, catalog)):
                 homes |= dict(zip(known.number.tolist(), known.home.tolist(), strict=True))

@@ -23,7 +23,7 @@ from everfresh.arrays.views.definition import Argument, Definition
 from everfresh.arrays.views.joins import physical, physical_kind
 from everfresh.arrays.views.slots import ROWS, Changes, Columns
 from everfresh.expr.arrow import vector_from_arrow
-from everfresh.types import BIGINT, DOUBLE, VARCHAR, Column, SqlType, arrow_schema
+from everfresh.types import BIGINT, DOUBLE, VARCHAR, Column, SqlType, arrow_schema, no_rows
 
 _FAR = "x"
 _LARGE = 1 << 63
@@ -82,7 +82,7 @@ def table_of(of: Definition, groups: Changes) -> pa.Table:
     """Groups as cells, in the order of their keys."""
     schema = groups_schema(of).arrow
     if not len(groups):
-        return schema.empty_table()
+        return no_rows(schema)
     columns: list[Any] = [pa.array(row) for row in of.numbering.coords(groups.keys)]
     columns.append(pa.array(groups.columns[ROWS]))
     for slot in _every(of.arguments):

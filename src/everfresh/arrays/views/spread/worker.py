@@ -27,6 +27,7 @@ from everfresh.arrays.views.spread.planning import Plan
 from everfresh.arrays.views.spread.stored import groups_of, table_of
 from everfresh.arrays.views.tuples import Boxes, Tuples, laid
 from everfresh.errors import Code, EverfreshError
+from everfresh.types import no_rows
 
 Both = tuple[pa.Table, pa.Table]
 Get = Callable[[int], Both]
@@ -188,7 +189,7 @@ def _source(of: Definition, j: int, array: int, share: Share, members: Ints, get
     for position in its[share.delta[its] == 0].tolist():
         chunks[int(share.number[position])] = Chunk(get(position)[0], schema.ndim)
     if share.mode == CHANGED and after != (array in share.after):
-        empty = Chunk(schema.arrow.empty_table(), schema.ndim)
+        empty = Chunk(no_rows(schema.arrow), schema.ndim)
         for position in its[share.delta[its] == 1].tolist():
             number = int(share.number[position])
             came, went = get(position) if after else get(position)[::-1]
