@@ -25,7 +25,7 @@ from everfresh.program.engine import OnConflict
 from everfresh.rewrite.packing import Packing
 from everfresh.spark.jobs.stages import Staged
 from everfresh.sql.logical import plan as p
-from everfresh.sql.logical.row_calls import GroupingCall
+from everfresh.sql.logical.row_calls import GroupingCall, UnnestCall
 from everfresh.state import plain
 from everfresh.types import Column, SqlType, TableSchema
 
@@ -42,7 +42,7 @@ QUERIES = (
 PLANS = (
     p.Single, p.Scan, p.Filter, p.Project, p.Aggregate, p.Join, p.SetOperation, p.Window, p.Distinct, p.Sort,
     p.Limit, p.ScalarSubquery, p.ExistsSubquery, p.QuantifiedSubquery, p.AggregateCall, p.WindowCall,
-    GroupingCall, p.Unnest,
+    GroupingCall, UnnestCall, p.Unnest,
 )  # fmt: skip
 PROGRAMS = (
     program.MapDef, program.Side, program.Partitions, program.Intervals, program.Statement, program.Trigger,

@@ -242,3 +242,23 @@ class WindowCall(Expr):
 def sort_key(expr: str, ascending: bool, nulls_first: bool) -> str:
     """A sort key as text."""
     return f"{expr} {'ASC' if ascending else 'DESC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
+
+
+@node
+class UnnestCall(Expr):
+    """UNNEST in an expression of a SELECT, until its rows are taken apart."""
+
+    list: Expr
+
+    @property
+    def type(self) -> SqlType:
+        """That of the values of the list."""
+        return self.list.type.inner[0]
+
+    @property
+    def nullable(self) -> bool:
+        """Always: a list beside it may be longer."""
+        return True
+
+    def __str__(self) -> str:
+        return f"unnest({self.list})"

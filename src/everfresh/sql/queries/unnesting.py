@@ -12,34 +12,14 @@ from typing import TYPE_CHECKING, Any
 from everfresh.errors import Code
 from everfresh.expr import build, element
 from everfresh.expr.nodes import Const, Expr
-from everfresh.rewrite import node
 from everfresh.sql.context import VariableNames
 from everfresh.sql.logical.plan import Plan, Unnest
 from everfresh.sql.logical.renaming import canonical
+from everfresh.sql.logical.row_calls import UnnestCall
 from everfresh.types import NULL, SqlType
 
 if TYPE_CHECKING:
     from everfresh.sql.expressions import Binder
-
-
-@node
-class UnnestCall(Expr):
-    """UNNEST in an expression of a SELECT, until its rows are taken apart."""
-
-    list: Expr
-
-    @property
-    def type(self) -> SqlType:
-        """That of the values of the list."""
-        return self.list.type.inner[0]
-
-    @property
-    def nullable(self) -> bool:
-        """Always: a list beside it may be longer."""
-        return True
-
-    def __str__(self) -> str:
-        return f"unnest({self.list})"
 
 
 def unnest_call(binder: Binder, node: Any) -> Expr:
