@@ -154,7 +154,6 @@ KEPT = 4
 _USED = "used"
 """A file that whoever uses a folder has locked as long as it lives; its time is that of the last use."""
 _DAY = 86_400.0
-_files: list[IO[bytes]] = []
 
 
 @cache
@@ -162,14 +161,14 @@ def _held(folder: Path) -> Path:
     """A folder of kernels, which nobody removes while this process is there."""
     with suppress(OSError):  # a file system without locks: nothing is removed there
         while True:
-            file = (_made(folder) / _USED).open("ab")
+            # A number and no file object, which would say at the end that nobody has closed it.
+            file = os.open(_made(folder) / _USED, os.O_CREAT | os.O_WRONLY, 0o666)
             fcntl.flock(file, fcntl.LOCK_SH)
             if (folder / _USED).exists():
                 break
-            file.close()  # somebody has just removed it
+            os.close(file)  # somebody has just removed it
             _made.cache_clear()
-        _files.append(file)
-        os.utime(file.name)
+        os.utime(folder / _USED)
         prune(folder)
     return _made(folder)
 
