@@ -191,10 +191,25 @@ def _parse(source: Source, rules: Any) -> Parsed:
     _check_commas(source)
     tokens, static, options = _extract(source)
     parser = rules.parser(error_level=ErrorLevel.IMMEDIATE, error_message_context=_WHOLE)
-    trees = parser.parse(tokens, source.text)
+    trees = parser.parse(_with_pivot_in_parentheses(tokens), source.text)
     if len(trees) != 1 or trees[0] is None:
         raise source.error(Code.SYNTAX, "this is not a statement")
     return Parsed(source, _tidied(trees[0]), static=static, options=options)
+
+
+def _with_pivot_in_parentheses(tokens: list[Token]) -> list[Token]:
+    """`CREATE ... AS PIVOT ...` as `AS (PIVOT ...)`, which sqlglot reads."""
+    depth = 0
+    for at, token in enumerate(tokens if _is(tokens[0], "CREATE") else ()):
+        depth += _is(token, "(") - _is(token, ")")
+        if depth == 0 and _is(token, "AS"):
+            if at + 1 < len(tokens) and _is(tokens[at + 1], "PIVOT", "UNPIVOT"):
+                opened = Token(TokenType.L_PAREN, "(", start=token.end, end=token.end)
+                last = tokens[-1].end
+                closed = Token(TokenType.R_PAREN, ")", start=last, end=last)
+                return [*tokens[: at + 1], opened, *tokens[at + 1 :], closed]
+            break
+    return tokens
 
 
 def _of_type(tokens: Sequence[Token]) -> bool:
