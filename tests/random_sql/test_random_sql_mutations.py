@@ -536,7 +536,7 @@ MUTATIONS: dict[Callable[[Patch], None], tuple[str, int]] = {
     domain_of_the_first_term: (r"EXISTS|\(SELECT", 40),
     maps_read_too_early: (r"FROM \(SELECT [^()]*FROM (t\d) AS .*GROUP BY.* (RIGHT|FULL) JOIN \1 AS", 60),
     sign_of_a_difference_lost: (r"SUM\(\(\S* - ", 30),
-    padding_by_key: ("(LEFT|FULL) JOIN .* ON \\(", 12),
+    padding_by_key: ("(LEFT|FULL) JOIN .* ON \\(", 30),
     one_row_more_of_each_partition: (r"LIMIT [12]\b", 20),
     relations_read_new: (r"FROM (v\d) AS .* JOIN \1 AS", 80),
     groups_by_their_sums: (r"SUM\(.* GROUP BY", 12),

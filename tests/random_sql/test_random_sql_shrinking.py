@@ -51,9 +51,8 @@ def except_as_union(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failure_is_small_and_kept(
     except_as_union: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    result = drive(range(2, 102), keep=tmp_path)
-    assert len(result.failures) == 1
-    text = result.failures[0]
+    found = (drive([seed], keep=tmp_path).failures for seed in range(100))
+    text = next(failures[0] for failures in found if failures)
     assert "EXCEPT" in text or "INTERSECT" in text
     assert "expected" in text or "verify()" in text
     assert "batch" in text or "when it was created" in text

@@ -236,6 +236,10 @@ class Tables:
     def plain(self) -> dict[str, Any]:
         return {}
 
+    @property
+    def types(self) -> dict[str, Any]:
+        return {}
+
 
 def arrow(schema: TableSchema, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema.arrow)]

@@ -163,8 +163,12 @@ def _rows(source: Source, tree: Any, names: Sequence[str]) -> Iterator[tuple[str
     elif isinstance(tree, exp.Columns):
         yield from ((n, [_column(n)]) for n in listed(source, tree, names))
     else:
-        parts = _parts(tree)
-        yield "_".join(p.name if isinstance(p, exp.Column) else output_name(p, source) for p in parts), parts
+        parts, written = _parts(tree), {fold(n): n for n in names}
+        called = (
+            written.get(fold(p.name), p.name) if isinstance(p, exp.Column) else output_name(p, source)
+            for p in parts
+        )
+        yield "_".join(called), parts
 
 
 def listed(source: Source, tree: Any, names: Sequence[str]) -> list[str]:

@@ -37,7 +37,7 @@ TRIES = 3000
 def shrunk(case: Case, fails: Callable[[Case], bool], tries: int = TRIES) -> Case:
     """A case none of whose smaller forms fails; at most `tries` are tried."""
     steps: tuple[Callable[[Case], Iterator[Case]], ...] = (
-        _fewer_views, _fewer_batches, _fewer_tables, _smaller_queries, _fewer_columns,
+        _fewer_views, _inlined_views, _fewer_batches, _fewer_tables, _smaller_queries, _fewer_columns,
     )  # fmt: skip
     left, progress = tries, True
     while progress:
@@ -62,6 +62,20 @@ def _fewer_views(case: Case) -> Iterator[Case]:
             yield case.with_views((case.trees[i],))
         for i in range(len(case.trees)):
             yield case.with_views(case.trees[:i] + case.trees[i + 1 :])
+
+
+def _inlined_views(case: Case) -> Iterator[Case]:
+    """With the query of a view in its place, wherever others read it."""
+    for name, query in case.trees:
+
+        def visit(node: Any, name: str = name, query: Query = query) -> Any:
+            read = isinstance(node, Base) and node.name == name
+            return Derived(query, node.alias, node.columns) if read else node
+
+        readers = [n for _, tree in case.trees for n in nodes(tree) if isinstance(n, Base) and n.name == name]
+        pivoted = {n.table.name for _, tree in case.trees for n in nodes(tree) if isinstance(n, Pivoted)}
+        if readers and name not in pivoted:
+            yield case.with_views(tuple((n, rebuilt(tree, visit)) for n, tree in case.trees))
 
 
 def _fewer_batches(case: Case) -> Iterator[Case]:
