@@ -239,7 +239,7 @@ class LanguageSuite(SuiteBase):
         for strategy in ("higher-order", "first-order"):
             db.sql(f"CREATE MATERIALIZED VIEW v WITH (strategy = '{strategy}') AS {_ANEW}")
             db.apply(r=[(1, 1)], s=[(1, "2.50"), (2, "1.00")])
-            assert db.view("v").explain().startswith("Incremental")
+            assert "is not maintained incrementally" not in db.view("v").explain()
             assert_same(db.sql(_ANEW).to_arrow(), db.view("v").to_arrow(), strategy)  # type: ignore[union-attr]
             db.sql("DROP VIEW v")
 
