@@ -47,7 +47,15 @@ def wanted(given: list[ef.Delta]) -> list[str]:
         return rows(db)
 
 
-@pytest.mark.parametrize("point", ["opened", "after-apply", "after-write", "before-yield"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "opened",
+        pytest.param("after-apply", marks=pytest.mark.soak),
+        "after-write",
+        pytest.param("before-yield", marks=pytest.mark.soak),
+    ],
+)
 def test_a_worker_that_is_killed(spark: Any, tmp_path: Path, point: str) -> None:
     """Once: its task is run again. Again and again: the batch fails, the last epoch is read, and the batch is
     sent again, counted once."""
